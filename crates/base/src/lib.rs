@@ -1,0 +1,29 @@
+//! What every other crate stands on: a clock value, rates, sequence numbers
+//! that wrap, byte readers that cannot overrun, and the impairment model.
+//!
+//! Nothing here reads a clock, draws entropy or touches the operating system.
+
+pub mod link_model;
+mod rate;
+mod seq;
+mod time;
+pub mod wire;
+
+pub use rate::{Bitrate, ParseBitrateError};
+pub use seq::{SeqWindow, extend};
+pub use time::Time;
+
+/// The generator that drives behaviour (never keys): fast, portable and the
+/// same on every machine for the same seed.
+pub type Rng = rand_pcg::Pcg64Mcg;
+
+/// An [`Rng`] from a seed and a stream number, so that one seed can feed
+/// several independent processes (one per link direction, say).
+pub fn rng(seed: u64, stream: u64) -> Rng {
+    use rand::SeedableRng;
+    // SplitMix64's finaliser keeps neighbouring (seed, stream) pairs apart.
+    let mut z = seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    Rng::seed_from_u64(z ^ (z >> 31))
+}

@@ -1,0 +1,1 @@
+//! The impairment model.

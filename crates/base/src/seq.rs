@@ -1,0 +1,108 @@
+/// The 64-bit count that `wire` (its low 16 bits) stands for, taken as the one
+/// nearest to `near`. Serial number arithmetic as in RFC 1982, unwrapped.
+///
+/// Before the first wrap a number that would lie below zero is read as the
+/// one above instead, so the result is never negative.
+pub fn extend(near: u64, wire: u16) -> u64 {
+    let delta = wire.wrapping_sub(near as u16) as i16;
+    match near.checked_add_signed(i64::from(delta)) {
+        Some(n) => n,
+        None => near + u64::from(wire.wrapping_sub(near as u16)),
+    }
+}
+
+/// What has been seen of a numbered stream: the highest number and a bitmap of
+/// the [`SeqWindow::SIZE`] numbers up to it.
+#[derive(Clone, Debug)]
+pub struct SeqWindow {
+    highest: u64,
+    seen: [u64; WORDS],
+}
+
+const WORDS: usize = 16;
+
+impl SeqWindow {
+    /// How many numbers back a late arrival can still be told from a
+    /// duplicate: 1,024, two seconds of ten calls.
+    pub const SIZE: u64 = (WORDS * 64) as u64;
+
+    /// A window whose first number is `first`, already seen.
+    pub fn starting_at(first: u64) -> SeqWindow {
+        let mut w = SeqWindow { highest: first, seen: [0; WORDS] };
+        w.set(first);
+        w
+    }
+
+    /// The highest number seen.
+    pub fn highest(&self) -> u64 {
+        self.highest
+    }
+
+    /// Marks `n`. False if it was marked before, or is too old to tell.
+    pub fn insert(&mut self, n: u64) -> bool {
+        if n > self.highest {
+            // A jump of the whole window or more forgets everything.
+            let step = (n - self.highest).min(Self::SIZE);
+            for k in 0..step {
+                self.clear(n - k);
+            }
+            self.highest = n;
+        } else if self.highest - n >= Self::SIZE || self.contains(n) {
+            return false;
+        }
+        self.set(n);
+        true
+    }
+
+    /// Whether `n` lies in the window and is marked.
+    pub fn contains(&self, n: u64) -> bool {
+        n <= self.highest
+            && self.highest - n < Self::SIZE
+            && self.seen[word(n)] & (1 << (n % 64)) != 0
+    }
+
+    fn set(&mut self, n: u64) {
+        self.seen[word(n)] |= 1 << (n % 64);
+    }
+
+    fn clear(&mut self, n: u64) {
+        self.seen[word(n)] &= !(1 << (n % 64));
+    }
+}
+
+fn word(n: u64) -> usize {
+    (n / 64) as usize % WORDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn extension_inverts_truncation(near in any::<u64>(), delta in -32_000i64..32_000) {
+            if let Some(n) = near.checked_add_signed(delta) {
+                prop_assert_eq!(extend(near, n as u16), n);
+            }
+        }
+
+        #[test]
+        fn window_agrees_with_a_set(start in 0u64..100_000, steps in prop::collection::vec(-1100i64..1500, 1..300)) {
+            let mut w = SeqWindow::starting_at(start);
+            let mut set = BTreeSet::from([start]);
+            for s in steps {
+                let Some(n) = w.highest().checked_add_signed(s) else { continue };
+                let in_reach = n > w.highest() || w.highest() - n < SeqWindow::SIZE;
+                prop_assert_eq!(w.insert(n), in_reach && set.insert(n), "{}", n);
+            }
+        }
+    }
+
+    #[test]
+    fn no_number_below_zero() {
+        assert_eq!(extend(3, 0xffff), 0xffff);
+        assert_eq!(extend(0x1_0003, 0xffff), 0xffff);
+    }
+}

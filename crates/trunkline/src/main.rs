@@ -1,0 +1,2 @@
+//! The trunkline command.
+fn main() {}
