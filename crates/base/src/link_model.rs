@@ -1,1 +1,358 @@
-//! The impairment model.
+//! The impairment model: what a link does to a packet, as a value.
+//!
+//! A [`LinkModel`] and a seed say everything; [`Impairment`] runs one
+//! direction of one link. The simulator, `trunkline impair` and the testbed
+//! all use this type, so that a loss process measured in one is the loss
+//! process of the others.
+//!
+//! A packet meets, in this order: the drop-tail [`Queue`], the transmitter
+//! (`rate`), [`Loss`] on the wire, then `delay` and `jitter`. A lost packet has
+//! therefore used the queue and the wire, and a packet that the queue turned
+//! away does not advance the loss process.
+//!
+//! ```
+//! use std::time::Duration;
+//! use trunkline_base::Time;
+//! use trunkline_base::link_model::{Impairment, LinkModel, Loss, Verdict};
+//!
+//! let model = LinkModel {
+//!     delay: Duration::from_millis(30),
+//!     loss: Loss::Bernoulli { p: 0.05 },
+//!     ..LinkModel::default()
+//! };
+//! let mut link = Impairment::new(model, 1, 0)?;
+//! match link.offer(Time::from_millis(20), 200) {
+//!     Verdict::Deliver(at) => assert_eq!(at, Time::from_millis(50)),
+//!     Verdict::Drop(cause) => println!("dropped: {cause:?}"),
+//! }
+//! # Ok::<(), trunkline_base::link_model::InvalidModel>(())
+//! ```
+
+mod loss;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rand::Rng as _;
+
+use crate::{Bitrate, Rng, Time, rng};
+use loss::LossProcess;
+
+/// What one direction of a link does to packets. The default is a perfect
+/// wire: no delay, no loss, no rate limit.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct LinkModel {
+    /// One-way propagation delay.
+    pub delay: Duration,
+    /// Extra delay of each packet, drawn uniformly from `0..=jitter`.
+    ///
+    /// It never reorders: a packet that would overtake is held until the one
+    /// before it arrives, as in a queue. Where `jitter` exceeds the distance
+    /// between packets, that raises the mean above `delay + jitter / 2`.
+    pub jitter: Duration,
+    /// Which packets are lost on the wire.
+    pub loss: Loss,
+    /// The transmitter's rate; `None` sends in no time and never queues.
+    pub rate: Option<Bitrate>,
+    /// The buffer before the transmitter. Without a `rate` it stays empty.
+    pub queue: Queue,
+}
+
+/// Which packets are lost on the wire.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum Loss {
+    /// None.
+    #[default]
+    None,
+    /// Each packet by itself ("uniform" loss).
+    Bernoulli {
+        /// Loss probability, 0 to 1.
+        p: f64,
+    },
+    /// A two-state Markov chain, lost or received (Gilbert's model with a bad
+    /// state that loses everything).
+    ///
+    /// P(lost | previous received) is `p (1 - b) / (1 - p)`, so that the loss
+    /// rate is `p` at every `b`. `b = p` is Bernoulli; `b = 0` is not: it never
+    /// loses two in a row.
+    Burst {
+        /// Stationary loss probability, 0 to 1.
+        p: f64,
+        /// Burstiness: P(lost | previous lost), at least 0 and below 1.
+        b: f64,
+        /// What moves the chain.
+        chain: Chain,
+    },
+    /// A recording: entry `k` says whether the `k`-th packet on the wire is
+    /// lost. Starts again from the front when it is used up.
+    Trace(Arc<[bool]>),
+}
+
+/// What moves the chain of [`Loss::Burst`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chain {
+    /// One step per packet, however far apart packets are: a faster flow sees
+    /// shorter outages.
+    PerPacket,
+    /// Time. The link is down for exponential times with the packets that are
+    /// on it then, and `b` is P(lost at `t + spacing` | lost at `t`), so
+    /// P(lost at `t + τ` | lost at `t`) is
+    /// `p + (1 - p) ((b - p) / (1 - p)) ^ (τ / spacing)`. Needs `b >= p`.
+    ///
+    /// When the link is down depends on seed and stream alone, not on the
+    /// packets: two flows, or one flow with and without retransmissions, meet
+    /// the same outages. The process starts at [`Time::ZERO`]; count time from
+    /// the start of the run. At `b = p` it has no memory and becomes Bernoulli.
+    Continuous {
+        /// The packet spacing at which `b` holds; at least 1 µs.
+        spacing: Duration,
+    },
+}
+
+/// A drop-tail FIFO: the most that may wait. The packet in transmission does
+/// not count, so a limit of 0 is a link without a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// At most this many packets.
+    Packets(usize),
+    /// At most this many bytes.
+    Bytes(usize),
+}
+
+impl Default for Queue {
+    /// 100 packets.
+    fn default() -> Queue {
+        Queue::Packets(100)
+    }
+}
+
+/// A [`LinkModel`] that describes no process.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum InvalidModel {
+    /// Loss outside 0 to 1.
+    #[error("loss is {0}, and must be a probability from 0 to 1")]
+    Loss(f64),
+    /// Burstiness outside 0 to 1.
+    #[error("burst is {0}, and must be a probability of at least 0 and below 1")]
+    Burst(f64),
+    /// No chain has this loss and burstiness: P(lost | received) exceeds 1.
+    #[error("loss {p} is more than burst {b} allows: it must be at most {} (1 / (2 - burst))", 1.0 / (2.0 - b))]
+    LossTooHigh {
+        /// Loss probability.
+        p: f64,
+        /// Burstiness.
+        b: f64,
+    },
+    /// A process in continuous time cannot avoid losing neighbours together.
+    #[error("burst is {b}, and a continuous chain needs at least loss, {p}")]
+    BurstBelowLoss {
+        /// Loss probability.
+        p: f64,
+        /// Burstiness.
+        b: f64,
+    },
+    /// The spacing of a continuous chain is too short.
+    #[error("spacing is {0:?}, and must be at least 1 µs")]
+    Spacing(Duration),
+    /// A trace without entries.
+    #[error("the loss trace is empty, and must have at least one entry")]
+    EmptyTrace,
+    /// A rate of 0.
+    #[error("rate is 0 bit/s, and must be at least 1 bit/s; leave it out for an unlimited link")]
+    Rate,
+}
+
+impl LinkModel {
+    /// Whether the model describes a process.
+    ///
+    /// # Errors
+    ///
+    /// The first field out of its range, with its value.
+    pub fn validate(&self) -> Result<(), InvalidModel> {
+        if self.rate.is_some_and(|r| r.as_bps() == 0) {
+            return Err(InvalidModel::Rate);
+        }
+        self.loss.validate()
+    }
+}
+
+/// What became of an offered packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It arrives at this time, never before the one delivered before it.
+    Deliver(Time),
+    /// It never arrives.
+    Drop(Cause),
+}
+
+/// Why a packet never arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// Lost on the wire.
+    Loss,
+    /// No room in the queue.
+    Queue,
+}
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, as they were offered.
+    pub bytes: u64,
+}
+
+impl Count {
+    /// Counts one packet of `bytes`.
+    pub fn add(&mut self, bytes: usize) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+/// What an [`Impairment`] did: `offered = delivered + lost + queue_dropped`,
+/// in packets and in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Ledger {
+    /// Everything that was offered.
+    pub offered: Count,
+    /// Given a delivery time.
+    pub delivered: Count,
+    /// Lost on the wire.
+    pub lost: Count,
+    /// Turned away by the queue.
+    pub queue_dropped: Count,
+}
+
+/// One direction of a link at work.
+///
+/// The same model, seed and stream give the same verdicts to the same packets
+/// on every machine. Loss and jitter draw from separate generators, so adding
+/// jitter does not change which packets are lost.
+#[derive(Clone, Debug)]
+pub struct Impairment {
+    delay: Duration,
+    jitter_nanos: u64,
+    jitter_rng: Rng,
+    loss: LossProcess,
+    transmitter: Option<Transmitter>,
+    /// The latest time offered.
+    now: Time,
+    last_arrival: Time,
+    ledger: Ledger,
+}
+
+/// Keeps the generators apart from each other, and from whatever else a caller
+/// draws from the same seed and stream.
+const LOSS_SALT: u64 = 0x6c6f_7373_6c6f_7373;
+const JITTER_SALT: u64 = 0x6a69_7474_6572_6a69;
+
+impl Impairment {
+    /// A link at rest. `stream` tells links of one run apart; two links with
+    /// the same stream share one loss process.
+    ///
+    /// # Errors
+    ///
+    /// As [`LinkModel::validate`].
+    pub fn new(model: LinkModel, seed: u64, stream: u64) -> Result<Impairment, InvalidModel> {
+        model.validate()?;
+        Ok(Impairment {
+            delay: model.delay,
+            jitter_nanos: u64::try_from(model.jitter.as_nanos()).unwrap_or(u64::MAX),
+            jitter_rng: rng(seed ^ JITTER_SALT, stream),
+            loss: LossProcess::new(model.loss, rng(seed ^ LOSS_SALT, stream)),
+            transmitter: model.rate.map(|rate| Transmitter::new(rate, model.queue)),
+            now: Time::ZERO,
+            last_arrival: Time::ZERO,
+            ledger: Ledger::default(),
+        })
+    }
+
+    /// Decides about a packet of `bytes` that enters the link at `now`. A `now`
+    /// before that of the packet before it counts as the same moment.
+    ///
+    /// `bytes` are those that take time at `rate`: the caller decides which
+    /// headers to include.
+    pub fn offer(&mut self, now: Time, bytes: usize) -> Verdict {
+        self.now = self.now.max(now);
+        self.ledger.offered.add(bytes);
+        let sent = match &mut self.transmitter {
+            None => self.now,
+            Some(transmitter) => match transmitter.send(self.now, bytes) {
+                Some(sent) => sent,
+                None => {
+                    self.ledger.queue_dropped.add(bytes);
+                    return Verdict::Drop(Cause::Queue);
+                }
+            },
+        };
+        // Drawn for lost packets too: the n-th packet has the n-th jitter.
+        let jitter = self.draw_jitter();
+        if self.loss.loses(sent) {
+            self.ledger.lost.add(bytes);
+            return Verdict::Drop(Cause::Loss);
+        }
+        self.ledger.delivered.add(bytes);
+        self.last_arrival = self.last_arrival.max(sent + self.delay + jitter);
+        Verdict::Deliver(self.last_arrival)
+    }
+
+    /// What was done so far.
+    pub fn ledger(&self) -> Ledger {
+        self.ledger
+    }
+
+    fn draw_jitter(&mut self) -> Duration {
+        if self.jitter_nanos == 0 {
+            return Duration::ZERO;
+        }
+        // The high half of a 128-bit product: integers only, and ours, so that
+        // no release of a library can change the numbers.
+        let wide = u128::from(self.jitter_rng.next_u64()) * (u128::from(self.jitter_nanos) + 1);
+        Duration::from_nanos((wide >> 64) as u64)
+    }
+}
+
+/// The transmitter and the packets that wait for it.
+#[derive(Clone, Debug)]
+struct Transmitter {
+    rate: Bitrate,
+    queue: Queue,
+    free_at: Time,
+    /// When transmission begins, and bytes, of each packet that waits.
+    waiting: VecDeque<(Time, usize)>,
+    waiting_bytes: usize,
+}
+
+impl Transmitter {
+    fn new(rate: Bitrate, queue: Queue) -> Transmitter {
+        Transmitter { rate, queue, free_at: Time::ZERO, waiting: VecDeque::new(), waiting_bytes: 0 }
+    }
+
+    /// When the last bit leaves; `None` if the queue is full.
+    fn send(&mut self, now: Time, bytes: usize) -> Option<Time> {
+        while let Some(&(begins, size)) = self.waiting.front()
+            && begins <= now
+        {
+            self.waiting.pop_front();
+            self.waiting_bytes -= size;
+        }
+        if self.free_at > now {
+            let room = match self.queue {
+                Queue::Packets(limit) => self.waiting.len() < limit,
+                Queue::Bytes(limit) => self.waiting_bytes.saturating_add(bytes) <= limit,
+            };
+            if !room {
+                return None;
+            }
+            self.waiting.push_back((self.free_at, bytes));
+            self.waiting_bytes += bytes;
+        }
+        self.free_at = self.free_at.max(now) + self.rate.time_for(bytes);
+        Some(self.free_at)
+    }
+}

@@ -12,22 +12,19 @@ pub fn extend(near: u64, wire: u16) -> u64 {
 }
 
 /// What has been seen of a numbered stream: the highest number and a bitmap of
-/// the [`SeqWindow::SIZE`] numbers up to it.
+/// the [`SeqWindow::SIZE`] numbers up to it, `WORDS` times 64.
 #[derive(Clone, Debug)]
-pub struct SeqWindow {
+pub struct SeqWindow<const WORDS: usize> {
     highest: u64,
     seen: [u64; WORDS],
 }
 
-const WORDS: usize = 16;
-
-impl SeqWindow {
-    /// How many numbers back a late arrival can still be told from a
-    /// duplicate: 1,024, two seconds of ten calls.
+impl<const WORDS: usize> SeqWindow<WORDS> {
+    /// How many numbers back a late arrival can still be told from a duplicate.
     pub const SIZE: u64 = (WORDS * 64) as u64;
 
     /// A window whose first number is `first`, already seen.
-    pub fn starting_at(first: u64) -> SeqWindow {
+    pub fn starting_at(first: u64) -> Self {
         let mut w = SeqWindow { highest: first, seen: [0; WORDS] };
         w.set(first);
         w
@@ -58,20 +55,20 @@ impl SeqWindow {
     pub fn contains(&self, n: u64) -> bool {
         n <= self.highest
             && self.highest - n < Self::SIZE
-            && self.seen[word(n)] & (1 << (n % 64)) != 0
+            && self.seen[Self::word(n)] & (1 << (n % 64)) != 0
     }
 
     fn set(&mut self, n: u64) {
-        self.seen[word(n)] |= 1 << (n % 64);
+        self.seen[Self::word(n)] |= 1 << (n % 64);
     }
 
     fn clear(&mut self, n: u64) {
-        self.seen[word(n)] &= !(1 << (n % 64));
+        self.seen[Self::word(n)] &= !(1 << (n % 64));
     }
-}
 
-fn word(n: u64) -> usize {
-    (n / 64) as usize % WORDS
+    fn word(n: u64) -> usize {
+        (n / 64) as usize % WORDS
+    }
 }
 
 #[cfg(test)]
@@ -90,11 +87,11 @@ mod tests {
 
         #[test]
         fn window_agrees_with_a_set(start in 0u64..100_000, steps in prop::collection::vec(-1100i64..1500, 1..300)) {
-            let mut w = SeqWindow::starting_at(start);
+            let mut w = SeqWindow::<16>::starting_at(start);
             let mut set = BTreeSet::from([start]);
             for s in steps {
                 let Some(n) = w.highest().checked_add_signed(s) else { continue };
-                let in_reach = n > w.highest() || w.highest() - n < SeqWindow::SIZE;
+                let in_reach = n > w.highest() || w.highest() - n < SeqWindow::<16>::SIZE;
                 prop_assert_eq!(w.insert(n), in_reach && set.insert(n), "{}", n);
             }
         }

@@ -88,6 +88,11 @@ impl<'a> Writer<'a> {
         self.at == 0
     }
 
+    /// What has been written.
+    pub fn written(&self) -> &[u8] {
+        &self.buf[..self.at]
+    }
+
     /// How many bytes more fit.
     pub fn room(&self) -> usize {
         self.buf.len() - self.at

@@ -1,1 +1,62 @@
-//! x
+//! What an overlay node does, without input or output.
+//!
+//! A driver feeds a [`Node`](node::Node) everything that has happened (received
+//! datagrams in batches, messages of applications, the passing of time), *then*
+//! drains it once. Input emits no envelope by itself; memory is bounded from
+//! the start; the same calls at the same times give the same bytes, on every
+//! machine. Daemon, simulator and fuzzers all run this loop:
+//!
+//! ```
+//! use trunkline_base::Time;
+//! use trunkline_overlay::arena::{RxDatagram, TxArena};
+//! use trunkline_overlay::link;
+//! use trunkline_overlay::node::{Config, Drained, Node, Sink};
+//! use trunkline_overlay::session::SessionId;
+//! use trunkline_overlay::wire::{Incarnation, NodeId};
+//!
+//! struct Applications;
+//! impl Sink for Applications {
+//!     fn deliver(&mut self, _to: SessionId, _head: &[u8], _payload: &[u8]) -> bool {
+//!         true
+//!     }
+//! }
+//!
+//! let mut config = Config::new(NodeId(1));
+//! let mut link = link::Config::new(NodeId(2));
+//! link.address = Some("192.0.2.2:7000".parse()?);
+//! config.links.push(link);
+//! let now = Time::ZERO;
+//! let mut node = Node::new(config, Incarnation(1), 42, now)?;
+//! let mut arena = TxArena::new(64 << 10, 64);
+//! # let mut rounds = 0;
+//! loop {
+//!     # rounds += 1;
+//!     # if rounds > 2 { break }
+//!     let (wake_at, why) = node.next_timeout(now);
+//!     // … sleep until `wake_at` or input; then hand over all that came:
+//!     let now = wake_at;
+//!     let mut batch: [RxDatagram; 0] = [];
+//!     node.recv(now, &mut batch, &mut Applications);
+//!     node.handle_timeout(now);
+//!     loop {
+//!         let drained = node.transmit(now, &mut arena);
+//!         for run in arena.runs() {
+//!             // … send `arena.bytes()[run.range()]` to `run.to`.
+//!         }
+//!         arena.clear();
+//!         if drained == Drained::All {
+//!             break;
+//!         }
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod arena;
+pub mod counters;
+pub mod link;
+pub mod monitor;
+pub mod node;
+pub mod route;
+pub mod session;
+pub mod wire;

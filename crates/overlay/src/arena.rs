@@ -1,0 +1,158 @@
+//! The memory that a driver and a node hand each other: received datagrams in,
+//! sealed envelopes out.
+
+use core::net::SocketAddr;
+use trunkline_base::Time;
+
+/// A received datagram, opened in place.
+#[derive(Debug)]
+pub struct RxDatagram<'a> {
+    /// When it arrived, by the kernel's stamp where there is one.
+    pub at: Time,
+    /// Where it came from.
+    pub from: SocketAddr,
+    /// Its bytes; their content is undefined afterwards.
+    pub bytes: &'a mut [u8],
+}
+
+/// Consecutive envelopes of the arena that go to one address with one marking:
+/// all of `segment` bytes but the last, which may be shorter. One such run is
+/// what generic segmentation offload takes in one call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// Where to.
+    pub to: SocketAddr,
+    /// Differentiated services code point (RFC 2474), 0 to 63.
+    pub dscp: u8,
+    /// Bytes of each envelope but the last.
+    pub segment: usize,
+    /// How many envelopes.
+    pub count: usize,
+    /// Offset of the first in the arena.
+    start: usize,
+    len: usize,
+}
+
+impl Run {
+    /// Where the run's bytes lie in [`TxArena::bytes`].
+    pub fn range(&self) -> core::ops::Range<usize> {
+        self.start..self.start + self.len
+    }
+}
+
+/// The most envelopes in a run: what Linux segments in one call.
+pub const MAX_RUN: usize = 64;
+
+/// The most bytes in a run: a UDP datagram before segmentation.
+const MAX_RUN_BYTES: usize = 65_000;
+
+/// Memory that the driver owns and a node seals envelopes into. Nothing in it
+/// grows: when it is full, packets stay in the node's bounded queues.
+#[derive(Debug)]
+pub struct TxArena {
+    bytes: Box<[u8]>,
+    used: usize,
+    runs: Vec<Run>,
+    max_runs: usize,
+}
+
+impl TxArena {
+    /// Room for `bytes` bytes in at most `runs` runs.
+    pub fn new(bytes: usize, runs: usize) -> TxArena {
+        TxArena {
+            bytes: vec![0; bytes].into(),
+            used: 0,
+            runs: Vec::with_capacity(runs),
+            max_runs: runs,
+        }
+    }
+
+    /// Room for one envelope of `len` bytes, appended to the last run if it
+    /// continues it; `None` when the arena is full.
+    pub fn envelope(&mut self, to: SocketAddr, dscp: u8, len: usize) -> Option<&mut [u8]> {
+        let start = self.used;
+        let end = start.checked_add(len).filter(|&end| end <= self.bytes.len())?;
+        let room = self.runs.len() < self.max_runs;
+        match self.runs.last_mut() {
+            Some(run) if run.takes(to, dscp, len) => {
+                run.count += 1;
+                run.len += len;
+            }
+            _ if room => self.runs.push(Run { to, dscp, segment: len, count: 1, start, len }),
+            _ => return None,
+        }
+        self.used = end;
+        self.bytes.get_mut(start..end)
+    }
+
+    /// The runs, in order.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// All envelopes, end to end.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+
+    /// The envelopes of `run`.
+    pub fn envelopes(&self, run: &Run) -> impl Iterator<Item = &[u8]> {
+        self.bytes[run.range()].chunks(run.segment)
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Forgets everything, keeping the memory.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.runs.clear();
+    }
+}
+
+impl Run {
+    fn takes(&self, to: SocketAddr, dscp: u8, len: usize) -> bool {
+        let last_is_whole = self.len == self.segment * self.count;
+        self.to == to
+            && self.dscp == dscp
+            && len <= self.segment
+            && last_is_whole
+            && self.count < MAX_RUN
+            && self.len + len <= MAX_RUN_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_sizes_to_one_place_are_one_run() {
+        let a: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let b: SocketAddr = "127.0.0.1:2".parse().unwrap();
+        let mut arena = TxArena::new(1_000, 10);
+        for (to, dscp, len) in
+            [(a, 46, 100), (a, 46, 100), (a, 46, 40), (a, 46, 40), (b, 46, 40), (b, 0, 40)]
+        {
+            assert_eq!(arena.envelope(to, dscp, len).unwrap().len(), len);
+        }
+        let shape: Vec<_> = arena.runs().iter().map(|r| (r.segment, r.count, r.len)).collect();
+        // The shorter third envelope ends the first run.
+        assert_eq!(shape, [(100, 3, 240), (40, 1, 40), (40, 1, 40), (40, 1, 40)]);
+        let lens: Vec<_> = arena.envelopes(&arena.runs()[0]).map(<[u8]>::len).collect();
+        assert_eq!(lens, [100, 100, 40]);
+        assert!(arena.envelope(a, 0, 700).is_none(), "full");
+        arena.clear();
+        assert!(arena.envelope(a, 0, 700).is_some());
+    }
+
+    #[test]
+    fn runs_are_bounded() {
+        let a: SocketAddr = "[::1]:1".parse().unwrap();
+        let mut arena = TxArena::new(10_000, 2);
+        let taken = (0..1_000).take_while(|_| arena.envelope(a, 0, 10).is_some()).count();
+        assert_eq!(taken, 2 * MAX_RUN);
+    }
+}

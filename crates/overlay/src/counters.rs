@@ -1,0 +1,137 @@
+//! Why packets, frames and messages were dropped, counted by reason.
+
+/// A reason for dropping something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Drop {
+    /// Bytes that are no envelope, frame or session message.
+    Malformed,
+    /// An envelope for a receiver index that no link has.
+    UnknownReceiver,
+    /// An envelope from another address than the link is configured for.
+    WrongSource,
+    /// An envelope of a start of the neighbour before its present one.
+    Stale,
+    /// A packet that this link had already delivered.
+    Duplicate,
+    /// A packet that its destination's application already has.
+    FlowDuplicate,
+    /// A packet that crossed as many links as it may.
+    HopLimit,
+    /// A packet to a node that no route leads to.
+    NoRoute,
+    /// A packet to a virtual port that nobody holds.
+    NoPort,
+    /// A packet larger than the next link's MTU.
+    TooLarge,
+    /// A packet to a link whose neighbour's address is not known yet.
+    NoAddress,
+    /// A packet that found its queue full.
+    QueueFull,
+    /// A packet that had waited longer than its queue allows.
+    QueueDelay,
+    /// A retransmission that would have come too late.
+    RepeatLate,
+    /// A retransmission beyond the share of originals that is allowed.
+    RepeatBudget,
+    /// A retransmission request for a packet that is no longer kept.
+    RepeatUnknown,
+    /// A message to an application that does not keep up.
+    SessionFull,
+}
+
+impl Drop {
+    /// Every reason, in the order of the enum.
+    pub const ALL: [Drop; 17] = [
+        Drop::Malformed,
+        Drop::UnknownReceiver,
+        Drop::WrongSource,
+        Drop::Stale,
+        Drop::Duplicate,
+        Drop::FlowDuplicate,
+        Drop::HopLimit,
+        Drop::NoRoute,
+        Drop::NoPort,
+        Drop::TooLarge,
+        Drop::NoAddress,
+        Drop::QueueFull,
+        Drop::QueueDelay,
+        Drop::RepeatLate,
+        Drop::RepeatBudget,
+        Drop::RepeatUnknown,
+        Drop::SessionFull,
+    ];
+
+    /// The reason as a metric label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Drop::Malformed => "malformed",
+            Drop::UnknownReceiver => "unknown_receiver",
+            Drop::WrongSource => "wrong_source",
+            Drop::Stale => "stale",
+            Drop::Duplicate => "duplicate",
+            Drop::FlowDuplicate => "flow_duplicate",
+            Drop::HopLimit => "hop_limit",
+            Drop::NoRoute => "no_route",
+            Drop::NoPort => "no_port",
+            Drop::TooLarge => "too_large",
+            Drop::NoAddress => "no_address",
+            Drop::QueueFull => "queue_full",
+            Drop::QueueDelay => "queue_delay",
+            Drop::RepeatLate => "repeat_late",
+            Drop::RepeatBudget => "repeat_budget",
+            Drop::RepeatUnknown => "repeat_unknown",
+            Drop::SessionFull => "session_full",
+        }
+    }
+}
+
+/// A count for each reason.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+pub struct Drops([u64; Drop::ALL.len()]);
+
+impl Drops {
+    /// One more for `reason`.
+    pub fn count(&mut self, reason: Drop) {
+        self.0[reason as usize] += 1;
+    }
+
+    /// The count for `reason`.
+    pub fn get(&self, reason: Drop) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// Every reason with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (Drop, u64)> {
+        Drop::ALL.into_iter().map(|reason| (reason, self.get(reason)))
+    }
+}
+
+/// Envelopes and their bytes (UDP payload, without IP and UDP headers).
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// How many.
+    pub envelopes: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    /// One more envelope, of `bytes` bytes.
+    pub fn count(&mut self, bytes: usize) {
+        self.envelopes += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_reasons_is_the_enum() {
+        for (i, reason) in Drop::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, i);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The best-effort service: each packet once, first in, first out.
+
+use super::ring::PacketRing;
+use super::{Outgoing, PendingFrame};
+use crate::counters::{Drop, Drops};
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// What bounds the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes of packets that may wait.
+    pub bytes: usize,
+    /// Packets that may wait.
+    pub packets: usize,
+    /// How long a packet may wait before it is dropped.
+    pub max_wait: Duration,
+}
+
+impl Default for Config {
+    /// 1 MiB and 4,096 packets ride out a burst of a thousand calls; 200 ms of
+    /// waiting is where a queue stops being a buffer and starts being delay.
+    fn default() -> Config {
+        Config { bytes: 1 << 20, packets: 4_096, max_wait: Duration::from_millis(200) }
+    }
+}
+
+/// Packets of one link that wait to be sent.
+#[derive(Debug)]
+pub struct Queue {
+    ring: PacketRing,
+    max_wait: Duration,
+    next_seq: u16,
+}
+
+impl Queue {
+    pub(super) fn new(config: &Config) -> Queue {
+        Queue {
+            ring: PacketRing::new(config.bytes, config.packets),
+            max_wait: config.max_wait,
+            next_seq: 0,
+        }
+    }
+
+    pub(super) fn enqueue(&mut self, now: Time, packet: &Outgoing<'_>) -> Result<(), Drop> {
+        let len = packet.frame_len();
+        if !self.ring.has_room(len) {
+            return Err(Drop::QueueFull);
+        }
+        let (_, frame) = self.ring.push(len, now, packet.deadline).ok_or(Drop::QueueFull)?;
+        packet.write(frame)
+    }
+
+    /// Bytes of the frame that goes next, after dropping those that waited too
+    /// long.
+    pub(super) fn head(&mut self, now: Time, drops: &mut Drops) -> Option<usize> {
+        loop {
+            let slot = self.ring.oldest()?;
+            let (entry, frame) = self.ring.get(slot)?;
+            if now.since(entry.since) <= self.max_wait {
+                return Some(frame.len());
+            }
+            drops.count(Drop::QueueDelay);
+            self.ring.release(slot);
+        }
+    }
+
+    /// Writes the head into `out` and forgets it.
+    pub(super) fn pop(&mut self, now: Time, out: &mut [u8]) {
+        let Some(slot) = self.ring.oldest() else { return };
+        if let Some((entry, frame)) = self.ring.get(slot) {
+            let pending = PendingFrame { frame, deadline: entry.deadline };
+            pending.write(out, now, self.next_seq, false);
+        }
+        self.next_seq = self.next_seq.wrapping_add(1);
+        self.ring.release(slot);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ring.len() == 0
+    }
+}

@@ -1,0 +1,295 @@
+//! Links: one neighbour over one path, with an instance of each service and
+//! one scheduler over them.
+
+pub mod best_effort;
+pub mod realtime;
+mod ring;
+mod scheduler;
+
+use crate::arena::TxArena;
+use crate::counters::{Drop, Drops, Traffic};
+use crate::monitor::{HelloClock, Liveness};
+use crate::wire::{
+    DATA_HEADER, DATA_OVERHEAD, DataHeader, Incarnation, Nack, NodeId, Null, Opened, ReceiverIndex,
+    Seal, Service,
+};
+use core::net::SocketAddr;
+use core::time::Duration;
+use trunkline_base::wire::Writer;
+use trunkline_base::{Bitrate, Time};
+
+pub use scheduler::Progress;
+
+/// Which of a node's links: an index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(pub u16);
+
+/// IP and UDP headers, the larger form: 40 + 8.
+pub const IP_UDP_HEADERS: usize = 48;
+
+/// Expedited forwarding (RFC 3246), the marking of voice.
+pub const DSCP_EF: u8 = 46;
+
+/// Settings of one link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Who is at the other end.
+    pub neighbour: NodeId,
+    /// Tells several links to one neighbour apart.
+    pub path: String,
+    /// Where the neighbour listens; `None` waits for it to speak first.
+    pub address: Option<SocketAddr>,
+    /// The largest IP packet, 576 to 9,000 bytes.
+    pub mtu: usize,
+    /// Marking of everything but best effort, 0 to 63.
+    pub dscp: u8,
+    /// What the link may send, IP and UDP headers included.
+    pub rate: Option<Bitrate>,
+    /// The hello protocol.
+    pub liveness: Liveness,
+    /// The real-time service.
+    pub realtime: realtime::Config,
+    /// The best-effort service.
+    pub best_effort: best_effort::Config,
+}
+
+impl Config {
+    /// A link to `neighbour` with every default: 1,280-byte IP packets (what
+    /// IPv6 promises everywhere), expedited forwarding, no rate limit.
+    pub fn new(neighbour: NodeId) -> Config {
+        Config {
+            neighbour,
+            path: String::new(),
+            address: None,
+            mtu: 1_280,
+            dscp: DSCP_EF,
+            rate: None,
+            liveness: Liveness::default(),
+            realtime: realtime::Config::default(),
+            best_effort: best_effort::Config::default(),
+        }
+    }
+
+    /// The largest application packet that this link carries.
+    pub fn max_payload(&self) -> usize {
+        self.mtu.saturating_sub(IP_UDP_HEADERS + DATA_OVERHEAD)
+    }
+}
+
+/// A packet on its way into a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub header: DataHeader,
+    pub payload: &'a [u8],
+    pub deadline: Time,
+}
+
+impl Outgoing<'_> {
+    fn frame_len(&self) -> usize {
+        DATA_HEADER + self.payload.len()
+    }
+
+    /// Writes the frame into the `frame_len` bytes where it is kept.
+    fn write(&self, frame: &mut [u8]) -> Result<(), Drop> {
+        let len = u16::try_from(self.payload.len()).map_err(|_| Drop::TooLarge)?;
+        let mut w = Writer::new(frame);
+        self.header
+            .emit(len, &mut w)
+            .and_then(|()| w.bytes(self.payload))
+            .map_err(|_| Drop::TooLarge)
+    }
+}
+
+/// A frame as it is kept, to be stamped on its way out.
+struct PendingFrame<'a> {
+    frame: &'a [u8],
+    deadline: Time,
+}
+
+impl PendingFrame<'_> {
+    fn write(&self, out: &mut [u8], now: Time, seq: u16, repeat: bool) {
+        // The caller made room for just this frame.
+        if out.len() == self.frame.len() {
+            out.copy_from_slice(self.frame);
+            DataHeader::stamp(out, seq, repeat, remaining_ms(now, self.deadline));
+        }
+    }
+}
+
+/// What is left until `deadline`, to the nearest millisecond, so that the
+/// rounding of many hops cancels out.
+pub(crate) fn remaining_ms(now: Time, deadline: Time) -> u8 {
+    let ms = (deadline.since(now).as_micros() + 500) / 1_000;
+    u8::try_from(ms).unwrap_or(u8::MAX)
+}
+
+/// What a link has sent and received.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Everything received.
+    pub received: Traffic,
+    /// Hellos sent.
+    pub hellos: Traffic,
+    /// Retransmission requests sent.
+    pub requests: Traffic,
+    /// Real-time packets sent the first time.
+    pub realtime: Traffic,
+    /// Real-time packets sent again.
+    pub repeats: Traffic,
+    /// Best-effort packets sent.
+    pub best_effort: Traffic,
+    /// The receiving half of the real-time service.
+    pub receiver: realtime::ReceiverStats,
+    /// What was dropped, by reason.
+    pub drops: Drops,
+    /// How often the neighbour has started anew.
+    pub restarts: u64,
+    /// How often the link went down.
+    pub downs: u64,
+}
+
+/// One neighbour over one path.
+#[derive(Debug)]
+pub struct Link {
+    config: Config,
+    seal: Seal,
+    address: Option<SocketAddr>,
+    monitor: HelloClock,
+    tx: realtime::Sender,
+    rx: realtime::Receiver,
+    best_effort: best_effort::Queue,
+    /// When the configured rate lets the next packet go.
+    free_at: Time,
+    stats: LinkStats,
+    rx_index: ReceiverIndex,
+}
+
+impl Link {
+    pub(crate) fn new(
+        own: NodeId,
+        incarnation: Incarnation,
+        config: Config,
+        first_hello: Time,
+    ) -> Link {
+        let to_peer = ReceiverIndex::derived(own, config.neighbour, &config.path);
+        let to_us = ReceiverIndex::derived(config.neighbour, own, &config.path);
+        Link {
+            seal: Seal::Null(Null::new(to_peer, incarnation)),
+            address: config.address,
+            monitor: HelloClock::new(config.liveness.clone(), first_hello),
+            tx: realtime::Sender::new(&config.realtime),
+            rx: realtime::Receiver::new(&config.realtime),
+            best_effort: best_effort::Queue::new(&config.best_effort),
+            free_at: Time::ZERO,
+            stats: LinkStats::default(),
+            rx_index: to_us,
+            config,
+        }
+    }
+
+    /// The index that the neighbour's envelopes carry.
+    pub(crate) fn rx_index(&self) -> ReceiverIndex {
+        self.rx_index
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Counters, the receiver's included.
+    pub fn stats(&self) -> LinkStats {
+        LinkStats { receiver: self.rx.stats(), ..self.stats.clone() }
+    }
+
+    /// Liveness and round trip.
+    pub fn monitor(&self) -> &HelloClock {
+        &self.monitor
+    }
+
+    /// The neighbour's present address.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Checks whose envelope this is; on success its frames may be read.
+    /// `Ok(true)` says that the link has just come up.
+    pub(crate) fn open(
+        &mut self,
+        at: Time,
+        from: SocketAddr,
+        bytes: &mut [u8],
+    ) -> Result<bool, Drop> {
+        if self.config.address.is_some_and(|fixed| fixed != from) {
+            return Err(Drop::WrongSource);
+        }
+        match self.seal.open(bytes).map_err(|_| Drop::Malformed)? {
+            Opened::Same => {}
+            Opened::Stale => return Err(Drop::Stale),
+            Opened::Fresh => {
+                self.stats.restarts += 1;
+                self.rx.restart();
+                self.monitor.fresh_peer(at);
+            }
+        }
+        self.stats.received.count(bytes.len());
+        self.address = Some(from);
+        Ok(self.monitor.heard(at))
+    }
+
+    pub(crate) fn on_hello(&mut self, at: Time, hello: &crate::wire::Hello) {
+        self.monitor.on_hello(at, hello);
+    }
+
+    pub(crate) fn on_nack(&mut self, now: Time, nack: Nack<'_>) {
+        let one_way = self.monitor.rtt().one_way();
+        for range in nack.ranges() {
+            self.tx.repeat(now, range, one_way, &mut self.stats.drops);
+        }
+    }
+
+    /// Takes note of a packet that arrived; on success gives the moment until
+    /// which it is of use.
+    pub(crate) fn on_data(&mut self, at: Time, header: &DataHeader) -> Result<Time, Drop> {
+        let rtt = self.monitor.rtt();
+        let left = Duration::from_millis(u64::from(header.remaining_ms));
+        let left = left.saturating_sub(rtt.one_way());
+        if header.service == Service::RealTime {
+            // The missing packet is about as old as the one that shows it
+            // missing, and a repair takes a round trip.
+            let in_time = left > rtt.get().unwrap_or_default();
+            let arrival = self.rx.accept(header.link_seq, in_time, &mut self.stats.drops);
+            if arrival == realtime::Arrival::Duplicate {
+                return Err(Drop::Duplicate);
+            }
+        }
+        Ok(at + left)
+    }
+
+    pub(crate) fn enqueue(&mut self, now: Time, packet: &Outgoing<'_>) -> Result<(), Drop> {
+        if self.address.is_none() {
+            return Err(Drop::NoAddress);
+        }
+        if packet.payload.len() > self.config.max_payload() {
+            return Err(Drop::TooLarge);
+        }
+        match packet.header.service {
+            Service::RealTime => self.tx.enqueue(now, packet),
+            Service::BestEffort => self.best_effort.enqueue(now, packet),
+        }
+    }
+
+    pub(crate) fn drop_counted(&mut self, why: Drop) {
+        self.stats.drops.count(why);
+    }
+
+    /// Declares the link down after long silence; true if that is news.
+    pub(crate) fn check(&mut self, now: Time) -> bool {
+        let died = self.monitor.check(now);
+        if died {
+            self.stats.downs += 1;
+            self.seal.forget_peer();
+        }
+        died
+    }
+}

@@ -1,0 +1,286 @@
+use super::Config;
+use crate::counters::{Drop, Drops};
+use crate::link::ring::{PacketRing, Slot};
+use crate::link::{Outgoing, PendingFrame};
+use crate::wire::NackRange;
+use core::cmp::Reverse;
+use core::time::Duration;
+use std::collections::BinaryHeap;
+use trunkline_base::{Time, extend};
+
+/// The sending half: keeps packets for as long as they are of use, and sends
+/// originals and retransmissions by deadline.
+#[derive(Debug)]
+pub struct Sender {
+    ring: PacketRing,
+    /// Originals and retransmissions that wait, earliest deadline first.
+    jobs: BinaryHeap<Reverse<Job>>,
+    max_jobs: usize,
+    order: u64,
+    /// Which slot the packet with a given number is in, by its low bits.
+    slots: Box<[Slot]>,
+    next_seq: u64,
+    budget: Budget,
+    max_wait: Duration,
+}
+
+/// Something to send: ordered by deadline, then by arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Job {
+    deadline: Time,
+    order: u64,
+    slot: Slot,
+    repeat: bool,
+}
+
+impl Sender {
+    pub(crate) fn new(config: &Config) -> Sender {
+        let packets = config.packets.clamp(1, 1 << 15).next_power_of_two();
+        Sender {
+            ring: PacketRing::new(config.bytes, packets),
+            jobs: BinaryHeap::with_capacity(2 * packets),
+            max_jobs: 2 * packets,
+            order: 0,
+            slots: vec![0; packets].into(),
+            next_seq: 0,
+            budget: Budget::new(config.repeat_share, config.repeat_burst),
+            max_wait: config.max_wait,
+        }
+    }
+
+    pub(crate) fn enqueue(&mut self, now: Time, packet: &Outgoing<'_>) -> Result<(), Drop> {
+        if self.jobs.len() == self.max_jobs {
+            return Err(Drop::QueueFull);
+        }
+        // What this displaces is the oldest packet; if that one was still
+        // waiting, `head` finds it gone and counts it.
+        let (slot, frame) =
+            self.ring.push(packet.frame_len(), now, packet.deadline).ok_or(Drop::QueueFull)?;
+        packet.write(frame)?;
+        self.push(Job { deadline: packet.deadline, order: 0, slot, repeat: false });
+        Ok(())
+    }
+
+    fn push(&mut self, job: Job) {
+        self.order += 1;
+        self.jobs.push(Reverse(Job { order: self.order, ..job }));
+    }
+
+    /// Queues the retransmissions that `range` asks for, as far as they can
+    /// still be in time over a link of one-way delay `one_way`.
+    pub(crate) fn repeat(
+        &mut self,
+        now: Time,
+        range: NackRange,
+        one_way: Duration,
+        drops: &mut Drops,
+    ) {
+        for k in 0..range.count {
+            if let Err(why) = self.repeat_one(now, range.first.wrapping_add(k), one_way) {
+                drops.count(why);
+            }
+        }
+    }
+
+    fn repeat_one(&mut self, now: Time, wire_seq: u16, one_way: Duration) -> Result<(), Drop> {
+        let last = self.next_seq.checked_sub(1).ok_or(Drop::RepeatUnknown)?;
+        let seq = extend(last, wire_seq);
+        let slot = self.slots[(seq % self.slots.len() as u64) as usize];
+        let (entry, _) = self.ring.get(slot).ok_or(Drop::RepeatUnknown)?;
+        if entry.seq != Some(seq) {
+            return Err(Drop::RepeatUnknown);
+        }
+        let deadline = entry.deadline;
+        if now + one_way >= deadline {
+            return Err(Drop::RepeatLate);
+        }
+        if self.jobs.len() == self.max_jobs || !self.budget.spend() {
+            return Err(Drop::RepeatBudget);
+        }
+        self.push(Job { deadline, order: 0, slot, repeat: true });
+        Ok(())
+    }
+
+    /// Bytes of the frame that goes next, after dropping what has waited too
+    /// long.
+    pub(crate) fn head(
+        &mut self,
+        now: Time,
+        one_way: Duration,
+        drops: &mut Drops,
+    ) -> Option<usize> {
+        loop {
+            let Reverse(job) = *self.jobs.peek()?;
+            let verdict = match self.ring.get(job.slot) {
+                None if job.repeat => Err(Drop::RepeatUnknown),
+                None => Err(Drop::QueueFull),
+                Some((entry, _)) if job.repeat && now + one_way >= entry.deadline => {
+                    Err(Drop::RepeatLate)
+                }
+                Some((entry, _)) if !job.repeat && now.since(entry.since) > self.max_wait => {
+                    Err(Drop::QueueDelay)
+                }
+                Some((_, frame)) => Ok(frame.len()),
+            };
+            match verdict {
+                Ok(len) => return Some(len),
+                Err(why) => {
+                    drops.count(why);
+                    self.jobs.pop();
+                }
+            }
+        }
+    }
+
+    /// Writes the head into `out`; true if it is a retransmission.
+    pub(crate) fn pop(&mut self, now: Time, out: &mut [u8]) -> bool {
+        let Some(Reverse(job)) = self.jobs.pop() else { return false };
+        let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
+        let seq = entry.seq.unwrap_or(self.next_seq);
+        PendingFrame { frame, deadline: entry.deadline }.write(out, now, seq as u16, job.repeat);
+        if !job.repeat {
+            self.ring.mark_sent(job.slot, seq);
+            self.slots[(seq % self.slots.len() as u64) as usize] = job.slot;
+            self.next_seq += 1;
+            self.budget.earn();
+        }
+        job.repeat
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+}
+
+/// The token bucket that holds retransmissions to a share of originals, in
+/// millionths of a packet.
+#[derive(Debug)]
+struct Budget {
+    share: u64,
+    tokens: u64,
+    cap: u64,
+}
+
+const WHOLE: u64 = 1_000_000;
+
+impl Budget {
+    fn new(share: f64, burst: u32) -> Budget {
+        let cap = u64::from(burst) * WHOLE;
+        Budget { share: (share.clamp(0.0, 1.0) * WHOLE as f64) as u64, tokens: cap, cap }
+    }
+
+    fn earn(&mut self) {
+        self.tokens = (self.tokens + self.share).min(self.cap);
+    }
+
+    fn spend(&mut self) -> bool {
+        match self.tokens.checked_sub(WHOLE) {
+            Some(left) => {
+                self.tokens = left;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{DATA_HEADER, DataHeader, Frame, Frames, NodeId, Service};
+
+    fn packet(payload: &[u8], deadline_ms: u64) -> Outgoing<'_> {
+        Outgoing {
+            header: DataHeader {
+                service: Service::RealTime,
+                recovered: false,
+                hop_limit: 5,
+                link_seq: 0,
+                source: NodeId(1),
+                destination: NodeId(2),
+                source_port: 3,
+                destination_port: 4,
+                flow_seq: 0,
+                remaining_ms: 0,
+            },
+            payload,
+            deadline: Time::from_millis(deadline_ms),
+        }
+    }
+
+    fn send(s: &mut Sender, now_ms: u64, drops: &mut Drops) -> Option<(u16, bool, u8, u8)> {
+        let now = Time::from_millis(now_ms);
+        let mut out = vec![0; s.head(now, Duration::from_millis(10), drops)?];
+        let repeat = s.pop(now, &mut out);
+        let Some(Ok(Frame::Data(h, payload))) = Frames::new(&out).next() else {
+            panic!("a data frame of {DATA_HEADER} bytes and a payload")
+        };
+        assert_eq!(h.recovered, repeat);
+        Some((h.link_seq, repeat, h.remaining_ms, payload[0]))
+    }
+
+    #[test]
+    fn repeats_once_asked_and_only_while_in_time() {
+        let mut s = Sender::new(&Config::default());
+        let mut drops = Drops::default();
+        for k in 0..3 {
+            s.enqueue(Time::from_millis(0), &packet(&[k], 100)).unwrap();
+        }
+        for k in 0..3 {
+            assert_eq!(send(&mut s, 2, &mut drops), Some((u16::from(k), false, 98, k)));
+        }
+        let ask = NackRange { first: 1, count: 1 };
+        s.repeat(Time::from_millis(30), ask, Duration::from_millis(10), &mut drops);
+        assert_eq!(send(&mut s, 30, &mut drops), Some((1, true, 70, 1)));
+        assert_eq!(send(&mut s, 30, &mut drops), None);
+        // Ninety milliseconds in, ten more of delay are too many.
+        s.repeat(Time::from_millis(90), ask, Duration::from_millis(10), &mut drops);
+        assert_eq!(drops.get(Drop::RepeatLate), 1);
+        // A number never sent.
+        let wild = NackRange { first: 40_000, count: 2 };
+        s.repeat(Time::from_millis(30), wild, Duration::ZERO, &mut drops);
+        assert_eq!(drops.get(Drop::RepeatUnknown), 2);
+    }
+
+    #[test]
+    fn earlier_deadlines_overtake() {
+        let mut s = Sender::new(&Config::default());
+        let mut drops = Drops::default();
+        s.enqueue(Time::ZERO, &packet(&[1], 200)).unwrap();
+        s.enqueue(Time::ZERO, &packet(&[2], 50)).unwrap();
+        s.enqueue(Time::ZERO, &packet(&[3], 200)).unwrap();
+        let order: Vec<_> =
+            std::iter::from_fn(|| send(&mut s, 0, &mut drops)).map(|x| x.3).collect();
+        assert_eq!(order, [2, 1, 3]);
+    }
+
+    #[test]
+    fn a_greedy_neighbour_gets_its_share() {
+        let config = Config { repeat_share: 0.1, repeat_burst: 5, ..Config::default() };
+        let mut s = Sender::new(&config);
+        let mut drops = Drops::default();
+        let mut repeats = 0;
+        for _ in 0..1_000 {
+            s.enqueue(Time::ZERO, &packet(&[0], 100)).unwrap();
+            let (seq, ..) = send(&mut s, 0, &mut drops).unwrap();
+            s.repeat(Time::ZERO, NackRange { first: seq, count: 1 }, Duration::ZERO, &mut drops);
+            while let Some(sent) = send(&mut s, 0, &mut drops) {
+                repeats += u32::from(sent.1);
+            }
+        }
+        // The burst and a tenth of the originals, but for the first original,
+        // which finds the bucket full: 5 + 99.9.
+        assert_eq!(repeats, 104);
+        assert_eq!(drops.get(Drop::RepeatBudget), 1_000 - 104);
+    }
+
+    #[test]
+    fn what_waits_too_long_is_dropped_before_it_gets_a_number() {
+        let mut s = Sender::new(&Config::default());
+        let mut drops = Drops::default();
+        s.enqueue(Time::ZERO, &packet(&[1], 100)).unwrap();
+        s.enqueue(Time::from_millis(40), &packet(&[2], 140)).unwrap();
+        assert_eq!(send(&mut s, 60, &mut drops).map(|x| (x.0, x.3)), Some((0, 2)));
+        assert_eq!(drops.get(Drop::QueueDelay), 1);
+    }
+}

@@ -1,0 +1,8 @@
+//! What a node knows of a link's state: whether the other end is there, and
+//! how far away it is.
+
+mod hello;
+mod rtt;
+
+pub use hello::{HelloClock, Liveness};
+pub use rtt::Rtt;

@@ -1,0 +1,130 @@
+use crate::link::{self, realtime};
+use crate::route::StaticRoute;
+use crate::wire::{NodeId, ReceiverIndex};
+
+/// Everything that a node is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Its own address in the overlay.
+    pub id: NodeId,
+    /// Its links.
+    pub links: Vec<link::Config>,
+    /// The operator's routes.
+    pub routes: Vec<StaticRoute>,
+    /// How many applications may be attached at once.
+    pub max_sessions: usize,
+}
+
+impl Config {
+    /// Twice the thousand clients that the paper's nodes serve (III-A).
+    pub const MAX_SESSIONS: usize = 2_048;
+
+    /// A node without links.
+    pub fn new(id: NodeId) -> Config {
+        Config { id, links: Vec::new(), routes: Vec::new(), max_sessions: Self::MAX_SESSIONS }
+    }
+
+    /// The largest application packet that every link of this node carries; a
+    /// node without links takes what a default link would.
+    pub fn max_payload(&self) -> usize {
+        let least = self.links.iter().map(link::Config::max_payload).min();
+        least.unwrap_or_else(|| link::Config::new(self.id).max_payload())
+    }
+
+    /// Checks what a single value cannot show to be wrong.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if u16::try_from(self.links.len()).is_err() {
+            return Err(ConfigError::TooManyLinks(self.links.len()));
+        }
+        for (i, link) in self.links.iter().enumerate() {
+            let earlier = &self.links[..i];
+            let same = |l: &&link::Config| l.neighbour == link.neighbour && l.path == link.path;
+            if link.neighbour == self.id {
+                return Err(ConfigError::LinkToSelf(self.id));
+            }
+            if earlier.iter().any(|l| same(&l)) {
+                return Err(ConfigError::SameLink(link.neighbour, link.path.clone()));
+            }
+            let index = |l: &link::Config| ReceiverIndex::derived(l.neighbour, self.id, &l.path);
+            if let Some(l) = earlier.iter().find(|l| index(l) == index(link)) {
+                let (a, b) = (l.neighbour, link.neighbour);
+                return Err(ConfigError::IndexCollision(a, b, link.path.clone()));
+            }
+            check_ranges(link)?;
+        }
+        let known = |via| self.links.iter().any(|l| l.neighbour == via);
+        match self.routes.iter().find(|r| !known(r.via)) {
+            Some(route) => Err(ConfigError::NoSuchNeighbour(route.via)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_ranges(link: &link::Config) -> Result<(), ConfigError> {
+    let range = |what, ok: bool| {
+        if ok { Ok(()) } else { Err(ConfigError::OutOfRange(link.neighbour, what)) }
+    };
+    let realtime::Config { repeat_share, bytes, packets, .. } = link.realtime;
+    range("mtu: 576 to 9000 bytes", (576..=9_000).contains(&link.mtu))?;
+    range("dscp: 0 to 63", link.dscp <= 63)?;
+    range("rate: more than 0", link.rate.is_none_or(|r| r.as_bps() > 0))?;
+    range("repeat share: 0 to 1", (0.0..=1.0).contains(&repeat_share))?;
+    range("ring: 16 KiB to 4 GiB", (16 << 10..=4 << 30).contains(&bytes))?;
+    range("ring packets: 16 to 32768", (16..=1 << 15).contains(&packets))?;
+    range("hello interval: 20 ms or more", link.liveness.interval.as_millis() >= 20)?;
+    range("dead after: two hello intervals or more", {
+        link.liveness.dead_after >= 2 * link.liveness.interval
+    })
+}
+
+/// What is wrong with a [`Config`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// More links than link numbers.
+    #[error("{0} links are too many: a node has at most 65535")]
+    TooManyLinks(usize),
+    /// A link whose neighbour is the node itself.
+    #[error("node {0} has a link to itself: give the neighbour's id, not its own")]
+    LinkToSelf(NodeId),
+    /// Two links alike.
+    #[error("two links to neighbour {0} have the same path \"{1}\": name their paths differently")]
+    SameLink(NodeId, String),
+    /// Two links whose receiver indices happen to be equal.
+    #[error(
+        "the links to neighbours {0} and {1} cannot be told apart on the wire: rename path \"{2}\""
+    )]
+    IndexCollision(NodeId, NodeId, String),
+    /// A setting of the link to this neighbour.
+    #[error("link to neighbour {0}: out of range ({1})")]
+    OutOfRange(NodeId, &'static str),
+    /// A route over a node that is no neighbour.
+    #[error("a route goes via node {0}, which no link leads to: add the link or correct the route")]
+    NoSuchNeighbour(NodeId),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mistake_has_its_error() {
+        let link = |n| link::Config::new(NodeId(n));
+        let with = |links: Vec<link::Config>| Config { links, ..Config::new(NodeId(1)) };
+        assert_eq!(with(vec![link(2), link(3)]).validate(), Ok(()));
+        assert_eq!(with(vec![link(1)]).validate(), Err(ConfigError::LinkToSelf(NodeId(1))));
+        let twice = with(vec![link(2), link(2)]);
+        assert!(matches!(twice.validate(), Err(ConfigError::SameLink(..))));
+        let mut paths = twice;
+        paths.links[1].path = "backup".into();
+        assert_eq!(paths.validate(), Ok(()));
+        paths.links[1].mtu = 100;
+        assert!(
+            matches!(paths.validate(), Err(ConfigError::OutOfRange(_, why)) if why.contains("mtu"))
+        );
+        let lost = Config {
+            routes: vec![StaticRoute { to: None, via: NodeId(9) }],
+            ..with(vec![link(2)])
+        };
+        assert_eq!(lost.validate(), Err(ConfigError::NoSuchNeighbour(NodeId(9))));
+    }
+}

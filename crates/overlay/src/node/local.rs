@@ -1,0 +1,147 @@
+//! The node's side towards its applications.
+
+use super::Forwarder;
+use super::forwarder::Packet;
+use crate::counters::Drop;
+use crate::session::SessionId;
+use crate::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
+use crate::wire::{DataHeader, MAX_HOPS, NodeId};
+use core::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::wire::Writer;
+
+/// Takes session messages from a node to applications.
+pub trait Sink {
+    /// Hands over one message, `head` followed by `payload`. False if the
+    /// application does not keep up and the message is lost.
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool;
+}
+
+impl Forwarder {
+    /// Hands `packet` to the application that holds its destination port.
+    pub(super) fn deliver(
+        &mut self,
+        now: Time,
+        packet: &Packet<'_>,
+        sink: &mut impl Sink,
+    ) -> Result<(), Drop> {
+        let h = &packet.header;
+        let session = self.sessions.holder(h.destination_port).ok_or(Drop::NoPort)?;
+        if !self.sessions.is_new(now, session, (h.source, h.source_port), h.flow_seq) {
+            return Err(Drop::FlowDuplicate);
+        }
+        let message = ToClient::Received {
+            service: h.service,
+            recovered: h.recovered,
+            remaining_ms: crate::link::remaining_ms(now, packet.deadline),
+            flow_seq: h.flow_seq,
+            from: h.source,
+            port: h.source_port,
+            payload: packet.payload,
+        };
+        if !self.say(session, &message, packet.payload, sink) {
+            return Err(Drop::SessionFull);
+        }
+        self.stats.to_sessions += 1;
+        Ok(())
+    }
+
+    fn say(
+        &self,
+        to: SessionId,
+        message: &ToClient<'_>,
+        payload: &[u8],
+        sink: &mut impl Sink,
+    ) -> bool {
+        let mut head = [0; MAX_HEAD];
+        let mut w = Writer::new(&mut head);
+        // Every head fits in MAX_HEAD; the round-trip tests see to that.
+        message.emit_head(&mut w).is_ok() && sink.deliver(to, w.written(), payload)
+    }
+
+    /// Takes a message from an application.
+    pub(super) fn session_recv(
+        &mut self,
+        now: Time,
+        id: SessionId,
+        message: &[u8],
+        sink: &mut impl Sink,
+    ) {
+        let about = |refusal, node, port| ToClient::Error { refusal, node, port };
+        let none = NodeId(0);
+        let reply = match ToNode::parse(message) {
+            Err(_) => {
+                self.stats.drops.count(Drop::Malformed);
+                Some(about(Refusal::Malformed, none, 0))
+            }
+            Ok(ToNode::Bind { version, port }) => Some(match self.bind(id, version, port) {
+                Ok(port) => {
+                    // A payload never exceeds 9,000 bytes.
+                    let max_payload = u16::try_from(self.max_payload).unwrap_or(u16::MAX);
+                    ToClient::Bound { node: self.id, port, max_payload }
+                }
+                Err(refusal) => about(refusal, none, port),
+            }),
+            Ok(ToNode::Send { service, deadline_ms, to, port, payload }) => {
+                let header = DataHeader {
+                    service,
+                    recovered: false,
+                    hop_limit: MAX_HOPS,
+                    link_seq: 0,
+                    source: self.id,
+                    destination: to,
+                    source_port: 0,
+                    destination_port: port,
+                    flow_seq: 0,
+                    remaining_ms: 0,
+                };
+                let deadline = now + Duration::from_millis(u64::from(deadline_ms));
+                let packet = Packet { header, payload, deadline };
+                self.originate(now, id, packet, sink).err().map(|why| about(why, to, port))
+            }
+        };
+        if let Some(reply) = reply
+            && !self.say(id, &reply, &[], sink)
+        {
+            self.stats.drops.count(Drop::SessionFull);
+        }
+    }
+
+    fn bind(&mut self, id: SessionId, version: u8, port: u16) -> Result<u16, Refusal> {
+        if version != SESSION_VERSION {
+            return Err(Refusal::Version);
+        }
+        self.sessions.bind(id, port)
+    }
+
+    /// Sends an application's packet on its way. What a sender cannot mend (a
+    /// full queue) is counted; what it can is also told.
+    fn originate(
+        &mut self,
+        now: Time,
+        id: SessionId,
+        mut packet: Packet<'_>,
+        sink: &mut impl Sink,
+    ) -> Result<(), Refusal> {
+        let source_port = self.sessions.port_of(id).ok_or(Refusal::OutOfOrder)?;
+        let peer = (packet.header.destination, packet.header.destination_port);
+        packet.header.source_port = source_port;
+        packet.header.flow_seq = self.sessions.next_flow_seq(now, id, peer);
+        self.stats.from_sessions += 1;
+        let done = if packet.payload.len() > self.max_payload {
+            Err((None, Drop::TooLarge))
+        } else if packet.header.destination == self.id {
+            self.deliver(now, &packet, sink).map_err(|why| (None, why))
+        } else {
+            self.forward(now, &packet)
+        };
+        let Err((link, why)) = done else { return Ok(()) };
+        self.drop_counted(link, why);
+        match why {
+            Drop::NoRoute => Err(Refusal::NoRoute),
+            Drop::NoPort => Err(Refusal::NoPort),
+            Drop::TooLarge => Err(Refusal::TooLarge),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+use super::flow::{Dedup, FlowMap, Peer};
+use super::wire::Refusal;
+use trunkline_base::Time;
+
+/// Which of a node's sessions: a small index that is used again after the
+/// session has ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SessionId(pub u32);
+
+/// The flows that one session may have at once, each way.
+const MAX_FLOWS: usize = 256;
+
+/// Ports below this are handed out only to those who ask for them by number;
+/// the range above is IANA's dynamic one (RFC 6335).
+const FIRST_DYNAMIC: u16 = 49_152;
+
+#[derive(Debug)]
+struct Session {
+    port: Option<u16>,
+    sending: FlowMap<u16>,
+    receiving: FlowMap<Dedup>,
+}
+
+/// The sessions of a node and the virtual ports they hold.
+#[derive(Debug)]
+pub struct Sessions {
+    slots: Vec<Option<Session>>,
+    free: Vec<u32>,
+    max: usize,
+    /// For every port, one more than the index of the session that holds it.
+    ports: Box<[u32]>,
+    next_dynamic: u16,
+}
+
+impl Sessions {
+    /// A table for at most `max` sessions.
+    pub(crate) fn new(max: usize) -> Sessions {
+        Sessions {
+            slots: Vec::new(),
+            free: Vec::new(),
+            max,
+            ports: vec![0; 1 << 16].into(),
+            next_dynamic: FIRST_DYNAMIC,
+        }
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether none is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn open(&mut self) -> Option<SessionId> {
+        if self.len() >= self.max {
+            return None;
+        }
+        let session = Session {
+            port: None,
+            sending: FlowMap::new(MAX_FLOWS),
+            receiving: FlowMap::new(MAX_FLOWS),
+        };
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                self.slots.push(None);
+                u32::try_from(self.slots.len() - 1).ok()?
+            }
+        };
+        self.slots[index as usize] = Some(session);
+        Some(SessionId(index))
+    }
+
+    pub(crate) fn close(&mut self, id: SessionId) {
+        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::take) else {
+            return;
+        };
+        self.free.push(id.0);
+        if let Some(port) = session.port {
+            self.ports[usize::from(port)] = 0;
+        }
+    }
+
+    fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.slots.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Gives session `id` the port `wanted`, or any dynamic one for 0.
+    pub(crate) fn bind(&mut self, id: SessionId, wanted: u16) -> Result<u16, Refusal> {
+        if self.get_mut(id).is_none_or(|s| s.port.is_some()) {
+            return Err(Refusal::OutOfOrder);
+        }
+        let port = match wanted {
+            0 => self.free_port().ok_or(Refusal::NoFreePort)?,
+            port if self.ports[usize::from(port)] != 0 => return Err(Refusal::PortInUse),
+            port => port,
+        };
+        self.ports[usize::from(port)] = id.0 + 1;
+        if let Some(session) = self.get_mut(id) {
+            session.port = Some(port);
+        }
+        Ok(port)
+    }
+
+    fn free_port(&mut self) -> Option<u16> {
+        for _ in FIRST_DYNAMIC..=u16::MAX {
+            let port = self.next_dynamic;
+            self.next_dynamic = port.checked_add(1).unwrap_or(FIRST_DYNAMIC);
+            if self.ports[usize::from(port)] == 0 {
+                return Some(port);
+            }
+        }
+        None
+    }
+
+    /// The port that session `id` holds.
+    pub(crate) fn port_of(&self, id: SessionId) -> Option<u16> {
+        self.slots.get(id.0 as usize)?.as_ref()?.port
+    }
+
+    /// The session that holds `port`.
+    pub(crate) fn holder(&self, port: u16) -> Option<SessionId> {
+        self.ports[usize::from(port)].checked_sub(1).map(SessionId)
+    }
+
+    /// The next number of the flow from session `id` to `peer`.
+    pub(crate) fn next_flow_seq(&mut self, now: Time, id: SessionId, peer: Peer) -> u16 {
+        let Some(session) = self.get_mut(id) else { return 0 };
+        let next = session.sending.get(now, peer, || 0);
+        let seq = *next;
+        *next = seq.wrapping_add(1);
+        seq
+    }
+
+    /// Whether the packet numbered `seq` of the flow from `peer` to session
+    /// `id` is new.
+    pub(crate) fn is_new(&mut self, now: Time, id: SessionId, peer: Peer, seq: u16) -> bool {
+        let Some(session) = self.get_mut(id) else { return false };
+        session.receiving.get(now, peer, Dedup::default).is_new(now, seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_given_once_and_come_back() {
+        let mut s = Sessions::new(2);
+        let (a, b) = (s.open().unwrap(), s.open().unwrap());
+        assert!(s.open().is_none(), "the table is full");
+        assert_eq!(s.bind(a, 5), Ok(5));
+        assert_eq!(s.bind(a, 6), Err(Refusal::OutOfOrder));
+        assert_eq!(s.bind(b, 5), Err(Refusal::PortInUse));
+        assert_eq!(s.bind(b, 0), Ok(FIRST_DYNAMIC));
+        s.close(a);
+        s.close(a);
+        let c = s.open().unwrap();
+        assert_eq!((c, s.len()), (a, 2));
+        assert_eq!(s.bind(c, 5), Ok(5));
+        assert_eq!(s.holder(5), Some(c));
+    }
+
+    #[test]
+    fn dynamic_ports_run_out_with_an_error() {
+        let mut s = Sessions::new(20_000);
+        for _ in FIRST_DYNAMIC..=u16::MAX {
+            let id = s.open().unwrap();
+            s.bind(id, 0).unwrap();
+        }
+        let last = s.open().unwrap();
+        assert_eq!(s.bind(last, 0), Err(Refusal::NoFreePort));
+    }
+}

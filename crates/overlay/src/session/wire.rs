@@ -1,0 +1,305 @@
+//! The messages between an application and its node. A carrier (Unix socket,
+//! in-process ring, …) keeps message boundaries; one carrier connection is one
+//! session with one virtual port.
+//!
+//! The client speaks first with [`ToNode::Bind`]; the node answers
+//! [`ToClient::Bound`] or [`ToClient::Error`]. Then both send at will.
+
+use crate::wire::{NodeId, Service, WireError};
+use trunkline_base::wire::{Reader, Short, Writer};
+
+/// Version of this protocol. A node refuses others with [`Refusal::Version`].
+pub const SESSION_VERSION: u8 = 1;
+
+/// The largest head (everything in front of the payload) of any message.
+pub const MAX_HEAD: usize = 12;
+
+/// The largest session message: a head and the largest packet that any link
+/// could carry (9,000-byte IP packets).
+pub const MAX_MESSAGE: usize = MAX_HEAD + 9_000;
+
+/// What an application says to its node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToNode<'a> {
+    /// Take virtual port `port` for this session; 0 is any free one.
+    Bind {
+        /// [`SESSION_VERSION`] of the client.
+        version: u8,
+        /// The port wanted.
+        port: u16,
+    },
+    /// Send `payload`.
+    Send {
+        /// How it is carried.
+        service: Service,
+        /// How long it is of use, in milliseconds, 1 to 255.
+        deadline_ms: u8,
+        /// Destination node.
+        to: NodeId,
+        /// Virtual port there.
+        port: u16,
+        /// The packet.
+        payload: &'a [u8],
+    },
+}
+
+/// What a node says to an application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToClient<'a> {
+    /// The session has its port.
+    Bound {
+        /// The node's id.
+        node: NodeId,
+        /// The port given.
+        port: u16,
+        /// The largest payload that [`ToNode::Send`] may carry, in bytes.
+        max_payload: u16,
+    },
+    /// A packet for this session.
+    Received {
+        /// How it was carried.
+        service: Service,
+        /// Whether a link lost it on its way and got it again.
+        recovered: bool,
+        /// Milliseconds it could still have spent, as the nodes reckon.
+        remaining_ms: u8,
+        /// Its number in its flow.
+        flow_seq: u16,
+        /// Source node.
+        from: NodeId,
+        /// Virtual port there.
+        port: u16,
+        /// The packet.
+        payload: &'a [u8],
+    },
+    /// A bind or send that the node refused.
+    Error {
+        /// Why.
+        refusal: Refusal,
+        /// The node it was about, if any, else 0.
+        node: NodeId,
+        /// The port it was about, if any, else 0.
+        port: u16,
+    },
+}
+
+/// Why a node refused a client's message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[repr(u8)]
+pub enum Refusal {
+    /// The client speaks another version of this protocol.
+    #[error("the node speaks another version of the session protocol")]
+    Version = 1,
+    /// The virtual port belongs to another session.
+    #[error("the virtual port is taken by another application")]
+    PortInUse = 2,
+    /// No virtual port is free.
+    #[error("the node has no free virtual port")]
+    NoFreePort = 3,
+    /// A packet before a successful bind, or a second bind.
+    #[error("bind once, then send")]
+    OutOfOrder = 4,
+    /// The node knows no way to the destination.
+    #[error("the node has no route to the destination")]
+    NoRoute = 5,
+    /// No application has that virtual port at this node.
+    #[error("no application is bound to the destination port")]
+    NoPort = 6,
+    /// The payload is larger than `max_payload`.
+    #[error("the packet is larger than the node carries")]
+    TooLarge = 7,
+    /// The message could not be parsed; the session is of no more use.
+    #[error("the node could not understand a message of this session")]
+    Malformed = 8,
+}
+
+impl Refusal {
+    fn from_wire(code: u8) -> Option<Refusal> {
+        use Refusal::*;
+        [Version, PortInUse, NoFreePort, OutOfOrder, NoRoute, NoPort, TooLarge, Malformed]
+            .into_iter()
+            .find(|r| *r as u8 == code)
+    }
+}
+
+const BIND: u8 = 1;
+const SEND: u8 = 2;
+const BOUND: u8 = 0x81;
+const RECEIVED: u8 = 0x82;
+const ERROR: u8 = 0x83;
+const RECOVERED: u8 = 0x80;
+
+impl<'a> ToNode<'a> {
+    /// Writes everything but the payload, which follows as it is.
+    pub fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        match *self {
+            ToNode::Bind { version, port } => {
+                w.u8(BIND)?;
+                w.u8(version)?;
+                w.u16(port)
+            }
+            ToNode::Send { service, deadline_ms, to, port, payload: _ } => {
+                w.u8(SEND)?;
+                w.u8(service as u8)?;
+                w.u8(deadline_ms)?;
+                w.u32(to.0)?;
+                w.u16(port)
+            }
+        }
+    }
+
+    /// Reads one message.
+    pub fn parse(message: &'a [u8]) -> Result<ToNode<'a>, WireError> {
+        let mut r = Reader::new(message);
+        match r.u8()? {
+            BIND => {
+                let bind = ToNode::Bind { version: r.u8()?, port: r.u16()? };
+                // A newer client may add fields; its version decides.
+                Ok(bind)
+            }
+            SEND => Ok(ToNode::Send {
+                service: Service::from_wire(r.u8()?).ok_or(WireError::OutOfRange("the service"))?,
+                deadline_ms: match r.u8()? {
+                    0 => return Err(WireError::OutOfRange("the deadline")),
+                    ms => ms,
+                },
+                to: NodeId(r.u32()?),
+                port: r.u16()?,
+                payload: r.rest(),
+            }),
+            other => Err(WireError::UnknownType(other)),
+        }
+    }
+}
+
+impl<'a> ToClient<'a> {
+    /// Writes everything but the payload, which follows as it is.
+    pub fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        match *self {
+            ToClient::Bound { node, port, max_payload } => {
+                w.u8(BOUND)?;
+                w.u32(node.0)?;
+                w.u16(port)?;
+                w.u16(max_payload)
+            }
+            ToClient::Received {
+                service,
+                recovered,
+                remaining_ms,
+                flow_seq,
+                from,
+                port,
+                payload: _,
+            } => {
+                w.u8(RECEIVED)?;
+                w.u8(service as u8 | if recovered { RECOVERED } else { 0 })?;
+                w.u8(remaining_ms)?;
+                w.u16(flow_seq)?;
+                w.u32(from.0)?;
+                w.u16(port)
+            }
+            ToClient::Error { refusal, node, port } => {
+                w.u8(ERROR)?;
+                w.u8(refusal as u8)?;
+                w.u32(node.0)?;
+                w.u16(port)
+            }
+        }
+    }
+
+    /// Reads one message.
+    pub fn parse(message: &'a [u8]) -> Result<ToClient<'a>, WireError> {
+        let mut r = Reader::new(message);
+        match r.u8()? {
+            BOUND => Ok(ToClient::Bound {
+                node: NodeId(r.u32()?),
+                port: r.u16()?,
+                max_payload: r.u16()?,
+            }),
+            RECEIVED => {
+                let service = r.u8()?;
+                Ok(ToClient::Received {
+                    service: Service::from_wire(service & !RECOVERED)
+                        .ok_or(WireError::OutOfRange("the service"))?,
+                    recovered: service & RECOVERED != 0,
+                    remaining_ms: r.u8()?,
+                    flow_seq: r.u16()?,
+                    from: NodeId(r.u32()?),
+                    port: r.u16()?,
+                    payload: r.rest(),
+                })
+            }
+            ERROR => Ok(ToClient::Error {
+                refusal: Refusal::from_wire(r.u8()?)
+                    .ok_or(WireError::OutOfRange("the error code"))?,
+                node: NodeId(r.u32()?),
+                port: r.u16()?,
+            }),
+            other => Err(WireError::UnknownType(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn service() -> impl Strategy<Value = Service> {
+        prop_oneof![Just(Service::BestEffort), Just(Service::RealTime)]
+    }
+
+    proptest! {
+        #[test]
+        fn to_node_round_trip(
+            service in service(), deadline_ms in 1u8.., to in any::<u32>(), port in any::<u16>(),
+            payload in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            for message in [
+                ToNode::Send { service, deadline_ms, to: NodeId(to), port, payload: &payload },
+                ToNode::Bind { version: deadline_ms, port },
+            ] {
+                let mut head = [0; MAX_HEAD];
+                let mut w = Writer::new(&mut head);
+                message.emit_head(&mut w).unwrap();
+                let mut bytes = w.written().to_vec();
+                if matches!(message, ToNode::Send { .. }) {
+                    bytes.extend_from_slice(&payload);
+                }
+                prop_assert_eq!(ToNode::parse(&bytes), Ok(message));
+            }
+        }
+
+        #[test]
+        fn to_client_round_trip(
+            service in service(), recovered in any::<bool>(), remaining_ms in any::<u8>(),
+            flow_seq in any::<u16>(), node in any::<u32>(), port in any::<u16>(), code in 1u8..=8,
+            payload in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let node = NodeId(node);
+            let refusal = Refusal::from_wire(code).unwrap();
+            for message in [
+                ToClient::Received {
+                    service, recovered, remaining_ms, flow_seq, from: node, port, payload: &payload,
+                },
+                ToClient::Bound { node, port, max_payload: flow_seq },
+                ToClient::Error { refusal, node, port },
+            ] {
+                let mut head = [0; MAX_HEAD];
+                let mut w = Writer::new(&mut head);
+                message.emit_head(&mut w).unwrap();
+                let mut bytes = w.written().to_vec();
+                if matches!(message, ToClient::Received { .. }) {
+                    bytes.extend_from_slice(&payload);
+                }
+                prop_assert_eq!(ToClient::parse(&bytes), Ok(message));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let _ = ToNode::parse(&bytes);
+            let _ = ToClient::parse(&bytes);
+        }
+    }
+}

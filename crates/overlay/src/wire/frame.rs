@@ -1,0 +1,344 @@
+//! Frames. The first byte is `service 2 | recovered 1 | hop limit 5` for data
+//! and `0 2 | 0 1 | kind 5` for control.
+
+use super::{NodeId, WireError};
+use trunkline_base::wire::{Reader, Short, Writer};
+
+/// How a packet is to be carried.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Service {
+    /// Sent once.
+    BestEffort = 1,
+    /// Lost packets are asked for again while they can still be in time
+    /// (Amir et al. 2005, IV-A).
+    RealTime = 2,
+}
+
+impl Service {
+    /// The service with this number on the wire; 3 is kept for reliable links.
+    pub fn from_wire(bits: u8) -> Option<Service> {
+        match bits {
+            1 => Some(Service::BestEffort),
+            2 => Some(Service::RealTime),
+            _ => None,
+        }
+    }
+}
+
+/// The most hops a packet can make: what five bits hold.
+pub const MAX_HOPS: u8 = 31;
+
+/// Bytes of a data frame in front of the packet.
+pub const DATA_HEADER: usize = 20;
+
+/// The most ranges in one [`Nack`].
+pub const MAX_NACK_RANGES: usize = 64;
+
+const RECOVERED: u8 = 0x20;
+const KIND_MASK: u8 = 0x1f;
+
+/// What a data frame says of the packet it carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DataHeader {
+    /// How it is carried.
+    pub service: Service,
+    /// Whether some link on its way lost it and got it again.
+    pub recovered: bool,
+    /// How many more links it may cross, 0 to [`MAX_HOPS`].
+    pub hop_limit: u8,
+    /// The packet's number on this link and service.
+    pub link_seq: u16,
+    /// The node whose application sent it.
+    pub source: NodeId,
+    /// The node it goes to.
+    pub destination: NodeId,
+    /// Virtual port at the source.
+    pub source_port: u16,
+    /// Virtual port at the destination.
+    pub destination_port: u16,
+    /// Its number in its flow, set at the origin.
+    pub flow_seq: u16,
+    /// Milliseconds that it may still spend on its way and be of use.
+    pub remaining_ms: u8,
+}
+
+impl DataHeader {
+    /// Writes the header for a packet of `len` bytes; `len` was checked
+    /// against the MTU before.
+    pub fn emit(&self, len: u16, w: &mut Writer<'_>) -> Result<(), Short> {
+        let flag = if self.recovered { RECOVERED } else { 0 };
+        w.u8((self.service as u8) << 6 | flag | (self.hop_limit & KIND_MASK))?;
+        w.u16(len)?;
+        w.u16(self.link_seq)?;
+        w.u32(self.source.0)?;
+        w.u32(self.destination.0)?;
+        w.u16(self.source_port)?;
+        w.u16(self.destination_port)?;
+        w.u16(self.flow_seq)?;
+        w.u8(self.remaining_ms)
+    }
+
+    /// Rewrites, in a frame that [`DataHeader::emit`] began, what is known only
+    /// when it leaves: its number on the link, whether it is a repetition (a
+    /// mark once set stays), and the time it has left.
+    pub fn stamp(frame: &mut [u8], link_seq: u16, repeated: bool, remaining_ms: u8) {
+        let Some(header) = frame.first_chunk_mut::<DATA_HEADER>() else { return };
+        if repeated {
+            header[0] |= RECOVERED;
+        }
+        header[3..5].copy_from_slice(&link_seq.to_be_bytes());
+        header[DATA_HEADER - 1] = remaining_ms;
+    }
+
+    fn parse(first: u8, r: &mut Reader<'_>) -> Result<(DataHeader, u16), WireError> {
+        let service = Service::from_wire(first >> 6).ok_or(WireError::OutOfRange("the service"))?;
+        let len = r.u16()?;
+        let header = DataHeader {
+            service,
+            recovered: first & RECOVERED != 0,
+            hop_limit: first & KIND_MASK,
+            link_seq: r.u16()?,
+            source: NodeId(r.u32()?),
+            destination: NodeId(r.u32()?),
+            source_port: r.u16()?,
+            destination_port: r.u16()?,
+            flow_seq: r.u16()?,
+            remaining_ms: r.u8()?,
+        };
+        Ok((header, len))
+    }
+}
+
+/// The kinds of control frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum ControlKind {
+    /// [`Hello`].
+    Hello = 1,
+    /// [`Nack`].
+    Nack = 2,
+}
+
+/// "I am here": keeps a link alive and measures its round trip on exchanged
+/// timestamps, in microseconds of each end's own clock modulo 2³².
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// Counts the hellos of this end.
+    pub seq: u16,
+    /// When this hello left.
+    pub sent_us: u32,
+    /// `sent_us` of the last hello heard from the other end, and how long ago
+    /// it was heard; `None` before the first.
+    pub echo: Option<(u32, u32)>,
+}
+
+const NOTHING_HEARD: u32 = u32::MAX;
+
+/// Bytes of an emitted [`Hello`].
+pub(crate) const HELLO_LEN: usize = 15;
+
+impl Hello {
+    /// Writes the frame.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        let (echo, held) = self.echo.unwrap_or((0, NOTHING_HEARD));
+        w.u8(ControlKind::Hello as u8)?;
+        w.u16(self.seq)?;
+        w.u32(self.sent_us)?;
+        w.u32(echo)?;
+        w.u32(held)
+    }
+
+    fn parse(r: &mut Reader<'_>) -> Result<Hello, WireError> {
+        let (seq, sent_us, echo, held) = (r.u16()?, r.u32()?, r.u32()?, r.u32()?);
+        Ok(Hello { seq, sent_us, echo: (held != NOTHING_HEARD).then_some((echo, held)) })
+    }
+}
+
+/// Consecutive link sequence numbers that are missing: `count` (1 to 256) from
+/// `first` on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NackRange {
+    /// The first missing number.
+    pub first: u16,
+    /// How many.
+    pub count: u16,
+}
+
+/// A view of a retransmission request on the real-time service: 1 to
+/// [`MAX_NACK_RANGES`] ranges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Nack<'a>(&'a [u8]);
+
+/// Bytes of one range on the wire.
+pub(crate) const NACK_RANGE_LEN: usize = 3;
+
+impl<'a> Nack<'a> {
+    /// Writes a request; `ranges` beyond the maximum, or a count out of range,
+    /// is an error.
+    pub fn emit(ranges: &[NackRange], w: &mut Writer<'_>) -> Result<(), Short> {
+        let n = u8::try_from(ranges.len()).map_err(|_| Short)?;
+        w.u8(ControlKind::Nack as u8)?;
+        w.u8(n)?;
+        for range in ranges {
+            w.u16(range.first)?;
+            w.u8(u8::try_from(range.count.wrapping_sub(1)).map_err(|_| Short)?)?;
+        }
+        Ok(())
+    }
+
+    fn parse(r: &mut Reader<'a>) -> Result<Nack<'a>, WireError> {
+        let n = usize::from(r.u8()?);
+        if n == 0 || n > MAX_NACK_RANGES {
+            return Err(WireError::OutOfRange("the number of ranges in a request"));
+        }
+        Ok(Nack(r.bytes(n * NACK_RANGE_LEN)?))
+    }
+
+    /// The ranges asked for.
+    pub fn ranges(self) -> impl Iterator<Item = NackRange> + 'a {
+        self.0.chunks_exact(NACK_RANGE_LEN).map(|c| NackRange {
+            first: u16::from_be_bytes([c[0], c[1]]),
+            count: u16::from(c[2]) + 1,
+        })
+    }
+}
+
+/// One frame of an envelope.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Frame<'a> {
+    /// An application's packet.
+    Data(DataHeader, &'a [u8]),
+    /// A sign of life.
+    Hello(Hello),
+    /// A retransmission request.
+    Nack(Nack<'a>),
+}
+
+/// The frames of an opened envelope, in order; ends after the first error.
+#[derive(Clone, Debug)]
+pub struct Frames<'a>(Reader<'a>);
+
+impl<'a> Frames<'a> {
+    /// The frames in `plaintext`.
+    pub fn new(plaintext: &'a [u8]) -> Frames<'a> {
+        Frames(Reader::new(plaintext))
+    }
+
+    fn parse_one(&mut self) -> Result<Frame<'a>, WireError> {
+        let r = &mut self.0;
+        let first = r.u8()?;
+        if first >> 6 != 0 {
+            let (header, len) = DataHeader::parse(first, r)?;
+            return Ok(Frame::Data(header, r.bytes(usize::from(len))?));
+        }
+        match first {
+            k if k == ControlKind::Hello as u8 => Ok(Frame::Hello(Hello::parse(r)?)),
+            k if k == ControlKind::Nack as u8 => Ok(Frame::Nack(Nack::parse(r)?)),
+            other => Err(WireError::UnknownType(other)),
+        }
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, WireError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let frame = self.parse_one();
+        if frame.is_err() {
+            self.0 = Reader::new(&[]);
+        }
+        Some(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header() -> impl Strategy<Value = DataHeader> {
+        (
+            (any::<bool>(), any::<bool>(), 0..=MAX_HOPS, any::<u16>()),
+            (any::<u32>(), any::<u32>(), any::<u16>(), any::<u16>(), any::<u16>(), any::<u8>()),
+        )
+            .prop_map(|((rt, recovered, hop_limit, link_seq), rest)| DataHeader {
+                service: if rt { Service::RealTime } else { Service::BestEffort },
+                recovered,
+                hop_limit,
+                link_seq,
+                source: NodeId(rest.0),
+                destination: NodeId(rest.1),
+                source_port: rest.2,
+                destination_port: rest.3,
+                flow_seq: rest.4,
+                remaining_ms: rest.5,
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn data_round_trip(h in header(), payload in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut buf = [0; 400];
+            let mut w = Writer::new(&mut buf);
+            h.emit(payload.len() as u16, &mut w).unwrap();
+            w.bytes(&payload).unwrap();
+            let n = w.len();
+            prop_assert_eq!(n, DATA_HEADER + payload.len());
+            let frames: Vec<_> = Frames::new(&buf[..n]).collect();
+            prop_assert_eq!(frames, vec![Ok(Frame::Data(h, &payload[..]))]);
+        }
+
+        #[test]
+        fn control_round_trip(
+            seq in any::<u16>(), sent_us in any::<u32>(),
+            echo in prop::option::of((any::<u32>(), 0..u32::MAX)),
+            ranges in prop::collection::vec((any::<u16>(), 1u16..=256), 1..=MAX_NACK_RANGES),
+        ) {
+            let hello = Hello { seq, sent_us, echo };
+            let ranges: Vec<_> =
+                ranges.into_iter().map(|(first, count)| NackRange { first, count }).collect();
+            let mut buf = [0; 400];
+            let mut w = Writer::new(&mut buf);
+            hello.emit(&mut w).unwrap();
+            prop_assert_eq!(w.len(), HELLO_LEN);
+            Nack::emit(&ranges, &mut w).unwrap();
+            let n = w.len();
+            let mut frames = Frames::new(&buf[..n]);
+            prop_assert_eq!(frames.next(), Some(Ok(Frame::Hello(hello))));
+            let Some(Ok(Frame::Nack(nack))) = frames.next() else { panic!("a request") };
+            prop_assert_eq!(nack.ranges().collect::<Vec<_>>(), ranges);
+            prop_assert_eq!(frames.next(), None);
+        }
+
+        #[test]
+        fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(Frames::new(&bytes).count() <= 200);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn stamping_changes_what_it_says(h in header(), seq in any::<u16>(), again in any::<bool>(), ms in any::<u8>()) {
+            let mut buf = [0; DATA_HEADER];
+            h.emit(0, &mut Writer::new(&mut buf)).unwrap();
+            DataHeader::stamp(&mut buf, seq, again, ms);
+            let want = DataHeader { link_seq: seq, recovered: h.recovered || again, remaining_ms: ms, ..h };
+            prop_assert_eq!(Frames::new(&buf).next(), Some(Ok(Frame::Data(want, &[][..]))));
+        }
+    }
+
+    #[test]
+    fn a_request_with_too_much_in_it_is_refused() {
+        let mut buf = [0; 8];
+        let mut w = Writer::new(&mut buf);
+        assert!(Nack::emit(&[NackRange { first: 0, count: 257 }], &mut w).is_err());
+        let zero = [ControlKind::Nack as u8, 0];
+        assert!(Frames::new(&zero).next().unwrap().is_err());
+        let many = [ControlKind::Nack as u8, 65];
+        assert!(Frames::new(&many).next().unwrap().is_err());
+    }
+}

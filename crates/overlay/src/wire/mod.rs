@@ -1,0 +1,48 @@
+//! The bytes between two nodes: envelopes (one per UDP datagram) and the
+//! frames inside them. Every message goes bytes → checked view → plain struct.
+
+mod envelope;
+mod frame;
+mod seal;
+
+pub use envelope::{
+    DATA_OVERHEAD, ENVELOPE_OVERHEAD, EnvelopeHeader, Kind, ReceiverIndex, open_header,
+};
+pub use frame::{
+    ControlKind, DATA_HEADER, DataHeader, Frame, Frames, Hello, MAX_HOPS, MAX_NACK_RANGES, Nack,
+    NackRange, Service,
+};
+pub(crate) use frame::{HELLO_LEN, NACK_RANGE_LEN};
+pub use seal::{Incarnation, Null, Opened, Seal};
+
+use core::fmt;
+
+/// A node's 32-bit address in the overlay.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub u32);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Why bytes from a neighbour or a client were not understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// A field or payload reaches past the end.
+    #[error("truncated: a field reaches past the end of the message")]
+    Truncated,
+    /// The version nibble or type is not one this build speaks.
+    #[error("unknown message type {0:#04x}")]
+    UnknownType(u8),
+    /// A field has a value outside its range; the text names the field.
+    #[error("{0} is out of range")]
+    OutOfRange(&'static str),
+}
+
+impl From<trunkline_base::wire::Short> for WireError {
+    fn from(_: trunkline_base::wire::Short) -> WireError {
+        WireError::Truncated
+    }
+}
