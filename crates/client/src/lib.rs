@@ -1,1 +1,54 @@
-//! x
+//! Datagram sockets over an overlay of trunkline nodes, for applications on
+//! the same machine as a node. Linux only.
+//!
+//! A [`DatagramSocket`] has the verbs of [`std::net::UdpSocket`]: bind, send
+//! to, receive from. Addresses are a node and a virtual port. What differs:
+//!
+//! - A packet has a [service](Service) and a deadline, both
+//!   [options](SocketOption) of the socket.
+//! - [`send_to`](DatagramSocket::send_to) never blocks.
+//! - A node may restart under an open socket. The socket takes its port again
+//!   by itself, and says so once with [`Error::Reconnected`].
+//! - What a node could not do with a packet comes back later, once, as the
+//!   error of another call, like ICMP errors of a connected UDP socket.
+//!
+//! ```no_run
+//! use trunkline_client::{Address, DatagramSocket, Error, NodeId};
+//!
+//! fn main() -> Result<(), Error> {
+//!     let socket = DatagramSocket::bind("/run/trunkline/node.sock", 4000)?;
+//!     let far = Address { node: NodeId(7), port: 4000 };
+//!     let mut buf = vec![0; socket.max_payload()];
+//!     for frame in [[0xd5; 160], [0x55; 160]] {
+//!         match socket.send_to(&frame, far) {
+//!             // One packet less, as on any datagram socket.
+//!             Err(Error::Disconnected | Error::WouldBlock) => {}
+//!             sent => sent?,
+//!         }
+//!     }
+//!     loop {
+//!         match socket.recv_from(&mut buf) {
+//!             Ok(got) => println!("{} bytes from {}", got.len, got.from),
+//!             Err(error @ (Error::Reconnected | Error::NoRoute { .. })) => eprintln!("{error}"),
+//!             Err(error) => return Err(error),
+//!         }
+//!     }
+//! }
+//! ```
+//!
+//! One descriptor ([`AsFd`](std::os::fd::AsFd)) serves the socket's whole
+//! life, also across restarts of the node: poll it for reading, then call
+//! [`recv_from`](DatagramSocket::recv_from).
+//!
+//! An application in the node's own process attaches through [`in_process`].
+
+mod carrier;
+mod connection;
+mod error;
+pub mod in_process;
+mod socket;
+
+pub use error::Error;
+pub use socket::{Address, Attachment, DatagramSocket, Received, SocketOption, Status};
+pub use trunkline_overlay::session::wire::Refusal;
+pub use trunkline_overlay::wire::{NodeId, Service, WireError};

@@ -1,1 +1,54 @@
-//! x
+//! A deterministic discrete-event network around the overlay's own nodes.
+//!
+//! Hosts run the same [`Node`](trunkline_overlay::node::Node) as the daemon.
+//! Between them lie wires that do what a
+//! [`LinkModel`](trunkline_base::link_model::LinkModel) says, and on the hosts
+//! run [`Application`]s. A host takes no time to think: what a node sends in
+//! answer to an event leaves at the moment of the event.
+//!
+//! The same seed gives the same run, byte for byte, on every machine;
+//! [`World::digest`] shows it.
+//!
+//! ```
+//! use std::time::Duration;
+//! use trunkline_base::Time;
+//! use trunkline_base::link_model::{LinkModel, Loss};
+//! use trunkline_overlay::wire::{NodeId, Service};
+//! use trunkline_sim::voice::{Outcome, VoiceSink, VoiceSource};
+//! use trunkline_sim::{HostId, Topology};
+//!
+//! let ten = LinkModel { delay: Duration::from_millis(10), ..LinkModel::default() };
+//! let lossy = LinkModel { loss: Loss::Bernoulli { p: 0.05 }, ..ten.clone() };
+//! // Three nodes in a row; the second link loses 5 % in both directions.
+//! let mut world = Topology::chain([ten, lossy]).build(42)?;
+//! let (first, last) = (HostId(0), HostId(2));
+//! // A ten-second call.
+//! let start = Time::from_millis(1_000);
+//! let source = VoiceSource::new(NodeId(3), 5004, Service::RealTime, start, 500);
+//! let call = (
+//!     world.attach(first, 0, source)?,
+//!     world.attach(last, 5004, VoiceSink::default())?,
+//! );
+//! world.run_until(Time::from_millis(12_000));
+//! let outcome = Outcome::of(&world, &[call], Duration::from_millis(100));
+//! assert_eq!(outcome.sent, 500);
+//! assert!(outcome.recovered > outcome.lost);
+//! assert_eq!(outcome.delay(0.5), Some(Duration::from_millis(20)));
+//! # Ok::<(), trunkline_sim::WorldError>(())
+//! ```
+
+mod app;
+mod error;
+mod host;
+mod network;
+mod queue;
+pub mod stats;
+mod topology;
+pub mod voice;
+mod world;
+
+pub use app::{AppId, Application, Io};
+pub use error::WorldError;
+pub use network::{HostId, WireId, address};
+pub use topology::Topology;
+pub use world::{PlainEnd, World};

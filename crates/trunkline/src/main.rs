@@ -1,2 +1,123 @@
-//! The trunkline command.
-fn main() {}
+//! The `trunkline` command: the daemon and its tools.
+//!
+//! Sockets, clocks, files and threads live here; everything that decides
+//! anything lives in the crates below.
+
+mod clock;
+mod datapath;
+mod impair;
+mod node;
+mod stop;
+mod sys;
+mod units;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: sys::Counting = sys::Counting;
+
+/// Telephone-quality voice over lossy Internet paths
+#[derive(Parser, Debug)]
+#[command(version, about, propagate_version = true)]
+#[command(after_help = "\
+Exit codes: 0 done; 1 it could not be done; 2 the command line or a
+configuration file is wrong.
+
+Log lines go to standard error; TRUNKLINE_LOG=debug shows more of them.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Node(node::Args),
+    Check(node::CheckArgs),
+    Replay(node::replay::Args),
+    Impair(impair::Args),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// Print a completion script for a shell
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example:
+  trunkline completions bash > /etc/bash_completion.d/trunkline")]
+struct Completions {
+    /// The shell
+    shell: clap_complete::Shell,
+}
+
+/// Print the manual page, in roff
+#[derive(clap::Args, Debug)]
+struct Man {
+    /// The subcommand to describe; without it, the whole command
+    subcommand: Option<String>,
+}
+
+/// What went wrong, and whether the user's input is to blame.
+struct Failure {
+    message: String,
+    code: u8,
+}
+
+fn failure(code: u8) -> impl FnOnce(&dyn std::fmt::Display) -> Failure {
+    move |message| Failure { message: message.to_string(), code }
+}
+
+fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TRUNKLINE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(color)
+        .with_target(false)
+        .init();
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { message, code }) => {
+            eprintln!("trunkline: {message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Node(args) => node::run(&args).map_err(node_failure),
+        Command::Check(args) => node::check(&args).map_err(node_failure),
+        Command::Replay(args) => node::replay::run(&args).map_err(|e| failure(1)(&e)),
+        Command::Impair(args) => impair::run(args).map_err(|e| failure(e.exit_code())(&e)),
+        Command::Completions(Completions { shell }) => {
+            clap_complete::generate(
+                shell,
+                &mut Cli::command(),
+                "trunkline",
+                &mut std::io::stdout(),
+            );
+            Ok(())
+        }
+        Command::Man(man) => print_manual(&man).map_err(|e| failure(1)(&e)),
+    }
+}
+
+fn node_failure(e: node::Error) -> Failure {
+    let code = if matches!(e, node::Error::Io { .. }) { 1 } else { 2 };
+    failure(code)(&e)
+}
+
+fn print_manual(man: &Man) -> std::io::Result<()> {
+    let mut command = Cli::command();
+    command.build();
+    let command = match &man.subcommand {
+        None => command,
+        Some(name) => command.find_subcommand(name).cloned().ok_or_else(|| {
+            std::io::Error::other(format!("there is no subcommand `{name}` to describe"))
+        })?,
+    };
+    clap_mangen::Man::new(command).render(&mut std::io::stdout())
+}

@@ -75,6 +75,20 @@ fn a_continuous_chain_decays_with_time_between_packets() {
 }
 
 #[test]
+fn every_stream_starts_stationary_and_goes_its_own_way() {
+    const STREAMS: u64 = 20_000;
+    let p = 0.2;
+    for model in
+        [lossy(Loss::Bernoulli { p }), burst(p, 0.75, Chain::PerPacket), burst(p, 0.75, CONTINUOUS)]
+    {
+        let first: Vec<bool> =
+            (0..STREAMS).map(|stream| losses(model.clone(), 1, stream, 1, MS)[0]).collect();
+        // P(lost | lost in the stream before) is no more than P(lost).
+        check_chain(&format!("{:?}", model.loss), &first, p, p);
+    }
+}
+
+#[test]
 fn outages_do_not_depend_on_the_packets() {
     let model = burst(0.1, 0.75, CONTINUOUS);
     let sparse = losses(model.clone(), 5, 0, 10_000, 20 * MS);

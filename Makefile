@@ -1,0 +1,85 @@
+# `make help` lists what there is. Every step of `make test` prints its name
+# and how long it took; the first that fails stops the run.
+
+SHELL := bash
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+# CI must test the committed Cargo.lock; at home, adding a dependency updates it.
+LOCKED := $(if $(CI),--locked)
+STEP := scripts/step.sh
+ARGS ?=
+FUZZ_SECONDS ?= 60
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Build trunkline and run its demonstration: make demo ARGS="--help"
+	cargo build --release $(LOCKED) -p trunkline
+	"$(CARGO_TARGET_DIR)/release/trunkline" demo $(ARGS)
+
+.PHONY: setup
+setup: ## Install the tools that `make test` needs
+	@scripts/setup.sh
+
+.PHONY: test
+test: ## Everything CI checks: format, lints, tests, docs, licences, MSRV, wasm, fuzz smoke
+	@$(STEP) --start
+	@$(MAKE) --no-print-directory fmt-check rules lint unit doc deny wasm msrv
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(if $(filter file,$(origin FUZZ_SECONDS)),5,$(FUZZ_SECONDS))
+	@$(STEP) --summary
+
+.PHONY: fmt
+fmt: ## Format the code in place
+	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
+
+.PHONY: fmt-check
+fmt-check:
+	@$(STEP) "format" cargo fmt --all --check
+	@$(STEP) "format of fuzz/" cargo fmt --manifest-path fuzz/Cargo.toml --check
+
+.PHONY: rules
+rules: ## Check which crate may depend on which, and how long files are
+	@$(STEP) "crate arrows" scripts/check-arrows.sh
+	@$(STEP) "file lengths" scripts/check-lengths.sh
+
+.PHONY: lint
+lint: ## clippy, all targets, warnings are errors
+	@$(STEP) "clippy" cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
+
+.PHONY: unit
+unit: ## Unit, property, snapshot and doc tests only
+	@$(STEP) "tests" cargo test $(LOCKED) --workspace
+
+.PHONY: doc
+doc: ## Build the documentation; a broken link is an error
+	@RUSTDOCFLAGS="-D warnings" $(STEP) "documentation" cargo doc $(LOCKED) --workspace --no-deps
+
+.PHONY: deny
+deny: ## Licences, bans and sources of every dependency
+	@$(STEP) "licences, bans, sources" scripts/deny.sh
+
+.PHONY: msrv
+msrv: ## Compile with the oldest Rust that Cargo.toml promises
+	@$(STEP) "oldest supported Rust" scripts/msrv.sh $(LOCKED)
+
+.PHONY: wasm
+wasm: ## Compile the sans-IO crates for wasm32, where there is no I/O to call
+	@$(STEP) "wasm32" scripts/wasm.sh $(LOCKED)
+
+.PHONY: fuzz
+fuzz: ## Fuzz every parser for FUZZ_SECONDS each (60; 5 within `make test`)
+	@$(STEP) "fuzz, $(FUZZ_SECONDS) s per target" scripts/fuzz.sh $(FUZZ_SECONDS)
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	cargo bench $(LOCKED) --workspace
+
+.PHONY: clean
+clean: ## Remove what was built, found by fuzzing or written by the demo
+	cargo clean
+	rm -rf fuzz/target fuzz/corpus fuzz/artifacts fuzz/coverage demo-out

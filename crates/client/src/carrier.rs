@@ -1,0 +1,194 @@
+//! What carries session messages between an application and its node, with
+//! their boundaries.
+
+use crate::error::Error;
+use crate::in_process;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recvmsg, sendmsg, socket,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// Bytes in front of the payload of `ToClient::Received`. No other message of
+/// a node is longer, so a carrier can put what comes after them straight into
+/// the application's buffer.
+pub(crate) const HEAD: usize = 11;
+
+/// Why a carrier did nothing.
+#[derive(Debug)]
+pub(crate) enum Stuck {
+    /// No message waits, or no room is left for one.
+    WouldBlock,
+    /// The node has closed the connection.
+    Closed,
+    /// The operating system refused.
+    Io(io::Error),
+}
+
+/// Whether the next message stays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    Take,
+    Peek,
+}
+
+/// One connection to a node. Nothing here blocks.
+pub(crate) trait Carrier: Send {
+    /// Sends one message, whole or not at all.
+    fn send(&mut self, head: &[u8], payload: &[u8]) -> Result<(), Stuck>;
+
+    /// Reads the next message: its first bytes into `head`, what follows into
+    /// `payload`. Returns the message's length, which may be more than both.
+    fn receive(
+        &mut self,
+        head: &mut [u8; HEAD],
+        payload: &mut [u8],
+        next: Next,
+    ) -> Result<usize, Stuck>;
+
+    /// Readable (level-triggered) when `receive` would not return `WouldBlock`.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+}
+
+/// A `SOCK_SEQPACKET` socket: keeps boundaries like a datagram socket, and
+/// unlike one tells when the other side has gone.
+pub(crate) struct Unix(OwnedFd);
+
+impl Unix {
+    /// `WouldBlock` if the node has too many connections to accept already.
+    pub(crate) fn connect(path: &Path) -> Result<Unix, Error> {
+        let what = || format!("connect to the trunkline node at {}", path.display());
+        let address = UnixAddr::new(path).map_err(|errno| Error::io(what(), errno))?;
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let fd = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)
+            .map_err(|errno| Error::io("create a socket", errno))?;
+        match connect(fd.as_raw_fd(), &address) {
+            Ok(()) => Ok(Unix(fd)),
+            Err(Errno::EAGAIN) => Err(Error::WouldBlock),
+            Err(errno @ (Errno::ENOENT | Errno::ECONNREFUSED)) => {
+                Err(Error::NotRunning { at: path.display().to_string(), source: errno.into() })
+            }
+            Err(errno) => Err(Error::io(what(), errno)),
+        }
+    }
+}
+
+fn stuck(errno: Errno) -> Stuck {
+    match errno {
+        Errno::EAGAIN | Errno::EINTR => Stuck::WouldBlock,
+        Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN => Stuck::Closed,
+        other => Stuck::Io(other.into()),
+    }
+}
+
+impl Carrier for Unix {
+    fn send(&mut self, head: &[u8], payload: &[u8]) -> Result<(), Stuck> {
+        let parts = [IoSlice::new(head), IoSlice::new(payload)];
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        sendmsg::<()>(self.0.as_raw_fd(), &parts, &[], flags, None).map(drop).map_err(stuck)
+    }
+
+    fn receive(
+        &mut self,
+        head: &mut [u8; HEAD],
+        payload: &mut [u8],
+        next: Next,
+    ) -> Result<usize, Stuck> {
+        // MSG_TRUNC: the length is the message's, not what fitted.
+        let mut flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
+        flags.set(MsgFlags::MSG_PEEK, next == Next::Peek);
+        let mut parts = [IoSliceMut::new(head), IoSliceMut::new(payload)];
+        let message = recvmsg::<()>(self.0.as_raw_fd(), &mut parts, None, flags).map_err(stuck)?;
+        // No message of the protocol is empty: this is the end of the stream.
+        if message.bytes == 0 { Err(Stuck::Closed) } else { Ok(message.bytes) }
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Carrier for in_process::End {
+    fn send(&mut self, head: &[u8], payload: &[u8]) -> Result<(), Stuck> {
+        if in_process::End::send(self, head, payload) {
+            Ok(())
+        } else if self.closed() {
+            Err(Stuck::Closed)
+        } else {
+            Err(Stuck::WouldBlock)
+        }
+    }
+
+    fn receive(
+        &mut self,
+        head: &mut [u8; HEAD],
+        payload: &mut [u8],
+        next: Next,
+    ) -> Result<usize, Stuck> {
+        // Asked for before the ring is looked at, so that nothing sent before
+        // the other end went is missed.
+        let closed = self.closed();
+        let mut read = |first: &[u8], second: &[u8]| {
+            let cut = HEAD.min(first.len());
+            let missing = (HEAD - cut).min(second.len());
+            head[..cut].copy_from_slice(&first[..cut]);
+            head[cut..cut + missing].copy_from_slice(&second[..missing]);
+            in_process::copy(&first[cut..], &second[missing..], payload);
+            first.len() + second.len()
+        };
+        let message = match next {
+            Next::Peek => self.peek_message(&mut read),
+            Next::Take => self.with_message(&mut read),
+        };
+        match message {
+            Some(len) => {
+                if next == Next::Take {
+                    // Applications may receive once per poll: the descriptor
+                    // must be unreadable after the last message already.
+                    self.arm();
+                }
+                Ok(len)
+            }
+            None if closed => Err(Stuck::Closed),
+            None => Err(Stuck::WouldBlock),
+        }
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trunkline_base::wire::Writer;
+    use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, ToClient};
+    use trunkline_overlay::wire::{NodeId, Service};
+
+    #[test]
+    fn no_message_of_a_node_has_a_longer_head() {
+        let node = NodeId(1);
+        let received = ToClient::Received {
+            service: Service::RealTime,
+            recovered: true,
+            remaining_ms: 1,
+            flow_seq: 1,
+            from: node,
+            port: 1,
+            payload: &[],
+        };
+        let bound = ToClient::Bound { node, port: 1, max_payload: 1 };
+        let error = ToClient::Error { refusal: Refusal::NoRoute, node, port: 1 };
+        let [received, bound, error] = [received, bound, error].map(|message| {
+            let mut head = [0; MAX_HEAD];
+            let mut w = Writer::new(&mut head);
+            message.emit_head(&mut w).unwrap();
+            w.len()
+        });
+        assert_eq!(received, HEAD);
+        assert!(bound <= HEAD && error <= HEAD);
+    }
+}

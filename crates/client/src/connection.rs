@@ -1,0 +1,368 @@
+//! One socket's connection to its node, over all the connections it takes.
+
+use crate::carrier::{Carrier, HEAD, Next, Stuck};
+use crate::error::Error;
+use crate::socket::{Address, Attachment, Received, Status};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use std::mem::{replace, take};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use trunkline_base::wire::Writer;
+use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::wire::{NodeId, Service, WireError};
+
+/// The first pause before an attempt to reconnect: a node that is restarted
+/// is back about then.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Pauses double up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long a node that takes a connection may think about the bind.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+enum Link {
+    /// No connection; the next attempt is at this time.
+    Down(Instant),
+    /// Bind is sent; the answer must come before this time.
+    Binding(Box<dyn Carrier>, Instant),
+    Up(Box<dyn Carrier>),
+}
+
+pub(crate) struct Connection {
+    pub(crate) service: Service,
+    pub(crate) deadline_ms: u8,
+    pub(crate) nonblocking: bool,
+    pub(crate) read_timeout: Option<Duration>,
+    /// Before the first bind: the port wanted.
+    pub(crate) local: Address,
+    pub(crate) max_payload: usize,
+    at: Attachment,
+    link: Link,
+    pause: Duration,
+    /// The last refusal of a rebind that the application knows of.
+    told: Option<Refusal>,
+    /// The application is to hear that the connection is back.
+    news: bool,
+    bound_before: bool,
+    reconnects: u32,
+    /// Holds `timer` and the descriptor of the current carrier.
+    ready: Arc<Epoll>,
+    /// Makes `ready` readable when an attempt is due, or for `news`.
+    timer: TimerFd,
+}
+
+impl Connection {
+    /// Connects and binds, in `timeout` at most.
+    pub(crate) fn bind(at: Attachment, port: u16, timeout: Duration) -> Result<Connection, Error> {
+        let until = Instant::now() + timeout;
+        let mut connection = Connection::new(at, port)?;
+        loop {
+            match connection.connect() {
+                // Too many wait to be accepted, and no descriptor tells when.
+                Err(Error::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(Error::WouldBlock) => {
+                    return Err(Error::NoAnswer { at: connection.at.to_string() });
+                }
+                result => break result?,
+            }
+        }
+        loop {
+            if let Link::Binding(_, answer_until) = &mut connection.link {
+                *answer_until = until;
+            }
+            let expired = Instant::now() >= until;
+            connection.advance()?;
+            match &connection.link {
+                Link::Up(_) => return Ok(connection),
+                Link::Down(_) if !expired => return Err(Error::Disconnected),
+                Link::Down(_) => return Err(Error::NoAnswer { at: connection.at.to_string() }),
+                Link::Binding(carrier, _) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    wait_readable(carrier.descriptor(), Some(left))?;
+                }
+            }
+        }
+    }
+
+    fn new(at: Attachment, port: u16) -> Result<Connection, Error> {
+        let new_error = |errno: Errno| Error::io("create a descriptor for a socket", errno);
+        let ready = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(new_error)?;
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(new_error)?;
+        ready.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(new_error)?;
+        Ok(Connection {
+            service: Service::RealTime,
+            deadline_ms: 100,
+            nonblocking: false,
+            read_timeout: None,
+            local: Address { node: NodeId(0), port },
+            max_payload: 0,
+            at,
+            link: Link::Down(Instant::now()),
+            pause: FIRST_PAUSE,
+            told: None,
+            news: false,
+            bound_before: false,
+            reconnects: 0,
+            ready: Arc::new(ready),
+            timer,
+        })
+    }
+
+    pub(crate) fn ready(&self) -> &Arc<Epoll> {
+        &self.ready
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        Status { connected: matches!(self.link, Link::Up(_)), reconnects: self.reconnects }
+    }
+
+    pub(crate) fn send(&mut self, payload: &[u8], to: Address) -> Result<(), Error> {
+        self.advance()?;
+        if payload.len() > self.max_payload {
+            return Err(Error::TooLarge { len: payload.len(), max: self.max_payload });
+        }
+        self.waiting_error()?;
+        let Link::Up(carrier) = &mut self.link else { return Err(Error::Disconnected) };
+        let message = ToNode::Send {
+            service: self.service,
+            deadline_ms: self.deadline_ms,
+            to: to.node,
+            port: to.port,
+            payload,
+        };
+        match emit(&message, |head| carrier.send(head, payload)) {
+            Ok(()) => Ok(()),
+            Err(stuck) => {
+                Err(self.failed(stuck, Error::Disconnected, "send to the trunkline node"))
+            }
+        }
+    }
+
+    pub(crate) fn receive(&mut self, buf: &mut [u8]) -> Result<Received, Error> {
+        self.advance()?;
+        let Link::Up(carrier) = &mut self.link else {
+            return Err(if take(&mut self.news) { Error::Reconnected } else { Error::WouldBlock });
+        };
+        if take(&mut self.news) {
+            wake_after(&self.timer, None);
+            return Err(Error::Reconnected);
+        }
+        let mut head = [0; HEAD];
+        let len = match carrier.receive(&mut head, buf, Next::Take) {
+            Ok(len) => len,
+            Err(stuck) => {
+                return Err(self.failed(
+                    stuck,
+                    Error::WouldBlock,
+                    "receive from the trunkline node",
+                ));
+            }
+        };
+        match ToClient::parse(&head[..len.min(HEAD)]) {
+            Ok(ToClient::Received {
+                service,
+                recovered,
+                remaining_ms,
+                flow_seq,
+                from,
+                port,
+                ..
+            }) => {
+                let len = len.saturating_sub(HEAD);
+                if len > buf.len() {
+                    return Err(Error::Truncated { len });
+                }
+                Ok(Received {
+                    len,
+                    from: Address { node: from, port },
+                    service,
+                    recovered,
+                    remaining: Duration::from_millis(remaining_ms.into()),
+                    flow_seq,
+                })
+            }
+            other => Err(self.not_a_packet(other)),
+        }
+    }
+
+    /// If the next message is not a packet, takes it and returns its error.
+    fn waiting_error(&mut self) -> Result<(), Error> {
+        let Link::Up(carrier) = &mut self.link else { return Ok(()) };
+        let mut head = [0; HEAD];
+        let len = match carrier.receive(&mut head, &mut [], Next::Peek) {
+            Ok(len) => len,
+            Err(Stuck::WouldBlock) => return Ok(()),
+            Err(stuck) => {
+                return Err(self.failed(
+                    stuck,
+                    Error::Disconnected,
+                    "receive from the trunkline node",
+                ));
+            }
+        };
+        match ToClient::parse(&head[..len.min(HEAD)]) {
+            Ok(ToClient::Received { .. }) => Ok(()),
+            other => {
+                // It was there a moment ago, and only this side takes any.
+                let _ = carrier.receive(&mut [0; HEAD], &mut [], Next::Take);
+                Err(self.not_a_packet(other))
+            }
+        }
+    }
+
+    /// What the application is told of a message that is not a packet.
+    fn not_a_packet(&mut self, message: Result<ToClient<'_>, WireError>) -> Error {
+        match message {
+            Ok(ToClient::Error { refusal, node, port }) => {
+                if !matches!(refusal, Refusal::NoRoute | Refusal::NoPort | Refusal::TooLarge) {
+                    // Not about a packet but about the session.
+                    self.down();
+                }
+                Error::refused(refusal, node, port)
+            }
+            // A second Bound, or a packet where Bound should be.
+            Ok(_) => {
+                self.down();
+                Error::Protocol(WireError::OutOfRange("the place of a message in the session"))
+            }
+            Err(error) => {
+                self.down();
+                Error::Protocol(error)
+            }
+        }
+    }
+
+    fn failed(&mut self, stuck: Stuck, closed: Error, what: &str) -> Error {
+        match stuck {
+            Stuck::WouldBlock => Error::WouldBlock,
+            Stuck::Closed => {
+                self.down();
+                closed
+            }
+            Stuck::Io(source) => Error::io(what, source),
+        }
+    }
+
+    /// Makes a due attempt to connect, and reads the answer to a bind.
+    fn advance(&mut self) -> Result<(), Error> {
+        if let Link::Down(due) = self.link
+            && Instant::now() >= due
+            && self.connect().is_err()
+        {
+            // Why does not matter: the application knows that the node is away.
+            self.down();
+        }
+        let Link::Binding(carrier, until) = &mut self.link else { return Ok(()) };
+        let mut head = [0; HEAD];
+        let len = match carrier.receive(&mut head, &mut [], Next::Take) {
+            Ok(len) => len,
+            Err(Stuck::WouldBlock) if Instant::now() < *until => return Ok(()),
+            Err(_) => {
+                self.down();
+                return Ok(());
+            }
+        };
+        match ToClient::parse(&head[..len.min(HEAD)]) {
+            Ok(ToClient::Bound { node, port, max_payload })
+                if port != 0 && (port == self.local.port || self.local.port == 0) =>
+            {
+                self.bound(Address { node, port }, max_payload.into());
+                Ok(())
+            }
+            Ok(ToClient::Error { refusal, node, port }) => {
+                self.down();
+                if self.told.replace(refusal) == Some(refusal) {
+                    return Ok(());
+                }
+                // A node need not repeat which port it refused.
+                let port = if port == 0 { self.local.port } else { port };
+                Err(Error::refused(refusal, node, port))
+            }
+            other => Err(self.not_a_packet(other)),
+        }
+    }
+
+    fn bound(&mut self, local: Address, max_payload: usize) {
+        let again = replace(&mut self.bound_before, true);
+        self.local = local;
+        self.max_payload = max_payload;
+        self.pause = FIRST_PAUSE;
+        self.told = None;
+        let now = Instant::now();
+        if let Link::Binding(carrier, _) = replace(&mut self.link, Link::Down(now)) {
+            self.link = Link::Up(carrier);
+        }
+        if again {
+            self.reconnects = self.reconnects.saturating_add(1);
+            self.news = true;
+        }
+        // If it was send_to that got here, recv_from still has the news to tell.
+        wake_after(&self.timer, again.then_some(Duration::ZERO));
+    }
+
+    /// Connects and sends a bind.
+    fn connect(&mut self) -> Result<(), Error> {
+        let mut carrier = self.at.connect()?;
+        let bind = ToNode::Bind { version: SESSION_VERSION, port: self.local.port };
+        if emit(&bind, |head| carrier.send(head, &[])).is_err() {
+            return Err(Error::Disconnected);
+        }
+        self.ready
+            .add(carrier.descriptor(), EpollEvent::new(EpollFlags::EPOLLIN, 0))
+            .map_err(|errno| Error::io("poll a connection to the trunkline node", errno))?;
+        self.link = Link::Binding(carrier, Instant::now() + ANSWER_TIMEOUT);
+        wake_after(&self.timer, Some(ANSWER_TIMEOUT));
+        Ok(())
+    }
+
+    /// Drops the connection, if any, and plans the next attempt.
+    fn down(&mut self) {
+        let due = Instant::now() + self.pause;
+        if let Link::Binding(carrier, _) | Link::Up(carrier) =
+            replace(&mut self.link, Link::Down(due))
+        {
+            // Closing is not enough: an in-process node shares the descriptor.
+            let _ = self.ready.delete(carrier.descriptor());
+        }
+        wake_after(&self.timer, Some(self.pause));
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn emit<R>(message: &ToNode<'_>, send: impl FnOnce(&[u8]) -> R) -> R {
+    let mut head = [0; MAX_HEAD];
+    let mut w = Writer::new(&mut head);
+    let fits = message.emit_head(&mut w);
+    debug_assert!(fits.is_ok(), "MAX_HEAD is too small");
+    send(w.written())
+}
+
+/// Makes the timer's descriptor readable after `pause`, and not before; never
+/// if that is `None`.
+fn wake_after(timer: &TimerFd, pause: Option<Duration>) {
+    let set = match pause {
+        None => timer.unset(),
+        Some(pause) => {
+            // Zero would mean never.
+            let pause = pause.max(Duration::from_nanos(1));
+            timer.set(Expiration::OneShot(pause.into()), TimerSetTimeFlags::empty())
+        }
+    };
+    debug_assert!(set.is_ok(), "timerfd_settime refused a valid time: {set:?}");
+}
+
+/// Waits until `fd` is readable, or for `timeout`; a signal may end it early.
+pub(crate) fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<(), Error> {
+    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+    match ppoll(&mut fds, timeout.map(TimeSpec::from_duration), None) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(Error::io("wait for the trunkline node", errno)),
+    }
+}

@@ -1,0 +1,125 @@
+use crate::socket::Address;
+use std::io;
+use trunkline_overlay::session::wire::Refusal;
+use trunkline_overlay::wire::{NodeId, WireError};
+
+/// Why an operation on a [`DatagramSocket`](crate::DatagramSocket) failed.
+///
+/// None of them ends an open socket: go on using it. Where the connection to the
+/// node was lost or made no sense, the socket makes a new one by itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nothing listens where the node should.
+    #[error("no trunkline node answers at {at} ({source}): is it running, and is that its socket?")]
+    NotRunning {
+        /// Where the node should be.
+        at: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A node listens but did not answer a bind within 2 s.
+    #[error("the trunkline node at {at} did not answer: is it overloaded or stopped?")]
+    NoAnswer {
+        /// Where the node is.
+        at: String,
+    },
+    /// The node speaks another version of the session protocol.
+    #[error(
+        "the trunkline node speaks another version of the session protocol: \
+         use a node and a client of the same release"
+    )]
+    Version,
+    /// Another session has the virtual port.
+    #[error("virtual port {port} belongs to another application: bind another, or 0 for any")]
+    PortInUse {
+        /// The port wanted.
+        port: u16,
+    },
+    /// The node has no virtual port left.
+    #[error("the trunkline node has no free virtual port: close some sockets")]
+    NoFreePort,
+    /// About an earlier packet: the node knows no way to its destination.
+    #[error("a packet was dropped: there is no route to node {node} at present")]
+    NoRoute {
+        /// The destination.
+        node: NodeId,
+    },
+    /// About an earlier packet: no application has that port there.
+    #[error("a packet was dropped: no application is bound to {to}")]
+    NoPort {
+        /// The destination.
+        to: Address,
+    },
+    /// The packet is larger than the node carries; it was not sent.
+    #[error(
+        "a packet of {len} bytes is more than the {max} that the node carries: send smaller ones"
+    )]
+    TooLarge {
+        /// Bytes in the packet.
+        len: usize,
+        /// [`DatagramSocket::max_payload`](crate::DatagramSocket::max_payload).
+        max: usize,
+    },
+    /// The buffer was too short for the packet. It holds the packet's start;
+    /// the rest is lost.
+    #[error("a packet of {len} bytes did not fit the buffer: give room for max_payload() bytes")]
+    Truncated {
+        /// Bytes in the packet.
+        len: usize,
+    },
+    /// Nothing to receive (now, or within the read timeout); or the node does
+    /// not keep up and a packet was not sent.
+    #[error("the operation would block")]
+    WouldBlock,
+    /// There is no connection to the node at present: the packet was not sent.
+    #[error("the trunkline node is away: the packet was dropped, the socket reconnects by itself")]
+    Disconnected,
+    /// News, not a failure: the connection to the node was lost and is back,
+    /// with the same virtual port. Packets in between are lost. Said once.
+    #[error("the connection to the trunkline node was lost and is back")]
+    Reconnected,
+    /// The node refused what this library sent; for every other reason there
+    /// is a variant of its own.
+    #[error("the trunkline node refused a message: {0}")]
+    Refused(Refusal),
+    /// The node sent what the session protocol does not allow.
+    #[error("the trunkline node sent a message that breaks the session protocol ({0})")]
+    Protocol(WireError),
+    /// An option's value is out of range; nothing changed.
+    #[error("{option} cannot be {value}: {range}")]
+    InvalidOption {
+        /// The option.
+        option: &'static str,
+        /// The value given.
+        value: String,
+        /// What is allowed.
+        range: &'static str,
+    },
+    /// The operating system refused something.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried, and with what.
+        what: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Error {
+        Error::Io { what: what.into(), source: source.into() }
+    }
+
+    /// The error for a node's refusal that names `node` and `port`.
+    pub(crate) fn refused(refusal: Refusal, node: NodeId, port: u16) -> Error {
+        match refusal {
+            Refusal::Version => Error::Version,
+            Refusal::PortInUse => Error::PortInUse { port },
+            Refusal::NoFreePort => Error::NoFreePort,
+            Refusal::NoRoute => Error::NoRoute { node },
+            Refusal::NoPort => Error::NoPort { to: Address { node, port } },
+            Refusal::OutOfOrder | Refusal::TooLarge | Refusal::Malformed => Error::Refused(refusal),
+        }
+    }
+}

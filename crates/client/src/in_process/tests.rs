@@ -1,0 +1,250 @@
+use super::*;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use proptest::prelude::*;
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
+use std::collections::VecDeque;
+use std::thread;
+
+fn readable(fd: impl AsFd, wait_ms: u16) -> bool {
+    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::from(wait_ms)).unwrap() == 1
+}
+
+/// The longest that a wake-up may take on a busy machine; a lost one never comes.
+const LOST: u16 = 20_000;
+
+fn rng(seed: u128) -> Pcg64Mcg {
+    Pcg64Mcg::new(seed)
+}
+
+/// Fills `buf` with a message that can be told from all others, and returns it.
+fn message(number: u32, sizes: &mut Pcg64Mcg, buf: &mut [u8]) -> usize {
+    let len = match sizes.random_range(0..100) {
+        0 => sizes.random_range(0..=MAX_MESSAGE - 8),
+        _ => sizes.random_range(0..200),
+    };
+    buf[..4].copy_from_slice(&number.to_ne_bytes());
+    for (i, byte) in buf[4..4 + len].iter_mut().enumerate() {
+        *byte = number.wrapping_mul(31).wrapping_add(i as u32) as u8;
+    }
+    4 + len
+}
+
+/// Sends `count` messages of the sequence `seed` and checks that the other end
+/// does likewise.
+fn exchange(mut end: End, count: u32, seed: u128) {
+    let (mut out_sizes, mut in_sizes) = (rng(seed), rng(seed));
+    let (mut out, mut expected, mut got) = ([0; MAX_MESSAGE], [0; MAX_MESSAGE], [0; MAX_MESSAGE]);
+    let (mut sent, mut received) = (0, 0);
+    let mut pending = None;
+    while sent < count || received < count {
+        let mut progress = false;
+        while sent < count {
+            let len = *pending.get_or_insert_with(|| message(sent, &mut out_sizes, &mut out));
+            let (head, payload) = out[..len].split_at(len.min(11));
+            if !end.send(head, payload) {
+                break;
+            }
+            pending = None;
+            sent += 1;
+            progress = true;
+        }
+        while let Some(len) = end.recv(&mut got) {
+            let wanted = message(received, &mut in_sizes, &mut expected);
+            assert!(got[..len] == expected[..wanted], "message {received} is another");
+            received += 1;
+            progress = true;
+        }
+        if !progress && sent < count {
+            // A full ring: nothing tells when the other side has read.
+            thread::yield_now();
+        } else if !progress {
+            assert!(readable(&end, LOST), "lost wake-up at message {received}");
+        }
+    }
+    assert_eq!(end.recv(&mut got), None);
+}
+
+#[test]
+fn a_million_messages_both_ways() {
+    let (a, b) = pair(64 * 1024).unwrap();
+    let other = thread::spawn(move || exchange(b, 1_000_000, 7));
+    exchange(a, 1_000_000, 7);
+    other.join().unwrap();
+}
+
+/// Each message waits for the answer to the one before, and each wait is a
+/// poll: every lost wake-up stops both.
+#[test]
+fn no_wake_up_is_lost() {
+    let (mut a, mut b) = pair(0).unwrap();
+    let rounds = 200_000u32;
+    let echo = thread::spawn(move || {
+        let mut pauses = rng(1);
+        for round in 0..rounds {
+            let number = wait(&mut b, &mut pauses);
+            assert_eq!(number, round);
+            assert!(b.send(&number.to_ne_bytes(), &[]));
+        }
+    });
+    let mut pauses = rng(2);
+    for round in 0..rounds {
+        assert!(a.send(&round.to_ne_bytes(), &[]));
+        assert_eq!(wait(&mut a, &mut pauses), round);
+    }
+    echo.join().unwrap();
+}
+
+/// Receives at once if it can, else polls, after a pause that makes the two
+/// threads meet in every way.
+fn wait(end: &mut End, pauses: &mut Pcg64Mcg) -> u32 {
+    let mut number = [0; 4];
+    while end.recv(&mut number).is_none() {
+        for _ in 0..pauses.random_range(0..100) {
+            std::hint::spin_loop();
+        }
+        if pauses.random() {
+            assert!(readable(&*end, LOST), "lost wake-up");
+        }
+    }
+    u32::from_ne_bytes(number)
+}
+
+/// One side only sends, the other polls before every message, as an application
+/// may.
+#[test]
+fn one_poll_per_message() {
+    let (mut a, mut b) = pair(0).unwrap();
+    let count = 300_000u32;
+    let reader = thread::spawn(move || {
+        let mut number = [0; 4];
+        for expected in 0..count {
+            loop {
+                assert!(readable(&b, LOST), "lost wake-up");
+                let got = b.recv(&mut number);
+                b.arm();
+                if got.is_some() {
+                    break;
+                }
+            }
+            assert_eq!(u32::from_ne_bytes(number), expected);
+        }
+    });
+    let mut pauses = rng(3);
+    for number in 0..count {
+        while !a.send(&number.to_ne_bytes(), &[]) {
+            thread::yield_now();
+        }
+        for _ in 0..pauses.random_range(0..300) {
+            std::hint::spin_loop();
+        }
+    }
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_full_ring_refuses_until_it_is_read() {
+    let (mut a, mut b) = pair(0).unwrap();
+    let mut sent = 0;
+    while a.send(&[1; 11], &[2; 160]) {
+        sent += 1;
+    }
+    assert_eq!(sent, (PREFIX + MAX_MESSAGE) / (PREFIX + 171));
+    let mut buf = [0; MAX_MESSAGE];
+    assert_eq!(b.recv(&mut buf), Some(171));
+    assert_eq!((buf[10], buf[11], buf[170]), (1, 2, 2));
+    assert!(a.send(&[1; 11], &[2; 160]));
+    assert!(!a.send(&[1; 11], &[2; 160]));
+    while b.recv(&mut buf).is_some() {}
+    assert!(a.send(&[], &[0; MAX_MESSAGE]), "the largest message fits the smallest ring");
+    assert!(!a.send(&[0], &[0; MAX_MESSAGE]));
+    assert_eq!(b.recv(&mut buf[..3]), Some(MAX_MESSAGE), "a short buffer takes the start");
+}
+
+#[test]
+fn the_descriptor_follows_the_ring() {
+    let (mut a, mut b) = pair(0).unwrap();
+    let mut buf = [0; 8];
+    for _ in 0..3 {
+        assert!(!readable(&b, 0));
+        assert!(a.send(&[1], &[]) && a.send(&[2], &[]));
+        assert!(readable(&b, 0));
+        assert_eq!(b.recv(&mut buf), Some(1));
+        assert!(readable(&b, 0), "one message is left");
+        assert_eq!(b.recv(&mut buf), Some(1));
+        assert_eq!(b.recv(&mut buf), None);
+    }
+    assert!(!readable(&a, 0), "the other direction has its own");
+}
+
+#[test]
+fn either_end_notices_the_other_go() {
+    for swap in [false, true] {
+        let (mut a, mut b) = pair(0).unwrap();
+        if swap {
+            std::mem::swap(&mut a, &mut b);
+        }
+        let mut buf = [0; 8];
+        // From every state of the eventfd: never written, read, written.
+        assert!(a.send(&[1], &[]));
+        assert_eq!(b.recv(&mut buf), Some(1));
+        assert_eq!(b.recv(&mut buf), None);
+        assert!(!b.closed() && !readable(&b, 0));
+        assert!(a.send(&[2], &[]));
+        drop(a);
+        assert!(b.closed() && readable(&b, 0));
+        assert_eq!(b.recv(&mut buf), Some(1), "sent before the end");
+        assert_eq!(b.recv(&mut buf), None);
+        assert!(readable(&b, 0), "an end that is gone stays noticeable");
+        assert!(!b.send(&[3], &[]));
+    }
+}
+
+#[test]
+fn the_acceptor_wakes_takes_and_refuses() {
+    let (connector, mut acceptor) = listen(0, 2).unwrap();
+    assert!(!readable(&acceptor, 0) && acceptor.accept().is_none());
+    let mut first = connector.connect().unwrap();
+    let second = connector.clone().connect().unwrap();
+    assert!(matches!(connector.connect(), Err(Error::WouldBlock)));
+    assert!(readable(&acceptor, 0));
+    let mut node = acceptor.accept().unwrap();
+    assert!(readable(&acceptor, 0), "another waits");
+    assert!(node.send(&[9], &[]));
+    assert_eq!(first.recv(&mut [0; 8]), Some(1));
+    drop(acceptor);
+    assert!(second.closed(), "never accepted");
+    assert!(matches!(connector.connect(), Err(Error::NotRunning { .. })));
+}
+
+proptest! {
+    /// Against a queue, over every way that the ring can wrap.
+    #[test]
+    fn a_ring_is_a_bounded_queue(
+        ops in prop::collection::vec((any::<bool>(), 0usize..3000, 0usize..12), 1..200),
+    ) {
+        let capacity = PREFIX + MAX_MESSAGE;
+        let (mut a, mut b) = pair(capacity).unwrap();
+        let mut model = VecDeque::<Vec<u8>>::new();
+        let mut used = 0;
+        for (number, (push, payload, head)) in ops.into_iter().enumerate() {
+            if push {
+                let bytes: Vec<u8> = (0..head + payload).map(|i| (i * 7 + number) as u8).collect();
+                let fits = used + PREFIX + bytes.len() <= capacity;
+                prop_assert_eq!(a.send(&bytes[..head], &bytes[head..]), fits);
+                if fits {
+                    used += PREFIX + bytes.len();
+                    model.push_back(bytes);
+                }
+            } else {
+                let peeked = b.peek_message(|x, y| [x, y].concat());
+                let taken = b.with_message(|x, y| [x, y].concat());
+                prop_assert_eq!(&peeked, &taken);
+                prop_assert_eq!(&taken, &model.pop_front());
+                used -= taken.map_or(0, |bytes| PREFIX + bytes.len());
+            }
+            prop_assert_eq!(readable(&b, 0), !model.is_empty() || b.wake.state.load(Ordering::SeqCst) == AWAKE);
+        }
+    }
+}

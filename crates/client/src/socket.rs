@@ -1,0 +1,301 @@
+use crate::carrier::{Carrier, Unix};
+use crate::connection::{Connection, wait_readable};
+use crate::error::Error;
+use crate::in_process::Connector;
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use trunkline_overlay::wire::{NodeId, Service};
+
+/// How long [`DatagramSocket::bind`] waits for the node's answer. A node that
+/// is up answers in microseconds; this covers one that is starting.
+const BIND_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// An application's end of a flow: a virtual port at a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Address {
+    /// The node.
+    pub node: NodeId,
+    /// The virtual port there.
+    pub port: u16,
+}
+
+impl fmt::Display for Address {
+    /// `node:port`, both decimal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.node, self.port)
+    }
+}
+
+/// Where the local node is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Attachment {
+    /// It listens on a `SOCK_SEQPACKET` Unix socket at this path.
+    Unix(PathBuf),
+    /// It is in this process.
+    InProcess(Connector),
+}
+
+impl From<PathBuf> for Attachment {
+    fn from(path: PathBuf) -> Attachment {
+        Attachment::Unix(path)
+    }
+}
+
+impl From<&Path> for Attachment {
+    fn from(path: &Path) -> Attachment {
+        Attachment::Unix(path.into())
+    }
+}
+
+impl From<&str> for Attachment {
+    fn from(path: &str) -> Attachment {
+        Attachment::Unix(path.into())
+    }
+}
+
+impl From<Connector> for Attachment {
+    fn from(connector: Connector) -> Attachment {
+        Attachment::InProcess(connector)
+    }
+}
+
+impl fmt::Display for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Attachment::Unix(path) => path.display().fmt(f),
+            Attachment::InProcess(_) => f.write_str("this process"),
+        }
+    }
+}
+
+impl Attachment {
+    pub(crate) fn connect(&self) -> Result<Box<dyn Carrier>, Error> {
+        Ok(match self {
+            Attachment::Unix(path) => Box::new(Unix::connect(path)?),
+            Attachment::InProcess(connector) => Box::new(connector.connect()?),
+        })
+    }
+}
+
+/// What [`DatagramSocket::set_option`] sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SocketOption {
+    /// How packets sent from now on are carried. Default: real time, since
+    /// voice is what one comes here for.
+    Service(Service),
+    /// How long a packet sent from now on is of use, counted from
+    /// [`DatagramSocket::send_to`]: 1 to 255 ms, fractions are cut off. Nodes
+    /// repeat a lost packet only while it can still be in time. Default: 100 ms,
+    /// the latency threshold of the G.711 codec in Amir et al. 2005, §IV.
+    Deadline(Duration),
+    /// Whether [`DatagramSocket::recv_from`] returns
+    /// [`WouldBlock`](Error::WouldBlock) rather than wait. Default: it waits.
+    Nonblocking(bool),
+    /// How long [`DatagramSocket::recv_from`] waits at most; not zero.
+    /// Default: `None`, for ever.
+    ReadTimeout(Option<Duration>),
+}
+
+/// A packet that [`DatagramSocket::recv_from`] put into the buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Received {
+    /// Its length in bytes.
+    pub len: usize,
+    /// Who sent it.
+    pub from: Address,
+    /// How it was carried.
+    pub service: Service,
+    /// Whether a link lost it on its way and got it again.
+    pub recovered: bool,
+    /// How much of its deadline was left, as the nodes reckon, in whole
+    /// milliseconds; zero if it is late.
+    pub remaining: Duration,
+    /// Its number among the packets from there to here; wraps.
+    pub flow_seq: u16,
+}
+
+/// How a socket's connection to its node is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// Whether the node has the socket's port bound, as far as is known.
+    pub connected: bool,
+    /// How often the connection was lost and came back.
+    pub reconnects: u32,
+}
+
+/// A datagram socket on the overlay. See the [crate's documentation](crate).
+///
+/// It can be shared between threads; a thread that waits in
+/// [`recv_from`](DatagramSocket::recv_from) does not keep others from sending.
+///
+/// # When the node goes away
+///
+/// The socket tries to connect and bind its port again after 50 ms, 100 ms and
+/// so on up to every second. It has no thread for that: the attempts are made
+/// in `recv_from` and `send_to`, and the descriptor becomes readable when one
+/// is due. Until one succeeds `send_to` returns [`Error::Disconnected`] at once
+/// and `recv_from` waits; then `recv_from` returns [`Error::Reconnected`] once.
+/// If the node refuses the port, that refusal is returned once, and the
+/// attempts go on.
+pub struct DatagramSocket {
+    connection: Mutex<Connection>,
+    ready: std::sync::Arc<nix::sys::epoll::Epoll>,
+}
+
+impl DatagramSocket {
+    /// Attaches to the node and takes virtual port `port`, or any free one if
+    /// that is 0. Waits for the node up to 2 s.
+    ///
+    /// # Errors
+    ///
+    /// [`NotRunning`](Error::NotRunning), [`NoAnswer`](Error::NoAnswer),
+    /// [`PortInUse`](Error::PortInUse), [`NoFreePort`](Error::NoFreePort),
+    /// [`Version`](Error::Version), [`Disconnected`](Error::Disconnected) if the
+    /// node hung up, [`Protocol`](Error::Protocol), [`Io`](Error::Io).
+    pub fn bind(at: impl Into<Attachment>, port: u16) -> Result<DatagramSocket, Error> {
+        let connection = Connection::bind(at.into(), port, BIND_TIMEOUT)?;
+        let ready = connection.ready().clone();
+        Ok(DatagramSocket { connection: Mutex::new(connection), ready })
+    }
+
+    /// The node and the virtual port of this socket.
+    pub fn local_addr(&self) -> Address {
+        self.lock().local
+    }
+
+    /// The largest payload in bytes that [`send_to`](DatagramSocket::send_to)
+    /// takes.
+    pub fn max_payload(&self) -> usize {
+        self.lock().max_payload
+    }
+
+    /// Whether the node is there, and how often it came back.
+    pub fn status(&self) -> Status {
+        self.lock().status()
+    }
+
+    /// Sends one packet. Never blocks: for real-time media a packet too many
+    /// is better lost than waited for.
+    ///
+    /// # Errors
+    ///
+    /// The packet was not sent: [`TooLarge`](Error::TooLarge);
+    /// [`WouldBlock`](Error::WouldBlock) if the node does not keep up;
+    /// [`Disconnected`](Error::Disconnected) while the node is away. If an error
+    /// about an earlier packet (see [`recv_from`](DatagramSocket::recv_from)) is
+    /// the next thing to receive, it is returned here, and this packet is not
+    /// sent either.
+    pub fn send_to(&self, payload: &[u8], to: Address) -> Result<(), Error> {
+        self.lock().send(payload, to)
+    }
+
+    /// Receives one packet into `buf`.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](Error::WouldBlock) if the socket is nonblocking or the
+    /// read timeout has passed; [`Truncated`](Error::Truncated) if `buf` was too
+    /// short; [`Reconnected`](Error::Reconnected) once after the node was away.
+    ///
+    /// Once per packet that the node could not send: [`NoRoute`](Error::NoRoute),
+    /// [`NoPort`](Error::NoPort), [`Refused`](Error::Refused).
+    ///
+    /// Once per attempt to connect again that failed in a new way:
+    /// [`PortInUse`](Error::PortInUse), [`Version`](Error::Version),
+    /// [`NoFreePort`](Error::NoFreePort). When the node breaks the session
+    /// protocol, [`Protocol`](Error::Protocol), and the connection is made anew.
+    pub fn recv_from(&self, buf: &mut [u8]) -> Result<Received, Error> {
+        let mut until = None;
+        loop {
+            // The lock is held for the attempt, not for the wait.
+            let timeout = {
+                let mut connection = self.lock();
+                match connection.receive(buf) {
+                    Err(Error::WouldBlock) if !connection.nonblocking => connection.read_timeout,
+                    result => return result,
+                }
+            };
+            let mut left = None;
+            if let Some(timeout) = timeout {
+                let now = Instant::now();
+                // A time past what the clock can tell is for ever.
+                let until = *until.get_or_insert_with(|| now.checked_add(timeout));
+                left = until.map(|until| until.saturating_duration_since(now));
+                if left == Some(Duration::ZERO) {
+                    return Err(Error::WouldBlock);
+                }
+            }
+            wait_readable(self.as_fd(), left)?;
+        }
+    }
+
+    /// Sets one option.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOption`](Error::InvalidOption).
+    pub fn set_option(&self, option: SocketOption) -> Result<(), Error> {
+        let mut connection = self.lock();
+        match option {
+            SocketOption::Service(service) => connection.service = service,
+            SocketOption::Nonblocking(on) => connection.nonblocking = on,
+            SocketOption::ReadTimeout(Some(Duration::ZERO)) => {
+                return Err(Error::InvalidOption {
+                    option: "the read timeout",
+                    value: "zero".into(),
+                    range: "use Nonblocking, or None to wait for ever",
+                });
+            }
+            SocketOption::ReadTimeout(timeout) => connection.read_timeout = timeout,
+            SocketOption::Deadline(deadline) => match u8::try_from(deadline.as_millis()) {
+                Ok(ms @ 1..) => connection.deadline_ms = ms,
+                _ => {
+                    return Err(Error::InvalidOption {
+                        option: "the deadline",
+                        value: format!("{deadline:?}"),
+                        range: "give 1 to 255 ms",
+                    });
+                }
+            },
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        // Nothing panics in between two halves of a change.
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsFd for DatagramSocket {
+    /// Readable (level-triggered) when [`recv_from`](DatagramSocket::recv_from)
+    /// has something to do, be it to try and connect again. The same for the
+    /// socket's whole life. As with any socket, a nonblocking one is safe
+    /// against being readable for nothing.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.0.as_fd()
+    }
+}
+
+impl AsRawFd for DatagramSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl fmt::Debug for DatagramSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (local, status) = {
+            let connection = self.lock();
+            (connection.local, connection.status())
+        };
+        f.debug_struct("DatagramSocket").field("local", &local).field("status", &status).finish()
+    }
+}

@@ -1,0 +1,158 @@
+//! A socket on a node in the same process.
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::os::fd::AsFd;
+use std::thread;
+use trunkline_base::wire::Writer;
+use trunkline_client::in_process::{Acceptor, End, listen};
+use trunkline_client::{Address, DatagramSocket, Error, NodeId, SocketOption};
+use trunkline_overlay::session::wire::{MAX_HEAD, MAX_MESSAGE, ToClient, ToNode};
+
+const HERE: Address = Address { node: NodeId(1), port: 4321 };
+
+fn readable(fd: impl AsFd, wait_ms: u16) -> bool {
+    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::from(wait_ms)).unwrap() == 1
+}
+
+fn say(end: &mut End, message: &ToClient<'_>, payload: &[u8]) -> bool {
+    let mut head = [0; MAX_HEAD];
+    let mut w = Writer::new(&mut head);
+    message.emit_head(&mut w).unwrap();
+    end.send(w.written(), payload)
+}
+
+/// Takes one session and gives it its port.
+fn accept(acceptor: &mut Acceptor) -> End {
+    assert!(readable(&*acceptor, 5_000));
+    let mut end = acceptor.accept().unwrap();
+    assert!(readable(&end, 5_000));
+    let mut buf = [0; MAX_HEAD];
+    let len = end.recv(&mut buf).unwrap();
+    assert!(matches!(ToNode::parse(&buf[..len]), Ok(ToNode::Bind { version: 1, .. })));
+    let bound = ToClient::Bound { node: HERE.node, port: HERE.port, max_payload: 1200 };
+    assert!(say(&mut end, &bound, &[]));
+    end
+}
+
+/// Returns every packet to where it came from, until the session closes.
+fn echo(end: &mut End) {
+    let mut buf = [0; MAX_MESSAGE];
+    while !end.closed() {
+        assert!(readable(&*end, 5_000));
+        while let Some(len) = end.recv(&mut buf) {
+            let Ok(ToNode::Send { service, deadline_ms, to, port, payload }) =
+                ToNode::parse(&buf[..len])
+            else {
+                panic!("not a packet: {:?}", &buf[..len]);
+            };
+            let received = ToClient::Received {
+                service,
+                recovered: false,
+                remaining_ms: deadline_ms,
+                flow_seq: 0,
+                from: to,
+                port,
+                payload,
+            };
+            assert!(say(end, &received, payload));
+        }
+    }
+}
+
+#[test]
+fn packets_go_and_come_and_the_descriptor_tells() {
+    let (connector, mut acceptor) = listen(64 * 1024, 4).unwrap();
+    let node = thread::spawn(move || {
+        let mut end = accept(&mut acceptor);
+        echo(&mut end);
+    });
+    let socket = DatagramSocket::bind(connector, 0).unwrap();
+    assert_eq!(socket.local_addr(), HERE);
+    let far = Address { node: NodeId(9), port: 90 };
+    let mut buf = [0; 1200];
+    for round in 0..20_000u32 {
+        let len = 4 + (round as usize * 37) % 1197;
+        let mut payload = [round as u8; 1200];
+        payload[..4].copy_from_slice(&round.to_ne_bytes());
+        socket.send_to(&payload[..len], far).unwrap();
+        if round % 2 == 0 {
+            assert!(readable(&socket, 5_000));
+        }
+        let got = socket.recv_from(&mut buf).unwrap();
+        assert_eq!((got.len, got.from), (len, far));
+        assert_eq!(buf[..len], payload[..len]);
+    }
+    // A message that straddles the ring's end may be cut anywhere.
+    drop(socket);
+    node.join().unwrap();
+}
+
+#[test]
+fn the_descriptor_is_quiet_after_the_last_packet() {
+    let (connector, mut acceptor) = listen(0, 4).unwrap();
+    let binding = thread::spawn(|| DatagramSocket::bind(connector, 0).unwrap());
+    let mut end = accept(&mut acceptor);
+    let socket = binding.join().unwrap();
+    assert!(!readable(&socket, 0));
+    let packet = ToClient::Received {
+        service: trunkline_client::Service::BestEffort,
+        recovered: false,
+        remaining_ms: 0,
+        flow_seq: 3,
+        from: NodeId(4),
+        port: 5,
+        payload: &[],
+    };
+    assert!(say(&mut end, &packet, &[1; 160]) && say(&mut end, &packet, &[2; 160]));
+    let mut buf = [0; 200];
+    for left in [true, false] {
+        assert!(readable(&socket, 0));
+        assert_eq!(socket.recv_from(&mut buf).unwrap().len, 160);
+        assert_eq!(readable(&socket, 0), left);
+    }
+}
+
+#[test]
+fn a_node_that_drops_the_session_gets_another() {
+    let (connector, mut acceptor) = listen(0, 4).unwrap();
+    let binding = thread::spawn(move || DatagramSocket::bind(connector, 0).unwrap());
+    let end = accept(&mut acceptor);
+    let socket = binding.join().unwrap();
+    socket.set_option(SocketOption::Nonblocking(true)).unwrap();
+    let far = Address { node: NodeId(9), port: 90 };
+
+    drop(end);
+    assert!(readable(&socket, 1_000));
+    assert!(matches!(socket.send_to(&[1], far), Err(Error::Disconnected)));
+    assert!(!readable(&socket, 0), "nothing to do until the first retry");
+    let node = thread::spawn(move || (accept(&mut acceptor), acceptor));
+    let back = loop {
+        assert!(readable(&socket, 5_000));
+        match socket.recv_from(&mut [0; 10]) {
+            Err(Error::WouldBlock) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(back, Err(Error::Reconnected)), "{back:?}");
+    let (mut end, acceptor) = node.join().unwrap();
+    socket.send_to(&[2], far).unwrap();
+    assert!(end.recv(&mut [0; 100]).is_some());
+
+    // A full ring is a packet lost, not a wait.
+    let full = (0..1_000).find_map(|_| socket.send_to(&[0; 1200], far).err());
+    assert!(matches!(full, Some(Error::WouldBlock)), "{full:?}");
+    drop((end, acceptor));
+    assert!(matches!(socket.send_to(&[3], far), Err(Error::Disconnected)));
+}
+
+#[test]
+fn without_a_node_bind_fails() {
+    let (connector, acceptor) = listen(0, 1).unwrap();
+    drop(acceptor);
+    let failed = DatagramSocket::bind(connector, 0).unwrap_err();
+    assert!(matches!(failed, Error::NotRunning { .. }), "{failed}");
+    let (connector, _acceptor) = listen(0, 1).unwrap();
+    let failed = DatagramSocket::bind(connector, 0).unwrap_err();
+    assert!(matches!(failed, Error::NoAnswer { .. }), "{failed}");
+}

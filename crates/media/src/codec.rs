@@ -1,0 +1,3 @@
+//! Speech codecs.
+
+pub mod g711;

@@ -1,0 +1,3 @@
+//! What a listener would say of a call.
+
+pub mod emodel;

@@ -1,0 +1,239 @@
+//! Calls over a chain of nodes whose middle link loses packets, with each of
+//! the overlay's services and, for comparison, as plain UDP over one path of
+//! the same delay and loss.
+//!
+//! ```text
+//! cargo run --release -p trunkline-sim --example chain -- \
+//!     --hops 5 --loss 5% --burst 25% --delay 10ms --calls 10 --seconds 60
+//! ```
+
+use clap::Parser;
+use rand::RngExt;
+use serde::Serialize;
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::link_model::{Chain, LinkModel, Loss};
+use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_sim::voice::{Call, Outcome, VoiceSink, VoiceSource};
+use trunkline_sim::{HostId, Topology, WireId, WorldError};
+
+/// Send calls over a chain of nodes with a lossy link in the middle.
+#[derive(Parser)]
+struct Args {
+    /// Links from the first node to the last.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=30))]
+    hops: u32,
+    /// Packets that the middle link loses, in each direction.
+    #[arg(long, default_value = "5%", value_parser = share)]
+    loss: f64,
+    /// P(lost | previous lost); without it, each packet is lost by itself.
+    #[arg(long, value_parser = share)]
+    burst: Option<f64>,
+    /// Let bursts last for a time instead of a number of packets; --burst then
+    /// holds for packets this far apart.
+    #[arg(long, value_parser = duration)]
+    spacing: Option<Duration>,
+    /// One-way delay of each link.
+    #[arg(long, default_value = "10ms", value_parser = duration)]
+    delay: Duration,
+    /// Calls over each service.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=2000))]
+    calls: u32,
+    /// How long the calls are.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    /// What everything random follows from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Give each service a world of its own instead of one for all: a chain
+    /// that steps per packet is then stepped by one service only.
+    #[arg(long)]
+    apart: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A packet that comes later than this is of no use.
+const LATE_AFTER: Duration = Duration::from_millis(100);
+/// Until then nodes find each other and measure their round trips.
+const START: Time = Time::from_millis(2_000);
+const SPACING_MS: u64 = 20;
+
+#[derive(Serialize)]
+struct Report {
+    seed: u64,
+    runs: Vec<Run>,
+}
+
+#[derive(Serialize)]
+struct Run {
+    service: &'static str,
+    sent: u64,
+    lost: u64,
+    late: u64,
+    recovered: u64,
+    missed_percent: f64,
+    missed_interval: [f64; 2],
+    delay_ms: Option<Delay>,
+}
+
+#[derive(Serialize)]
+struct Delay {
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Udp,
+    Overlay(Service),
+}
+
+const ALL: [Over; 3] =
+    [Over::Udp, Over::Overlay(Service::BestEffort), Over::Overlay(Service::RealTime)];
+
+fn main() -> Result<(), WorldError> {
+    let args = Args::parse();
+    let runs = if args.apart {
+        let each: Result<Vec<_>, _> = ALL.iter().map(|&one| simulate(&args, &[one])).collect();
+        each?.concat()
+    } else {
+        simulate(&args, &ALL)?
+    };
+    let runs = runs.iter().map(|(over, outcome)| summary(*over, outcome)).collect();
+    let report = Report { seed: args.seed, runs };
+    if args.json {
+        println!("{}", serde_json::to_string(&report).expect("numbers and names are JSON"));
+    } else {
+        print(&report);
+    }
+    Ok(())
+}
+
+fn simulate(args: &Args, over: &[Over]) -> Result<Vec<(Over, Outcome)>, WorldError> {
+    let loss = match (args.burst, args.spacing) {
+        (None, _) => Loss::Bernoulli { p: args.loss },
+        (Some(b), None) => Loss::Burst { p: args.loss, b, chain: Chain::PerPacket },
+        (Some(b), Some(spacing)) => {
+            Loss::Burst { p: args.loss, b, chain: Chain::Continuous { spacing } }
+        }
+    };
+    let middle = args.hops / 2;
+    let link = |k| LinkModel {
+        delay: args.delay,
+        loss: if k == middle { loss.clone() } else { Loss::None },
+        ..LinkModel::default()
+    };
+    let mut world = Topology::chain((0..args.hops).map(link)).build(args.seed)?;
+    let whole = LinkModel { delay: args.delay * args.hops, loss, ..LinkModel::default() };
+    let path = world.plain_path(whole.clone(), whole, Some(WireId(middle)))?;
+
+    let mut calls: Vec<(Over, Vec<Call>)> = Vec::new();
+    for &one in over {
+        // The same phase for a service whichever others run beside it.
+        let stream = ALL.iter().position(|o| *o == one).unwrap_or(0) as u64;
+        let offset = trunkline_base::rng(args.seed, stream).random_range(0..SPACING_MS * 1_000_000);
+        let mut made = Vec::new();
+        for k in 0..args.calls {
+            let start = START + Duration::from_millis(2) * k + Duration::from_nanos(offset);
+            let count = u64::from(args.seconds) * 1_000 / SPACING_MS;
+            let port = 5_000 + k as u16 + if one == ALL[2] { 10_000 } else { 0 };
+            let (to, sink) = (NodeId(args.hops + 1), VoiceSink::default());
+            let source = |service| VoiceSource::new(to, port, service, start, count);
+            made.push(match one {
+                Over::Udp => (
+                    world.attach_plain(path.0, port, source(Service::BestEffort))?,
+                    world.attach_plain(path.1, port, sink)?,
+                ),
+                Over::Overlay(service) => (
+                    world.attach(HostId(0), 0, source(service))?,
+                    world.attach(HostId(args.hops), port, sink)?,
+                ),
+            });
+        }
+        calls.push((one, made));
+    }
+    let longest = Duration::from_secs(u64::from(args.seconds))
+        + Duration::from_millis(2) * args.calls
+        + args.delay * args.hops
+        + Duration::from_secs(2);
+    world.run_until(START + longest);
+    Ok(calls.into_iter().map(|(one, c)| (one, Outcome::of(&world, &c, LATE_AFTER))).collect())
+}
+
+fn summary(over: Over, outcome: &Outcome) -> Run {
+    let ms = |share| outcome.delay(share).map(|d| d.as_nanos() as f64 / 1e6);
+    let percent = |share: f64| (share * 1e8).round() / 1e6;
+    let delay_ms = ms(0.5).zip(ms(0.99)).zip(ms(1.0));
+    Run {
+        service: match over {
+            Over::Udp => "udp",
+            Over::Overlay(Service::BestEffort) => "best-effort",
+            Over::Overlay(Service::RealTime) => "real-time",
+        },
+        sent: outcome.sent,
+        lost: outcome.lost,
+        late: outcome.late,
+        recovered: outcome.recovered,
+        missed_percent: percent(outcome.missed.estimate),
+        missed_interval: [outcome.missed.interval.0, outcome.missed.interval.1].map(percent),
+        delay_ms: delay_ms.map(|((p50, p99), max)| Delay { p50, p99, max }),
+    }
+}
+
+fn print(report: &Report) {
+    println!("seed {}", report.seed);
+    println!(
+        "{:<12}{:>9}{:>8}{:>7}{:>11}{:>9} {:>18}{:>9}{:>9}{:>9}",
+        "service",
+        "sent",
+        "lost",
+        "late",
+        "recovered",
+        "missed",
+        "95 % interval",
+        "p50",
+        "p99",
+        "max"
+    );
+    for run in &report.runs {
+        let [low, high] = run.missed_interval;
+        print!(
+            "{:<12}{:>9}{:>8}{:>7}{:>11}{:>7.3} % {:>18}",
+            run.service,
+            run.sent,
+            run.lost,
+            run.late,
+            run.recovered,
+            run.missed_percent,
+            format!("{low:.3} to {high:.3} %")
+        );
+        match &run.delay_ms {
+            Some(d) => println!("{:>6.1} ms{:>6.1} ms{:>6.1} ms", d.p50, d.p99, d.max),
+            None => println!("  nothing arrived"),
+        }
+    }
+}
+
+/// "5%" or "0.05".
+fn share(text: &str) -> Result<f64, String> {
+    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |n| (n, 100.0));
+    match number.trim().parse::<f64>() {
+        Ok(x) if (0.0..=1.0).contains(&(x / scale)) => Ok(x / scale),
+        _ => Err("write a share as 5% or 0.05".into()),
+    }
+}
+
+/// "10ms", "2.5ms", "1s".
+fn duration(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("us", 1e-6), ("s", 1.0)];
+    units
+        .iter()
+        .find_map(|(unit, scale)| {
+            let x: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+            Duration::try_from_secs_f64(x * scale).ok()
+        })
+        .ok_or_else(|| "write a time as 10ms, 500us or 1s".into())
+}

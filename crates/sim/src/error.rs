@@ -1,0 +1,36 @@
+use crate::network::HostId;
+use trunkline_base::link_model::InvalidModel;
+use trunkline_overlay::node::ConfigError;
+use trunkline_overlay::session::wire::Refusal;
+
+/// Why a world can't be built as asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum WorldError {
+    /// A node's configuration.
+    #[error("{0}: {1}")]
+    Config(HostId, ConfigError),
+    /// A wire's model.
+    #[error("the wire between {0} and {1}: {2}")]
+    Model(HostId, HostId, InvalidModel),
+    /// A plain path's model.
+    #[error("the plain path: {0}")]
+    PlainModel(InvalidModel),
+    /// No link of the first host's configuration leads to the second, or all
+    /// that do are connected.
+    #[error("{0} has no unconnected link to {1}: add one to its configuration")]
+    NoLink(HostId, HostId),
+    /// A link's configured address is not the one of its other end.
+    #[error(
+        "{0}'s link to {1} has another address than its other end: take `address()`, or let `Topology` fill it in"
+    )]
+    Address(HostId, HostId),
+    /// A node has as many sessions as its configuration allows.
+    #[error("{0} has no session left for an application: raise max_sessions")]
+    Sessions(HostId),
+    /// A node refused an application's port.
+    #[error("{0} refused port {1}: {2}")]
+    Refused(HostId, u16, Refusal),
+    /// Another application has this port of a plain path.
+    #[error("port {0} of the plain path is taken")]
+    PlainPort(u16),
+}

@@ -1,0 +1,174 @@
+//! The wires between hosts, and the datagrams on them.
+
+use crate::queue::{Event, EventQueue};
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use trunkline_base::Time;
+use trunkline_base::link_model::{Impairment, Verdict};
+use trunkline_overlay::link::IP_UDP_HEADERS;
+
+/// Which host of a world: an index, in the order of adding.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HostId(pub u32);
+
+impl fmt::Display for HostId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "host {}", self.0)
+    }
+}
+
+/// Which wire of a world: an index, in the order of connecting. A wire has two
+/// ends and two directions, each impaired by itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WireId(pub u32);
+
+/// The port of a host's first link; the others follow.
+const FIRST_PORT: u16 = 7_000;
+
+/// Where the `link`-th link (in the order of the host's configuration) of
+/// `host` listens: a made-up address in 10.0.0.0/8, one host each, one port
+/// for each link.
+///
+/// # Panics
+///
+/// Above 16,777,214 hosts or 58,535 links of one host.
+pub fn address(host: HostId, link: u16) -> SocketAddr {
+    let [high, a, b, c] = (host.0 + 1).to_be_bytes();
+    assert_eq!(high, 0, "host {} does not fit in 10.0.0.0/8", host.0);
+    let port = FIRST_PORT.checked_add(link).expect("a host's links fit in its ports");
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, a, b, c)), port)
+}
+
+/// The inverse of [`address`].
+pub fn locate(address: SocketAddr) -> Option<(HostId, u16)> {
+    let IpAddr::V4(ip) = address.ip() else { return None };
+    let [10, a, b, c] = ip.octets() else { return None };
+    let host = u32::from_be_bytes([0, a, b, c]).checked_sub(1)?;
+    Some((HostId(host), address.port().checked_sub(FIRST_PORT)?))
+}
+
+/// One direction of a wire.
+pub struct Direction {
+    pub impairment: Impairment,
+    /// Which of the seed's loss processes it has.
+    pub stream: u64,
+    pub to: End,
+}
+
+/// What is at the end of a direction.
+pub enum End {
+    /// A host's link; its datagrams come from the address `from` of `sender`.
+    Host { host: u32, sender: u32, from: SocketAddr },
+    /// Applications on plain UDP, by their ports.
+    Plain { ports: Vec<(u16, u32)> },
+}
+
+/// All wires, what is on them, and what will happen.
+#[derive(Default)]
+pub struct Network {
+    pub queue: EventQueue,
+    pub pool: Pool,
+    pub directions: Vec<Direction>,
+    pub digest: Digest,
+    pub datagrams: u64,
+}
+
+impl Network {
+    /// Puts a datagram on a wire. `extra` bytes at its front stand for a part
+    /// of the UDP header, which the impairment counts anyway.
+    pub fn offer(&mut self, now: Time, direction: u32, datagram: &[u8], extra: usize) {
+        let wire = &mut self.directions[direction as usize];
+        let verdict = wire.impairment.offer(now, datagram.len() - extra + IP_UDP_HEADERS);
+        self.datagrams += 1;
+        self.digest.word(now.as_nanos());
+        self.digest.word(u64::from(direction));
+        self.digest.bytes(datagram);
+        if let Verdict::Deliver(at) = verdict {
+            self.digest.word(at.as_nanos());
+            let buffer = self.pool.take(datagram);
+            self.queue.push(at, Event::Arrival { direction, buffer });
+        }
+    }
+}
+
+/// Buffers of datagrams under way, used again and again.
+#[derive(Default)]
+pub struct Pool {
+    buffers: Vec<Vec<u8>>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    fn take(&mut self, bytes: &[u8]) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.buffers.push(Vec::new());
+            self.buffers.len() as u32 - 1
+        });
+        let buffer = &mut self.buffers[index as usize];
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        index
+    }
+
+    pub fn get_mut(&mut self, index: u32) -> &mut [u8] {
+        &mut self.buffers[index as usize]
+    }
+
+    pub fn release(&mut self, index: u32) {
+        self.free.push(index);
+    }
+
+    pub fn in_use(&self) -> usize {
+        self.buffers.len() - self.free.len()
+    }
+}
+
+/// FNV-1a, by 64-bit words instead of bytes for speed: it compares runs, and
+/// need not withstand anyone.
+pub struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    pub fn value(&self) -> u64 {
+        self.0
+    }
+
+    fn word(&mut self, word: u64) {
+        // The rotation lets a word's high bits reach the low ones, which the
+        // product alone does not.
+        self.0 = (self.0 ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for w in words {
+            self.word(u64::from_le_bytes(*w));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.word(u64::from_le_bytes(last));
+        self.word(bytes.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_lead_back() {
+        for (host, link) in [(0, 0), (254, 1), (255, 2), (70_000, 58_000)] {
+            let host = HostId(host);
+            assert_eq!(locate(address(host, link)), Some((host, link)));
+        }
+        assert_eq!(address(HostId(1), 2).to_string(), "10.0.0.2:7002");
+        for stranger in ["192.0.2.1:7000", "10.0.0.0:7000", "10.0.0.1:53", "[::1]:7000"] {
+            assert_eq!(locate(stranger.parse().unwrap()), None);
+        }
+    }
+}

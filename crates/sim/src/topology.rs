@@ -1,0 +1,143 @@
+use crate::error::WorldError;
+use crate::network::{HostId, address};
+use crate::world::World;
+use std::collections::VecDeque;
+use trunkline_base::link_model::LinkModel;
+use trunkline_overlay::link;
+use trunkline_overlay::node::Config;
+use trunkline_overlay::route::StaticRoute;
+use trunkline_overlay::wire::NodeId;
+
+/// Hosts, links and routes, each said once; [`build`](Topology::build) fills in
+/// the addresses. Wires are numbered in the order of the links.
+#[derive(Clone, Debug, Default)]
+pub struct Topology {
+    hosts: Vec<Config>,
+    links: Vec<Wire>,
+}
+
+#[derive(Clone, Debug)]
+struct Wire {
+    a: HostId,
+    b: HostId,
+    ab: LinkModel,
+    ba: LinkModel,
+}
+
+impl Topology {
+    /// Nothing yet.
+    pub fn new() -> Topology {
+        Topology::default()
+    }
+
+    /// Nodes 1, 2, … in a row, one link for each model, the same in both
+    /// directions, and routes from each to each.
+    pub fn chain(models: impl IntoIterator<Item = LinkModel>) -> Topology {
+        let mut t = Topology::new();
+        let mut last = t.host(NodeId(1));
+        for (model, id) in models.into_iter().zip(2..) {
+            let next = t.host(NodeId(id));
+            t.link(last, next, model.clone(), model);
+            last = next;
+        }
+        t.route_all();
+        t
+    }
+
+    /// A host with a node of this id.
+    pub fn host(&mut self, id: NodeId) -> HostId {
+        self.hosts.push(Config::new(id));
+        HostId(self.hosts.len() as u32 - 1)
+    }
+
+    /// A host's configuration, to change any setting but the links' neighbours
+    /// and addresses.
+    pub fn config_mut(&mut self, host: HostId) -> &mut Config {
+        &mut self.hosts[host.0 as usize]
+    }
+
+    /// A link with every default over a wire with these models, from `a` to
+    /// `b` and back.
+    pub fn link(&mut self, a: HostId, b: HostId, ab: LinkModel, ba: LinkModel) {
+        self.link_with(a, b, ab, ba, |_| {});
+    }
+
+    /// As [`Topology::link`], with settings that `adjust` makes at both ends.
+    /// Further links between two hosts need different `path` labels.
+    pub fn link_with(
+        &mut self,
+        a: HostId,
+        b: HostId,
+        ab: LinkModel,
+        ba: LinkModel,
+        adjust: impl Fn(&mut link::Config),
+    ) {
+        // The number of links is checked when the node takes its configuration.
+        let ends = [a, b].map(|h| address(h, self.hosts[h.0 as usize].links.len() as u16));
+        for (at, to, theirs) in [(a, b, ends[1]), (b, a, ends[0])] {
+            let mut config = link::Config::new(self.hosts[to.0 as usize].id);
+            config.address = Some(theirs);
+            adjust(&mut config);
+            self.hosts[at.0 as usize].links.push(config);
+        }
+        self.links.push(Wire { a, b, ab, ba });
+    }
+
+    /// A static route at `at`: to `to` by its neighbour `via`.
+    pub fn route(&mut self, at: HostId, to: HostId, via: HostId) {
+        let [to, via] = [to, via].map(|h| self.hosts[h.0 as usize].id);
+        self.hosts[at.0 as usize].routes.push(StaticRoute { to: Some(to), via });
+    }
+
+    /// Static routes with the fewest hops from every host to every other that
+    /// can be reached; of several, the one over the link added first.
+    pub fn route_all(&mut self) {
+        for at in 0..self.hosts.len() as u32 {
+            for (to, via) in self.first_hops(HostId(at)) {
+                self.route(HostId(at), to, via);
+            }
+        }
+    }
+
+    /// The first hop to each host that is not a neighbour, breadth first.
+    fn first_hops(&self, at: HostId) -> Vec<(HostId, HostId)> {
+        let mut via: Vec<Option<HostId>> = vec![None; self.hosts.len()];
+        let mut found = Vec::new();
+        let mut queue = VecDeque::from([at]);
+        while let Some(here) = queue.pop_front() {
+            for link in &self.links {
+                let next = match (link.a == here, link.b == here) {
+                    (true, _) => link.b,
+                    (_, true) => link.a,
+                    _ => continue,
+                };
+                if next == at || via[next.0 as usize].is_some() {
+                    continue;
+                }
+                let first = if here == at { next } else { via[here.0 as usize].unwrap_or(next) };
+                via[next.0 as usize] = Some(first);
+                if here != at {
+                    found.push((next, first));
+                }
+                queue.push_back(next);
+            }
+        }
+        found
+    }
+
+    /// The world.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::add_host`] and [`World::connect`].
+    pub fn build(self, seed: u64) -> Result<World, WorldError> {
+        let mut world = World::new(seed);
+        for config in self.hosts {
+            world.add_host(config)?;
+        }
+        for Wire { a, b, ab, ba } in self.links {
+            world.connect(a, b, ab, ba)?;
+        }
+        Ok(world)
+    }
+}

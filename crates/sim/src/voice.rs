@@ -1,0 +1,264 @@
+//! Telephone calls, as far as a network sees them: a packet every 20 ms.
+
+use crate::app::{AppId, Application, Io};
+use crate::stats::{Ratio, quantile};
+use crate::world::World;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use trunkline_base::Time;
+use trunkline_base::wire::{Reader, Writer};
+use trunkline_overlay::session::wire::{ToClient, ToNode};
+use trunkline_overlay::wire::{NodeId, Service};
+
+/// RTP header (RFC 3550), then 20 ms of G.711: 12 + 160 bytes.
+pub const VOICE_PACKET: usize = RTP_HEADER + 160;
+/// The largest [`VoiceSource::bytes`].
+pub const MAX_PACKET: usize = 1_400;
+
+const RTP_HEADER: usize = 12;
+/// The RTP header, the moment of sending and the packet's number.
+const STAMPED: usize = RTP_HEADER + 16;
+/// Samples per millisecond of telephone speech.
+const CLOCK_PER_MS: u64 = 8;
+/// More packets than this in one flow is nothing that a source here sent: half
+/// a year of speech.
+const MAX_NUMBER: u64 = 1 << 30;
+
+/// Sends packets of equal size at equal distance, each with an RTP header,
+/// its number, and the moment it was sent.
+#[derive(Clone, Debug)]
+pub struct VoiceSource {
+    /// Destination node; without meaning on a plain path.
+    pub to: NodeId,
+    /// Destination port.
+    pub port: u16,
+    /// How packets are carried.
+    pub service: Service,
+    /// How long each is of use, 1 to 255 ms.
+    pub deadline_ms: u8,
+    /// When the first is sent.
+    pub start: Time,
+    /// How many are sent.
+    pub count: u64,
+    /// Between two packets.
+    pub spacing: Duration,
+    /// RTP packet size, 28 to [`MAX_PACKET`] bytes.
+    pub bytes: usize,
+    sent: u64,
+    refused: u64,
+}
+
+impl VoiceSource {
+    /// A G.711 call of `count` packets from `start` on, 20 ms apart, of use
+    /// for 100 ms.
+    pub fn new(to: NodeId, port: u16, service: Service, start: Time, count: u64) -> VoiceSource {
+        VoiceSource {
+            to,
+            port,
+            service,
+            deadline_ms: 100,
+            start,
+            count,
+            spacing: Duration::from_millis(20),
+            bytes: VOICE_PACKET,
+            sent: 0,
+            refused: 0,
+        }
+    }
+
+    /// How many have been sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// How many of them its node refused.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// When packet `number` is or was sent.
+    pub fn sent_at(&self, number: u64) -> Time {
+        let spacing = u64::try_from(self.spacing.as_nanos()).unwrap_or(u64::MAX);
+        self.start + Duration::from_nanos(spacing.saturating_mul(number))
+    }
+
+    fn write(&self, now: Time, packet: &mut [u8]) {
+        let mut w = Writer::new(packet);
+        let timestamp = self.start.as_micros() / 1_000 + self.sent * 20;
+        let written = w
+            .u8(0x80) // version 2
+            .and_then(|()| w.u8(0)) // PCMU (RFC 3551)
+            .and_then(|()| w.u16(self.sent as u16))
+            .and_then(|()| w.u32((timestamp * CLOCK_PER_MS) as u32))
+            .and_then(|()| w.u32(u32::from(self.port)))
+            .and_then(|()| w.u64(now.as_nanos()))
+            .and_then(|()| w.u64(self.sent));
+        assert!(written.is_ok(), "a source's packets have {STAMPED} bytes or more");
+    }
+}
+
+impl Application for VoiceSource {
+    fn start(&mut self, io: &mut Io<'_>) {
+        assert!(
+            (STAMPED..=MAX_PACKET).contains(&self.bytes) && !self.spacing.is_zero(),
+            "a voice source sends {STAMPED} to {MAX_PACKET} bytes, and not all at once"
+        );
+        if self.count > 0 {
+            io.wake_at(self.start);
+        }
+    }
+
+    fn wake(&mut self, io: &mut Io<'_>) {
+        let mut packet = [0; MAX_PACKET];
+        let packet = &mut packet[..self.bytes];
+        self.write(io.now(), packet);
+        let &mut VoiceSource { to, port, service, deadline_ms, .. } = self;
+        io.send(&ToNode::Send { service, deadline_ms, to, port, payload: packet });
+        self.sent += 1;
+        if self.sent < self.count {
+            io.wake_at(self.sent_at(self.sent));
+        }
+    }
+
+    fn receive(&mut self, message: &ToClient<'_>, _io: &mut Io<'_>) {
+        if matches!(message, ToClient::Error { .. }) {
+            self.refused += 1;
+        }
+    }
+}
+
+/// What became of a packet that arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// One-way delay, from the application that sent it.
+    pub delay: Duration,
+    /// Whether a link lost it on its way and got it again.
+    pub recovered: bool,
+}
+
+/// What a [`VoiceSink`] knows of one flow.
+#[derive(Clone, Default, Debug)]
+pub struct VoiceFlow {
+    /// Each packet's first arrival, by number; later ones are missing.
+    pub arrivals: Vec<Option<Arrival>>,
+    /// Packets that arrived, each counted once.
+    pub received: u64,
+    /// Packets that arrived again.
+    pub duplicates: u64,
+    /// Packets that arrived after a later one.
+    pub out_of_order: u64,
+}
+
+impl VoiceFlow {
+    fn record(&mut self, number: u64, arrival: Arrival) {
+        let at = number as usize;
+        if at >= self.arrivals.len() {
+            self.arrivals.resize(at + 1, None);
+        } else if self.arrivals[at].is_some() {
+            self.duplicates += 1;
+            return;
+        } else {
+            self.out_of_order += 1;
+        }
+        self.arrivals[at] = Some(arrival);
+        self.received += 1;
+    }
+}
+
+/// Receives what [`VoiceSource`]s send.
+#[derive(Clone, Default, Debug)]
+pub struct VoiceSink {
+    /// What came, by source node (0 on a plain path) and port.
+    pub flows: BTreeMap<(NodeId, u16), VoiceFlow>,
+    /// Packets of no [`VoiceSource`].
+    pub foreign: u64,
+}
+
+impl Application for VoiceSink {
+    fn receive(&mut self, message: &ToClient<'_>, io: &mut Io<'_>) {
+        let &ToClient::Received { recovered, from, port, payload, .. } = message else { return };
+        let mut r = Reader::new(payload);
+        let stamps = r.bytes(RTP_HEADER).and_then(|_| Ok((r.u64()?, r.u64()?)));
+        match stamps {
+            Ok((sent, number)) if number < MAX_NUMBER => {
+                let delay = io.now().since(Time::from_nanos(sent));
+                let flow = self.flows.entry((from, port)).or_default();
+                flow.record(number, Arrival { delay, recovered });
+            }
+            _ => self.foreign += 1,
+        }
+    }
+}
+
+/// A source and the sink that it sends to.
+pub type Call = (AppId<VoiceSource>, AppId<VoiceSink>);
+
+/// What became of the packets of some calls.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that never arrived.
+    pub lost: u64,
+    /// Packets that arrived later than they were of use.
+    pub late: u64,
+    /// Packets that a link lost and got again, in time or late.
+    pub recovered: u64,
+    /// Packets that arrived more than once.
+    pub duplicates: u64,
+    /// Lost or late; the clusters are the seconds of sending.
+    pub missed: Ratio,
+    /// Lost, in the same clusters.
+    pub residual: Ratio,
+    /// Delays of everything that arrived, in ascending order.
+    pub delays: Vec<Duration>,
+}
+
+impl Outcome {
+    /// Of `calls` in `world`, where a packet is late after `late_after`.
+    pub fn of(world: &World, calls: &[Call], late_after: Duration) -> Outcome {
+        // For each second: sent, lost, late.
+        let mut seconds: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+        let (mut recovered, mut duplicates, mut delays) = (0, 0, Vec::new());
+        for &(source, sink) in calls {
+            let flow = world.app(sink).flows.get(&world.origin(source));
+            let source = world.app(source);
+            duplicates += flow.map_or(0, |f| f.duplicates);
+            for number in 0..source.sent() {
+                let second = source.sent_at(number).as_nanos() / 1_000_000_000;
+                let (sent, lost, late) = seconds.entry(second).or_default();
+                *sent += 1;
+                match flow.and_then(|f| *f.arrivals.get(number as usize)?) {
+                    None => *lost += 1,
+                    Some(arrival) => {
+                        *late += u64::from(arrival.delay > late_after);
+                        recovered += u64::from(arrival.recovered);
+                        delays.push(arrival.delay);
+                    }
+                }
+            }
+        }
+        delays.sort_unstable();
+        let sum = |f: fn(&(u64, u64, u64)) -> u64| seconds.values().map(f).sum();
+        let ratio = |f: fn(&(u64, u64, u64)) -> u64| {
+            let clusters: Vec<_> = seconds.values().map(|s| (f(s), s.0)).collect();
+            Ratio::of_clusters(&clusters)
+        };
+        Outcome {
+            sent: sum(|s| s.0),
+            lost: sum(|s| s.1),
+            late: sum(|s| s.2),
+            recovered,
+            duplicates,
+            missed: ratio(|s| s.1 + s.2),
+            residual: ratio(|s| s.1),
+            delays,
+        }
+    }
+
+    /// The delay that `share` (0 to 1) of the packets that arrived did not
+    /// exceed; `None` if none arrived.
+    pub fn delay(&self, share: f64) -> Option<Duration> {
+        quantile(&self.delays, share)
+    }
+}

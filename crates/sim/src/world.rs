@@ -1,0 +1,452 @@
+use crate::app::{AppId, Application, Outbox};
+use crate::error::WorldError;
+use crate::host::{AppSlot, Apps, Host, Place};
+use crate::network::{Direction, End, HostId, Network, WireId, address, locate};
+use crate::queue::Event;
+use core::any::Any;
+use core::net::SocketAddr;
+use trunkline_base::Time;
+use trunkline_base::link_model::{Impairment, InvalidModel, Ledger, LinkModel};
+use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::link;
+use trunkline_overlay::node::{Config, Drained, Node};
+use trunkline_overlay::session::wire::{ToClient, ToNode};
+use trunkline_overlay::wire::{Incarnation, NodeId, Service};
+
+/// A network of hosts, wires and applications, and its clock.
+///
+/// Building is usually left to [`Topology`](crate::Topology). Then attach
+/// applications, [`run_until`](World::run_until) some time, and look at the
+/// applications, nodes and wires.
+pub struct World {
+    seed: u64,
+    now: Time,
+    net: Network,
+    hosts: Vec<Host>,
+    apps: Apps,
+    arena: TxArena,
+    outbox: Outbox,
+    /// Empty; swapped with `outbox` while that is worked off.
+    spare: Outbox,
+    misdirected: u64,
+}
+
+/// One end of a plain path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlainEnd {
+    /// The direction that starts here.
+    direction: u32,
+}
+
+/// Source and destination port, in front of a plain datagram's payload.
+const PLAIN_PORTS: usize = 4;
+
+/// Who a plain datagram is from, as far as nodes go.
+const NO_NODE: NodeId = NodeId(0);
+
+impl World {
+    /// An empty world at [`Time::ZERO`]. Everything random in it (losses,
+    /// jitter, the nodes' choices) follows from `seed`.
+    pub fn new(seed: u64) -> World {
+        World {
+            seed,
+            now: Time::ZERO,
+            net: Network::default(),
+            hosts: Vec::new(),
+            apps: Apps::default(),
+            arena: TxArena::new(64 << 10, 64),
+            outbox: Outbox::default(),
+            spare: Outbox::default(),
+            misdirected: 0,
+        }
+    }
+
+    /// A host whose node starts now. The addresses in `config` must be those
+    /// that [`address`] gives to the other ends.
+    ///
+    /// # Errors
+    ///
+    /// [`WorldError::Config`] if the node refuses its configuration.
+    pub fn add_host(&mut self, config: Config) -> Result<HostId, WorldError> {
+        let id = HostId(self.hosts.len() as u32);
+        let node = Node::new(config.clone(), Incarnation(1), self.seed, self.now)
+            .map_err(|why| WorldError::Config(id, why))?;
+        self.hosts.push(Host::new(config, node));
+        self.drain(id.0);
+        Ok(id)
+    }
+
+    /// A wire between the first links of `a` and `b` that lead to each other,
+    /// have the same path label and are not connected yet.
+    ///
+    /// # Errors
+    ///
+    /// If there are no such links, one has a wrong address, or a model is
+    /// invalid.
+    pub fn connect(
+        &mut self,
+        a: HostId,
+        b: HostId,
+        ab: LinkModel,
+        ba: LinkModel,
+    ) -> Result<WireId, WorldError> {
+        let link_a = self.free_link(a, b, None)?;
+        let path = &self.hosts[a.0 as usize].config.links[usize::from(link_a)].path;
+        let link_b = self.free_link(b, a, Some(path))?;
+        let (at_a, at_b) = (address(a, link_a), address(b, link_b));
+        self.check_address(a, link_a, b, at_b)?;
+        self.check_address(b, link_b, a, at_a)?;
+        let to_b = End::Host { host: b.0, sender: a.0, from: at_a };
+        let to_a = End::Host { host: a.0, sender: b.0, from: at_b };
+        let wire = self
+            .add_wire([(ab, to_b), (ba, to_a)], None)
+            .map_err(|why| WorldError::Model(a, b, why))?;
+        self.hosts[b.0 as usize].incoming[usize::from(link_b)] = Some(2 * wire.0);
+        self.hosts[a.0 as usize].incoming[usize::from(link_a)] = Some(2 * wire.0 + 1);
+        Ok(wire)
+    }
+
+    /// A path without an overlay, for applications on plain UDP. With
+    /// `beside`, it has the same loss and jitter processes as that wire, so
+    /// that both meet the same luck as far as their models are alike.
+    ///
+    /// # Errors
+    ///
+    /// [`WorldError::PlainModel`].
+    pub fn plain_path(
+        &mut self,
+        ab: LinkModel,
+        ba: LinkModel,
+        beside: Option<WireId>,
+    ) -> Result<(PlainEnd, PlainEnd), WorldError> {
+        let end = || End::Plain { ports: Vec::new() };
+        let wire =
+            self.add_wire([(ab, end()), (ba, end())], beside).map_err(WorldError::PlainModel)?;
+        Ok((PlainEnd { direction: 2 * wire.0 }, PlainEnd { direction: 2 * wire.0 + 1 }))
+    }
+
+    fn add_wire(
+        &mut self,
+        directions: [(LinkModel, End); 2],
+        beside: Option<WireId>,
+    ) -> Result<WireId, InvalidModel> {
+        let first = self.net.directions.len();
+        let stream = beside.map_or(first as u64, |w| self.direction(w, 0).stream);
+        let mut made = Vec::with_capacity(2);
+        for ((model, to), stream) in directions.into_iter().zip(stream..) {
+            let impairment = Impairment::new(model, self.seed, stream)?;
+            made.push(Direction { impairment, stream, to });
+        }
+        self.net.directions.append(&mut made);
+        Ok(WireId(first as u32 / 2))
+    }
+
+    fn free_link(&self, at: HostId, to: HostId, path: Option<&String>) -> Result<u16, WorldError> {
+        let host = &self.hosts[at.0 as usize];
+        let neighbour = self.hosts[to.0 as usize].config.id;
+        let fits = |l: &link::Config| l.neighbour == neighbour && path.is_none_or(|p| *p == l.path);
+        let mut ends = host.config.links.iter().zip(&host.incoming);
+        let found = ends.position(|(l, incoming)| fits(l) && incoming.is_none());
+        // The number of links was checked with the configuration.
+        found.map(|i| i as u16).ok_or(WorldError::NoLink(at, to))
+    }
+
+    fn check_address(
+        &self,
+        at: HostId,
+        link: u16,
+        to: HostId,
+        expected: SocketAddr,
+    ) -> Result<(), WorldError> {
+        let configured = self.hosts[at.0 as usize].config.links[usize::from(link)].address;
+        // An end without an address learns it from the first envelope.
+        match configured.is_none_or(|a| a == expected) {
+            true => Ok(()),
+            false => Err(WorldError::Address(at, to)),
+        }
+    }
+
+    /// Attaches an application to `host` through a session of its own, bound
+    /// to the virtual port `port` (0 for any free one), and starts it.
+    ///
+    /// # Errors
+    ///
+    /// If the node has no session left or refuses the port.
+    pub fn attach<A: Application>(
+        &mut self,
+        host: HostId,
+        port: u16,
+        app: A,
+    ) -> Result<AppId<A>, WorldError> {
+        let index = self.apps.0.len() as u32;
+        let (session, port) = self.open(host, index, port)?;
+        let place = Place::Session { host: host.0, session };
+        self.apps.0.push(AppSlot::new(Box::new(app), place, port));
+        self.start(index);
+        Ok(AppId::new(index))
+    }
+
+    fn open(
+        &mut self,
+        host: HostId,
+        app: u32,
+        port: u16,
+    ) -> Result<(trunkline_overlay::session::SessionId, u16), WorldError> {
+        self.hosts[host.0 as usize].open(self.now, app, port).map_err(|refusal| match refusal {
+            None => WorldError::Sessions(host),
+            Some(refusal) => WorldError::Refused(host, port, refusal),
+        })
+    }
+
+    /// Attaches an application to an end of a plain path and starts it.
+    ///
+    /// # Errors
+    ///
+    /// [`WorldError::PlainPort`].
+    pub fn attach_plain<A: Application>(
+        &mut self,
+        end: PlainEnd,
+        port: u16,
+        app: A,
+    ) -> Result<AppId<A>, WorldError> {
+        let index = self.apps.0.len() as u32;
+        // What the other direction brings ends here.
+        let End::Plain { ports } = &mut self.net.directions[end.direction as usize ^ 1].to else {
+            unreachable!("a PlainEnd is an end of a plain path");
+        };
+        if ports.iter().any(|&(p, _)| p == port) {
+            return Err(WorldError::PlainPort(port));
+        }
+        ports.push((port, index));
+        let place = Place::Plain { direction: end.direction };
+        self.apps.0.push(AppSlot::new(Box::new(app), place, port));
+        self.start(index);
+        Ok(AppId::new(index))
+    }
+
+    fn start(&mut self, app: u32) {
+        self.apps.call(self.now, app, &mut self.outbox, &mut self.net.queue, |a, io| a.start(io));
+        self.settle(app);
+    }
+
+    /// Ends `host`'s node as a crash would and starts a new one with the same
+    /// configuration and the next incarnation. Its applications attach again
+    /// at once and notice nothing but what is lost.
+    ///
+    /// # Errors
+    ///
+    /// None that [`World::add_host`] and [`World::attach`] did not give before.
+    pub fn restart(&mut self, host: HostId) -> Result<(), WorldError> {
+        let old = &mut self.hosts[host.0 as usize];
+        let incarnation = old.incarnation + 1;
+        let seed = self.seed.wrapping_add(incarnation);
+        let node = Node::new(old.config.clone(), Incarnation(incarnation), seed, self.now)
+            .map_err(|why| WorldError::Config(host, why))?;
+        old.replace(node, incarnation);
+        for app in 0..self.apps.0.len() {
+            let Place::Session { host: at, .. } = self.apps.0[app].place else { continue };
+            if at == host.0 {
+                let (session, _) = self.open(host, app as u32, self.apps.0[app].port)?;
+                self.apps.0[app].place = Place::Session { host: at, session };
+            }
+        }
+        self.drain(host.0);
+        Ok(())
+    }
+
+    /// Lets everything happen up to and with `end`.
+    pub fn run_until(&mut self, end: Time) {
+        while let Some((at, event)) = self.net.queue.pop_until(end) {
+            self.now = at;
+            match event {
+                Event::Arrival { direction, buffer } => {
+                    self.arrive(direction, buffer);
+                    self.net.pool.release(buffer);
+                }
+                Event::Host(host) => {
+                    self.hosts[host as usize].woken(at);
+                    self.drain(host);
+                }
+                Event::App { app, generation } => {
+                    if self.apps.expects(app, generation) {
+                        let (outbox, queue) = (&mut self.outbox, &mut self.net.queue);
+                        self.apps.call(at, app, outbox, queue, |a, io| a.wake(io));
+                        self.settle(app);
+                    }
+                }
+            }
+        }
+        self.now = self.now.max(end);
+    }
+
+    fn arrive(&mut self, direction: u32, buffer: u32) {
+        let now = self.now;
+        let bytes = self.net.pool.get_mut(buffer);
+        match &self.net.directions[direction as usize].to {
+            &End::Host { host, from, .. } => {
+                let (apps, outbox) = (&mut self.apps, &mut self.outbox);
+                let at = &mut self.hosts[host as usize];
+                let (node, mut sink) = at.split(now, apps, outbox, &mut self.net.queue);
+                node.recv(now, &mut [RxDatagram { at: now, from, bytes }], &mut sink);
+                self.flush();
+                self.drain(host);
+            }
+            End::Plain { ports } => {
+                let (head, payload) = bytes.split_at(PLAIN_PORTS);
+                let port = |i: usize| u16::from_be_bytes([head[i], head[i + 1]]);
+                let Some(&(_, app)) = ports.iter().find(|&&(p, _)| p == port(2)) else { return };
+                let message = ToClient::Received {
+                    service: Service::BestEffort,
+                    recovered: false,
+                    remaining_ms: 0,
+                    flow_seq: 0,
+                    from: NO_NODE,
+                    port: port(0),
+                    payload,
+                };
+                let (outbox, queue) = (&mut self.outbox, &mut self.net.queue);
+                self.apps.call(now, app, outbox, queue, |a, io| a.receive(&message, io));
+                self.settle(app);
+            }
+        }
+    }
+
+    /// Carries out what application `app` has just asked for.
+    fn settle(&mut self, app: u32) {
+        self.flush();
+        if let Place::Session { host, .. } = self.apps.0[app as usize].place {
+            self.drain(host);
+        }
+    }
+
+    /// Hands the applications' messages over, and those that they answer with.
+    fn flush(&mut self) {
+        while !self.outbox.is_empty() {
+            std::mem::swap(&mut self.outbox, &mut self.spare);
+            for (app, message) in self.spare.messages() {
+                match self.apps.0[app as usize].place {
+                    Place::Session { host, session } => {
+                        let (apps, outbox) = (&mut self.apps, &mut self.outbox);
+                        let at = &mut self.hosts[host as usize];
+                        let (node, mut sink) =
+                            at.split(self.now, apps, outbox, &mut self.net.queue);
+                        node.session_recv(self.now, session, message, &mut sink);
+                    }
+                    Place::Plain { direction } => {
+                        let from = self.apps.0[app as usize].port;
+                        if let Ok(ToNode::Send { port, payload, .. }) = ToNode::parse(message) {
+                            send_plain(&mut self.net, self.now, direction, (from, port), payload);
+                        }
+                    }
+                }
+            }
+            self.spare.clear();
+        }
+    }
+
+    /// Puts on the wires what a host's node has to send, and asks when it wants
+    /// to be woken.
+    fn drain(&mut self, index: u32) {
+        let host = index as usize;
+        loop {
+            let drained = self.hosts[host].node.transmit(self.now, &mut self.arena);
+            for run in self.arena.runs() {
+                let Some(direction) = self.towards(index, run.to) else {
+                    self.misdirected += run.count as u64;
+                    continue;
+                };
+                for envelope in self.arena.envelopes(run) {
+                    self.net.offer(self.now, direction, envelope, 0);
+                }
+            }
+            self.arena.clear();
+            if drained == Drained::All {
+                break;
+            }
+        }
+        self.hosts[host].arm(self.now, index, &mut self.net.queue);
+    }
+
+    /// The direction from host `sender` to `to`, if there is a wire.
+    fn towards(&self, sender: u32, to: SocketAddr) -> Option<u32> {
+        let (host, link) = locate(to)?;
+        let direction = (*self.hosts.get(host.0 as usize)?.incoming.get(usize::from(link))?)?;
+        match self.net.directions[direction as usize].to {
+            End::Host { sender: s, .. } if s == sender => Some(direction),
+            _ => None,
+        }
+    }
+
+    fn direction(&self, wire: WireId, which: usize) -> &Direction {
+        &self.net.directions[2 * wire.0 as usize + which]
+    }
+
+    /// The present: the time of the last event, or the end of the last run.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// An application.
+    pub fn app<A: Application>(&self, id: AppId<A>) -> &A {
+        let app: &dyn Any = &*self.apps.0[id.index as usize].app;
+        app.downcast_ref().expect("an id has the type it was given out for")
+    }
+
+    /// Node and virtual port that packets of an application come from. On a
+    /// plain path the node is 0.
+    pub fn origin<A>(&self, id: AppId<A>) -> (NodeId, u16) {
+        let slot = &self.apps.0[id.index as usize];
+        let node = match slot.place {
+            Place::Session { host, .. } => self.hosts[host as usize].config.id,
+            Place::Plain { .. } => NO_NODE,
+        };
+        (node, slot.port)
+    }
+
+    /// A host's node, for its counters.
+    pub fn node(&self, host: HostId) -> &Node {
+        &self.hosts[host.0 as usize].node
+    }
+
+    /// What a wire did to the datagrams from its first end to its second, and
+    /// back. Bytes include [`link::IP_UDP_HEADERS`].
+    pub fn ledgers(&self, wire: WireId) -> [Ledger; 2] {
+        [0, 1].map(|which| self.direction(wire, which).impairment.ledger())
+    }
+
+    /// Sums up every datagram so far: when it was sent and where, its bytes,
+    /// and when it arrives. Two runs with equal digests are the same run.
+    pub fn digest(&self) -> u64 {
+        self.net.digest.value()
+    }
+
+    /// Datagrams put on wires so far.
+    pub fn datagrams(&self) -> u64 {
+        self.net.datagrams
+    }
+
+    /// Datagrams that nodes sent to an address where nobody is.
+    pub fn misdirected(&self) -> u64 {
+        self.misdirected
+    }
+
+    /// Datagrams on wires now.
+    pub fn in_flight(&self) -> usize {
+        self.net.pool.in_use()
+    }
+
+    /// Events that are scheduled now: [`World::in_flight`] and timers.
+    pub fn scheduled(&self) -> usize {
+        self.net.queue.len()
+    }
+}
+
+fn send_plain(net: &mut Network, now: Time, direction: u32, ports: (u16, u16), payload: &[u8]) {
+    // A session message is at most this long, and so is what it carries.
+    let mut datagram = [0; PLAIN_PORTS + trunkline_overlay::session::wire::MAX_MESSAGE];
+    let Some(place) = datagram.get_mut(PLAIN_PORTS..PLAIN_PORTS + payload.len()) else { return };
+    place.copy_from_slice(payload);
+    datagram[..2].copy_from_slice(&ports.0.to_be_bytes());
+    datagram[2..PLAIN_PORTS].copy_from_slice(&ports.1.to_be_bytes());
+    net.offer(now, direction, &datagram[..PLAIN_PORTS + payload.len()], PLAIN_PORTS);
+}

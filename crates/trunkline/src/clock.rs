@@ -1,0 +1,52 @@
+//! The driver's time: CLOCK_MONOTONIC, the same for every process of a host.
+
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+use trunkline_base::Time;
+
+/// CLOCK_MONOTONIC, now.
+///
+/// # Panics
+/// Never on Linux, where the clock exists and is past its epoch.
+pub fn now() -> Time {
+    Time::from_nanos(read(ClockId::CLOCK_MONOTONIC))
+}
+
+/// `time` as an absolute CLOCK_MONOTONIC time for a timer.
+pub fn to_timespec(time: Time) -> TimeSpec {
+    TimeSpec::from(Duration::from_nanos(time.as_nanos()))
+}
+
+/// Nanoseconds since 1970: grows from one start of a node to the next.
+pub fn since_epoch() -> u64 {
+    read(ClockId::CLOCK_REALTIME)
+}
+
+fn read(id: ClockId) -> u64 {
+    let t = clock_gettime(id).expect("Linux has the clock");
+    u64::try_from(Duration::from(t).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Places the kernel's receive timestamps, which are CLOCK_REALTIME, on
+/// CLOCK_MONOTONIC.
+#[derive(Debug)]
+pub struct Stamps {
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC, ns.
+    offset: i128,
+}
+
+impl Stamps {
+    /// Learns the offset; once per wake-up follows every step and slew of the
+    /// real-time clock.
+    pub fn sample() -> Stamps {
+        Stamps { offset: i128::from(since_epoch()) - i128::from(now().as_nanos()) }
+    }
+
+    /// When the datagram stamped `stamp` (since 1970) arrived; no later than
+    /// `now`, whatever the clocks did meanwhile.
+    pub fn place(&self, stamp: Duration, now: Time) -> Time {
+        let nanos = i128::try_from(stamp.as_nanos()).unwrap_or(i128::MAX) - self.offset;
+        Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)).min(now)
+    }
+}

@@ -1,0 +1,393 @@
+//! recvmmsg and sendmmsg with the control messages that the packet thread
+//! needs: segmentation offload both ways, receive timestamps, the kernel's
+//! drop count, and the DSCP of each datagram.
+//!
+//! The only unsafe code of the daemon. Every array is allocated once; the
+//! pointers between them are laid anew before each call, so nothing here is
+//! self-referential between calls.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Datagrams (or coalesced runs of them) in one call.
+pub const BATCH: usize = 64;
+
+/// Room for one receive: a run that the kernel coalesced.
+const RX_SIZE: usize = 65_535;
+
+/// Room for control messages, aligned for `cmsghdr`.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; 128]);
+
+const ZERO: Control = Control([0; 128]);
+
+/// What one receive brought, beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct RxMeta {
+    /// Where it came from.
+    pub from: SocketAddr,
+    /// Bytes.
+    pub len: usize,
+    /// Bytes of each datagram in it but the last: less than `len` where the
+    /// kernel coalesced several.
+    pub stride: usize,
+    /// When the kernel got it, since 1970.
+    pub stamp: Option<Duration>,
+    /// It was longer than the buffer.
+    pub truncated: bool,
+}
+
+/// Memory for one receive call.
+pub struct RxBatch {
+    bytes: Box<[u8]>,
+    names: Box<[libc::sockaddr_storage]>,
+    controls: Box<[Control]>,
+    iovecs: Box<[libc::iovec]>,
+    headers: Box<[libc::mmsghdr]>,
+    metas: Vec<RxMeta>,
+    /// SO_RXQ_OVFL as last seen: datagrams this socket's buffer had no room for.
+    overflow: u32,
+}
+
+// SAFETY: the pointers in `iovecs` and `headers` are laid before each call and
+// mean nothing between calls; what they point to is owned.
+unsafe impl Send for RxBatch {}
+
+impl RxBatch {
+    /// Memory for [`BATCH`] receives.
+    pub fn new() -> RxBatch {
+        // SAFETY: all-zero bytes are valid for these plain C structs.
+        let (name, iovec, header) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
+        RxBatch {
+            bytes: vec![0; BATCH * RX_SIZE].into(),
+            names: vec![name; BATCH].into(),
+            controls: vec![ZERO; BATCH].into(),
+            iovecs: vec![iovec; BATCH].into(),
+            headers: vec![header; BATCH].into(),
+            metas: Vec::with_capacity(BATCH),
+            overflow: 0,
+        }
+    }
+
+    /// Receives what is there, at most [`BATCH`] at once, without waiting; the
+    /// number of receives, 0 if there was nothing.
+    pub fn recv(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        self.metas.clear();
+        for i in 0..BATCH {
+            self.iovecs[i] = libc::iovec {
+                iov_base: self.bytes[i * RX_SIZE..].as_mut_ptr().cast(),
+                iov_len: RX_SIZE,
+            };
+            let h = &mut self.headers[i].msg_hdr;
+            h.msg_name = (&raw mut self.names[i]).cast();
+            h.msg_namelen = mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            h.msg_iov = &raw mut self.iovecs[i];
+            h.msg_iovlen = 1;
+            h.msg_control = self.controls[i].0.as_mut_ptr().cast();
+            h.msg_controllen = mem::size_of::<Control>() as _;
+            h.msg_flags = 0;
+        }
+        // SAFETY: each header points to memory of this struct of the stated
+        // sizes, which outlives the call.
+        let n = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                BATCH as libc::c_uint,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        };
+        if n < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+                _ => Err(error),
+            };
+        }
+        for i in 0..n as usize {
+            let meta = self.meta(i);
+            self.metas.push(meta);
+        }
+        Ok(n as usize)
+    }
+
+    fn meta(&mut self, i: usize) -> RxMeta {
+        let len = self.headers[i].msg_len as usize;
+        let header = &self.headers[i].msg_hdr;
+        let mut meta = RxMeta {
+            from: address(&self.names[i]),
+            len,
+            stride: len,
+            stamp: None,
+            truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+        };
+        // SAFETY: the kernel filled msg_control and msg_controllen; the CMSG
+        // macros stay within them, and each payload is read unaligned at the
+        // type that its level and type name.
+        unsafe {
+            let mut c = libc::CMSG_FIRSTHDR(header);
+            while let Some(cmsg) = c.as_ref() {
+                let data = libc::CMSG_DATA(c);
+                match (cmsg.cmsg_level, cmsg.cmsg_type) {
+                    (libc::SOL_UDP, libc::UDP_GRO) => {
+                        let stride = data.cast::<libc::c_int>().read_unaligned();
+                        meta.stride = usize::try_from(stride).unwrap_or(len).clamp(1, len.max(1));
+                    }
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                        let t = data.cast::<libc::timespec>().read_unaligned();
+                        meta.stamp = Some(Duration::new(
+                            t.tv_sec.try_into().unwrap_or(0),
+                            t.tv_nsec.try_into().unwrap_or(0),
+                        ));
+                    }
+                    (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                        self.overflow = data.cast::<u32>().read_unaligned();
+                    }
+                    _ => {}
+                }
+                c = libc::CMSG_NXTHDR(header, c);
+            }
+        }
+        meta
+    }
+
+    /// The receives of the last call: what is known of each, and its bytes.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (RxMeta, &mut [u8])> {
+        let bytes = self.bytes.chunks_mut(RX_SIZE);
+        self.metas.iter().zip(bytes).map(|(meta, bytes)| (*meta, &mut bytes[..meta.len]))
+    }
+
+    /// Datagrams that the socket's buffer had no room for, as of the last one
+    /// received (SO_RXQ_OVFL); wraps.
+    pub fn overflow(&self) -> u32 {
+        self.overflow
+    }
+}
+
+/// Something to send: one datagram, or several of `segment` bytes (the last may
+/// be shorter) that the kernel cuts apart.
+#[derive(Clone, Copy, Debug)]
+pub struct TxItem<'a> {
+    pub to: SocketAddr,
+    pub dscp: u8,
+    pub segment: Option<u16>,
+    pub bytes: &'a [u8],
+}
+
+/// Memory for one send call.
+pub struct TxBatch {
+    names: Box<[libc::sockaddr_storage]>,
+    controls: Box<[Control]>,
+    iovecs: Box<[libc::iovec]>,
+    headers: Box<[libc::mmsghdr]>,
+}
+
+// SAFETY: as for [`RxBatch`].
+unsafe impl Send for TxBatch {}
+
+impl TxBatch {
+    /// Memory for [`BATCH`] items.
+    pub fn new() -> TxBatch {
+        // SAFETY: all-zero bytes are valid for these plain C structs.
+        let (name, iovec, header) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
+        TxBatch {
+            names: vec![name; BATCH].into(),
+            controls: vec![ZERO; BATCH].into(),
+            iovecs: vec![iovec; BATCH].into(),
+            headers: vec![header; BATCH].into(),
+        }
+    }
+
+    /// Sends the first [`BATCH`] of `items` without waiting; how many went. An
+    /// error is about the first item, and nothing went.
+    pub fn send<'a>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        items: impl Iterator<Item = TxItem<'a>>,
+    ) -> io::Result<usize> {
+        let mut n = 0;
+        for (i, item) in items.take(BATCH).enumerate() {
+            self.lay(i, &item);
+            n = i + 1;
+        }
+        if n == 0 {
+            return Ok(0);
+        }
+        // SAFETY: the first `n` headers point to memory of this struct and to
+        // the items' bytes, both of which outlive the call; the kernel only
+        // reads through msg_iov here.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                n as libc::c_uint,
+                libc::MSG_DONTWAIT,
+            )
+        };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    }
+
+    fn lay(&mut self, i: usize, item: &TxItem<'_>) {
+        let namelen = write_address(&item.to, &mut self.names[i]);
+        self.iovecs[i] = libc::iovec {
+            iov_base: item.bytes.as_ptr().cast_mut().cast(),
+            iov_len: item.bytes.len(),
+        };
+        let control = &mut self.controls[i];
+        *control = ZERO;
+        let h = &mut self.headers[i].msg_hdr;
+        h.msg_name = (&raw mut self.names[i]).cast();
+        h.msg_namelen = namelen;
+        h.msg_iov = &raw mut self.iovecs[i];
+        h.msg_iovlen = 1;
+        h.msg_control = control.0.as_mut_ptr().cast();
+        h.msg_controllen = mem::size_of::<Control>() as _;
+        h.msg_flags = 0;
+
+        let tos = libc::c_int::from(item.dscp) << 2;
+        let mut used = match item.to {
+            SocketAddr::V4(_) => push(h, 0, libc::IPPROTO_IP, libc::IP_TOS, tos),
+            SocketAddr::V6(_) => push(h, 0, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos),
+        };
+        if let Some(segment) = item.segment {
+            used = push(h, used, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
+        }
+        h.msg_controllen = used as _;
+    }
+}
+
+/// Writes a control message `used` bytes into `h`'s control memory; the bytes
+/// used then.
+fn push<T: Copy>(
+    h: &mut libc::msghdr,
+    used: usize,
+    level: libc::c_int,
+    kind: libc::c_int,
+    value: T,
+) -> usize {
+    let len = mem::size_of::<T>() as libc::c_uint;
+    // SAFETY: CMSG_LEN and CMSG_SPACE only compute.
+    let (len, space) = unsafe { (libc::CMSG_LEN(len), libc::CMSG_SPACE(len) as usize) };
+    assert!(used + space <= mem::size_of::<Control>(), "two small messages fit in 128 bytes");
+    // SAFETY: msg_control points to a `Control`, aligned for cmsghdr; `used` is
+    // a sum of CMSG_SPACEs, which keeps the alignment, and the assertion keeps
+    // the message inside.
+    unsafe {
+        let c = h.msg_control.cast::<u8>().add(used).cast::<libc::cmsghdr>();
+        (*c).cmsg_level = level;
+        (*c).cmsg_type = kind;
+        (*c).cmsg_len = len as _;
+        libc::CMSG_DATA(c).cast::<T>().write_unaligned(value);
+    }
+    used + space
+}
+
+fn address(name: &libc::sockaddr_storage) -> SocketAddr {
+    match libc::c_int::from(name.ss_family) {
+        libc::AF_INET6 => {
+            // SAFETY: the family says which struct lies in the storage, and the
+            // storage is large enough and aligned for every one of them.
+            let a = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
+            let (flow, scope) = (a.sin6_flowinfo, a.sin6_scope_id);
+            std::net::SocketAddrV6::new(ip, u16::from_be(a.sin6_port), flow, scope).into()
+        }
+        _ => {
+            // SAFETY: as above; a UDP socket knows no third family.
+            let a = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(a.sin_addr.s_addr.to_ne_bytes());
+            SocketAddr::from((ip, u16::from_be(a.sin_port)))
+        }
+    }
+}
+
+fn write_address(addr: &SocketAddr, name: &mut libc::sockaddr_storage) -> libc::socklen_t {
+    // SAFETY: the storage is large enough and aligned for either struct, and
+    // zero bytes are valid for both.
+    unsafe {
+        match addr {
+            SocketAddr::V4(v4) => {
+                let a = &mut *(&raw mut *name).cast::<libc::sockaddr_in>();
+                *a = mem::zeroed();
+                a.sin_family = libc::AF_INET as libc::sa_family_t;
+                a.sin_port = v4.port().to_be();
+                a.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+                mem::size_of::<libc::sockaddr_in>() as libc::socklen_t
+            }
+            SocketAddr::V6(v6) => {
+                let a = &mut *(&raw mut *name).cast::<libc::sockaddr_in6>();
+                *a = mem::zeroed();
+                a.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                a.sin6_port = v6.port().to_be();
+                a.sin6_flowinfo = v6.flowinfo();
+                a.sin6_scope_id = v6.scope_id();
+                a.sin6_addr.s6_addr = v6.ip().octets();
+                mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t
+            }
+        }
+    }
+}
+
+/// Asks the kernel not to fragment what this socket sends (path MTU discovery
+/// without caching: IP_PMTUDISC_PROBE sets DF and leaves the size to us).
+pub fn dont_fragment(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+    let (level, option, value) = if v6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
+    };
+    let len = mem::size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option takes an int, and `value` is one.
+    let rc = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), len)
+    };
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    fn round_trip(bind: &str) {
+        let (a, b) = (UdpSocket::bind(bind).unwrap(), UdpSocket::bind(bind).unwrap());
+        dont_fragment(a.as_fd(), bind.starts_with('[')).unwrap();
+        let to = b.local_addr().unwrap();
+        let item = |bytes| TxItem { to, dscp: 46, segment: None, bytes };
+        let payloads: [&[u8]; 3] = [b"one", b"", b"three"];
+        let mut tx = TxBatch::new();
+        assert_eq!(tx.send(a.as_fd(), payloads.into_iter().map(item)).unwrap(), 3);
+        let segments = TxItem { segment: Some(4), ..item(b"aaaabbbbcc") };
+        assert_eq!(tx.send(a.as_fd(), [segments].into_iter()).unwrap(), 1);
+
+        let mut rx = RxBatch::new();
+        assert_eq!(rx.recv(b.as_fd()).unwrap(), 6);
+        let got: Vec<_> = rx.iter_mut().map(|(m, bytes)| (m.from, bytes.to_vec())).collect();
+        let want: [&[u8]; 6] = [b"one", b"", b"three", b"aaaa", b"bbbb", b"cc"];
+        for ((from, bytes), want) in got.iter().zip(want) {
+            assert_eq!((*from, &bytes[..]), (a.local_addr().unwrap(), want));
+        }
+        assert_eq!(rx.recv(b.as_fd()).unwrap(), 0, "nothing more");
+    }
+
+    #[test]
+    fn what_is_sent_is_received_v4() {
+        round_trip("127.0.0.1:0");
+    }
+
+    #[test]
+    fn what_is_sent_is_received_v6() {
+        if UdpSocket::bind("[::1]:0").is_err() {
+            eprintln!("skipped: this machine has no IPv6 loopback");
+            return;
+        }
+        round_trip("[::1]:0");
+    }
+}

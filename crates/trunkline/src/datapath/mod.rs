@@ -1,0 +1,12 @@
+//! The packet thread: it alone owns the sockets and the node, and everything
+//! that could make it wait (configuration, HTTP, files) stays on other threads.
+//!
+//! A wake-up takes in everything that is there, then drains the node once.
+
+pub mod mmsg;
+pub mod record;
+pub mod sessions;
+mod thread;
+pub mod udp;
+
+pub use thread::{Asker, Handle, Parts, Snapshot, start};

@@ -1,0 +1,241 @@
+//! `node --record`: everything that goes into a node and comes out of it, as
+//! a file that `replay` runs through the same code.
+//!
+//! A file is [`MAGIC`], then records `tag 1 | length 4 | body`. The first is
+//! the start (incarnation, seed, time, configuration text); the others follow
+//! in the order of the calls.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use trunkline_base::Time;
+use trunkline_base::wire::{Reader, Short};
+use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::node::{Drained, Node, Sink};
+use trunkline_overlay::session::SessionId;
+
+/// The first bytes of a recording: its format and version.
+pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x01";
+
+/// Memory that envelopes are sealed into between two flushes. A recording
+/// holds only for these, since what is left over waits in the node.
+pub const ARENA_BYTES: usize = 256 << 10;
+/// See [`ARENA_BYTES`].
+pub const ARENA_RUNS: usize = 256;
+
+/// An arena as every driver of a recorded node has it.
+pub fn arena() -> TxArena {
+    TxArena::new(ARENA_BYTES, ARENA_RUNS)
+}
+
+/// What a record is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Tag {
+    Start = 1,
+    Recv,
+    Open,
+    Message,
+    Close,
+    Timeout,
+    Transmit,
+    /// Output: one message to an application.
+    Delivered,
+    /// Output: one run of envelopes.
+    Sent,
+}
+
+impl Tag {
+    /// The tag with this number.
+    pub fn from_wire(n: u8) -> Option<Tag> {
+        use Tag::*;
+        [Start, Recv, Open, Message, Close, Timeout, Transmit, Delivered, Sent]
+            .into_iter()
+            .find(|t| *t as u8 == n)
+    }
+}
+
+/// Builds the body of one record.
+#[derive(Default)]
+pub struct Body(Vec<u8>);
+
+impl Body {
+    /// Appends a number.
+    pub fn u64(mut self, v: u64) -> Body {
+        self.0.extend_from_slice(&v.to_be_bytes());
+        self
+    }
+
+    /// Appends a time.
+    pub fn time(self, t: Time) -> Body {
+        self.u64(t.as_nanos())
+    }
+
+    /// Appends bytes with their length.
+    pub fn bytes(self, b: &[u8]) -> Body {
+        let mut s = self.u64(b.len() as u64);
+        s.0.extend_from_slice(b);
+        s
+    }
+
+    /// Appends a socket address, as text.
+    pub fn address(self, a: SocketAddr) -> Body {
+        self.bytes(a.to_string().as_bytes())
+    }
+
+    /// What has been built.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Reads a length and so many bytes.
+pub fn read_bytes<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Short> {
+    let n = usize::try_from(r.u64()?).map_err(|_| Short)?;
+    r.bytes(n)
+}
+
+/// The body of a [`Tag::Delivered`] record.
+pub fn delivered(to: SessionId, head: &[u8], payload: &[u8], took: bool) -> Body {
+    Body::default().u64(to.0.into()).u64(took.into()).bytes(head).bytes(payload)
+}
+
+/// The bodies of the [`Tag::Sent`] records of `arena`.
+pub fn sent(arena: &TxArena) -> impl Iterator<Item = Body> {
+    arena.runs().iter().map(|run| {
+        Body::default()
+            .address(run.to)
+            .u64(run.dscp.into())
+            .u64(run.segment as u64)
+            .bytes(&arena.bytes()[run.range()])
+    })
+}
+
+/// Writes records; after the first failure (a full disk) it stops, and says so
+/// once.
+pub struct Recorder {
+    out: Option<BufWriter<File>>,
+}
+
+impl Recorder {
+    /// Begins a recording at `path`.
+    pub fn create(path: &Path, start: &Body) -> io::Result<Recorder> {
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        out.write_all(MAGIC)?;
+        let mut recorder = Recorder { out: Some(out) };
+        recorder.write(Tag::Start, start);
+        Ok(recorder)
+    }
+
+    fn write(&mut self, tag: Tag, body: &Body) {
+        let Some(out) = &mut self.out else { return };
+        let body = body.as_slice();
+        let len = u32::try_from(body.len()).unwrap_or(u32::MAX).to_be_bytes();
+        let done = out
+            .write_all(&[tag as u8])
+            .and_then(|()| out.write_all(&len))
+            .and_then(|()| out.write_all(body));
+        if let Err(error) = done {
+            tracing::error!(%error, "the recording stops here: the file cannot be written");
+            self.out = None;
+        }
+    }
+}
+
+/// A node whose every call is recorded, if a recording runs. Recording
+/// allocates and writes on the packet thread: it is for finding faults.
+pub struct Tap {
+    node: Node,
+    recorder: Option<Recorder>,
+}
+
+/// Records what passes to applications.
+struct SinkTap<'a, S> {
+    inner: &'a mut S,
+    recorder: &'a mut Recorder,
+}
+
+impl<S: Sink> Sink for SinkTap<'_, S> {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool {
+        let took = self.inner.deliver(to, head, payload);
+        self.recorder.write(Tag::Delivered, &delivered(to, head, payload, took));
+        took
+    }
+}
+
+impl Tap {
+    /// A node, recorded by `recorder` if there is one.
+    pub fn new(node: Node, recorder: Option<Recorder>) -> Tap {
+        Tap { node, recorder }
+    }
+
+    /// The node, to look at.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// [`Node::recv`].
+    pub fn recv(&mut self, now: Time, batch: &mut [RxDatagram<'_>], sink: &mut impl Sink) {
+        match &mut self.recorder {
+            None => self.node.recv(now, batch, sink),
+            Some(recorder) => {
+                let mut body = Body::default().time(now).u64(batch.len() as u64);
+                for d in batch.iter() {
+                    body = body.time(d.at).address(d.from).bytes(d.bytes);
+                }
+                recorder.write(Tag::Recv, &body);
+                self.node.recv(now, batch, &mut SinkTap { inner: sink, recorder });
+            }
+        }
+    }
+
+    /// [`Node::session_open`].
+    pub fn session_open(&mut self) -> Option<SessionId> {
+        let id = self.node.session_open();
+        if let Some(recorder) = &mut self.recorder {
+            let id = id.map_or(u64::MAX, |id| id.0.into());
+            recorder.write(Tag::Open, &Body::default().u64(id));
+        }
+        id
+    }
+
+    /// [`Node::session_recv`].
+    pub fn session_recv(&mut self, now: Time, id: SessionId, message: &[u8], sink: &mut impl Sink) {
+        match &mut self.recorder {
+            None => self.node.session_recv(now, id, message, sink),
+            Some(recorder) => {
+                let body = Body::default().time(now).u64(id.0.into()).bytes(message);
+                recorder.write(Tag::Message, &body);
+                let sink = &mut SinkTap { inner: sink, recorder };
+                self.node.session_recv(now, id, message, sink);
+            }
+        }
+    }
+
+    /// [`Node::session_close`].
+    pub fn session_close(&mut self, id: SessionId) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write(Tag::Close, &Body::default().u64(id.0.into()));
+        }
+        self.node.session_close(id);
+    }
+
+    /// [`Node::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Time) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write(Tag::Timeout, &Body::default().time(now));
+        }
+        self.node.handle_timeout(now);
+    }
+
+    /// [`Node::transmit`], into an empty [`arena`].
+    pub fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
+        let drained = self.node.transmit(now, arena);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write(Tag::Transmit, &Body::default().time(now));
+            sent(arena).for_each(|body| recorder.write(Tag::Sent, &body));
+        }
+        drained
+    }
+}

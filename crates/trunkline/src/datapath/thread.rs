@@ -1,0 +1,462 @@
+use super::record::{self, Tap};
+use super::sessions::{Carrier, Carriers, Listener, Read};
+use super::udp::{Udp, UdpStats};
+use crate::clock::{self, Stamps};
+use crate::sys;
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_client::in_process::Acceptor;
+use trunkline_overlay::arena::TxArena;
+use trunkline_overlay::link::LinkStats;
+use trunkline_overlay::node::{Drained, ForwarderStats};
+use trunkline_overlay::session::SessionId;
+use trunkline_overlay::session::wire::MAX_MESSAGE;
+use trunkline_overlay::wire::NodeId;
+
+/// Messages that one application may hand over before the others have a turn.
+const MESSAGES_PER_TURN: usize = 32;
+
+/// Events in one wake-up.
+const EVENTS: usize = 64;
+
+/// What other threads ask of the packet thread.
+pub enum Request {
+    /// Its counters.
+    Stats(SyncSender<Snapshot>),
+    /// To stop.
+    Stop,
+}
+
+/// A node's state as one moment saw it.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The node's own counters.
+    pub node: ForwarderStats,
+    /// Its links.
+    pub links: Vec<LinkSnapshot>,
+    /// Its sockets, summed.
+    pub udp: UdpStats,
+    /// The thread.
+    pub thread: ThreadStats,
+}
+
+/// A link as one moment saw it.
+#[derive(Clone, Debug)]
+pub struct LinkSnapshot {
+    /// Who is at the other end.
+    pub neighbour: NodeId,
+    /// Over which path.
+    pub path: String,
+    /// Whether it has been heard lately.
+    pub up: bool,
+    /// The measured round trip.
+    pub rtt: Option<Duration>,
+    /// Its counters.
+    pub stats: LinkStats,
+}
+
+/// What the packet thread counts about itself.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct ThreadStats {
+    /// Wake-ups.
+    pub wakeups: u64,
+    /// Requests for memory, all of them at start and for new sessions.
+    pub allocations: u64,
+    /// Times that a socket did not take what was to be sent.
+    pub blocked: u64,
+}
+
+/// What a packet thread is made of.
+pub struct Parts {
+    /// The node.
+    pub node: Tap,
+    /// Its UDP sockets, at least one.
+    pub udp: Vec<Udp>,
+    /// Where local applications come in.
+    pub listener: Option<Listener>,
+    /// Where applications of this process come in.
+    pub acceptor: Option<Acceptor>,
+    /// Priority under SCHED_FIFO.
+    pub priority: Option<u8>,
+    /// The processor to stay on.
+    pub cpu: Option<usize>,
+}
+
+/// A running packet thread.
+pub struct Handle {
+    requests: SyncSender<Request>,
+    wake: Arc<EventFd>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// How other threads speak to the packet thread.
+#[derive(Clone)]
+pub struct Asker {
+    requests: SyncSender<Request>,
+    wake: Arc<EventFd>,
+}
+
+impl Asker {
+    /// The node's counters; `None` if the packet thread does not answer within
+    /// a second.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let (reply, answer) = sync_channel(1);
+        self.requests.try_send(Request::Stats(reply)).ok()?;
+        self.wake.write(1).ok()?;
+        answer.recv_timeout(Duration::from_secs(1)).ok()
+    }
+}
+
+impl Handle {
+    /// A way to ask.
+    pub fn asker(&self) -> Asker {
+        Asker { requests: self.requests.clone(), wake: Arc::clone(&self.wake) }
+    }
+
+    /// Whether the thread has ended by itself.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Stops the thread and waits for it.
+    pub fn stop(mut self) -> io::Result<()> {
+        let _ = self.requests.send(Request::Stop);
+        let _ = self.wake.write(1);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(done)) => done,
+            _ => Err(io::Error::other("the packet thread panicked: please report this as a bug")),
+        }
+    }
+}
+
+/// Starts the packet thread.
+pub fn start(parts: Parts) -> io::Result<Handle> {
+    let wake = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?);
+    let (requests, inbox) = sync_channel(16);
+    let their_wake = Arc::clone(&wake);
+    let (ready, started) = sync_channel(1);
+    let thread =
+        std::thread::Builder::new().name("packets".into()).spawn(
+            move || match PacketThread::new(parts, inbox, their_wake) {
+                Ok(mut thread) => {
+                    let _ = ready.send(Ok(()));
+                    thread.run()
+                }
+                Err(error) => ready.send(Err(error)).map_err(|_| io::Error::other("abandoned")),
+            },
+        )?;
+    started.recv().map_err(|_| io::Error::other("the packet thread did not start"))??;
+    Ok(Handle { requests, wake, thread: Some(thread) })
+}
+
+/// What an epoll event is about, as its 64 bits of data.
+mod token {
+    pub const TIMER: u64 = 0;
+    pub const WAKE: u64 = 1;
+    pub const LISTENER: u64 = 2;
+    pub const ACCEPTOR: u64 = 3;
+    pub const UDP: u64 = 1 << 32;
+    pub const SESSION: u64 = 2 << 32;
+}
+
+struct PacketThread {
+    node: Tap,
+    udp: Vec<Udp>,
+    listener: Option<Listener>,
+    acceptor: Option<Acceptor>,
+    carriers: Carriers,
+    inbox: Receiver<Request>,
+    wake: Arc<EventFd>,
+    epoll: Epoll,
+    timer: TimerFd,
+    /// What the timer is set to.
+    armed: Time,
+    arena: TxArena,
+    /// How far the arena has been sent: runs, and envelopes of the next run.
+    sent: (usize, usize),
+    /// Whether a socket refused the rest of the arena until it is writable.
+    blocked: bool,
+    message: Box<[u8]>,
+    stats: ThreadStats,
+    stop: bool,
+}
+
+impl PacketThread {
+    fn new(parts: Parts, inbox: Receiver<Request>, wake: Arc<EventFd>) -> io::Result<PacketThread> {
+        settle_in(parts.priority, parts.cpu);
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let timer = TimerFd::new(
+            ClockId::CLOCK_MONOTONIC,
+            TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
+        )?;
+        let thread = PacketThread {
+            node: parts.node,
+            udp: parts.udp,
+            listener: parts.listener,
+            acceptor: parts.acceptor,
+            carriers: Carriers::default(),
+            inbox,
+            wake,
+            epoll,
+            timer,
+            armed: Time::NEVER,
+            arena: record::arena(),
+            sent: (0, 0),
+            blocked: false,
+            message: vec![0; MAX_MESSAGE + 1].into(),
+            stats: ThreadStats::default(),
+            stop: false,
+        };
+        let watch = |fd: &dyn AsFd, token| {
+            thread.epoll.add(fd.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, token))
+        };
+        watch(&thread.timer, token::TIMER)?;
+        watch(&*thread.wake, token::WAKE)?;
+        for (udp, i) in thread.udp.iter().zip(0..) {
+            watch(udp, token::UDP | i)?;
+        }
+        if let Some(listener) = &thread.listener {
+            watch(listener, token::LISTENER)?;
+        }
+        if let Some(acceptor) = &thread.acceptor {
+            watch(acceptor, token::ACCEPTOR)?;
+        }
+        Ok(thread)
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = [EpollEvent::empty(); EVENTS];
+        while !self.stop {
+            self.arm()?;
+            let n = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+                Ok(n) => n,
+                Err(Errno::EINTR) => continue,
+                Err(e) => return Err(e.into()),
+            };
+            self.stats.wakeups += 1;
+            let stamps = Stamps::sample();
+            for event in &events[..n] {
+                self.on_event(event, &stamps)?;
+            }
+            let now = clock::now();
+            if now >= self.armed {
+                self.node.handle_timeout(now);
+                self.armed = Time::ZERO;
+            }
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, event: &EpollEvent, stamps: &Stamps) -> io::Result<()> {
+        let (kind, index) = (event.data() & !0xffff_ffff, event.data() as u32);
+        match (kind, event.data()) {
+            (token::UDP, _) => self.on_udp(index as usize, event.events(), stamps)?,
+            (token::SESSION, _) => self.on_session(SessionId(index)),
+            (_, token::TIMER) => {
+                // Its only news is the time, which `run` looks at anyway.
+                let _ = self.timer.wait();
+            }
+            (_, token::WAKE) => {
+                let _ = self.wake.read();
+                self.on_requests();
+            }
+            (_, token::LISTENER) => self.on_listener(),
+            (_, token::ACCEPTOR) => self.on_acceptor(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_udp(&mut self, index: usize, events: EpollFlags, stamps: &Stamps) -> io::Result<()> {
+        if events.contains(EpollFlags::EPOLLOUT) {
+            self.blocked = false;
+            self.watch_writable(index, false)?;
+        }
+        if !events.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLERR) {
+            return Ok(());
+        }
+        let now = clock::now();
+        let (node, carriers) = (&mut self.node, &mut self.carriers);
+        if let Some(udp) = self.udp.get_mut(index) {
+            udp.recv(stamps, now, |batch| node.recv(now, batch, carriers));
+        }
+        Ok(())
+    }
+
+    fn on_session(&mut self, id: SessionId) {
+        let now = clock::now();
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(carrier) = self.carriers.get_mut(id) else { return };
+            match carrier.recv(&mut self.message) {
+                Read::Message(n) => {
+                    let message = &self.message[..n];
+                    self.node.session_recv(now, id, message, &mut self.carriers);
+                }
+                Read::Empty => return,
+                Read::Closed => {
+                    if let Some(carrier) = self.carriers.remove(id) {
+                        let _ = self.epoll.delete(carrier.as_fd());
+                    }
+                    return self.node.session_close(id);
+                }
+            }
+        }
+    }
+
+    fn on_listener(&mut self) {
+        while let Some(listener) = &self.listener {
+            match listener.accept() {
+                Ok(Some(socket)) => self.admit(Carrier::Unix(socket)),
+                Ok(None) => return,
+                Err(error) => return tracing::warn!(%error, "an application could not attach"),
+            }
+        }
+    }
+
+    fn on_acceptor(&mut self) {
+        while let Some(end) = self.acceptor.as_mut().and_then(Acceptor::accept) {
+            self.admit(Carrier::InProcess(end));
+        }
+    }
+
+    fn admit(&mut self, carrier: Carrier) {
+        let Some(id) = self.node.session_open() else {
+            // Dropping the carrier is the refusal: the application sees the
+            // connection close before it is bound.
+            return tracing::warn!("too many applications: one was turned away");
+        };
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, token::SESSION | u64::from(id.0));
+        match self.epoll.add(carrier.as_fd(), event) {
+            Ok(()) => self.carriers.insert(id, carrier),
+            Err(error) => {
+                tracing::warn!(%error, "an application could not attach");
+                self.node.session_close(id);
+            }
+        }
+    }
+
+    fn on_requests(&mut self) {
+        while let Ok(request) = self.inbox.try_recv() {
+            match request {
+                Request::Stop => self.stop = true,
+                Request::Stats(reply) => {
+                    // Whoever asked may have given up.
+                    let _ = reply.try_send(self.snapshot());
+                }
+            }
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut udp = UdpStats::default();
+        for s in self.udp.iter().map(Udp::stats) {
+            udp.kernel_drops += s.kernel_drops;
+            udp.send_errors += s.send_errors;
+            udp.recv_errors += s.recv_errors;
+        }
+        let node = self.node.node();
+        let links = node.links().iter().map(|link| LinkSnapshot {
+            neighbour: link.config().neighbour,
+            path: link.config().path.clone(),
+            up: link.monitor().is_up(),
+            rtt: link.monitor().rtt().get(),
+            stats: link.stats(),
+        });
+        let thread = ThreadStats { allocations: sys::allocations(), ..self.stats };
+        Snapshot { node: node.stats(), links: links.collect(), udp, thread }
+    }
+
+    /// Sends what the node has to send, as far as the sockets take it; the
+    /// rest waits in the arena, and behind it in the node's bounded queues.
+    fn flush(&mut self) -> io::Result<()> {
+        loop {
+            if self.blocked || !self.send_arena()? {
+                return Ok(());
+            }
+            self.arena.clear();
+            self.sent = (0, 0);
+            let drained = self.node.transmit(clock::now(), &mut self.arena);
+            if self.arena.is_empty() && drained == Drained::All {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends what is left in the arena; true if nothing is.
+    fn send_arena(&mut self) -> io::Result<bool> {
+        while self.sent.0 < self.arena.runs().len() {
+            let rest = &self.arena.runs()[self.sent.0..];
+            let Some(i) = self.udp.iter().position(|u| u.speaks_to(&rest[0].to)) else {
+                self.sent = (self.sent.0 + 1, 0);
+                continue;
+            };
+            let udp = &mut self.udp[i];
+            let same = rest.iter().take_while(|run| udp.speaks_to(&run.to)).count();
+            let (runs, part) = udp.send(&self.arena, &rest[..same], self.sent.1);
+            self.sent = (self.sent.0 + runs, part);
+            if runs < same {
+                self.stats.blocked += 1;
+                self.blocked = true;
+                self.watch_writable(i, true)?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn watch_writable(&self, i: usize, on: bool) -> io::Result<()> {
+        let flags =
+            if on { EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
+        let mut event = EpollEvent::new(flags, token::UDP | i as u64);
+        Ok(self.epoll.modify(self.udp[i].as_fd(), &mut event)?)
+    }
+
+    fn arm(&mut self) -> io::Result<()> {
+        let (at, _) = self.node.node().next_timeout(clock::now());
+        // While a socket is full, its becoming writable is what to wait for.
+        if at == self.armed || self.blocked {
+            return Ok(());
+        }
+        self.armed = at;
+        // Zero would disarm; NEVER is 584 years and never fires.
+        let at = clock::to_timespec(at.max(Time::from_nanos(1)).min(FAR));
+        let expiration = Expiration::OneShot(TimeSpec::from_duration(at.into()));
+        Ok(self.timer.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)
+    }
+}
+
+/// As far as a 64-bit kernel time reaches with room to spare.
+const FAR: Time = Time::from_nanos(i64::MAX as u64 / 2);
+
+/// Priority and processor, where the system permits them.
+fn settle_in(priority: Option<u8>, cpu: Option<usize>) {
+    if let Some(priority) = priority
+        && let Err(error) = sys::run_fifo(priority)
+    {
+        tracing::warn!(
+            %error, priority,
+            "no real-time priority: packets wait when other programs are busy; \
+             grant CAP_SYS_NICE or LimitRTPRIO"
+        );
+    }
+    if let Some(cpu) = cpu {
+        let mut set = nix::sched::CpuSet::new();
+        let done = set
+            .set(cpu)
+            .and_then(|()| nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set));
+        if let Err(error) = done {
+            tracing::warn!(%error, cpu, "the packet thread stays on no one processor");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! A node's UDP socket: batches in, runs of envelopes out.
+
+use super::mmsg::{self, BATCH, RxBatch, TxBatch, TxItem};
+use crate::clock::Stamps;
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use trunkline_base::Time;
+use trunkline_overlay::arena::{Run, RxDatagram, TxArena};
+
+/// Both socket buffers: a tenth of a second at what one core forwards.
+const KERNEL_BUFFER: usize = 4 << 20;
+
+/// What a socket counts.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct UdpStats {
+    /// Datagrams that the socket's buffer had no room for.
+    pub kernel_drops: u64,
+    /// Datagrams that the kernel refused to send.
+    pub send_errors: u64,
+    /// Receives that failed.
+    pub recv_errors: u64,
+}
+
+/// See the module.
+pub struct Udp {
+    socket: Socket,
+    v6: bool,
+    rx: RxBatch,
+    tx: TxBatch,
+    gso: bool,
+    overflow_seen: u32,
+    stats: UdpStats,
+}
+
+impl Udp {
+    /// Binds `address`. `offload` asks for segmentation offload both ways,
+    /// where the kernel has it.
+    pub fn bind(address: SocketAddr, offload: bool) -> io::Result<Udp> {
+        let v6 = address.is_ipv6();
+        let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+        let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+        if v6 {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&address.into())?;
+        mmsg::dont_fragment(socket.as_fd(), v6)?;
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
+        // Best effort: the forcing forms need CAP_NET_ADMIN, the others are
+        // cut to the system's maximum, and old kernels lack the last two.
+        if setsockopt(&socket, sockopt::RcvBufForce, &KERNEL_BUFFER).is_err() {
+            let _ = setsockopt(&socket, sockopt::RcvBuf, &KERNEL_BUFFER);
+        }
+        if setsockopt(&socket, sockopt::SndBufForce, &KERNEL_BUFFER).is_err() {
+            let _ = setsockopt(&socket, sockopt::SndBuf, &KERNEL_BUFFER);
+        }
+        let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
+        let gso = offload && setsockopt(&socket, sockopt::UdpGroSegment, &true).is_ok();
+        Ok(Udp {
+            socket,
+            v6,
+            rx: RxBatch::new(),
+            tx: TxBatch::new(),
+            gso,
+            overflow_seen: 0,
+            stats: UdpStats::default(),
+        })
+    }
+
+    /// Receives one batch and hands it to `take` in slices of at most
+    /// [`BATCH`] datagrams; true if there may be more.
+    pub fn recv(
+        &mut self,
+        stamps: &Stamps,
+        now: Time,
+        mut take: impl FnMut(&mut [RxDatagram<'_>]),
+    ) -> bool {
+        let n = match self.rx.recv(self.socket.as_fd()) {
+            Ok(n) => n,
+            Err(_) => {
+                // An ICMP error of an earlier send surfaces here; reading it
+                // clears it.
+                self.stats.recv_errors += 1;
+                return true;
+            }
+        };
+        let mut batch = arrayvec::ArrayVec::<RxDatagram<'_>, BATCH>::new();
+        for (meta, bytes) in self.rx.iter_mut() {
+            let at = meta.stamp.map_or(now, |stamp| stamps.place(stamp, now));
+            let bytes = if meta.truncated { &mut [] } else { bytes };
+            for bytes in bytes.chunks_mut(meta.stride.max(1)) {
+                if batch.is_full() {
+                    take(&mut batch);
+                    batch.clear();
+                }
+                batch.push(RxDatagram { at, from: meta.from, bytes });
+            }
+        }
+        take(&mut batch);
+        drop(batch);
+        let overflow = self.rx.overflow();
+        self.stats.kernel_drops += u64::from(overflow.wrapping_sub(self.overflow_seen));
+        self.overflow_seen = overflow;
+        n == BATCH
+    }
+
+    /// Whether this socket can reach `to`'s address family.
+    pub fn speaks_to(&self, to: &SocketAddr) -> bool {
+        to.is_ipv6() == self.v6
+    }
+
+    /// Sends `runs` of `arena` from envelope `from` of the first on; how far it
+    /// got, as (runs finished, envelopes of the next one sent).
+    pub fn send(&mut self, arena: &TxArena, runs: &[Run], from: usize) -> (usize, usize) {
+        if self.gso { self.send_runs(arena, runs) } else { self.send_each(arena, runs, from) }
+    }
+
+    /// With segmentation offload: a run is one item.
+    fn send_runs(&mut self, arena: &TxArena, runs: &[Run]) -> (usize, usize) {
+        let mut done = 0;
+        while done < runs.len() {
+            let items = runs[done..].iter().map(|run| TxItem {
+                to: run.to,
+                dscp: run.dscp,
+                segment: (run.count > 1).then_some(run.segment as u16),
+                bytes: &arena.bytes()[run.range()],
+            });
+            match self.tx.send(self.socket.as_fd(), items) {
+                Ok(n) => done += n,
+                Err(e) if is_busy(&e) => break,
+                Err(e) if runs[done].count > 1 && no_offload(&e) => {
+                    // A device that cannot segment: never try again.
+                    self.gso = false;
+                    let (more, part) = self.send_each(arena, &runs[done..], 0);
+                    return (done + more, part);
+                }
+                Err(_) => {
+                    self.stats.send_errors += runs[done].count as u64;
+                    done += 1;
+                }
+            }
+        }
+        (done, 0)
+    }
+
+    /// Without: an envelope is one item.
+    fn send_each(&mut self, arena: &TxArena, runs: &[Run], from: usize) -> (usize, usize) {
+        let (mut run, mut envelope) = (0, from);
+        while run < runs.len() {
+            let items = runs[run..].iter().enumerate().flat_map(|(i, r)| {
+                let skip = if i == 0 { envelope } else { 0 };
+                arena.envelopes(r).skip(skip).map(|bytes| TxItem {
+                    to: r.to,
+                    dscp: r.dscp,
+                    segment: None,
+                    bytes,
+                })
+            });
+            let mut sent = match self.tx.send(self.socket.as_fd(), items) {
+                Ok(n) => n,
+                Err(e) if is_busy(&e) => break,
+                Err(_) => {
+                    self.stats.send_errors += 1;
+                    1
+                }
+            };
+            while sent > 0 && run < runs.len() {
+                let step = sent.min(runs[run].count - envelope);
+                sent -= step;
+                envelope += step;
+                if envelope == runs[run].count {
+                    (run, envelope) = (run + 1, 0);
+                }
+            }
+        }
+        (run, envelope)
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> UdpStats {
+        self.stats
+    }
+}
+
+impl AsFd for Udp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn is_busy(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+fn no_offload(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP))
+}

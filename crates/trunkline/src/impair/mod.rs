@@ -1,0 +1,243 @@
+//! `trunkline impair`: real UDP traffic through modelled links, in real time.
+//!
+//! Each link is a pair of sockets. What a node sends to its socket passes an
+//! [`Impairment`](trunkline_base::link_model::Impairment) and leaves by the
+//! other socket for the other node. The model, seed and stream are those of
+//! the simulator, so both lose the same packets.
+
+mod clock;
+mod config;
+mod flight;
+mod relay;
+mod report;
+mod socket;
+mod stop;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::units::{Fraction, Rate, Size, Span};
+pub use config::ConfigError;
+use config::{ChainKind, Config, End, Limit, LinkText, PerDirection};
+use relay::Relay;
+use stop::Stop;
+
+const HELP: &str = "\
+Examples:
+  One link by hand: node a at port 7003 talks to 5001, node b at 7004 to 5002.
+    trunkline impair --a 127.0.0.1:5001=127.0.0.1:7003 \\
+                     --b 127.0.0.1:5002=127.0.0.1:7004 \\
+                     --delay 10ms --loss 5% --burst 25% --seed 1
+
+  Many links, from a file:
+    trunkline impair links.toml --ledger ledger.json
+
+    seed = 1
+    [[link]]
+    name = \"C-D\"
+    a = { listen = \"127.0.0.1:5001\", peer = \"127.0.0.1:7003\" }
+    b = { listen = \"127.0.0.1:5002\", peer = \"127.0.0.1:7004\" }
+    delay = \"10ms\"             # one way; both directions
+    loss = { forward = \"5%\" }  # from a to b only
+    burst = { forward = \"25%\" }
+    rate = \"10 Mbit/s\"         # IP and UDP headers count
+    queue = \"100 packets\"      # or a size: \"64 kB\"
+
+  Other keys of a link: jitter, chain = \"per-packet\" or \"continuous\", spacing
+  (of packets, at which burst holds on a continuous chain; \"20ms\"), and stream:
+  links with one stream share one loss process.
+
+It runs until SIGTERM or SIGINT, then prints a JSON ledger of every packet, and
+how late it sent them, on standard output. On a busy machine give it real-time
+priority, or it will be late: chrt --fifo 50 trunkline impair ...";
+
+/// Pass UDP datagrams through links with delay, loss and a rate, in real time
+#[derive(clap::Args, Debug)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// The links, in TOML; without it --a and --b describe one
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    link: OneLink,
+    /// Also write the ledger to this file
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+    /// Also stop when standard input, a pipe, is closed
+    #[arg(long)]
+    until_stdin_closes: bool,
+}
+
+/// One link by hand, with the keys of a file.
+#[derive(clap::Args, Debug)]
+#[group(conflicts_with = "config", multiple = true)]
+struct OneLink {
+    /// Where to listen for node a, and node a's own address
+    #[arg(long, value_name = "LISTEN[=PEER]", requires = "b")]
+    a: Option<End>,
+    /// Where to listen for node b, and node b's own address
+    #[arg(long, value_name = "LISTEN[=PEER]", requires = "a")]
+    b: Option<End>,
+    /// One-way delay: "10ms"
+    #[arg(long, value_name = "TIME")]
+    delay: Option<Span>,
+    /// Extra delay of up to this much; never reorders
+    #[arg(long, value_name = "TIME")]
+    jitter: Option<Span>,
+    /// Rate of the link, IP and UDP headers included: "10 Mbit/s"
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// Most that waits for the rate: "100 packets" (the default) or "64 kB"
+    #[arg(long, value_name = "LIMIT")]
+    queue: Option<Limit>,
+    /// Share of packets lost: "5%"
+    #[arg(long, value_name = "SHARE")]
+    loss: Option<Fraction>,
+    /// Probability that a packet is lost if the one before it was: "25%"
+    #[arg(long, value_name = "SHARE", requires = "loss")]
+    burst: Option<Fraction>,
+    /// What ends a burst
+    #[arg(long, requires = "burst")]
+    chain: Option<ChainKind>,
+    /// Packet spacing at which --burst holds on a continuous chain [default: 20ms]
+    #[arg(long, value_name = "TIME", requires = "burst")]
+    spacing: Option<Span>,
+    /// Seed of all randomness [default: 0]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Which of the seed's random streams [default: 0]
+    #[arg(long)]
+    stream: Option<u64>,
+    /// Memory for packets under way [default: 64 MiB]
+    #[arg(long, value_name = "SIZE")]
+    buffer: Option<Size>,
+}
+
+/// Why `impair` could not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration cannot be run.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// An address cannot be bound.
+    #[error("link {link}: cannot listen on {addr} for {side}: {source}; {}", advice(source))]
+    Bind {
+        /// The link's name.
+        link: String,
+        /// a or b.
+        side: &'static str,
+        /// The address.
+        addr: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A system call failed.
+    #[error("cannot {what}: {source}")]
+    Os {
+        /// What it was for.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The ledger file cannot be written.
+    #[error("cannot write the ledger to {}: {source}", path.display())]
+    Ledger {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The exit code: 2 for a configuration to correct, 1 for the rest.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Config(_) => 2,
+            Error::Bind { .. } | Error::Os { .. } | Error::Ledger { .. } => 1,
+        }
+    }
+
+    fn os<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
+        move |source| Error::Os { what, source: source.into() }
+    }
+}
+
+fn advice(bind: &io::Error) -> &'static str {
+    match bind.kind() {
+        io::ErrorKind::AddrInUse => "stop what uses that port, or choose another",
+        io::ErrorKind::AddrNotAvailable => "listen on an address of this machine",
+        io::ErrorKind::PermissionDenied => "choose a port above 1023",
+        _ => "choose another address",
+    }
+}
+
+/// Relays until told to stop, then prints the ledger.
+///
+/// Says `impair: ready, N links` on standard error once every socket is bound.
+/// Blocks SIGTERM and SIGINT in this thread: call it before starting others.
+///
+/// # Errors
+///
+/// A configuration that cannot be run, an address that cannot be bound, a
+/// ledger that cannot be written, or a system call that failed.
+pub fn run(args: Args) -> Result<(), Error> {
+    let config = match args.config {
+        Some(path) => Config::read(&path)?,
+        None => args.link.config()?,
+    };
+    // Found out now, not after an hour of measuring.
+    let ledger = match args.ledger {
+        Some(path) => match File::create(&path) {
+            Ok(file) => Some((path, file)),
+            Err(source) => return Err(Error::Ledger { path, source }),
+        },
+        None => None,
+    };
+    let stop = Stop::new(args.until_stdin_closes)?;
+    let mut relay = Relay::bind(&config, stop)?;
+    announce(&config, &relay);
+    relay.run()?;
+
+    let json = serde_json::to_string(&relay.report())
+        .map_err(|error| Error::Os { what: "write the ledger", source: error.into() })?;
+    if let Some((path, mut file)) = ledger {
+        writeln!(file, "{json}").map_err(|source| Error::Ledger { path, source })?;
+    }
+    writeln!(io::stdout(), "{json}").map_err(Error::os("write the ledger to standard output"))
+}
+
+/// Nobody may read standard error, which is no reason to fail.
+fn announce(config: &Config, relay: &Relay) {
+    let mut stderr = io::stderr();
+    let asked = config.links.iter().flat_map(|l| l.ends);
+    for ((link, side, addr), end) in relay.addresses().zip(asked) {
+        if end.listen.port() == 0 {
+            let _ = writeln!(stderr, "impair: link {link}: {side} listens on {addr}");
+        }
+    }
+    let n = config.links.len();
+    let _ = writeln!(stderr, "impair: ready, {n} link{}", if n == 1 { "" } else { "s" });
+}
+
+impl OneLink {
+    fn config(self) -> Result<Config, ConfigError> {
+        let (Some(a), Some(b)) = (self.a, self.b) else { return Err(ConfigError::NoLinks) };
+        let link = LinkText {
+            name: None,
+            stream: self.stream,
+            a,
+            b,
+            delay: PerDirection::both(self.delay),
+            jitter: PerDirection::both(self.jitter),
+            rate: PerDirection::both(self.rate),
+            queue: PerDirection::both(self.queue),
+            loss: PerDirection::both(self.loss),
+            burst: PerDirection::both(self.burst),
+            chain: PerDirection::both(self.chain),
+            spacing: PerDirection::both(self.spacing),
+        };
+        Config::new(self.seed.unwrap_or(0), self.buffer, vec![link])
+    }
+}

@@ -1,0 +1,306 @@
+//! The relay itself: one thread that receives, asks the model, and sends each
+//! packet when it is due.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use hdrhistogram::Histogram;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::timer::{Expiration, TimerSetTimeFlags};
+use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
+use trunkline_base::Time;
+use trunkline_base::link_model::{Cause, Count, Impairment, Verdict};
+
+use super::Error;
+use super::clock::Clock;
+use super::config::{Config, ConfigError, DIRECTIONS, Problem, SIDES};
+use super::flight::Flight;
+use super::report::{DirectionReport, Lateness, LinkReport, Report};
+use super::socket::{Datagram, RxBuffer, Socket};
+use super::stop::Stop;
+
+/// Receives per socket and turn, so that one flood does not hold up the
+/// packets that are due.
+const BATCH: usize = 64;
+
+/// Tokens of the descriptors that are not sockets.
+const TIMER: u64 = u64::MAX;
+const SIGNAL: u64 = u64::MAX - 1;
+const STDIN: u64 = u64::MAX - 2;
+
+/// All links. Side `s` of link `k` is port `2k + s`; what arrives there leaves
+/// by port `2k + 1 - s`.
+#[derive(Debug)]
+pub struct Relay {
+    names: Vec<String>,
+    ports: Vec<Port>,
+    flight: Flight,
+    clock: Clock,
+    epoll: Epoll,
+    stop: Stop,
+    timer: TimerFd,
+    /// What the timer is set to.
+    armed: Option<Time>,
+    rx: RxBuffer,
+    lateness: Histogram<u64>,
+}
+
+/// A socket, the node it faces, and the direction that begins there.
+#[derive(Debug)]
+struct Port {
+    socket: Socket,
+    peer: Option<SocketAddr>,
+    /// Bytes of IP and UDP header around each datagram.
+    header: usize,
+    impairment: Impairment,
+    sent: Count,
+    pool_dropped: Count,
+    send_errors: Count,
+    foreign: Count,
+    oversize: Count,
+    receive_errors: u64,
+}
+
+impl Relay {
+    /// Binds every socket; `stop` says when [`Relay::run`] ends.
+    ///
+    /// # Errors
+    ///
+    /// The first address that cannot be bound, or a system call that failed.
+    pub fn bind(config: &Config, stop: Stop) -> Result<Relay, Error> {
+        let epoll =
+            Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(Error::os("create an epoll"))?;
+        // Not an epoll timeout: those count milliseconds, and the kernel may
+        // add 50 µs of slack to them.
+        let timer = TimerFd::new(
+            ClockId::CLOCK_MONOTONIC,
+            TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
+        )
+        .map_err(Error::os("create a timer"))?;
+        watch(&epoll, &timer, TIMER)?;
+        watch(&epoll, stop.signals(), SIGNAL)?;
+        if let Some(stdin) = stop.stdin() {
+            // epoll refuses files and /dev/null: they have no end to wait for.
+            epoll
+                .add(stdin, EpollEvent::new(EpollFlags::EPOLLIN, STDIN))
+                .map_err(Error::os("wait for the end of standard input, which must be a pipe"))?;
+        }
+        let ports = bind_ports(config, &epoll)?;
+        Ok(Relay {
+            names: config.links.iter().map(|l| l.name.clone()).collect(),
+            ports,
+            flight: Flight::new(usize::try_from(config.buffer).unwrap_or(usize::MAX)),
+            clock: Clock::start().map_err(Error::os("read the clock"))?,
+            epoll,
+            stop,
+            timer,
+            armed: None,
+            rx: RxBuffer::new(),
+            // 1 ns to 10 minutes, two digits: 60 kB.
+            lateness: Histogram::new_with_bounds(1, 600_000_000_000, 2)
+                .expect("constant bounds are valid"),
+        })
+    }
+
+    /// The address of each side, for a port that the system chose.
+    pub fn addresses(&self) -> impl Iterator<Item = (&str, &'static str, SocketAddr)> {
+        self.ports.iter().enumerate().filter_map(|(k, port)| {
+            let addr = port.socket.local_addr().ok()?;
+            Some((self.names[k / 2].as_str(), SIDES[k % 2], addr))
+        })
+    }
+
+    /// Relays until told to stop. What is under way then stays unsent.
+    ///
+    /// # Errors
+    ///
+    /// A system call that failed. Errors of single packets are counted instead.
+    pub fn run(&mut self) -> Result<(), Error> {
+        let mut events = vec![EpollEvent::empty(); self.ports.len() + 3];
+        loop {
+            self.send_due()?;
+            self.arm()?;
+            let ready = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+                Ok(ready) => ready,
+                Err(nix::Error::EINTR) => continue,
+                Err(error) => return Err(Error::os("wait for packets")(error)),
+            };
+            self.clock.sample().map_err(Error::os("read the clock"))?;
+            for event in &events[..ready] {
+                match event.data() {
+                    TIMER => {
+                        // Reading makes it unreadable; nothing is due if it fails.
+                        let _ = self.timer.wait();
+                        self.armed = None;
+                    }
+                    SIGNAL => return Ok(()),
+                    STDIN if self.stop.stdin_ended() => return Ok(()),
+                    STDIN => {}
+                    port => self.receive(port as usize)?,
+                }
+            }
+        }
+    }
+
+    fn send_due(&mut self) -> Result<(), Error> {
+        loop {
+            let now = self.clock.now().map_err(Error::os("read the clock"))?;
+            let Some((packet, bytes)) = self.flight.pop_due(now) else { return Ok(()) };
+            let late = u64::try_from(now.since(packet.due).as_nanos()).unwrap_or(u64::MAX);
+            self.lateness.saturating_record(late);
+            let out = &self.ports[packet.direction ^ 1];
+            let sent = out.peer.is_some_and(|peer| out.socket.send(bytes, peer).is_ok());
+            let port = &mut self.ports[packet.direction];
+            let count = if sent { &mut port.sent } else { &mut port.send_errors };
+            count.add(packet.len + port.header);
+        }
+    }
+
+    /// Sets the timer to the next packet.
+    fn arm(&mut self) -> Result<(), Error> {
+        let next = self.flight.next_due();
+        if next == self.armed {
+            return Ok(());
+        }
+        let set = match next {
+            Some(due) => self.timer.set(
+                Expiration::OneShot(self.clock.to_monotonic(due)),
+                TimerSetTimeFlags::TFD_TIMER_ABSTIME,
+            ),
+            None => self.timer.unset(),
+        };
+        self.armed = next;
+        set.map_err(Error::os("set the timer"))
+    }
+
+    fn receive(&mut self, k: usize) -> Result<(), Error> {
+        for _ in 0..BATCH {
+            let port = &mut self.ports[k];
+            let datagram = match port.socket.recv(&mut self.rx) {
+                Ok(Some(datagram)) => datagram,
+                Ok(None) => return Ok(()),
+                Err(_) => {
+                    port.receive_errors += 1;
+                    return Ok(());
+                }
+            };
+            let now = self.clock.now().map_err(Error::os("read the clock"))?;
+            // The delay counts from the arrival, not from when we came to look.
+            let arrived = datagram.stamp.map_or(now, |s| self.clock.place(s).min(now));
+            port.accept(k, arrived, &datagram, &mut self.flight);
+        }
+        Ok(())
+    }
+
+    /// The ledger so far.
+    pub fn report(&self) -> Report {
+        let mut in_flight = vec![Count::default(); self.ports.len()];
+        for packet in self.flight.iter() {
+            in_flight[packet.direction].add(packet.len + self.ports[packet.direction].header);
+        }
+        let direction = |k: usize| self.ports[k].report(in_flight[k]);
+        let cpu = getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
+            let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
+            seconds(usage.user_time()) + seconds(usage.system_time())
+        });
+        Report {
+            seconds: self.clock.now().map_or(0.0, |now| now.since(Time::ZERO).as_secs_f64()),
+            cpu_seconds: cpu,
+            lateness_us: Lateness::new(&self.lateness),
+            links: (self.names.iter().enumerate())
+                .map(|(k, name)| LinkReport {
+                    name: name.clone(),
+                    forward: direction(2 * k),
+                    reverse: direction(2 * k + 1),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Port {
+    /// Puts a datagram that arrived here under way, or counts why not.
+    fn accept(&mut self, k: usize, arrived: Time, datagram: &Datagram<'_>, flight: &mut Flight) {
+        let size = datagram.bytes.len() + self.header;
+        let peer = *self.peer.get_or_insert(datagram.source);
+        if !same(peer, datagram.source) {
+            return self.foreign.add(size);
+        }
+        if datagram.truncated {
+            return self.oversize.add(size);
+        }
+        match self.impairment.offer(arrived, size) {
+            Verdict::Drop(Cause::Loss | Cause::Queue) => {}
+            Verdict::Deliver(due) => {
+                if !flight.push(due, k, datagram.bytes) {
+                    self.pool_dropped.add(size);
+                }
+            }
+        }
+    }
+
+    fn report(&self, in_flight: Count) -> DirectionReport {
+        let model = self.impairment.ledger();
+        DirectionReport {
+            offered: model.offered.into(),
+            delivered: self.sent.into(),
+            lost: model.lost.into(),
+            queue_dropped: model.queue_dropped.into(),
+            pool_dropped: self.pool_dropped.into(),
+            send_errors: self.send_errors.into(),
+            in_flight: in_flight.into(),
+            foreign: self.foreign.into(),
+            oversize: self.oversize.into(),
+            kernel_dropped: self.socket.kernel_drops(),
+            receive_errors: self.receive_errors,
+        }
+    }
+}
+
+/// One port per side of each link, watched under its index.
+fn bind_ports(config: &Config, epoll: &Epoll) -> Result<Vec<Port>, Error> {
+    let mut ports = Vec::new();
+    for link in &config.links {
+        for (s, end) in link.ends.iter().enumerate() {
+            let socket = Socket::bind(end.listen).map_err(|source| Error::Bind {
+                link: link.name.clone(),
+                side: SIDES[s],
+                addr: end.listen,
+                source,
+            })?;
+            watch(epoll, &socket, ports.len() as u64)?;
+            let direction = &link.directions[s];
+            let impairment =
+                Impairment::new(direction.model.clone(), config.seed, direction.stream).map_err(
+                    |source| ConfigError::Link {
+                        link: link.name.clone(),
+                        problem: Problem::Model { direction: DIRECTIONS[s], source },
+                    },
+                )?;
+            ports.push(Port {
+                socket,
+                peer: end.peer,
+                // RFC 791, RFC 8200, RFC 768, without options.
+                header: if end.listen.is_ipv4() { 20 + 8 } else { 40 + 8 },
+                impairment,
+                sent: Count::default(),
+                pool_dropped: Count::default(),
+                send_errors: Count::default(),
+                foreign: Count::default(),
+                oversize: Count::default(),
+                receive_errors: 0,
+            });
+        }
+    }
+    Ok(ports)
+}
+
+/// An IPv4 sender reaches a `[::]` socket as `::ffff:a.b.c.d`.
+fn same(a: SocketAddr, b: SocketAddr) -> bool {
+    a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical()
+}
+
+fn watch(epoll: &Epoll, fd: impl AsFd, token: u64) -> Result<(), Error> {
+    epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token)).map_err(Error::os("watch a socket"))
+}

@@ -1,0 +1,97 @@
+//! The ledger as JSON.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use trunkline_base::link_model::Count;
+
+/// What a run did.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Length of the run.
+    pub seconds: f64,
+    /// Processor time of the relay.
+    pub cpu_seconds: f64,
+    /// How late packets left.
+    pub lateness_us: Lateness,
+    /// Per link, in the order of the configuration.
+    pub links: Vec<LinkReport>,
+}
+
+/// The distribution of (time of sending − time due), in microseconds. A run
+/// whose p99.9 is over 1,000 measured the relay, not the model.
+#[derive(Debug, Serialize)]
+pub struct Lateness {
+    samples: u64,
+    p50: f64,
+    p99: f64,
+    #[serde(rename = "p99.9")]
+    p999: f64,
+    max: f64,
+}
+
+impl Lateness {
+    /// From a histogram of nanoseconds.
+    pub fn new(nanos: &Histogram<u64>) -> Lateness {
+        let at = |q| nanos.value_at_quantile(q) as f64 / 1e3;
+        Lateness {
+            samples: nanos.len(),
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: nanos.max() as f64 / 1e3,
+        }
+    }
+}
+
+/// One link.
+#[derive(Debug, Serialize)]
+pub struct LinkReport {
+    /// As configured.
+    pub name: String,
+    /// From a to b.
+    pub forward: DirectionReport,
+    /// From b to a.
+    pub reverse: DirectionReport,
+}
+
+/// One direction:
+/// offered = delivered + lost + queue_dropped + pool_dropped + send_errors + in_flight,
+/// in packets and in bytes, IP and UDP headers included.
+#[derive(Debug, Serialize)]
+pub struct DirectionReport {
+    /// Received from the peer and handed to the model.
+    pub offered: Tally,
+    /// Sent on.
+    pub delivered: Tally,
+    /// Lost by the model.
+    pub lost: Tally,
+    /// Turned away by the model's queue.
+    pub queue_dropped: Tally,
+    /// No room in the relay's buffer.
+    pub pool_dropped: Tally,
+    /// Could not be sent, or the far peer was not known yet.
+    pub send_errors: Tally,
+    /// Not yet due when the relay stopped.
+    pub in_flight: Tally,
+    /// From a source that is not the peer. Not offered.
+    pub foreign: Tally,
+    /// Longer than the relay takes. Not offered; bytes are those it kept.
+    pub oversize: Tally,
+    /// Dropped by the kernel before the relay saw them, packets.
+    pub kernel_dropped: u64,
+    /// Receive calls that failed.
+    pub receive_errors: u64,
+}
+
+/// Packets and bytes.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Tally {
+    packets: u64,
+    bytes: u64,
+}
+
+impl From<Count> for Tally {
+    fn from(count: Count) -> Tally {
+        Tally { packets: count.packets, bytes: count.bytes }
+    }
+}

@@ -1,0 +1,48 @@
+//! When to stop: SIGTERM, SIGINT, or the end of standard input.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use super::Error;
+
+/// The descriptors that become readable when it may be time to stop.
+#[derive(Debug)]
+pub struct Stop {
+    signals: SignalFd,
+    stdin: Option<io::Stdin>,
+}
+
+impl Stop {
+    /// Takes SIGTERM and SIGINT away from this thread; call it before starting
+    /// others.
+    pub fn new(stdin: bool) -> Result<Stop, Error> {
+        let mut mask = SigSet::empty();
+        mask.add(Signal::SIGTERM);
+        mask.add(Signal::SIGINT);
+        mask.thread_block().map_err(Error::os("block SIGTERM and SIGINT"))?;
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+            .map_err(Error::os("create a signal descriptor"))?;
+        Ok(Stop { signals, stdin: stdin.then(io::stdin) })
+    }
+
+    /// Readable when a signal came.
+    pub fn signals(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
+    }
+
+    /// Readable when standard input has something, or has ended; `None` if
+    /// that does not matter.
+    pub fn stdin(&self) -> Option<BorrowedFd<'_>> {
+        self.stdin.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether standard input, readable now, has ended. What is typed means
+    /// nothing.
+    pub fn stdin_ended(&self) -> bool {
+        let mut ignored = [0; 4096];
+        !matches!(self.stdin.as_ref().map(|s| s.lock().read(&mut ignored)), Some(Ok(1..)))
+    }
+}

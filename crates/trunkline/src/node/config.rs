@@ -1,0 +1,363 @@
+//! The configuration file of `trunkline node`.
+
+use crate::units::{Fraction, Rate, Size, Span};
+use serde::Deserialize;
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use trunkline_overlay::link::{self, DSCP_EF};
+use trunkline_overlay::monitor::Liveness;
+use trunkline_overlay::node as overlay;
+use trunkline_overlay::route::StaticRoute;
+use trunkline_overlay::wire::NodeId;
+
+/// What a file says, read and checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// For messages and metrics.
+    pub name: String,
+    /// Where the node listens for its neighbours.
+    pub listen: Vec<SocketAddr>,
+    /// Where local applications attach.
+    pub socket: Option<PathBuf>,
+    /// Where metrics and health are served.
+    pub http: Option<SocketAddr>,
+    /// The node itself.
+    pub overlay: overlay::Config,
+    /// How it runs.
+    pub runtime: Runtime,
+}
+
+/// `[runtime]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Runtime {
+    /// SCHED_FIFO priority of the packet thread.
+    pub realtime_priority: Option<u8>,
+    /// The processor that the packet thread stays on.
+    pub cpu: Option<usize>,
+    /// Segmentation offload.
+    pub offload: bool,
+    /// Seed of the behaviour's randomness (not of keys).
+    pub seed: u64,
+}
+
+impl Default for Runtime {
+    /// No priority, since most systems refuse it unasked; offload, since the
+    /// kernel does it for a tenth of the cost; one seed, so that a recording
+    /// can be compared with another.
+    fn default() -> Runtime {
+        Runtime { realtime_priority: None, cpu: None, offload: true, seed: 0 }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    node: NodeSection,
+    #[serde(default)]
+    link: Vec<Spanned<LinkSection>>,
+    #[serde(default)]
+    route: Vec<Spanned<RouteSection>>,
+    #[serde(default)]
+    realtime: RealtimeSection,
+    #[serde(default)]
+    best_effort: BestEffortSection,
+    #[serde(default)]
+    hello: HelloSection,
+    #[serde(default)]
+    runtime: Runtime,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeSection {
+    id: u32,
+    name: Option<String>,
+    listen: Vec<SocketAddr>,
+    socket: Option<PathBuf>,
+    http: Option<SocketAddr>,
+    max_sessions: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkSection {
+    neighbour: u32,
+    #[serde(default)]
+    path: String,
+    address: Option<SocketAddr>,
+    mtu: Option<usize>,
+    dscp: Option<u8>,
+    rate: Option<Rate>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouteSection {
+    to: Destinations,
+    via: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a list of node ids, or \"*\" for all others")]
+enum Destinations {
+    Some(Vec<u32>),
+    Others(Star),
+}
+
+#[derive(Deserialize)]
+enum Star {
+    #[serde(rename = "*")]
+    Star,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct RealtimeSection {
+    recovery: Option<bool>,
+    reorder: Option<u16>,
+    repeat_share: Option<Fraction>,
+    repeat_burst: Option<u32>,
+    max_wait: Option<Span>,
+    memory: Option<Size>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct BestEffortSection {
+    max_wait: Option<Span>,
+    memory: Option<Size>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct HelloSection {
+    interval: Option<Span>,
+    dead_after: Option<Span>,
+}
+
+/// A mistake in a configuration file, where it is, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file.
+    pub path: PathBuf,
+    /// Line and column, from 1; `None` where the whole file is meant.
+    pub place: Option<(usize, usize)>,
+    /// What is wrong.
+    pub what: String,
+    /// The line of the file, and a mark below it.
+    pub excerpt: String,
+    /// The name that was probably meant.
+    pub suggestion: Option<String>,
+}
+
+impl std::error::Error for Mistake {}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some((line, column)) = self.place {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}", self.what)?;
+        if let Some(suggestion) = &self.suggestion {
+            write!(f, "; did you mean `{suggestion}`?")?;
+        }
+        f.write_str(&self.excerpt)
+    }
+}
+
+/// Reads and checks the file at `path`.
+pub fn load(path: &Path) -> Result<Config, Mistake> {
+    let text = std::fs::read_to_string(path).map_err(|e| Mistake {
+        path: path.to_owned(),
+        place: None,
+        what: format!("cannot be read: {e}"),
+        excerpt: String::new(),
+        suggestion: None,
+    })?;
+    parse(path, &text)
+}
+
+/// Reads and checks `text`, the content of `path`.
+pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
+    let file: File = toml::from_str(text).map_err(|e| syntax_mistake(path, text, &e))?;
+    let mistake = |span: Option<Range<usize>>, what: String| mistake(path, text, span, what);
+    if file.node.listen.is_empty() {
+        return Err(mistake(None, "[node] listen is empty: give at least one address".into()));
+    }
+    let mut config = overlay::Config::new(NodeId(file.node.id));
+    config.max_sessions = file.node.max_sessions.unwrap_or(config.max_sessions);
+    for section in &file.link {
+        config.links.push(link_config(section.get_ref(), &file));
+        // One at a time, so that a mistake has a line.
+        config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
+        let family = |a: &SocketAddr| a.is_ipv6();
+        if let Some(address) = section.get_ref().address
+            && !file.node.listen.iter().any(|l| family(l) == family(&address))
+        {
+            let what =
+                format!("{address} cannot be reached: [node] listen has no address of its family");
+            return Err(mistake(Some(section.span()), what));
+        }
+    }
+    for section in &file.route {
+        let route = section.get_ref();
+        let via = NodeId(route.via);
+        match &route.to {
+            Destinations::Others(Star::Star) => config.routes.push(StaticRoute { to: None, via }),
+            Destinations::Some(nodes) => config
+                .routes
+                .extend(nodes.iter().map(|&n| StaticRoute { to: Some(NodeId(n)), via })),
+        }
+        config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
+    }
+    let name = file.node.name.unwrap_or_else(|| format!("node {}", file.node.id));
+    Ok(Config {
+        name,
+        listen: file.node.listen,
+        socket: file.node.socket,
+        http: file.node.http,
+        overlay: config,
+        runtime: file.runtime,
+    })
+}
+
+fn link_config(section: &LinkSection, file: &File) -> link::Config {
+    let mut c = link::Config::new(NodeId(section.neighbour));
+    c.path.clone_from(&section.path);
+    c.address = section.address;
+    c.mtu = section.mtu.unwrap_or(c.mtu);
+    c.dscp = section.dscp.unwrap_or(DSCP_EF);
+    c.rate = section.rate.map(|r| r.0);
+    let Liveness { interval, dead_after } = c.liveness;
+    c.liveness = Liveness {
+        interval: file.hello.interval.map_or(interval, |s| s.0),
+        dead_after: file.hello.dead_after.map_or(dead_after, |s| s.0),
+    };
+    let size = |s: Size| usize::try_from(s.0).unwrap_or(usize::MAX);
+    let (rt, from) = (&mut c.realtime, &file.realtime);
+    rt.recovery = from.recovery.unwrap_or(rt.recovery);
+    rt.reorder = from.reorder.unwrap_or(rt.reorder);
+    rt.repeat_share = from.repeat_share.map_or(rt.repeat_share, |f| f.0);
+    rt.repeat_burst = from.repeat_burst.unwrap_or(rt.repeat_burst);
+    rt.max_wait = from.max_wait.map_or(rt.max_wait, |s| s.0);
+    rt.bytes = from.memory.map_or(rt.bytes, size);
+    let (be, from) = (&mut c.best_effort, &file.best_effort);
+    be.max_wait = from.max_wait.map_or(be.max_wait, |s| s.0);
+    be.bytes = from.memory.map_or(be.bytes, size);
+    c
+}
+
+fn mistake(path: &Path, text: &str, span: Option<Range<usize>>, what: String) -> Mistake {
+    let place = span.as_ref().map(|s| place(text, s.start));
+    let excerpt = place.map_or(String::new(), |(line, column)| {
+        let source = text.lines().nth(line - 1).unwrap_or_default();
+        format!("\n  {line} | {source}\n  {:>1$}", "^", line.to_string().len() + 2 + column)
+    });
+    Mistake { path: path.to_owned(), place, what, excerpt, suggestion: None }
+}
+
+fn syntax_mistake(path: &Path, text: &str, error: &toml::de::Error) -> Mistake {
+    let what = error.message().replace('\n', " ");
+    let suggestion = suggestion(&what);
+    Mistake { suggestion, ..mistake(path, text, error.span(), what) }
+}
+
+/// The known name that is most like the unknown one in serde's message
+/// "unknown field `x`, expected one of `a`, `b`".
+fn suggestion(message: &str) -> Option<String> {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let unknown = message.starts_with("unknown").then(|| quoted.next())??;
+    let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
+    quoted
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+        .filter(|name| likeness(name) > 0.7)
+        .map(str::to_owned)
+}
+
+fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text[..offset.min(text.len())];
+    let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[node]
+id = 2
+name = "B"
+listen = ["127.0.0.1:7002"]
+socket = "/run/trunkline/b.sock"
+
+[[link]]
+neighbour = 1
+address = "127.0.0.1:7001"
+rate = "10 Mbit/s"
+
+[[link]]
+neighbour = 3
+path = "isp2"
+mtu = 1400
+dscp = 0
+
+[[route]]
+to = [4, 5]
+via = 3
+
+[[route]]
+to = "*"
+via = 1
+
+[realtime]
+reorder = 3
+repeat_share = "20%"
+
+[hello]
+interval = "50ms"
+
+[runtime]
+offload = false
+"#;
+
+    fn mistake(text: &str) -> String {
+        parse(Path::new("x.toml"), text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_whole_file() {
+        let c = parse(Path::new("x.toml"), GOOD).unwrap();
+        assert_eq!((c.name.as_str(), c.overlay.id, c.overlay.links.len()), ("B", NodeId(2), 2));
+        let (a, b) = (&c.overlay.links[0], &c.overlay.links[1]);
+        assert_eq!(a.rate.unwrap().as_bps(), 10_000_000);
+        assert_eq!((a.dscp, b.dscp, b.mtu, b.path.as_str()), (46, 0, 1400, "isp2"));
+        assert_eq!((a.realtime.reorder, a.realtime.repeat_share), (3, 0.2));
+        assert_eq!(a.liveness.interval.as_millis(), 50);
+        assert_eq!(c.overlay.routes.len(), 3);
+        assert!(!c.runtime.offload);
+    }
+
+    #[test]
+    fn mistakes_have_a_line_and_a_way_out() {
+        let typo = mistake(&GOOD.replace("neighbour = 1", "neighbor = 1"));
+        assert!(typo.starts_with("x.toml:9:1: unknown field `neighbor`"), "{typo}");
+        assert!(typo.contains("did you mean `neighbour`?"), "{typo}");
+        let value = mistake(&GOOD.replace("10 Mbit/s", "fast"));
+        assert!(value.starts_with("x.toml:11:8: "), "{value}");
+        let route = mistake(&GOOD.replace("via = 3", "via = 9"));
+        assert!(route.starts_with("x.toml:19:1: a route goes via node 9"), "{route}");
+        let mtu = mistake(&GOOD.replace("1400", "100"));
+        assert!(mtu.starts_with("x.toml:13:1: link to neighbour 3: out of range (mtu"), "{mtu}");
+        let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
+        assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
+        let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));
+        assert!(family.contains("no address of its family"), "{family}");
+        assert!(mistake("").contains("missing field `node`"));
+    }
+}

@@ -1,0 +1,210 @@
+//! The packet thread's counters in Prometheus' text format.
+
+use crate::datapath::Snapshot;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use trunkline_overlay::counters::Traffic;
+use trunkline_overlay::link::LinkStats;
+
+/// The text of `snapshot`.
+pub fn render(snapshot: Snapshot) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("trunkline");
+    registry.register_collector(Box::new(Node(snapshot)));
+    let mut out = String::new();
+    text::encode(&mut out, &registry)?;
+    Ok(out)
+}
+
+#[derive(Debug)]
+struct Node(Snapshot);
+
+type Labels = Vec<(String, String)>;
+
+/// One metric with its values by label.
+struct Family<'a, 'b>(&'a mut DescriptorEncoder<'b>);
+
+impl Family<'_, '_> {
+    fn counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (Labels, u64)>,
+    ) -> fmt::Result {
+        self.encode(name, help, values.map(|(l, v)| (l, ConstCounter::new(v))))
+    }
+
+    fn gauges(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (Labels, f64)>,
+    ) -> fmt::Result {
+        self.encode(name, help, values.map(|(l, v)| (l, ConstGauge::new(v))))
+    }
+
+    fn encode<M: EncodeMetric>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (Labels, M)>,
+    ) -> fmt::Result {
+        let mut values = values.peekable();
+        let Some((_, first)) = values.peek() else { return Ok(()) };
+        let kind = first.metric_type();
+        let mut encoder = self.0.encode_descriptor(name, help, None, kind)?;
+        for (labels, value) in values {
+            if labels.is_empty() {
+                value.encode(encoder.encode_family(&NO_LABELS)?)?;
+            } else {
+                value.encode(encoder.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const NO_LABELS: [(&str, &str); 0] = [];
+
+fn label(name: &str, value: impl fmt::Display) -> (String, String) {
+    (name.to_owned(), value.to_string())
+}
+
+fn single(value: u64) -> impl Iterator<Item = (Labels, u64)> {
+    std::iter::once((Labels::new(), value))
+}
+
+/// What a link sends, by class.
+fn classes(s: &LinkStats) -> [(&'static str, Traffic); 5] {
+    [
+        ("hello", s.hellos),
+        ("request", s.requests),
+        ("realtime", s.realtime),
+        ("repeat", s.repeats),
+        ("best_effort", s.best_effort),
+    ]
+}
+
+impl Collector for Node {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let s = &self.0;
+        let mut f = Family(&mut encoder);
+        f.gauges(
+            "sessions",
+            "Applications attached now",
+            std::iter::once((Labels::new(), s.node.sessions as f64)),
+        )?;
+        f.counters(
+            "from_sessions",
+            "Packets that applications here sent",
+            single(s.node.from_sessions),
+        )?;
+        f.counters(
+            "to_sessions",
+            "Packets handed to applications here",
+            single(s.node.to_sessions),
+        )?;
+        f.counters("forwarded", "Packets passed from link to link", single(s.node.forwarded))?;
+        f.counters(
+            "node_drops",
+            "Packets and messages dropped outside any link",
+            s.node.drops.iter().map(|(why, n)| (vec![label("reason", why.label())], n)),
+        )?;
+        f.counters(
+            "kernel_drops",
+            "Datagrams that found the socket's buffer full",
+            single(s.udp.kernel_drops),
+        )?;
+        f.counters(
+            "send_errors",
+            "Datagrams that the kernel refused to send",
+            single(s.udp.send_errors),
+        )?;
+        f.counters("recv_errors", "Receives that failed", single(s.udp.recv_errors))?;
+        f.counters("wakeups", "Wake-ups of the packet thread", single(s.thread.wakeups))?;
+        f.counters("blocked", "Times that a socket took no more", single(s.thread.blocked))?;
+        f.counters(
+            "packet_thread_allocations",
+            "Requests for memory by the packet thread; still while packets flow",
+            single(s.thread.allocations),
+        )?;
+        self.encode_links(&mut f)
+    }
+}
+
+impl Node {
+    fn encode_links(&self, f: &mut Family<'_, '_>) -> fmt::Result {
+        let links = || {
+            self.0
+                .links
+                .iter()
+                .map(|l| (vec![label("neighbour", l.neighbour), label("path", &l.path)], l))
+        };
+        let with = |labels: &Labels, name: &str, value: &str| {
+            let mut all = labels.clone();
+            all.push(label(name, value));
+            all
+        };
+        f.gauges("link_up", "Whether the neighbour has been heard lately", {
+            links().map(|(l, link)| (l, f64::from(u8::from(link.up))))
+        })?;
+        f.gauges("link_rtt_seconds", "Smoothed round trip", {
+            links().filter_map(|(l, link)| Some((l, link.rtt?.as_secs_f64())))
+        })?;
+        let sent = |pick: fn(Traffic) -> u64| {
+            links().flat_map(move |(l, link)| {
+                classes(&link.stats).map(|(class, t)| (with(&l, "class", class), pick(t)))
+            })
+        };
+        f.counters("link_sent_envelopes", "Envelopes sent", sent(|t| t.envelopes))?;
+        f.counters("link_sent_bytes", "UDP payload sent", sent(|t| t.bytes))?;
+        let each =
+            |pick: fn(&LinkStats) -> u64| links().map(move |(l, link)| (l, pick(&link.stats)));
+        f.counters(
+            "link_received_envelopes",
+            "Envelopes received",
+            each(|s| s.received.envelopes),
+        )?;
+        f.counters("link_received_bytes", "UDP payload received", each(|s| s.received.bytes))?;
+        f.counters(
+            "link_realtime_received",
+            "Real-time packets accepted",
+            each(|s| s.receiver.received),
+        )?;
+        f.counters(
+            "link_realtime_missing",
+            "Real-time packets found missing",
+            each(|s| s.receiver.missing),
+        )?;
+        f.counters(
+            "link_realtime_asked",
+            "Real-time packets asked for again",
+            each(|s| s.receiver.asked),
+        )?;
+        f.counters(
+            "link_realtime_filled",
+            "Missing real-time packets that came after all",
+            each(|s| s.receiver.filled),
+        )?;
+        f.counters(
+            "link_restarts",
+            "Starts of the neighbour that were noticed",
+            each(|s| s.restarts),
+        )?;
+        f.counters("link_downs", "Times that the link went down", each(|s| s.downs))?;
+        f.counters("link_drops", "Packets dropped at a link", {
+            links().flat_map(|(l, link)| {
+                let drops: Vec<_> = link
+                    .stats
+                    .drops
+                    .iter()
+                    .map(|(why, n)| (with(&l, "reason", why.label()), n))
+                    .collect();
+                drops
+            })
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! `trunkline node`, `check` and `replay`.
+
+pub mod config;
+mod http;
+mod metrics;
+pub mod replay;
+
+use crate::datapath::record::{Body, Recorder, Tap};
+use crate::datapath::sessions::Listener;
+use crate::datapath::udp::Udp;
+use crate::datapath::{self, Handle, Parts};
+use crate::{clock, stop};
+use config::{Config, Mistake};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use trunkline_client::in_process::{self, Connector};
+use trunkline_overlay::node::{ConfigError, Node};
+use trunkline_overlay::wire::Incarnation;
+
+/// Run an overlay node until SIGTERM or SIGINT
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline check site-a.toml          # is the file right?
+  trunkline node --config site-a.toml
+  curl http://127.0.0.1:9101/metrics   # with `http` in [node]
+
+A file for a site with one neighbour:
+  [node]
+  id = 1
+  listen = [\"0.0.0.0:7000\"]
+  socket = \"/run/trunkline/a.sock\"    # where applications attach
+  http = \"127.0.0.1:9101\"             # metrics and health
+
+  [[link]]
+  neighbour = 2
+  address = \"192.0.2.2:7000\"")]
+pub struct Args {
+    /// The configuration file
+    #[arg(long, short)]
+    config: PathBuf,
+    /// Record every input and output of the node to this file, for `replay`;
+    /// costs speed
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+/// Why a node could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A mistake in the configuration.
+    #[error("{0}")]
+    Config(#[from] Mistake),
+    /// A combination that the node refuses.
+    #[error("{0}")]
+    Node(#[from] ConfigError),
+    /// The system refused something.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+    let what = what.into();
+    move |source| Error::Io { what, source }
+}
+
+/// Runs `trunkline node`.
+pub fn run(args: &Args) -> Result<(), Error> {
+    let stop = stop::Signals::block().map_err(cannot("take over SIGTERM and SIGINT"))?;
+    let (config, text) = read(&args.config)?;
+    let name = config.name.clone();
+    let (handle, _connector) = start(config, &text, args.record.as_deref())?;
+    tracing::info!(%name, "ready");
+    while !stop.wait(Duration::from_secs(1)) {
+        if handle.is_finished() {
+            break;
+        }
+    }
+    handle.stop().map_err(cannot("go on"))
+}
+
+fn read(path: &Path) -> Result<(Config, String), Error> {
+    let config = config::load(path)?;
+    let text = std::fs::read_to_string(path).map_err(cannot(format!("read {}", path.display())))?;
+    Ok((config, text))
+}
+
+/// Starts the node that `config` describes, in this process; `text` is what a
+/// recording keeps of it.
+pub fn start(
+    config: Config,
+    text: &str,
+    record: Option<&Path>,
+) -> Result<(Handle, Connector), Error> {
+    let (incarnation, now) = (clock::since_epoch(), clock::now());
+    let seed = config.runtime.seed;
+    let node = Node::new(config.overlay, Incarnation(incarnation), seed, now)?;
+    let mut udp = Vec::new();
+    for address in config.listen {
+        let bound = Udp::bind(address, config.runtime.offload);
+        udp.push(bound.map_err(cannot(format!("listen on UDP {address}")))?);
+    }
+    let listener = match &config.socket {
+        Some(path) => Some(
+            Listener::bind(path)
+                .map_err(cannot(format!("listen for applications at {}", path.display())))?,
+        ),
+        None => None,
+    };
+    let recorder = match record {
+        Some(path) => {
+            let start = Body::default().u64(incarnation).u64(seed).time(now).bytes(text.as_bytes());
+            let what = format!("record to {}", path.display());
+            Some(Recorder::create(path, &start).map_err(cannot(what))?)
+        }
+        None => None,
+    };
+    let (connector, acceptor) = in_process::listen(IN_PROCESS_BYTES, IN_PROCESS_BACKLOG)
+        .map_err(cannot("prepare for applications of this process"))?;
+    let parts = Parts {
+        node: Tap::new(node, recorder),
+        udp,
+        listener,
+        acceptor: Some(acceptor),
+        priority: config.runtime.realtime_priority,
+        cpu: config.runtime.cpu,
+    };
+    let handle = datapath::start(parts).map_err(cannot("start the packet thread"))?;
+    if let Some(address) = config.http {
+        http::serve(address, handle.asker())
+            .map_err(cannot(format!("serve metrics on {address}")))?;
+    }
+    Ok((handle, connector))
+}
+
+/// Each way of an in-process session: a second of a call, many times over.
+const IN_PROCESS_BYTES: usize = 256 << 10;
+const IN_PROCESS_BACKLOG: usize = 64;
+
+/// Check a configuration file without starting anything
+#[derive(clap::Args, Debug)]
+pub struct CheckArgs {
+    /// The configuration file
+    file: PathBuf,
+}
+
+/// Runs `trunkline check`.
+pub fn check(args: &CheckArgs) -> Result<(), Error> {
+    let config = config::load(&args.file)?;
+    let overlay = &config.overlay;
+    println!(
+        "{}: {} is node {} with {} and {}; packets up to {} bytes",
+        args.file.display(),
+        config.name,
+        overlay.id,
+        count(overlay.links.len(), "link"),
+        count(overlay.routes.len(), "route"),
+        overlay.max_payload()
+    );
+    Ok(())
+}
+
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}

@@ -1,0 +1,310 @@
+//! `trunkline replay`: a recording's inputs through the same code, compared
+//! with its outputs byte by byte.
+
+use super::config;
+use crate::datapath::record::{self, Body, MAGIC, Tag, read_bytes};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use trunkline_base::Time;
+use trunkline_base::wire::{Reader, Short};
+use trunkline_overlay::arena::RxDatagram;
+use trunkline_overlay::node::{Node, Sink};
+use trunkline_overlay::session::SessionId;
+use trunkline_overlay::wire::Incarnation;
+
+/// Run a recording of `node --record` through this build and compare
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example:
+  trunkline node --config a.toml --record a.rec   # … reproduce a fault, stop
+  trunkline replay a.rec
+
+Exit code 1: an output differs.")]
+pub struct Args {
+    /// The recording
+    file: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why a recording could not be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file could not be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not a recording, or of another version.
+    #[error("{0} is no recording of this version of trunkline")]
+    NotARecording(PathBuf),
+    /// Cut off or damaged.
+    #[error("{path}: damaged at byte {at}: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        at: usize,
+        /// How.
+        what: String,
+    },
+    /// An output is not what was recorded.
+    #[error("{path}: differs at byte {at} of the recording: {what}")]
+    Differs {
+        /// The file.
+        path: PathBuf,
+        /// Where the recorded output, or the input behind it, stands.
+        at: usize,
+        /// How.
+        what: String,
+    },
+}
+
+/// What a replay went through.
+#[derive(Default, serde::Serialize)]
+struct Summary {
+    inputs: u64,
+    datagrams_in: u64,
+    messages_in: u64,
+    runs_out: u64,
+    bytes_out: u64,
+    messages_out: u64,
+    identical: bool,
+    /// The recording stopped in the middle of a record, as after a kill.
+    cut_off: bool,
+}
+
+/// Runs `trunkline replay`.
+pub fn run(args: &Args) -> Result<(), Error> {
+    let path = &args.file;
+    let bytes = std::fs::read(path).map_err(|source| Error::Read { path: path.clone(), source })?;
+    let summary = replay(path, &bytes)?;
+    if args.json {
+        println!("{}", serde_json::to_string(&summary).unwrap_or_default());
+    } else {
+        println!(
+            "{}: identical: {} inputs ({} datagrams, {} messages) gave the same {} runs of \
+             envelopes ({} bytes) and {} messages{}",
+            path.display(),
+            summary.inputs,
+            summary.datagrams_in,
+            summary.messages_in,
+            summary.runs_out,
+            summary.bytes_out,
+            summary.messages_out,
+            if summary.cut_off { "; the last record is cut off" } else { "" }
+        );
+    }
+    Ok(())
+}
+
+struct Record<'a> {
+    at: usize,
+    tag: Tag,
+    body: &'a [u8],
+}
+
+/// The records of a file.
+struct Records<'a> {
+    path: &'a Path,
+    bytes: &'a [u8],
+    at: usize,
+    cut_off: bool,
+}
+
+impl<'a> Records<'a> {
+    fn damaged(&self, at: usize, what: impl Into<String>) -> Error {
+        Error::Damaged { path: self.path.to_owned(), at, what: what.into() }
+    }
+
+    fn next(&mut self) -> Result<Option<Record<'a>>, Error> {
+        let at = self.at;
+        let mut r = Reader::new(&self.bytes[at..]);
+        if r.is_empty() {
+            return Ok(None);
+        }
+        let head = (|| Ok::<_, Short>((r.u8()?, r.u32()? as usize)))();
+        let record = head.and_then(|(tag, len)| Ok((tag, r.bytes(len)?)));
+        let Ok((tag, body)) = record else {
+            self.cut_off = true;
+            return Ok(None);
+        };
+        let tag = Tag::from_wire(tag)
+            .ok_or_else(|| self.damaged(at, format!("unknown kind of record {tag}")))?;
+        self.at = at + 5 + body.len();
+        Ok(Some(Record { at, tag, body }))
+    }
+}
+
+/// Compares what the node says to applications with what was recorded, and
+/// answers as the applications did.
+struct Expected {
+    messages: VecDeque<(usize, Vec<u8>, bool)>,
+    seen: u64,
+    wrong: Option<(usize, String)>,
+}
+
+impl Sink for Expected {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool {
+        self.seen += 1;
+        let Some((at, body, took)) = self.messages.pop_front() else {
+            self.wrong.get_or_insert((0, "a message to an application that was not".into()));
+            return true;
+        };
+        if record::delivered(to, head, payload, took).as_slice() != body {
+            self.wrong.get_or_insert((at, "another message to an application".into()));
+        }
+        took
+    }
+}
+
+struct Replay<'a> {
+    records: Records<'a>,
+    node: Node,
+    sink: Expected,
+    sent: VecDeque<(usize, Vec<u8>)>,
+    summary: Summary,
+}
+
+fn replay(path: &Path, bytes: &[u8]) -> Result<Summary, Error> {
+    if !bytes.starts_with(MAGIC) {
+        return Err(Error::NotARecording(path.to_owned()));
+    }
+    let mut records = Records { path, bytes, at: MAGIC.len(), cut_off: false };
+    let first = records.next()?.filter(|r| r.tag == Tag::Start);
+    let first = first.ok_or_else(|| Error::NotARecording(path.to_owned()))?;
+    let mut r = Reader::new(first.body);
+    let start = (|| Ok::<_, Short>((r.u64()?, r.u64()?, r.u64()?, read_bytes(&mut r)?)))();
+    let damaged = |what: String| Error::Damaged { path: path.to_owned(), at: first.at, what };
+    let (incarnation, seed, now, text) = start.map_err(|e| damaged(e.to_string()))?;
+    let text = std::str::from_utf8(text).map_err(|e| damaged(e.to_string()))?;
+    let config = config::parse(path, text).map_err(|e| damaged(e.to_string()))?;
+    let node = Node::new(config.overlay, Incarnation(incarnation), seed, Time::from_nanos(now))
+        .map_err(|e| damaged(e.to_string()))?;
+    let sink = Expected { messages: VecDeque::new(), seen: 0, wrong: None };
+    let mut replay =
+        Replay { records, node, sink, sent: VecDeque::new(), summary: Summary::default() };
+    replay.run()?;
+    replay.summary.identical = true;
+    Ok(replay.summary)
+}
+
+impl<'a> Replay<'a> {
+    fn run(&mut self) -> Result<(), Error> {
+        let mut input = self.records.next()?;
+        while let Some(record) = input {
+            // An input's outputs follow it; they are read first, since the
+            // applications' answers are among them.
+            input = self.collect_outputs()?;
+            if self.records.cut_off && input.is_none() {
+                // Its outputs may be missing.
+                break;
+            }
+            self.step(&record).map_err(|_: Short| {
+                self.records.damaged(record.at, "a field reaches past the end of its record")
+            })?;
+            self.compare(record.at)?;
+        }
+        self.summary.cut_off = self.records.cut_off;
+        self.summary.messages_out = self.sink.seen;
+        Ok(())
+    }
+
+    /// Reads records up to the next input.
+    fn collect_outputs(&mut self) -> Result<Option<Record<'a>>, Error> {
+        while let Some(record) = self.records.next()? {
+            match record.tag {
+                Tag::Delivered => {
+                    let took = record.body.get(15).is_some_and(|&b| b != 0);
+                    self.sink.messages.push_back((record.at, record.body.to_vec(), took));
+                }
+                Tag::Sent => self.sent.push_back((record.at, record.body.to_vec())),
+                _ => return Ok(Some(record)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn step(&mut self, record: &Record<'_>) -> Result<(), Short> {
+        self.summary.inputs += 1;
+        let mut r = Reader::new(record.body);
+        match record.tag {
+            Tag::Recv => return self.recv(r),
+            Tag::Open => {
+                let id = self.node.session_open().map_or(u64::MAX, |id| id.0.into());
+                if id != r.u64()? {
+                    self.sink.wrong.get_or_insert((record.at, "another session".into()));
+                }
+            }
+            Tag::Message => {
+                let (now, id) = (Time::from_nanos(r.u64()?), SessionId(r.u64()? as u32));
+                self.summary.messages_in += 1;
+                self.node.session_recv(now, id, read_bytes(&mut r)?, &mut self.sink);
+            }
+            Tag::Close => self.node.session_close(SessionId(r.u64()? as u32)),
+            Tag::Timeout => self.node.handle_timeout(Time::from_nanos(r.u64()?)),
+            Tag::Transmit => self.transmit(Time::from_nanos(r.u64()?)),
+            Tag::Start | Tag::Delivered | Tag::Sent => return Err(Short),
+        }
+        Ok(())
+    }
+
+    fn recv(&mut self, mut r: Reader<'_>) -> Result<(), Short> {
+        let (now, n) = (Time::from_nanos(r.u64()?), r.u64()?);
+        let mut datagrams: Vec<(Time, SocketAddr, Vec<u8>)> = Vec::new();
+        for _ in 0..n {
+            let at = Time::from_nanos(r.u64()?);
+            let from = std::str::from_utf8(read_bytes(&mut r)?).ok().and_then(|s| s.parse().ok());
+            datagrams.push((at, from.ok_or(Short)?, read_bytes(&mut r)?.to_vec()));
+        }
+        self.summary.datagrams_in += n;
+        let mut batch: Vec<_> = datagrams
+            .iter_mut()
+            .map(|(at, from, bytes)| RxDatagram { at: *at, from: *from, bytes })
+            .collect();
+        self.node.recv(now, &mut batch, &mut self.sink);
+        Ok(())
+    }
+
+    fn transmit(&mut self, now: Time) {
+        let mut arena = record::arena();
+        self.node.transmit(now, &mut arena);
+        for run in record::sent(&arena) {
+            self.summary.runs_out += 1;
+            self.check_sent(&run);
+        }
+        self.summary.bytes_out += arena.bytes().len() as u64;
+    }
+
+    fn check_sent(&mut self, run: &Body) {
+        match self.sent.pop_front() {
+            Some((_, body)) if body == run.as_slice() => {}
+            Some((at, _)) => {
+                self.sink.wrong.get_or_insert((at, "other envelopes".into()));
+            }
+            None => {
+                self.sink.wrong.get_or_insert((0, "envelopes that were not sent".into()));
+            }
+        }
+    }
+
+    /// Whether the outputs of the input at `at` were the recorded ones.
+    fn compare(&mut self, at: usize) -> Result<(), Error> {
+        let missing = |what: &str| (at, format!("{what} are missing after this input"));
+        let wrong = self.sink.wrong.take().map(|(n, what)| (if n == 0 { at } else { n }, what));
+        let wrong = wrong
+            .or_else(|| (!self.sent.is_empty()).then(|| missing("envelopes")))
+            .or_else(|| (!self.sink.messages.is_empty()).then(|| missing("messages")));
+        match wrong {
+            None => Ok(()),
+            Some((at, what)) => {
+                Err(Error::Differs { path: self.records.path.to_owned(), at, what })
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `trunkline impair` as a process: what its model predicts is what arrives.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use trunkline_base::Time;
+use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, Verdict};
+
+fn impair() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.arg("impair").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A running relay. Killed if the test fails.
+struct Running {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    /// The sockets of the links, in order: a, b, a, b…
+    listens: Vec<SocketAddr>,
+}
+
+impl Running {
+    /// Starts it and waits for `ready`.
+    fn start(command: &mut Command) -> Running {
+        let mut child = command.spawn().expect("the binary starts");
+        let stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut running = Running { child, stderr, listens: Vec::new() };
+        loop {
+            let mut line = String::new();
+            let n = running.stderr.read_line(&mut line).expect("text");
+            assert_ne!(n, 0, "it ended before it was ready");
+            if line.contains("ready") {
+                return running;
+            }
+            let addr = line.rsplit(' ').next().and_then(|a| a.trim().parse().ok());
+            running.listens.push(addr.unwrap_or_else(|| panic!("unexpected: {line}")));
+        }
+    }
+
+    fn stop(mut self, how: impl FnOnce(&mut Child)) -> Value {
+        how(&mut self.child);
+        let mut out = String::new();
+        self.child.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).expect("text");
+        assert_eq!(rest, "", "nothing to say after ready");
+        assert!(self.child.wait().expect("it ends").success());
+        serde_json::from_str(&out).expect("the ledger is one JSON object")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn sigterm(child: &mut Child) {
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+}
+
+/// A node: a socket on a port of its own.
+fn node() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket option");
+    let addr = socket.local_addr().expect("bound");
+    (socket, addr)
+}
+
+fn packets(direction: &Value, key: &str) -> u64 {
+    direction[key]["packets"].as_u64().unwrap_or_else(|| panic!("{key} in {direction}"))
+}
+
+fn assert_adds_up(direction: &Value) {
+    const PARTS: [&str; 6] =
+        ["delivered", "lost", "queue_dropped", "pool_dropped", "send_errors", "in_flight"];
+    for unit in ["packets", "bytes"] {
+        let sum: u64 = PARTS.iter().map(|p| direction[*p][unit].as_u64().expect("a count")).sum();
+        assert_eq!(direction["offered"][unit], sum, "{unit}: {direction}");
+    }
+}
+
+const N: u32 = 2_000;
+const SIZE: usize = 172;
+const DELAY: Duration = Duration::from_millis(20);
+
+/// Sends N numbered datagrams, one per half millisecond; returns the number
+/// and the delay of those that arrive.
+fn exchange(from: &UdpSocket, via: SocketAddr, to: &UdpSocket) -> Vec<(u32, Duration)> {
+    let start = Instant::now();
+    let due = |k: u32| start + Duration::from_micros(500) * k;
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let mut got = Vec::new();
+            let mut bytes = [0; SIZE];
+            while let Ok((n, _)) = to.recv_from(&mut bytes) {
+                assert_eq!(n, SIZE);
+                let nanos = start.elapsed().as_nanos() as u64;
+                let k = u32::from_be_bytes(bytes[..4].try_into().expect("four bytes"));
+                let sent = u64::from_be_bytes(bytes[4..12].try_into().expect("eight bytes"));
+                got.push((k, Duration::from_nanos(nanos - sent)));
+            }
+            got
+        });
+        let mut bytes = [0; SIZE];
+        for k in 0..N {
+            thread::sleep(due(k).saturating_duration_since(Instant::now()));
+            bytes[..4].copy_from_slice(&k.to_be_bytes());
+            bytes[4..12].copy_from_slice(&(start.elapsed().as_nanos() as u64).to_be_bytes());
+            from.send_to(&bytes, via).expect("sent");
+        }
+        receiver.join().expect("the receiver ends")
+    })
+}
+
+#[test]
+fn exactly_the_predicted_packets_are_lost() {
+    let ((a, a_addr), (b, b_addr)) = (node(), node());
+    let relay = Running::start(
+        impair()
+            .args([
+                "--a",
+                &format!("127.0.0.1:0={a_addr}"),
+                "--b",
+                &format!("127.0.0.1:0={b_addr}"),
+            ])
+            .args(["--delay", "20ms", "--loss", "10%", "--burst", "50%", "--seed", "3"])
+            .args(["--stream", "5", "--until-stdin-closes"])
+            .stdin(Stdio::piped()),
+    );
+    let (a_side, b_side) = (relay.listens[0], relay.listens[1]);
+
+    // A stranger's datagram is not offered, so it does not move the chain.
+    node().0.send_to(b"stranger", a_side).expect("sent");
+    let arrived = exchange(&a, a_side, &b);
+    let back = exchange(&b, b_side, &a);
+    let ledger = relay.stop(|child| drop(child.stdin.take()));
+
+    let loss = Loss::Burst { p: 0.1, b: 0.5, chain: Chain::PerPacket };
+    let model = LinkModel { delay: DELAY, loss, ..LinkModel::default() };
+    for (d, (name, arrived)) in [("forward", arrived), ("reverse", back)].iter().enumerate() {
+        // Stream s of a link is 2s forward and 2s + 1 in reverse.
+        let mut predicted = Impairment::new(model.clone(), 3, 10 + d as u64).expect("valid");
+        let survivors: Vec<u32> = (0..N)
+            .filter(|_| matches!(predicted.offer(Time::ZERO, SIZE + 28), Verdict::Deliver(_)))
+            .collect();
+        let got: Vec<u32> = arrived.iter().map(|&(k, _)| k).collect();
+        assert_eq!(got, survivors, "{name}");
+
+        let direction = &ledger["links"][0][*name];
+        assert_adds_up(direction);
+        assert_eq!(packets(direction, "offered"), u64::from(N));
+        assert_eq!(direction["offered"]["bytes"], u64::from(N) * (SIZE as u64 + 28));
+        assert_eq!(packets(direction, "delivered"), got.len() as u64);
+        assert_eq!(packets(direction, "lost"), predicted.ledger().lost.packets);
+        assert_eq!(packets(direction, "foreign"), u64::from(d == 0));
+        assert_eq!(direction["kernel_dropped"], 0);
+
+        let mut delays: Vec<Duration> = arrived.iter().map(|&(_, delay)| delay).collect();
+        delays.sort();
+        let median = delays[delays.len() / 2];
+        assert!(delays[0] >= DELAY, "{name}: {:?} is early", delays[0]);
+        // Well above what it takes, because test machines are busy.
+        assert!(median < Duration::from_millis(30), "{name}: median {median:?}");
+    }
+    assert!(ledger["lateness_us"]["p50"].as_f64().expect("a number") < 10_000.0, "{ledger}");
+}
+
+#[test]
+fn a_file_a_learned_peer_and_packets_that_cannot_go() {
+    let ((a, _), (b, b_addr)) = (node(), node());
+    let dir = std::env::temp_dir().join(format!("trunkline-impair-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a temporary folder");
+    let (config, saved) = (dir.join("links.toml"), dir.join("ledger.json"));
+    let text = format!(
+        "[[link]]\nname = \"C-D\"\na = {{ listen = \"127.0.0.1:0\" }}\n\
+         b = {{ listen = \"127.0.0.1:0\", peer = \"{b_addr}\" }}\n\
+         delay = {{ reverse = \"1 h\" }}\nrate = {{ forward = \"8 kbit/s\" }}\n\
+         queue = {{ forward = \"2 packets\" }}\n"
+    );
+    std::fs::write(&config, text).expect("written");
+    let relay = Running::start(impair().arg(&config).arg("--ledger").arg(&saved));
+    let (a_side, b_side) = (relay.listens[0], relay.listens[1]);
+
+    // 72 + 28 bytes at 8 kbit/s: 100 ms each. One is sent, two wait, three are dropped.
+    for _ in 0..6 {
+        a.send_to(&[1; 72], a_side).expect("sent");
+    }
+    let mut bytes = [0; 4096];
+    for _ in 0..3 {
+        let (n, from) = b.recv_from(&mut bytes).expect("arrives");
+        assert_eq!((n, from), (72, b_side));
+    }
+    // Too long for the relay; and one that is under way when it stops.
+    a.send_to(&[1; 3000], a_side).expect("sent");
+    b.send_to(b"back", b_side).expect("sent");
+    thread::sleep(Duration::from_millis(100));
+    let ledger = relay.stop(sigterm);
+
+    let (forward, reverse) = (&ledger["links"][0]["forward"], &ledger["links"][0]["reverse"]);
+    assert_eq!(ledger["links"][0]["name"], "C-D");
+    assert_adds_up(forward);
+    assert_adds_up(reverse);
+    for (key, n) in [("offered", 6), ("delivered", 3), ("queue_dropped", 3), ("oversize", 1)] {
+        assert_eq!(packets(forward, key), n, "{key}");
+    }
+    assert_eq!(packets(reverse, "in_flight"), 1);
+    let saved: Value =
+        serde_json::from_slice(&std::fs::read(&saved).expect("written")).expect("JSON");
+    assert_eq!(saved, ledger);
+    std::fs::remove_dir_all(&dir).expect("removed");
+}
+
+/// Runs it to its end, which must be a failure told in one line.
+fn failure(command: &mut Command) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = command.output().expect("the binary starts");
+    let text = String::from_utf8(stderr).expect("text");
+    assert!(stdout.is_empty());
+    assert_eq!(text.lines().count(), 1, "{text}");
+    (status.code(), text)
+}
+
+#[test]
+fn a_busy_port_is_named() {
+    let (_busy, addr) = node();
+    let (code, text) = failure(impair().args([
+        "--a",
+        &format!("{addr}=127.0.0.1:9"),
+        "--b",
+        "127.0.0.1:0=127.0.0.1:9",
+    ]));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains(&format!("cannot listen on {addr} for a")), "{text}");
+    assert!(text.contains("choose another"), "{text}");
+}
+
+#[test]
+fn bad_configurations_are_named_and_exit_with_2() {
+    let ends = ["--a", "127.0.0.1:0=127.0.0.1:9", "--b", "127.0.0.1:0"];
+    let (code, text) = failure(impair().args(ends).args(["--loss", "0.9", "--burst", "0"]));
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("forward: loss 0.9 is more than burst 0 allows"), "{text}");
+
+    let (code, text) = failure(impair().arg("/nonexistent/links.toml"));
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("cannot read /nonexistent/links.toml"), "{text}");
+
+    let file = std::env::temp_dir().join(format!("trunkline-bad-{}.toml", std::process::id()));
+    std::fs::write(&file, "seed = 1\n[[link]]\ndelay = \"10\"\n").expect("written");
+    let (code, text) = failure(impair().arg(&file));
+    std::fs::remove_file(&file).expect("removed");
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains(".toml:3:9: \"10\" is not a length of time"), "{text}");
+}

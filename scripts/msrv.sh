@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Compiles the workspace with the rust-version that Cargo.toml promises.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+cargo "+$msrv" --version >/dev/null 2>&1 || {
+    echo "skipped: Rust $msrv: not installed; run scripts/setup.sh"
+    exit 77
+}
+# A directory of its own, or the two compilers would rebuild each other's work.
+CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/msrv" cargo "+$msrv" check --workspace "$@"

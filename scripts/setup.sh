@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Installs what `make test` needs beyond a Rust toolchain, make and a C
+# compiler. Whatever is already there is left alone. What can't be installed is
+# named on a "skipped:" line and, if CI is set, makes the script fail.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+
+missing=0
+skipped() { # WHAT WHY
+    echo "skipped: $1: $2"
+    missing=1
+}
+
+# apt_install PROGRAM PACKAGE WHY
+apt_install() {
+    command -v "$1" >/dev/null && return
+    local sudo=() log
+    if [ "$(id -u)" != 0 ]; then
+        sudo -n true 2>/dev/null || { skipped "$1" "needs root to install ($3)"; return; }
+        sudo=(sudo -n)
+    fi
+    command -v apt-get >/dev/null || { skipped "$1" "no apt-get here; install it by hand ($3)"; return; }
+    echo "installing $2"
+    log=$(mktemp)
+    # Package lists may be older than the mirror: refresh them only if need be.
+    "${sudo[@]}" apt-get install -y --no-install-recommends "$2" >"$log" 2>&1 </dev/null ||
+        { "${sudo[@]}" apt-get update >"$log" 2>&1 </dev/null &&
+            "${sudo[@]}" apt-get install -y --no-install-recommends "$2" >>"$log" 2>&1 </dev/null; } ||
+        { tail -n 5 "$log"; skipped "$1" "apt-get could not install $2 ($3)"; }
+    rm -f "$log"
+}
+
+# rust_add WHAT PROBE COMMAND...: runs COMMAND unless `sh -c PROBE` succeeds.
+rust_add() {
+    local what="$1" probe="$2"; shift 2
+    sh -c "$probe" >/dev/null 2>&1 && return
+    echo "installing $what"
+    command -v "$1" >/dev/null || { skipped "$what" "$1 is not installed"; return; }
+    "$@" </dev/null || skipped "$what" "\`$*\` failed"
+}
+
+# cargo_tool NAME VERSION FLAGS...
+# Unoptimised: these tools run for seconds, and compiling them optimised costs
+# minutes (cargo-deny and cargo-fuzz: 151 s against 52 s on two cores).
+cargo_tool() {
+    local name="$1" version="$2"; shift 2
+    rust_add "$name" "cargo ${name#cargo-} --version" env -u CARGO_TARGET_DIR \
+        CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
+        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=false \
+        cargo install "$name@$version" --locked --quiet "$@"
+}
+
+msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+apt_install valgrind valgrind "the test that the packet path does not allocate"
+rust_add rustfmt "cargo fmt --version" rustup component add rustfmt
+rust_add clippy "cargo clippy --version" rustup component add clippy
+rust_add "Rust $msrv" "cargo +$msrv --version" rustup toolchain install "$msrv" --profile minimal
+rust_add "target wasm32" "test -d '$(rustc --print sysroot)/lib/rustlib/wasm32-unknown-unknown'" \
+    rustup target add wasm32-unknown-unknown
+cargo_tool cargo-deny 0.20.2 --no-default-features
+cargo_tool cargo-fuzz 0.13.2
+
+if [ $missing = 1 ] && [ -n "${CI:-}" ]; then
+    echo "error: CI needs every tool; see the skipped lines above" >&2
+    exit 1
+fi
+exit 0
