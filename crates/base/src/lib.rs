@@ -6,6 +6,7 @@
 pub mod link_model;
 mod rate;
 mod seq;
+pub mod stats;
 mod time;
 pub mod wire;
 

@@ -60,7 +60,8 @@ pub fn pair(capacity_bytes: usize) -> io::Result<(End, End)> {
 /// One end of a session; both are alike.
 ///
 /// Its descriptor is readable (level-triggered) while a message waits or the
-/// other end is gone. It may be readable once in a while when neither is so.
+/// other end is gone; after that until a call has found nothing, and once in a
+/// while for nothing.
 pub struct End {
     tx: Producer<u8>,
     rx: Consumer<u8>,
@@ -299,7 +300,8 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// Where a node takes new sessions. Its descriptor is readable while one waits.
+/// Where a node takes new sessions. Its descriptor is readable while one waits,
+/// and until [`accept`](Acceptor::accept) has found none.
 #[derive(Debug)]
 pub struct Acceptor {
     sessions: mpsc::Receiver<End>,

@@ -242,12 +242,12 @@ fn a_restart_is_bridged_by_sending() {
     drop((session, node));
     assert!(matches!(socket.send_to(&[1], FAR), Err(Error::Disconnected)));
     let node = FakeNode::listen(&path);
-    thread::scope(|scope| {
+    let mut session = thread::scope(|scope| {
         let session = scope.spawn(|| node.accept_and_bind(12));
         until("sends again", || socket.send_to(&[2], FAR).is_ok());
-        let mut session = session.join().unwrap();
-        assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: &[2], .. })));
+        session.join().unwrap()
     });
+    assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: &[2], .. })));
     assert!(readable(&socket, 1_000), "recv_from has news to tell");
     assert!(matches!(socket.recv_from(&mut [0; 10]), Err(Error::Reconnected)));
     assert!(!readable(&socket, 0));

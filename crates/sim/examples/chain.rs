@@ -10,6 +10,7 @@
 use clap::Parser;
 use rand::RngExt;
 use serde::Serialize;
+use std::process::ExitCode;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
@@ -37,7 +38,7 @@ struct Args {
     #[arg(long, default_value = "10ms", value_parser = duration)]
     delay: Duration,
     /// Calls over each service.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=2000))]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     calls: u32,
     /// How long the calls are.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
@@ -94,13 +95,22 @@ enum Over {
 const ALL: [Over; 3] =
     [Over::Udp, Over::Overlay(Service::BestEffort), Over::Overlay(Service::RealTime)];
 
-fn main() -> Result<(), WorldError> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), WorldError> {
     let runs = if args.apart {
-        let each: Result<Vec<_>, _> = ALL.iter().map(|&one| simulate(&args, &[one])).collect();
+        let each: Result<Vec<_>, _> = ALL.iter().map(|&one| simulate(args, &[one])).collect();
         each?.concat()
     } else {
-        simulate(&args, &ALL)?
+        simulate(args, &ALL)?
     };
     let runs = runs.iter().map(|(over, outcome)| summary(*over, outcome)).collect();
     let report = Report { seed: args.seed, runs };
@@ -186,7 +196,7 @@ fn summary(over: Over, outcome: &Outcome) -> Run {
 fn print(report: &Report) {
     println!("seed {}", report.seed);
     println!(
-        "{:<12}{:>9}{:>8}{:>7}{:>11}{:>9} {:>18}{:>9}{:>9}{:>9}",
+        "{:<12}{:>9}{:>8}{:>7}{:>11}{:>10} {:>20}{:>9}{:>9}{:>9}",
         "service",
         "sent",
         "lost",
@@ -201,7 +211,7 @@ fn print(report: &Report) {
     for run in &report.runs {
         let [low, high] = run.missed_interval;
         print!(
-            "{:<12}{:>9}{:>8}{:>7}{:>11}{:>7.3} % {:>18}",
+            "{:<12}{:>9}{:>8}{:>7}{:>11}{:>8.3} % {:>20}",
             run.service,
             run.sent,
             run.lost,

@@ -39,6 +39,9 @@ pub fn address(host: HostId, link: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, a, b, c)), port)
 }
 
+/// Source and destination port, in front of a plain datagram's payload.
+const PLAIN_PORTS: usize = 4;
+
 /// The inverse of [`address`].
 pub fn locate(address: SocketAddr) -> Option<(HostId, u16)> {
     let IpAddr::V4(ip) = address.ip() else { return None };
@@ -71,14 +74,20 @@ pub struct Network {
     pub directions: Vec<Direction>,
     pub digest: Digest,
     pub datagrams: u64,
+    /// Where plain datagrams are put together.
+    scratch: Vec<u8>,
 }
 
 impl Network {
-    /// Puts a datagram on a wire. `extra` bytes at its front stand for a part
-    /// of the UDP header, which the impairment counts anyway.
-    pub fn offer(&mut self, now: Time, direction: u32, datagram: &[u8], extra: usize) {
+    /// Puts a datagram on a wire.
+    pub fn offer(&mut self, now: Time, direction: u32, datagram: &[u8]) {
         let wire = &mut self.directions[direction as usize];
-        let verdict = wire.impairment.offer(now, datagram.len() - extra + IP_UDP_HEADERS);
+        // A plain datagram begins with a part of its UDP header.
+        let counted = match wire.to {
+            End::Host { .. } => 0,
+            End::Plain { .. } => PLAIN_PORTS,
+        };
+        let verdict = wire.impairment.offer(now, datagram.len() - counted + IP_UDP_HEADERS);
         self.datagrams += 1;
         self.digest.word(now.as_nanos());
         self.digest.word(u64::from(direction));
@@ -89,6 +98,23 @@ impl Network {
             self.queue.push(at, Event::Arrival { direction, buffer });
         }
     }
+
+    /// Puts a plain datagram with source and destination port on a wire.
+    pub fn offer_plain(&mut self, now: Time, direction: u32, ports: (u16, u16), payload: &[u8]) {
+        let mut datagram = std::mem::take(&mut self.scratch);
+        datagram.clear();
+        datagram.extend_from_slice(&ports.0.to_be_bytes());
+        datagram.extend_from_slice(&ports.1.to_be_bytes());
+        datagram.extend_from_slice(payload);
+        self.offer(now, direction, &datagram);
+        self.scratch = datagram;
+    }
+}
+
+/// The ports and the payload of a plain datagram.
+pub fn split_plain(datagram: &[u8]) -> Option<((u16, u16), &[u8])> {
+    let (&[s1, s2, d1, d2], payload) = datagram.split_first_chunk::<PLAIN_PORTS>()?;
+    Some(((u16::from_be_bytes([s1, s2]), u16::from_be_bytes([d1, d2])), payload))
 }
 
 /// Buffers of datagrams under way, used again and again.
@@ -123,8 +149,8 @@ impl Pool {
     }
 }
 
-/// FNV-1a, by 64-bit words instead of bytes for speed: it compares runs, and
-/// need not withstand anyone.
+/// Like FNV-1a, but by 64-bit words for speed: it compares runs, and need not
+/// withstand anyone.
 pub struct Digest(u64);
 
 impl Default for Digest {

@@ -1,7 +1,7 @@
 use crate::app::{AppId, Application, Outbox};
 use crate::error::WorldError;
 use crate::host::{AppSlot, Apps, Host, Place};
-use crate::network::{Direction, End, HostId, Network, WireId, address, locate};
+use crate::network::{Direction, End, HostId, Network, WireId, address, locate, split_plain};
 use crate::queue::Event;
 use core::any::Any;
 use core::net::SocketAddr;
@@ -10,6 +10,7 @@ use trunkline_base::link_model::{Impairment, InvalidModel, Ledger, LinkModel};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Drained, Node};
+use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{ToClient, ToNode};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
@@ -37,9 +38,6 @@ pub struct PlainEnd {
     /// The direction that starts here.
     direction: u32,
 }
-
-/// Source and destination port, in front of a plain datagram's payload.
-const PLAIN_PORTS: usize = 4;
 
 /// Who a plain datagram is from, as far as nodes go.
 const NO_NODE: NodeId = NodeId(0);
@@ -186,12 +184,7 @@ impl World {
         Ok(AppId::new(index))
     }
 
-    fn open(
-        &mut self,
-        host: HostId,
-        app: u32,
-        port: u16,
-    ) -> Result<(trunkline_overlay::session::SessionId, u16), WorldError> {
+    fn open(&mut self, host: HostId, app: u32, port: u16) -> Result<(SessionId, u16), WorldError> {
         self.hosts[host.0 as usize].open(self.now, app, port).map_err(|refusal| match refusal {
             None => WorldError::Sessions(host),
             Some(refusal) => WorldError::Refused(host, port, refusal),
@@ -292,16 +285,15 @@ impl World {
                 self.drain(host);
             }
             End::Plain { ports } => {
-                let (head, payload) = bytes.split_at(PLAIN_PORTS);
-                let port = |i: usize| u16::from_be_bytes([head[i], head[i + 1]]);
-                let Some(&(_, app)) = ports.iter().find(|&&(p, _)| p == port(2)) else { return };
+                let Some(((from, to), payload)) = split_plain(bytes) else { return };
+                let Some(&(_, app)) = ports.iter().find(|&&(p, _)| p == to) else { return };
                 let message = ToClient::Received {
                     service: Service::BestEffort,
                     recovered: false,
                     remaining_ms: 0,
                     flow_seq: 0,
                     from: NO_NODE,
-                    port: port(0),
+                    port: from,
                     payload,
                 };
                 let (outbox, queue) = (&mut self.outbox, &mut self.net.queue);
@@ -335,7 +327,7 @@ impl World {
                     Place::Plain { direction } => {
                         let from = self.apps.0[app as usize].port;
                         if let Ok(ToNode::Send { port, payload, .. }) = ToNode::parse(message) {
-                            send_plain(&mut self.net, self.now, direction, (from, port), payload);
+                            self.net.offer_plain(self.now, direction, (from, port), payload);
                         }
                     }
                 }
@@ -356,7 +348,7 @@ impl World {
                     continue;
                 };
                 for envelope in self.arena.envelopes(run) {
-                    self.net.offer(self.now, direction, envelope, 0);
+                    self.net.offer(self.now, direction, envelope);
                 }
             }
             self.arena.clear();
@@ -439,14 +431,4 @@ impl World {
     pub fn scheduled(&self) -> usize {
         self.net.queue.len()
     }
-}
-
-fn send_plain(net: &mut Network, now: Time, direction: u32, ports: (u16, u16), payload: &[u8]) {
-    // A session message is at most this long, and so is what it carries.
-    let mut datagram = [0; PLAIN_PORTS + trunkline_overlay::session::wire::MAX_MESSAGE];
-    let Some(place) = datagram.get_mut(PLAIN_PORTS..PLAIN_PORTS + payload.len()) else { return };
-    place.copy_from_slice(payload);
-    datagram[..2].copy_from_slice(&ports.0.to_be_bytes());
-    datagram[2..PLAIN_PORTS].copy_from_slice(&ports.1.to_be_bytes());
-    net.offer(now, direction, &datagram[..PLAIN_PORTS + payload.len()], PLAIN_PORTS);
 }

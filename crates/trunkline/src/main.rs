@@ -3,8 +3,10 @@
 //! Sockets, clocks, files and threads live here; everything that decides
 //! anything lives in the crates below.
 
+mod call;
 mod clock;
 mod datapath;
+mod demo;
 mod impair;
 mod node;
 mod stop;
@@ -35,7 +37,9 @@ enum Command {
     Node(node::Args),
     Check(node::CheckArgs),
     Replay(node::replay::Args),
-    Impair(impair::Args),
+    Demo(demo::Args),
+    Call(call::Args),
+    Impair(Box<impair::Args>),
     Completions(Completions),
     Man(Man),
 }
@@ -91,7 +95,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Node(args) => node::run(&args).map_err(node_failure),
         Command::Check(args) => node::check(&args).map_err(node_failure),
         Command::Replay(args) => node::replay::run(&args).map_err(|e| failure(1)(&e)),
-        Command::Impair(args) => impair::run(args).map_err(|e| failure(e.exit_code())(&e)),
+        Command::Demo(args) => demo::run(&args).map_err(|e| failure(e.exit_code())(&e)),
+        Command::Call(args) => call::run(&args).map_err(|e| failure(e.exit_code())(&e)),
+        Command::Impair(args) => impair::run(*args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Completions(Completions { shell }) => {
             clap_complete::generate(
                 shell,

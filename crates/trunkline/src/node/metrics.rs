@@ -58,16 +58,13 @@ impl Family<'_, '_> {
         let mut encoder = self.0.encode_descriptor(name, help, None, kind)?;
         for (labels, value) in values {
             if labels.is_empty() {
-                value.encode(encoder.encode_family(&NO_LABELS)?)?;
-            } else {
-                value.encode(encoder.encode_family(&labels)?)?;
+                return value.encode(encoder);
             }
+            value.encode(encoder.encode_family(&labels)?)?;
         }
         Ok(())
     }
 }
-
-const NO_LABELS: [(&str, &str); 0] = [];
 
 fn label(name: &str, value: impl fmt::Display) -> (String, String) {
     (name.to_owned(), value.to_string())

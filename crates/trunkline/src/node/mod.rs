@@ -13,6 +13,8 @@ use crate::{clock, stop};
 use config::{Config, Mistake};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trunkline_client::in_process::{self, Connector};
 use trunkline_overlay::node::{ConfigError, Node};
@@ -44,6 +46,9 @@ pub struct Args {
     /// costs speed
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Stop also when standard input ends, so that nothing outlives a parent
+    #[arg(long)]
+    until_stdin_closes: bool,
 }
 
 /// Why a node could not start or go on.
@@ -76,9 +81,17 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let (config, text) = read(&args.config)?;
     let name = config.name.clone();
     let (handle, _connector) = start(config, &text, args.record.as_deref())?;
+    let orphaned = Arc::new(AtomicBool::new(false));
+    if args.until_stdin_closes {
+        let orphaned = Arc::clone(&orphaned);
+        std::thread::spawn(move || {
+            let _ = io::copy(&mut io::stdin(), &mut io::sink());
+            orphaned.store(true, Ordering::Relaxed);
+        });
+    }
     tracing::info!(%name, "ready");
-    while !stop.wait(Duration::from_secs(1)) {
-        if handle.is_finished() {
+    while !stop.wait(Duration::from_millis(200)) {
+        if handle.is_finished() || orphaned.load(Ordering::Relaxed) {
             break;
         }
     }
@@ -142,6 +155,34 @@ pub fn start(
 /// Each way of an in-process session: a second of a call, many times over.
 const IN_PROCESS_BYTES: usize = 256 << 10;
 const IN_PROCESS_BACKLOG: usize = 64;
+
+/// A node in this process, for applications in this process.
+pub struct Running {
+    handle: Option<Handle>,
+    connector: Connector,
+}
+
+impl Running {
+    /// Starts the node that the file at `path` describes.
+    pub fn start(path: &Path) -> Result<Running, Error> {
+        let (config, text) = read(path)?;
+        let (handle, connector) = start(config, &text, None)?;
+        Ok(Running { handle: Some(handle), connector })
+    }
+
+    /// How an application attaches.
+    pub fn connector(&self) -> Connector {
+        self.connector.clone()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.handle.take().map(Handle::stop) {
+            tracing::error!(%error, "the node in this process ended badly");
+        }
+    }
+}
 
 /// Check a configuration file without starting anything
 #[derive(clap::Args, Debug)]

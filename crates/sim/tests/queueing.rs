@@ -1,0 +1,74 @@
+//! Links with a rate, below it and above.
+
+mod common;
+
+use common::*;
+use trunkline_base::Bitrate;
+use trunkline_base::link_model::LinkModel;
+use trunkline_overlay::counters::Drop;
+use trunkline_overlay::wire::NodeId;
+use trunkline_sim::{Topology, WireId, World};
+
+/// A voice packet on the wire: 172 + 44 for the overlay + 48 for IP and UDP.
+const VOICE_BITS_PER_SECOND: u64 = 50 * 8 * (172 + 44 + 48);
+const RATE: u64 = 1_000_000;
+
+/// One wire of 1 Mbit/s and 10 ms, whose nodes know its rate.
+fn narrow(seed: u64) -> World {
+    let rate = Some(Bitrate::from_bps(RATE));
+    let model = LinkModel { rate, delay: ms(10), ..LinkModel::default() };
+    let mut t = Topology::new();
+    let (a, b) = (t.host(NodeId(1)), t.host(NodeId(2)));
+    t.link_with(a, b, model.clone(), model, |c| c.rate = rate);
+    t.build(seed).unwrap()
+}
+
+#[test]
+fn below_its_rate_a_link_paces_and_loses_nothing() {
+    for service in [BE, RT] {
+        let mut world = narrow(1);
+        // 84 % of the rate, and every 20 ms eight packets at nearly once.
+        let made = calls(&mut world, (0, 1), service, 5_000, 8, (at(1_000), 250));
+        world.run_until(at(8_000));
+        let o = outcome(&world, &made);
+        assert_eq!((o.sent, o.lost, o.late, o.duplicates), (2_000, 0, 0, 0), "{service:?}");
+        // Each takes 2.1 ms to send, and at worst waits for the seven others.
+        assert!(
+            o.delays[0] >= ms(12) && o.delay(1.0).unwrap() < ms(10 + 8 * 3),
+            "{:?}",
+            o.delay(1.0)
+        );
+        assert_eq!(world.ledgers(WireId(0))[0].queue_dropped.packets, 0);
+    }
+}
+
+#[test]
+fn an_overload_of_best_effort_does_not_touch_real_time_and_leaves_no_trace() {
+    let mut world = narrow(2);
+    let flood_calls = (2 * RATE).div_ceil(VOICE_BITS_PER_SECOND) as u16;
+    let voice = calls(&mut world, (0, 1), RT, 5_000, 4, (at(1_000), 500));
+    let flood = calls(&mut world, (0, 1), BE, 6_000, flood_calls, (at(2_000), 250));
+    // A second after the flood.
+    let after = calls(&mut world, (0, 1), BE, 7_000, 2, (at(8_000), 100));
+    world.run_until(at(12_000));
+
+    let o = outcome(&world, &voice);
+    assert_eq!((o.sent, o.lost, o.late), (2_000, 0, 0));
+    // Its own four and one packet of best effort that has begun.
+    assert!(o.delay(1.0).unwrap() < ms(10 + 5 * 3), "{:?}", o.delay(1.0));
+
+    let o = outcome(&world, &flood);
+    let longest = o.delay(1.0).unwrap();
+    // max_wait is 200 ms; then the packet has to be sent.
+    assert!(longest > ms(190) && longest < ms(10 + 200 + 6), "{longest:?}");
+    // 578 of the 2,000 kbit/s that come remain for it.
+    let through = 1.0 - o.residual.estimate;
+    assert!((0.25..0.35).contains(&through), "{through}");
+    assert_eq!(dropped(&world, 0, 0, Drop::QueueDelay), o.lost);
+
+    let o = outcome(&world, &after);
+    assert_eq!((o.sent, o.lost), (200, 0));
+    assert!(o.delay(1.0).unwrap() < ms(10 + 6 * 3), "{:?}", o.delay(1.0));
+    // The nodes did all the queueing: the wire never dropped anything.
+    assert_eq!(world.ledgers(WireId(0))[0].queue_dropped.packets, 0);
+}

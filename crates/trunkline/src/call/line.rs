@@ -1,0 +1,111 @@
+//! What a call is carried by: the overlay, or plain UDP for comparison.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+use trunkline_client::{Address, DatagramSocket, Error, SocketOption};
+
+/// A socket of either kind.
+pub enum Line {
+    /// Through a node.
+    Overlay(DatagramSocket),
+    /// Past all nodes.
+    Udp(UdpSocket),
+}
+
+/// Why a line failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// The overlay's.
+    #[error(transparent)]
+    Overlay(#[from] Error),
+    /// Plain UDP's.
+    #[error("UDP: {0}")]
+    Udp(io::Error),
+}
+
+/// Where a call goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Target {
+    /// A virtual port of a node.
+    Overlay(Address),
+    /// A UDP port of a host.
+    Udp(SocketAddr),
+}
+
+/// A packet that came.
+#[derive(Clone, Copy, Debug)]
+pub struct Got {
+    /// Its bytes.
+    pub len: usize,
+    /// Whether a link lost it and got it again.
+    pub recovered: bool,
+}
+
+impl Line {
+    /// Sends `packet`; false if it could not leave now, as may happen to any
+    /// datagram.
+    pub fn send(&self, packet: &[u8], to: &Target) -> Result<bool, LineError> {
+        match (self, to) {
+            (Line::Overlay(socket), Target::Overlay(to)) => match socket.send_to(packet, *to) {
+                Ok(()) => Ok(true),
+                // Both pass: the node is restarting, or was and is back.
+                Err(Error::WouldBlock | Error::Disconnected | Error::Reconnected) => Ok(false),
+                Err(e) => Err(e.into()),
+            },
+            (Line::Udp(socket), Target::Udp(to)) => Ok(socket.send_to(packet, to).is_ok()),
+            // `open` pairs lines with targets of their own kind.
+            _ => Ok(false),
+        }
+    }
+
+    /// The next packet, waiting for as long as [`Line::set_patience`] says;
+    /// `None` if none came.
+    pub fn recv(&self, buf: &mut [u8]) -> Result<Option<Got>, LineError> {
+        match self {
+            Line::Overlay(socket) => match socket.recv_from(buf) {
+                Ok(got) => Ok(Some(Got { len: got.len, recovered: got.recovered })),
+                Err(Error::WouldBlock) => Ok(None),
+                Err(Error::Reconnected | Error::Disconnected) => {
+                    tracing::info!("the node restarted; the call goes on");
+                    Ok(None)
+                }
+                Err(e) => Err(e.into()),
+            },
+            Line::Udp(socket) => match socket.recv(buf) {
+                Ok(len) => Ok(Some(Got { len, recovered: false })),
+                Err(e) => match e.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(None),
+                    // An ICMP error of an earlier packet.
+                    io::ErrorKind::ConnectionRefused => Ok(None),
+                    _ => Err(LineError::Udp(e)),
+                },
+            },
+        }
+    }
+
+    /// How long [`Line::recv`] waits; zero is not at all.
+    pub fn set_patience(&self, patience: Duration) -> Result<(), LineError> {
+        let wait = Some(patience).filter(|p| !p.is_zero());
+        match self {
+            Line::Overlay(socket) => {
+                socket.set_option(SocketOption::Nonblocking(wait.is_none()))?;
+                Ok(socket.set_option(SocketOption::ReadTimeout(wait))?)
+            }
+            Line::Udp(socket) => {
+                socket.set_nonblocking(wait.is_none()).map_err(LineError::Udp)?;
+                socket.set_read_timeout(wait).map_err(LineError::Udp)
+            }
+        }
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Line::Overlay(socket) => socket.as_fd(),
+            Line::Udp(socket) => socket.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! `trunkline call`: a WAV file as a voice call, by hand.
+
+pub mod line;
+mod recv;
+mod send;
+
+use crate::node;
+use crate::units::Span;
+use line::{Line, LineError, Target};
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use trunkline_client::{Address, Attachment, DatagramSocket, NodeId};
+use trunkline_media::audio::{self, WavError};
+use trunkline_media::codec::g711::Law;
+
+/// Send or receive a voice call: RTP, G.711, 20 ms packets
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Send(send::Args),
+    Recv(recv::Args),
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file.
+    #[error("{path}: {why}")]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The socket.
+    #[error(transparent)]
+    Line(#[from] LineError),
+    /// The node in this process.
+    #[error(transparent)]
+    Node(#[from] node::Error),
+    /// Options that do not go together.
+    #[error("{0}")]
+    Usage(&'static str),
+    /// Something else of the system's.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// 2 where the user's input is to blame.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// Runs `trunkline call`.
+pub fn run(args: &Args) -> Result<(), Error> {
+    match &args.command {
+        Command::Send(args) => send::run(args),
+        Command::Recv(args) => recv::run(args),
+    }
+}
+
+/// How the call is carried
+#[derive(clap::Args, Debug)]
+#[group(required = true, multiple = false)]
+struct Carrier {
+    /// Over the overlay, through the local node at this socket
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Over the overlay, with a node of this configuration in this process
+    #[arg(long, value_name = "FILE")]
+    node: Option<PathBuf>,
+    /// Over plain UDP, past all nodes
+    #[arg(long)]
+    udp: bool,
+}
+
+/// An open line, and the node behind it where that runs in this process.
+struct Open {
+    line: Line,
+    /// Says where the line is bound, for people.
+    local: String,
+    _node: Option<node::Running>,
+}
+
+impl Carrier {
+    /// Opens a line at `port`: a virtual one on the overlay, else a UDP one;
+    /// 0 is any.
+    fn open(&self, udp: SocketAddr, port: u16) -> Result<Open, Error> {
+        if self.udp {
+            let socket = UdpSocket::bind(udp).map_err(LineError::Udp)?;
+            let local = socket.local_addr().map_err(LineError::Udp)?.to_string();
+            return Ok(Open { line: Line::Udp(socket), local, _node: None });
+        }
+        let (at, node): (Attachment, _) = match (&self.socket, &self.node) {
+            (Some(path), _) => (path.clone().into(), None),
+            (None, Some(config)) => {
+                let running = node::Running::start(config)?;
+                (running.connector().into(), Some(running))
+            }
+            (None, None) => return Err(Error::Usage("give --socket, --node or --udp")),
+        };
+        let socket = DatagramSocket::bind(at, port).map_err(LineError::from)?;
+        let local = socket.local_addr().to_string();
+        Ok(Open { line: Line::Overlay(socket), local, _node: node })
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Target, String> {
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(Target::Udp(address));
+        }
+        let parts = text.split_once(':');
+        let overlay = parts.and_then(|(node, port)| {
+            Some(Address { node: NodeId(node.parse().ok()?), port: port.parse().ok()? })
+        });
+        overlay.map(Target::Overlay).ok_or_else(|| {
+            format!("\"{text}\" is neither NODE:PORT (\"6:5004\") nor IP:PORT (\"192.0.2.1:5004\")")
+        })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Overlay(to) => to.fmt(f),
+            Target::Udp(to) => to.fmt(f),
+        }
+    }
+}
+
+/// G.711's two laws, as an option.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum LawName {
+    /// µ-law (PCMU)
+    Mu,
+    /// A-law (PCMA)
+    A,
+}
+
+impl From<LawName> for Law {
+    fn from(name: LawName) -> Law {
+        match name {
+            LawName::Mu => Law::Mu,
+            LawName::A => Law::A,
+        }
+    }
+}
+
+/// The samples of the WAV file at `path`: 8 kHz, one channel.
+pub fn read_wav(path: &Path) -> Result<Vec<i16>, Error> {
+    let file = |why: String| Error::File { path: path.to_owned(), why };
+    let opened = std::fs::File::open(path).map_err(|e| file(e.to_string()))?;
+    audio::read_wav(io::BufReader::new(opened)).map_err(|e: WavError| file(e.to_string()))
+}
+
+/// Writes `pcm` to the WAV file at `path`.
+pub fn write_wav(path: &Path, pcm: &[i16]) -> Result<(), Error> {
+    let file = |why: String| Error::File { path: path.to_owned(), why };
+    let created = std::fs::File::create(path).map_err(|e| file(e.to_string()))?;
+    audio::write_wav(io::BufWriter::new(created), pcm).map_err(|e| file(e.to_string()))
+}
+
+/// Waits until the monotonic clock says `at`.
+pub fn sleep_until(at: trunkline_base::Time) {
+    use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+    let at = crate::clock::to_timespec(at);
+    let flags = ClockNanosleepFlags::TIMER_ABSTIME;
+    // An interrupted sleep goes on; anything else would be a wrong argument.
+    while clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &at) == Err(nix::errno::Errno::EINTR) {}
+}
+
+/// The samples of one packet: 20 ms at 8 kHz (Amir et al. 2005, II-A).
+pub const SAMPLES: usize = 160;
+
+fn seconds(span: Span) -> f64 {
+    span.0.as_secs_f64()
+}

@@ -1,0 +1,330 @@
+//! The processes of a demo: nodes in a chain, and one that impairs their
+//! links. None of them knows that it is watched.
+
+use super::{Error, cannot};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// What the chain is like.
+pub struct Setup {
+    pub hops: u32,
+    pub delay: Duration,
+    pub loss: f64,
+    pub burst: f64,
+    pub seed: u64,
+}
+
+/// Nodes are named A, B, …
+pub fn letter(index: u32) -> char {
+    char::from(b'A' + index as u8)
+}
+
+/// The node named `letter`, of those between the ends.
+pub fn index_of(name: char, hops: u32) -> Result<u32, Error> {
+    (0..=hops).find(|&i| letter(i) == name.to_ascii_uppercase()).ok_or_else(|| {
+        Error::Usage(format!("--restart {name}: the nodes are A to {}", letter(hops)))
+    })
+}
+
+struct Node {
+    config: PathBuf,
+    socket: PathBuf,
+    http: SocketAddr,
+    process: Process,
+}
+
+/// A child that ends with this process, however that ends: its standard input
+/// closes.
+struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A running chain.
+pub struct Chain {
+    nodes: Vec<Node>,
+    impair: Process,
+    /// Where the UDP path begins, and the socket at its end.
+    pub udp_entry: SocketAddr,
+    pub udp_exit: Option<UdpSocket>,
+    names: Vec<String>,
+    _dir: TempDir,
+}
+
+/// The link that loses packets: the middle one, of two middle ones the first.
+pub fn lossy_link(hops: u32) -> u32 {
+    (hops - 1) / 2
+}
+
+fn free_udp() -> Result<SocketAddr, Error> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
+    socket.and_then(|s| s.local_addr()).map_err(cannot("find a free UDP port"))
+}
+
+fn free_tcp() -> Result<SocketAddr, Error> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    listener.and_then(|s| s.local_addr()).map_err(cannot("find a free TCP port"))
+}
+
+impl Chain {
+    /// Starts everything and waits until every link is up.
+    pub fn start(setup: &Setup) -> Result<Chain, Error> {
+        let dir = tempfile::Builder::new()
+            .prefix("trunkline-demo-")
+            .tempdir()
+            .map_err(cannot("make a temporary folder"))?;
+        let nodes = setup.hops + 1;
+        let listen = (0..nodes).map(|_| free_udp()).collect::<Result<Vec<_>, _>>()?;
+        let ends = (0..setup.hops)
+            .map(|_| Ok((free_udp()?, free_udp()?)))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let udp_exit = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+            .map_err(cannot("bind the listener of the UDP calls"))?;
+        let udp = (free_udp()?, free_udp()?);
+        let exit = udp_exit.local_addr().map_err(cannot("look at a socket"))?;
+
+        let config = dir.path().join("impair.toml");
+        let text = impair_config(setup, &listen, &ends, udp, exit);
+        std::fs::write(&config, text).map_err(cannot("write a configuration"))?;
+        let mut impair = spawn(&["impair", &config.to_string_lossy(), "--until-stdin-closes"])?;
+        wait_for_line(&mut impair, "ready")?;
+
+        let mut chain = Chain {
+            nodes: Vec::new(),
+            impair,
+            udp_entry: udp.0,
+            udp_exit: Some(udp_exit),
+            names: (0..setup.hops).map(|i| format!("{}-{}", letter(i), letter(i + 1))).collect(),
+            _dir: dir,
+        };
+        for i in 0..nodes {
+            let http = free_tcp()?;
+            let folder = chain._dir.path();
+            let socket = folder.join(format!("{}.sock", letter(i)));
+            let config = folder.join(format!("{}.toml", letter(i)));
+            let text = node_config(i, nodes, &listen, &ends, &socket, http);
+            std::fs::write(&config, text).map_err(cannot("write a configuration"))?;
+            let process = start_node(&config)?;
+            chain.nodes.push(Node { config, socket, http, process });
+        }
+        chain.wait_until_up()?;
+        Ok(chain)
+    }
+
+    fn wait_until_up(&self) -> Result<(), Error> {
+        let patience = Instant::now() + Duration::from_secs(10);
+        for (node, i) in self.nodes.iter().zip(0..) {
+            while !node.metrics().is_ok_and(|m| m.links_up()) {
+                if Instant::now() > patience {
+                    let what = format!("node {}'s links did not come up in 10 s", letter(i));
+                    return Err(Error::Process(what));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where applications of the first and the last node attach, and the last
+    /// node's id.
+    pub fn ends(&self) -> (&PathBuf, &PathBuf, u32) {
+        let (first, last) = (&self.nodes[0], &self.nodes[self.nodes.len() - 1]);
+        (&first.socket, &last.socket, self.nodes.len() as u32)
+    }
+
+    /// Kills node `index` as a crash would.
+    pub fn kill(&mut self, index: u32) -> Result<(), Error> {
+        let process = &mut self.nodes[index as usize].process;
+        process.child.kill().map_err(cannot("kill a node"))?;
+        process.child.wait().map(|_| ()).map_err(cannot("wait for a node"))
+    }
+
+    /// Starts node `index` again.
+    pub fn revive(&mut self, index: u32) -> Result<(), Error> {
+        let node = &mut self.nodes[index as usize];
+        node.process = start_node(&node.config)?;
+        Ok(())
+    }
+
+    /// Stops the impairment, so that every count is final, then looks at every
+    /// node and stops it.
+    pub fn finish(mut self) -> Result<Ledger, Error> {
+        self.impair.stdin.take();
+        let mut text = String::new();
+        let mut stdout = self.impair.child.stdout.take();
+        if let Some(out) = &mut stdout {
+            out.read_to_string(&mut text).map_err(cannot("read impair's ledger"))?;
+        }
+        let links: serde_json::Value = serde_json::from_str(&text)
+            .map_err(|e| Error::Process(format!("impair's ledger is no JSON: {e}")))?;
+        let nodes = self.nodes.iter().map(Node::metrics).collect::<Result<_, _>>()?;
+        Ok(Ledger { impair: links, nodes, names: std::mem::take(&mut self.names) })
+    }
+}
+
+/// What impair and the nodes counted.
+pub struct Ledger {
+    /// impair's JSON.
+    pub impair: serde_json::Value,
+    /// Each node's metrics.
+    pub nodes: Vec<Metrics>,
+    /// The links' names.
+    pub names: Vec<String>,
+}
+
+/// A node's metrics by name and labels, as in "name{a="b"}".
+pub struct Metrics(BTreeMap<String, f64>);
+
+impl Metrics {
+    /// The sum over every series of metric `name` whose labels contain all of
+    /// `parts`.
+    pub fn sum_where(&self, name: &str, parts: &[&str]) -> f64 {
+        let of_name = |series: &str| series.split('{').next() == Some(name);
+        let fits = |series: &str| of_name(series) && parts.iter().all(|p| series.contains(p));
+        self.0.iter().filter(|(s, _)| fits(s)).map(|(_, v)| v).sum()
+    }
+
+    fn links_up(&self) -> bool {
+        let up: Vec<_> =
+            self.0.iter().filter(|(s, _)| s.starts_with("trunkline_link_up")).collect();
+        let measured = self.0.keys().filter(|s| s.starts_with("trunkline_link_rtt")).count();
+        !up.is_empty() && up.iter().all(|(_, v)| **v == 1.0) && measured == up.len()
+    }
+}
+
+impl Node {
+    fn metrics(&self) -> Result<Metrics, Error> {
+        let fetch = || {
+            let mut stream = TcpStream::connect_timeout(&self.http, Duration::from_secs(1))?;
+            stream.set_read_timeout(Some(Duration::from_secs(3)))?;
+            write!(stream, "GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", self.http)?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text)?;
+            Ok(text)
+        };
+        let text = fetch().map_err(cannot(format!("read metrics from {}", self.http)))?;
+        let series = text.lines().filter(|l| l.starts_with("trunkline_"));
+        let parsed = series.filter_map(|l| {
+            let (name, value) = l.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        });
+        Ok(Metrics(parsed.collect()))
+    }
+}
+
+fn spawn(args: &[&str]) -> Result<Process, Error> {
+    let own = std::env::current_exe().map_err(cannot("find this program"))?;
+    let mut child = Command::new(own)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(cannot(format!("start `trunkline {}`", args[0])))?;
+    let stdin = child.stdin.take();
+    Ok(Process { child, stdin })
+}
+
+fn start_node(config: &std::path::Path) -> Result<Process, Error> {
+    let mut node = spawn(&["node", "--until-stdin-closes", "--config", &config.to_string_lossy()])?;
+    wait_for_line(&mut node, "ready")?;
+    Ok(node)
+}
+
+/// Reads the process's standard error up to the line that has `word` in it,
+/// and goes on passing warnings to ours.
+fn wait_for_line(process: &mut Process, word: &str) -> Result<(), Error> {
+    let Some(stderr) = process.child.stderr.take() else { return Ok(()) };
+    let mut lines = BufReader::new(stderr).lines();
+    let mut said = String::new();
+    for line in lines.by_ref().map_while(Result::ok) {
+        if line.contains(word) {
+            std::thread::spawn(move || {
+                for line in lines.map_while(Result::ok) {
+                    if line.contains("WARN") || line.contains("ERROR") {
+                        eprintln!("{line}");
+                    }
+                }
+            });
+            return Ok(());
+        }
+        said = line;
+    }
+    Err(Error::Process(format!("a process of the demo ended at once: {said}")))
+}
+
+fn impair_config(
+    setup: &Setup,
+    listen: &[SocketAddr],
+    ends: &[(SocketAddr, SocketAddr)],
+    udp: (SocketAddr, SocketAddr),
+    exit: SocketAddr,
+) -> String {
+    let mut text = format!("seed = {}\n", setup.seed);
+    let middle = lossy_link(setup.hops);
+    let nanos = setup.delay.as_nanos();
+    // The lossy link and the UDP path meet the same loss process: one stream.
+    let loss = format!("loss = {}\nburst = {}\nstream = 0\n", setup.loss, setup.burst);
+    for (&(a, b), i) in ends.iter().zip(0..) {
+        let (peer_a, peer_b) = (listen[i as usize], listen[i as usize + 1]);
+        let _ = write!(
+            text,
+            "[[link]]\nname = \"{}-{}\"\ndelay = \"{nanos}ns\"\n\
+             a = {{ listen = \"{a}\", peer = \"{peer_a}\" }}\n\
+             b = {{ listen = \"{b}\", peer = \"{peer_b}\" }}\n{}",
+            letter(i),
+            letter(i + 1),
+            if i == middle { loss.as_str() } else { "" }
+        );
+    }
+    let nanos = nanos * u128::from(setup.hops);
+    let _ = write!(
+        text,
+        "[[link]]\nname = \"udp\"\ndelay = \"{nanos}ns\"\na = {{ listen = \"{}\" }}\n\
+         b = {{ listen = \"{}\", peer = \"{exit}\" }}\n{loss}",
+        udp.0, udp.1
+    );
+    text
+}
+
+fn node_config(
+    i: u32,
+    nodes: u32,
+    listen: &[SocketAddr],
+    ends: &[(SocketAddr, SocketAddr)],
+    socket: &std::path::Path,
+    http: SocketAddr,
+) -> String {
+    let mut text = format!(
+        "[node]\nid = {}\nname = \"{}\"\nlisten = [\"{}\"]\nsocket = {:?}\nhttp = \"{http}\"\n",
+        i + 1,
+        letter(i),
+        listen[i as usize],
+        socket.to_string_lossy(),
+    );
+    let mut link = |neighbour: u32, address: SocketAddr, reaches: Vec<u32>| {
+        let id = neighbour + 1;
+        let _ = write!(text, "[[link]]\nneighbour = {id}\naddress = \"{address}\"\n");
+        let _ = write!(text, "[[route]]\nto = {reaches:?}\nvia = {id}\n");
+    };
+    if i > 0 {
+        link(i - 1, ends[i as usize - 1].1, (1..=i).collect());
+    }
+    if i + 1 < nodes {
+        link(i + 1, ends[i as usize].0, (i + 2..=nodes).collect());
+    }
+    text
+}

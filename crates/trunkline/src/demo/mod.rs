@@ -1,0 +1,187 @@
+//! `trunkline demo`: real calls through real daemons over impaired links, next
+//! to the same calls without them.
+
+mod chain;
+mod score;
+mod table;
+mod traffic;
+
+use crate::call;
+use crate::units::{Fraction, Span};
+use chain::Chain;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use traffic::Plan;
+
+/// Play calls through a chain of nodes with a lossy link, and compare
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Starts six `trunkline node` processes A to F on the loopback interface, chained
+by five links, and a `trunkline impair` process that gives each link its delay
+and the middle one its loss, in both directions. Then plays recorded speech
+from A to F over three services at once: plain UDP over one path of the summed
+delay with the same loss process, best effort, and real time.
+
+Examples:
+  trunkline demo
+  trunkline demo --loss 10% --burst 75% --seed 7
+  trunkline demo --restart C --json")]
+pub struct Args {
+    /// Packets lost on the middle link, each way
+    #[arg(long, default_value = "5%")]
+    loss: Fraction,
+    /// How likely a loss follows a loss
+    #[arg(long, default_value = "25%")]
+    burst: Fraction,
+    /// One way, of each link
+    #[arg(long, default_value = "10ms")]
+    delay: Span,
+    /// Links in the chain, 1 to 25
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=25))]
+    hops: u32,
+    /// Calls at the same time, 1 to 100
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    calls: u32,
+    /// How long each call is, 1 to 1200
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1200))]
+    seconds: u32,
+    /// A WAV file or a folder of them, instead of the speech that is built in
+    #[arg(long, value_name = "FILE|DIR")]
+    speech: Option<PathBuf>,
+    /// Seed of the losses
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the result as JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Where result.json and what the listeners heard go
+    #[arg(long, default_value = "demo-out")]
+    out: PathBuf,
+    /// Kill this node (by its letter) in the middle of the calls, without
+    /// warning, and start it again
+    #[arg(long, value_name = "NODE")]
+    restart: Option<char>,
+}
+
+/// Network delay after which a packet is of no use (Amir et al. 2005, IV-A).
+const DEADLINE: Duration = Duration::from_millis(100);
+
+/// Why a demo failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The user's options.
+    #[error("{0}")]
+    Usage(String),
+    /// Speech or result files.
+    #[error(transparent)]
+    Call(#[from] call::Error),
+    /// The system refused something.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// One of the started processes.
+    #[error("{0}")]
+    Process(String),
+}
+
+impl Error {
+    /// 2 where the user's input is to blame.
+    pub fn exit_code(&self) -> u8 {
+        if matches!(self, Error::Usage(_)) { 2 } else { 1 }
+    }
+}
+
+pub(crate) fn cannot(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+    let what = what.into();
+    move |source| Error::Io { what, source }
+}
+
+/// Runs `trunkline demo`.
+pub fn run(args: &Args) -> Result<(), Error> {
+    let restart = args.restart.map(|letter| chain::index_of(letter, args.hops)).transpose()?;
+    std::fs::create_dir_all(&args.out)
+        .map_err(cannot(format!("make the folder {}", args.out.display())))?;
+    // Known now, an unwritable folder costs a second instead of a minute.
+    write_result(&args.out, "{}")?;
+    let plan = Plan::new(&speech(args)?, args.calls as usize, args.seconds as usize);
+
+    let mut chain = Chain::start(&chain::Setup {
+        hops: args.hops,
+        delay: args.delay.0,
+        loss: args.loss.0,
+        burst: args.burst.0,
+        seed: args.seed,
+    })?;
+    let traffic = traffic::run(&plan, &mut chain, restart)?;
+    let ledger = chain.finish()?;
+
+    let result = score::score(args.seed, &plan, &traffic, &ledger, args.hops);
+    let json = serde_json::to_string_pretty(&result)
+        .map_err(|e| Error::Io { what: "write the result as JSON".into(), source: e.into() })?;
+    write_result(&args.out, &json)?;
+    for (name, pcm) in score::heard(&plan, &traffic) {
+        call::write_wav(&args.out.join(name), &pcm)?;
+    }
+    if args.json {
+        println!("{json}");
+    } else {
+        table::print(args, &result);
+    }
+    match result.ledger.problems.first() {
+        None => Ok(()),
+        Some(problem) => Err(Error::Process(format!("the ledger does not add up: {problem}"))),
+    }
+}
+
+fn write_result(out: &Path, json: &str) -> Result<(), Error> {
+    let path = out.join("result.json");
+    std::fs::write(&path, json).map_err(cannot(format!("write {}", path.display())))
+}
+
+/// The recordings to play: each one a voice.
+fn speech(args: &Args) -> Result<Vec<Vec<i16>>, Error> {
+    let Some(path) = &args.speech else {
+        return Ok(BUILT_IN.iter().map(|wav| built_in(wav)).collect());
+    };
+    let mut files = vec![path.clone()];
+    if path.is_dir() {
+        let listed = std::fs::read_dir(path)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(cannot(format!("list {}", path.display())))?;
+        files = listed.into_iter().map(|entry| entry.path()).collect();
+        files.retain(|f| f.extension().is_some_and(|e| e.eq_ignore_ascii_case("wav")));
+        files.sort();
+        if files.is_empty() {
+            return Err(Error::Usage(format!("there is no .wav file in {}", path.display())));
+        }
+    }
+    files.iter().map(|f| call::read_wav(f).map_err(Error::from)).collect()
+}
+
+/// Speech that ships with trunkline; speech/README.md says whose it is.
+const BUILT_IN: [&[u8]; 5] = [
+    include_bytes!("../../../../speech/en-allison.wav"),
+    include_bytes!("../../../../speech/es-allison.wav"),
+    include_bytes!("../../../../speech/fr-june.wav"),
+    include_bytes!("../../../../speech/it-carlo.wav"),
+    include_bytes!("../../../../speech/ru-ivrvoice.wav"),
+];
+
+fn built_in(wav: &[u8]) -> Vec<i16> {
+    trunkline_media::audio::read_wav(wav).expect("the files that ship are read by a test")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_speech_is_five_minutes_of_8_khz() {
+        let total: usize = BUILT_IN.iter().map(|wav| built_in(wav).len()).sum();
+        assert!(total >= 300 * 8_000, "{total} samples");
+    }
+}

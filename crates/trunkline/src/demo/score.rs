@@ -1,0 +1,281 @@
+//! What a demo's packets amount to.
+
+use super::DEADLINE;
+use super::chain::{Ledger, Metrics, letter, lossy_link};
+use super::traffic::{INTERVAL, Kind, Packet, Plan, Traffic};
+use serde::Serialize;
+use trunkline_base::stats::share_interval;
+use trunkline_media::codec::g711::Law;
+use trunkline_media::playout::{self, Playout};
+use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio, rate};
+
+/// `result.json`.
+#[derive(Serialize)]
+pub struct Result {
+    pub seed: u64,
+    pub runs: Vec<Run>,
+    pub ledger: Check,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
+}
+
+/// One service.
+#[derive(Serialize)]
+pub struct Run {
+    pub service: &'static str,
+    pub sent: u64,
+    pub lost: u64,
+    pub late: u64,
+    pub recovered: u64,
+    pub missed_percent: f64,
+    pub missed_interval: [f64; 2],
+    pub delay_ms: Delay,
+    pub r: f64,
+    pub mos: f64,
+    /// Bytes on all links and both ways, over those of the same packets with
+    /// neither loss nor recovery.
+    pub overhead_percent: f64,
+    /// The same on the lossy link alone.
+    pub overhead_lossy_link_percent: f64,
+}
+
+#[derive(Serialize)]
+pub struct Delay {
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+/// What happened to the calls when a node was killed.
+#[derive(Serialize)]
+pub struct Restart {
+    /// From its death until it was ready again.
+    pub down_ms: f64,
+    /// The longest time that no packet sent by a service arrived, by service.
+    pub gap_ms: Vec<(&'static str, f64)>,
+}
+
+/// Whether everybody's counts agree.
+#[derive(Serialize)]
+pub struct Check {
+    /// What disagrees; empty if nothing does.
+    pub problems: Vec<String>,
+    pub offered: u64,
+    pub delivered: u64,
+    pub lost: u64,
+    pub lateness_us: serde_json::Value,
+    pub links: serde_json::Value,
+}
+
+/// Reckons everything.
+pub fn score(seed: u64, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -> Result {
+    let restarted = traffic.outage.is_some();
+    Result {
+        seed,
+        runs: Kind::ALL.into_iter().map(|kind| run(kind, plan, traffic, ledger, hops)).collect(),
+        ledger: check(plan, traffic, ledger, restarted),
+        restart: traffic.outage.map(|(died, back)| Restart {
+            down_ms: ms(back.since(died)),
+            gap_ms: Kind::ALL.map(|kind| (kind.name(), longest_gap(kind, plan, traffic))).to_vec(),
+        }),
+    }
+}
+
+fn ms(d: std::time::Duration) -> f64 {
+    d.as_secs_f64() * 1e3
+}
+
+fn is_late(p: &Packet) -> bool {
+    matches!((p.sent, p.arrival), (Some(sent), Some(a)) if a.at.since(sent) > DEADLINE)
+}
+
+fn is_missed(p: &Packet) -> bool {
+    p.arrival.is_none() || is_late(p)
+}
+
+fn packets<'a>(kind: Kind, plan: &Plan, traffic: &'a Traffic) -> impl Iterator<Item = &'a Packet> {
+    let calls = (0..plan.calls).flat_map(move |call| traffic.call(kind, call));
+    calls.filter(|p| p.sent.is_some())
+}
+
+fn run(kind: Kind, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -> Run {
+    let all = || packets(kind, plan, traffic);
+    let count = |test: fn(&Packet) -> bool| all().filter(|p| test(p)).count() as u64;
+    let sent = count(|_| true);
+    let (lost, late) = (count(|p| p.arrival.is_none()), count(is_late));
+    let recovered = count(|p| !is_late(p) && p.arrival.is_some_and(|a| a.recovered));
+    let missed = share(lost + late, sent);
+
+    let first = all().filter_map(|p| p.sent).min().unwrap_or_default();
+    let mut blocks = vec![(0, 0); 2_000];
+    for p in all() {
+        let second = p.sent.map_or(0, |t| t.since(first).as_secs()) as usize;
+        let block = &mut blocks[second.min(1_999)];
+        *block = (block.0 + u64::from(is_missed(p)), block.1 + 1);
+    }
+    let (low, high) = share_interval(&blocks);
+
+    let calls = (0..plan.calls).map(|c| traffic.call(kind, c));
+    let heard = Parameters::default()
+        .with_delay(DEADLINE + INTERVAL)
+        .with_codec(Codec::G711)
+        .with_loss(missed, burst_ratio(calls.flatten().map(is_missed)));
+    let rating = rate(&heard);
+    let overhead = |links: Option<u32>| overhead_percent(kind, sent, ledger, hops, links);
+    Run {
+        service: kind.name(),
+        sent,
+        lost,
+        late,
+        recovered,
+        missed_percent: missed * 100.0,
+        missed_interval: [low * 100.0, high * 100.0],
+        delay_ms: delays(all()),
+        r: rating.r,
+        mos: rating.mos(),
+        overhead_percent: overhead(None),
+        overhead_lossy_link_percent: overhead(Some(lossy_link(hops))),
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn delays<'a>(packets: impl Iterator<Item = &'a Packet>) -> Delay {
+    let of = |p: &Packet| Some(ms(p.arrival?.at.since(p.sent?)));
+    let mut all: Vec<f64> = packets.filter_map(of).collect();
+    all.sort_by(f64::total_cmp);
+    let at = |q: f64| match all.len() {
+        0 => 0.0,
+        n => all[((n - 1) as f64 * q).round() as usize],
+    };
+    Delay { p50: at(0.5), p99: at(0.99), max: at(1.0) }
+}
+
+/// Bytes of IP and UDP headers on the loopback interface.
+const IP_UDP: f64 = 28.0;
+
+/// On one link or on all.
+fn overhead_percent(kind: Kind, sent: u64, ledger: &Ledger, hops: u32, link: Option<u32>) -> f64 {
+    let classes: &[&str] = match kind {
+        Kind::Udp => return 0.0,
+        Kind::BestEffort => &["best_effort"],
+        Kind::RealTime => &["realtime", "repeat", "request"],
+    };
+    // Node ids count from 1; a link's ends are its index and the next.
+    let neighbour = |node: usize| {
+        link.map(|l| if node as u32 == l { l + 2 } else { l + 1 })
+            .map_or(String::new(), |id| format!("neighbour=\"{id}\""))
+    };
+    let here = |node: usize| link.is_none_or(|l| node as u32 == l || node as u32 == l + 1);
+    let total = |name: &str, classes: &[&str]| -> f64 {
+        let of_node = |(i, m): (usize, &Metrics)| -> f64 {
+            let labels = neighbour(i);
+            let one = |class: &&str| m.sum_where(name, &[&labels, &format!("class=\"{class}\"")]);
+            classes.iter().map(one).sum()
+        };
+        ledger.nodes.iter().enumerate().filter(|(i, _)| here(*i)).map(of_node).sum()
+    };
+    let bytes = |classes: &[&str]| {
+        total("trunkline_link_sent_bytes_total", classes)
+            + IP_UDP * total("trunkline_link_sent_envelopes_total", classes)
+    };
+    let originals = total("trunkline_link_sent_envelopes_total", &classes[..1]);
+    if originals == 0.0 {
+        return 0.0;
+    }
+    let per_packet = bytes(&classes[..1]) / originals;
+    let links = link.map_or(f64::from(hops), |_| 1.0);
+    let undisturbed = sent as f64 * per_packet * links;
+    (bytes(classes) / undisturbed - 1.0) * 100.0
+}
+
+fn longest_gap(kind: Kind, plan: &Plan, traffic: &Traffic) -> f64 {
+    let mut sent: Vec<_> =
+        packets(kind, plan, traffic).filter(|p| !is_missed(p)).filter_map(|p| p.sent).collect();
+    sent.sort_unstable();
+    sent.windows(2).map(|w| ms(w[1].since(w[0]))).fold(0.0, f64::max)
+}
+
+/// Compares what impair counted with itself, with the nodes and with the
+/// applications.
+fn check(plan: &Plan, traffic: &Traffic, ledger: &Ledger, restarted: bool) -> Check {
+    let links = &ledger.impair["links"];
+    let count = |direction: &serde_json::Value, what: &str| {
+        direction[what]["packets"].as_u64().unwrap_or(0)
+    };
+    let mut problems = Vec::new();
+    let (mut offered, mut delivered, mut lost) = (0, 0, 0);
+    for link in links.as_array().into_iter().flatten() {
+        for way in ["forward", "reverse"] {
+            let d = &link[way];
+            let parts =
+                ["delivered", "lost", "queue_dropped", "pool_dropped", "send_errors", "in_flight"];
+            let sum: u64 = parts.iter().map(|what| count(d, what)).sum();
+            if count(d, "offered") != sum {
+                problems.push(format!("link {} {way}: offered is not the sum", link["name"]));
+            }
+            offered += count(d, "offered");
+            delivered += count(d, "delivered");
+            lost += count(d, "lost");
+        }
+    }
+    let find =
+        |name: &str| links.as_array().into_iter().flatten().find(|l| l["name"] == name).cloned();
+    let udp = find("udp").unwrap_or_default();
+    let sent = packets(Kind::Udp, plan, traffic).count() as u64;
+    let came = packets(Kind::Udp, plan, traffic).filter(|p| p.arrival.is_some()).count() as u64;
+    for (what, counted, seen) in [
+        ("sent", count(&udp["forward"], "offered"), sent),
+        ("received", count(&udp["forward"], "delivered"), came),
+    ] {
+        if counted != seen {
+            problems.push(format!("UDP: {what} {seen}, in the ledger {counted}"));
+        }
+    }
+    // A node that was killed took its counts with it.
+    for (i, name) in ledger.names.iter().enumerate().filter(|_| !restarted) {
+        let link = find(name).unwrap_or_default();
+        for (way, node, from) in [("forward", i + 1, i + 1), ("reverse", i, i + 2)] {
+            let labels = format!("neighbour=\"{from}\"");
+            let m = &ledger.nodes[node];
+            let seen = m.sum_where("trunkline_link_received_envelopes_total", &[&labels]) as u64;
+            let counted = count(&link[way], "delivered");
+            if seen != counted {
+                let who = letter(node as u32);
+                problems
+                    .push(format!("{name} {way}: {who} received {seen}, in the ledger {counted}"));
+            }
+        }
+    }
+    if traffic.duplicates > 0 {
+        problems.push(format!("{} packets arrived twice", traffic.duplicates));
+    }
+    let lateness_us = ledger.impair["lateness_us"].clone();
+    Check { problems, offered, delivered, lost, lateness_us, links: links.clone() }
+}
+
+/// What each listener heard: a file name and the samples.
+pub fn heard(plan: &Plan, traffic: &Traffic) -> Vec<(String, Vec<i16>)> {
+    let mut out = Vec::new();
+    for kind in Kind::ALL {
+        for call in 0..plan.calls {
+            let config = playout::Config {
+                deadline: DEADLINE,
+                first_sequence: Some(0),
+                ..playout::Config::default()
+            };
+            let mut playout = Playout::new(config);
+            for (k, packet) in traffic.call(kind, call).iter().enumerate() {
+                let (Some(sent), Some(a)) = (packet.sent, packet.arrival) else { continue };
+                let delay = a.at.since(sent);
+                // In order and within bounds: playout takes them all.
+                let _ = playout.receive(k as u16, delay, a.recovered, plan.frame(call, k));
+            }
+            let played = playout.finish(Some(plan.packets), &mut { Law::Mu });
+            out.push((format!("{}-{:02}.wav", kind.name(), call + 1), played.pcm));
+        }
+    }
+    out
+}

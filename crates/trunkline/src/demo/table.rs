@@ -1,0 +1,94 @@
+//! The table that people see.
+
+use super::Args;
+use super::chain::{letter, lossy_link};
+use super::score::{Result, Run};
+
+/// Prints `result`.
+pub fn print(args: &Args, result: &Result) {
+    let (p, middle) = (args.loss.0, lossy_link(args.hops));
+    println!(
+        "{} calls of {} s from A to {} over {} links of {:?}; {}-{} loses {} % each way, \
+         burstiness {} %; seed {}",
+        args.calls,
+        args.seconds,
+        letter(args.hops),
+        args.hops,
+        args.delay.0,
+        letter(middle),
+        letter(middle + 1),
+        p * 100.0,
+        args.burst.0 * 100.0,
+        result.seed
+    );
+    println!();
+    println!(
+        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8}  {:<15} {:>6} {:>6} {:>6} {:>5} {:>5} {:>9}",
+        "service",
+        "sent",
+        "lost",
+        "late",
+        "recovered",
+        "missed %",
+        "95 % interval",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "R",
+        "MOS",
+        "overhead"
+    );
+    for run in &result.runs {
+        row(run);
+    }
+    let real_time = result.runs.iter().find(|r| r.service == "real-time");
+    let on_lossy = real_time.map_or(0.0, |r| r.overhead_lossy_link_percent);
+    println!();
+    println!(
+        "Real time as the paper expects it, 2p² − 3p³: {:.3} %. On the lossy link alone its \
+         overhead is {on_lossy:.1} %.",
+        (2.0 * p * p - 3.0 * p * p * p) * 100.0
+    );
+    if let Some(restart) = &result.restart {
+        let gaps: Vec<_> =
+            restart.gap_ms.iter().map(|(name, ms)| format!("{name} {ms:.0} ms")).collect();
+        println!(
+            "Node {} was dead for {:.0} ms; the longest gap in each service: {}.",
+            args.restart.unwrap_or('?'),
+            restart.down_ms,
+            gaps.join(", ")
+        );
+    }
+    let ledger = &result.ledger;
+    if ledger.problems.is_empty() {
+        println!(
+            "The ledger adds up: {} datagrams offered = {} delivered + {} lost + those dropped \
+             otherwise or under way;\nnodes and listeners received what was delivered. Impair was \
+             late by {} µs (p99.9).",
+            ledger.offered, ledger.delivered, ledger.lost, ledger.lateness_us["p99.9"]
+        );
+    }
+    for problem in &ledger.problems {
+        println!("THE LEDGER DOES NOT ADD UP: {problem}");
+    }
+    println!("Listen: {}/real-time-01.wav, best-effort-01.wav, udp-01.wav", args.out.display());
+}
+
+fn row(r: &Run) {
+    println!(
+        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8.3}  {:<15} {:>6.1} {:>6.1} {:>6.1} {:>5.1} {:>5.2} {:>7.1} %",
+        r.service,
+        r.sent,
+        r.lost,
+        r.late,
+        r.recovered,
+        r.missed_percent,
+        format!("{:.3} – {:.3}", r.missed_interval[0], r.missed_interval[1]),
+        r.delay_ms.p50,
+        r.delay_ms.p99,
+        r.delay_ms.max,
+        r.r,
+        r.mos,
+        r.overhead_percent
+    );
+}

@@ -1,0 +1,312 @@
+//! The applications of a demo: callers at the first node, listeners at the
+//! last, three services at the same time.
+
+use super::chain::Chain;
+use super::{DEADLINE, Error, cannot};
+use crate::call::line::{Line, Target};
+use crate::call::{SAMPLES, sleep_until};
+use crate::clock;
+use indicatif::{ProgressBar, ProgressStyle};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_client::{Address, DatagramSocket, NodeId, Service, SocketOption};
+use trunkline_media::codec::g711::Law;
+use trunkline_media::rtp::{self, Packetizer, Stream};
+
+/// The services that are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Udp,
+    BestEffort,
+    RealTime,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 3] = [Kind::Udp, Kind::BestEffort, Kind::RealTime];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Udp => "udp",
+            Kind::BestEffort => "best-effort",
+            Kind::RealTime => "real-time",
+        }
+    }
+}
+
+/// What is said, by whom, and when.
+pub struct Plan {
+    /// Each call's µ-law codes, a whole number of packets.
+    codes: Vec<Vec<u8>>,
+    pub calls: usize,
+    /// Packets of each call.
+    pub packets: usize,
+}
+
+/// Between two packets of a call.
+pub const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Between the beginnings of two calls.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// After the last packet, for those under way.
+const DRAIN: Duration = Duration::from_millis(700);
+
+impl Plan {
+    /// `calls` calls of `seconds` each, over the voices in turn.
+    pub fn new(voices: &[Vec<i16>], calls: usize, seconds: usize) -> Plan {
+        let packets = seconds * 50;
+        let code = |call: usize| {
+            let voice = &voices[call % voices.len()];
+            // Two calls of one voice do not say the same at the same time.
+            let skip = call / voices.len() * 7 * 8_000;
+            let pcm: Vec<i16> =
+                voice.iter().copied().cycle().skip(skip).take(packets * SAMPLES).collect();
+            let mut codes = Vec::with_capacity(pcm.len());
+            Law::Mu.encode_to(&pcm, &mut codes);
+            codes
+        };
+        Plan { codes: (0..calls).map(code).collect(), calls, packets }
+    }
+
+    /// When packet `k` of call `call` is due, after the start. Calls share the
+    /// 20 ms evenly, as independent callers would on average.
+    fn due(&self, call: usize, k: usize) -> Duration {
+        STAGGER * call as u32 + INTERVAL * call as u32 / self.calls as u32 + INTERVAL * k as u32
+    }
+
+    pub fn duration(&self) -> Duration {
+        self.due(self.calls - 1, self.packets) + DRAIN
+    }
+}
+
+/// When a packet came, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    pub at: Time,
+    pub recovered: bool,
+}
+
+/// One packet's fate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Packet {
+    /// When it was sent; `None` if the application could not send it.
+    pub sent: Option<Time>,
+    pub arrival: Option<Arrival>,
+}
+
+/// Everything that happened, by kind, call and packet.
+pub struct Traffic {
+    packets: Vec<Packet>,
+    per_kind: usize,
+    per_call: usize,
+    /// Packets that arrived twice.
+    pub duplicates: u64,
+    /// When a node was killed and started again.
+    pub outage: Option<(Time, Time)>,
+}
+
+impl Traffic {
+    fn new(plan: &Plan) -> Traffic {
+        let per_kind = plan.calls * plan.packets;
+        Traffic {
+            packets: vec![Packet::default(); per_kind * Kind::ALL.len()],
+            per_kind,
+            per_call: plan.packets,
+            duplicates: 0,
+            outage: None,
+        }
+    }
+
+    /// The packets of one call over one service.
+    pub fn call(&self, kind: Kind, call: usize) -> &[Packet] {
+        let start = kind as usize * self.per_kind + call * self.per_call;
+        &self.packets[start..start + self.per_call]
+    }
+
+    fn at(&mut self, kind: usize, call: usize, k: usize) -> Option<&mut Packet> {
+        let inside = kind < Kind::ALL.len() && call * self.per_call < self.per_kind;
+        let index = kind * self.per_kind + call * self.per_call + k;
+        (inside && k < self.per_call).then(|| &mut self.packets[index])
+    }
+}
+
+/// A line and where its packets go, of one kind and call.
+struct Caller {
+    line: Line,
+    to: Target,
+}
+
+/// Plays the plan through the chain; `restart` is the node that is killed in
+/// the middle.
+pub fn run(plan: &Plan, chain: &mut Chain, restart: Option<u32>) -> Result<Traffic, Error> {
+    let (callers, listeners) = open(plan, chain)?;
+    let done = AtomicBool::new(false);
+    let start = clock::now() + Duration::from_millis(50);
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send(plan, &callers, start));
+        let receiver = scope.spawn(|| receive(plan, &listeners, &done));
+        let outage = watch(plan, chain, restart, start);
+        let sent = sender.join().map_err(|_| Error::Process("the callers panicked".into()))?;
+        done.store(true, Ordering::Relaxed);
+        let received =
+            receiver.join().map_err(|_| Error::Process("the listeners panicked".into()))?;
+        let (sent, mut traffic) = (sent?, received?);
+        for (packet, sent) in traffic.packets.iter_mut().zip(sent) {
+            packet.sent = sent;
+        }
+        traffic.outage = outage?;
+        Ok(traffic)
+    })
+}
+
+/// Shows progress until the calls are over, and has a node crash half-way.
+fn watch(
+    plan: &Plan,
+    chain: &mut Chain,
+    restart: Option<u32>,
+    start: Time,
+) -> Result<Option<(Time, Time)>, Error> {
+    let bar = ProgressBar::new(plan.duration().as_secs());
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} s, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message(format!("{} calls, three ways each", plan.calls));
+    let (end, middle) = (start + plan.duration(), start + plan.duration() / 2);
+    let mut outage = None;
+    while clock::now() < end {
+        bar.set_position(clock::now().since(start).as_secs());
+        if let Some(index) = restart
+            && outage.is_none()
+            && clock::now() >= middle
+        {
+            let died = clock::now();
+            chain.kill(index)?;
+            std::thread::sleep(Duration::from_millis(300));
+            chain.revive(index)?;
+            outage = Some((died, clock::now()));
+        }
+        sleep_until(end.min(clock::now() + Duration::from_millis(100)));
+    }
+    bar.finish_and_clear();
+    Ok(outage)
+}
+
+/// The callers by kind and call, and the listeners.
+fn open(plan: &Plan, chain: &mut Chain) -> Result<(Vec<Caller>, Vec<Line>), Error> {
+    let overlay = |e: trunkline_client::Error| Error::Process(e.to_string());
+    let (near, far, node) = chain.ends();
+    let mut callers = Vec::new();
+    let mut listeners = Vec::new();
+    for kind in Kind::ALL {
+        for call in 0..plan.calls {
+            if kind == Kind::Udp {
+                continue;
+            }
+            let port = 5_000 + (kind as usize * plan.calls + call) as u16;
+            let to = Target::Overlay(Address { node: NodeId(node), port });
+            let caller = DatagramSocket::bind(near.as_path(), 0).map_err(overlay)?;
+            let service =
+                if kind == Kind::RealTime { Service::RealTime } else { Service::BestEffort };
+            caller.set_option(SocketOption::Service(service)).map_err(overlay)?;
+            caller.set_option(SocketOption::Deadline(DEADLINE)).map_err(overlay)?;
+            callers.push(Caller { line: Line::Overlay(caller), to });
+            let listener = DatagramSocket::bind(far.as_path(), port).map_err(overlay)?;
+            listeners.push(Line::Overlay(listener));
+        }
+    }
+    // The UDP calls share one pair of sockets, since their path knows one peer.
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cannot("bind a caller"))?;
+    callers.push(Caller { line: Line::Udp(socket), to: Target::Udp(chain.udp_entry) });
+    listeners.extend(chain.udp_exit.take().map(Line::Udp));
+    for line in &listeners {
+        line.set_patience(Duration::ZERO).map_err(|e| Error::Process(e.to_string()))?;
+    }
+    Ok((callers, listeners))
+}
+
+/// Which call of which kind a packet belongs to, as its RTP source.
+fn ssrc(kind: Kind, call: usize) -> u32 {
+    (kind as u32) << 16 | call as u32
+}
+
+/// Sends every packet when it is due; when each was sent.
+fn send(plan: &Plan, callers: &[Caller], start: Time) -> Result<Vec<Option<Time>>, Error> {
+    let mut schedule: Vec<(Duration, usize, usize)> = (0..plan.calls)
+        .flat_map(|call| (0..plan.packets).map(move |k| (call, k)))
+        .map(|(call, k)| (plan.due(call, k), call, k))
+        .collect();
+    schedule.sort_unstable();
+    let mut packetizers: Vec<Packetizer> = Kind::ALL
+        .into_iter()
+        .flat_map(|kind| (0..plan.calls).map(move |call| ssrc(kind, call)))
+        .map(|ssrc| Packetizer::new(Stream::g711(Law::Mu, ssrc)))
+        .collect();
+    let mut sent = vec![None; plan.calls * plan.packets * Kind::ALL.len()];
+    let mut packet = [0; rtp::HEADER_LEN + SAMPLES];
+    for (due, call, k) in schedule {
+        sleep_until(start + due);
+        let frame = &plan.codes[call][k * SAMPLES..(k + 1) * SAMPLES];
+        for kind in Kind::ALL {
+            // UDP's one caller stands behind those of the other two.
+            let caller = match kind {
+                Kind::Udp => &callers[2 * plan.calls],
+                Kind::BestEffort => &callers[call],
+                Kind::RealTime => &callers[plan.calls + call],
+            };
+            let packetizer = &mut packetizers[kind as usize * plan.calls + call];
+            // 172 bytes hold the header and a frame.
+            let n = packetizer.write(frame, &mut packet).unwrap_or(0);
+            let now = clock::now();
+            let left = caller.line.send(&packet[..n], &caller.to);
+            if left.map_err(|e| Error::Process(format!("a caller: {e}")))? {
+                sent[(kind as usize * plan.calls + call) * plan.packets + k] = Some(now);
+            }
+        }
+    }
+    sleep_until(start + plan.duration());
+    Ok(sent)
+}
+
+/// Notes every packet that comes, until `done`.
+fn receive(plan: &Plan, listeners: &[Line], done: &AtomicBool) -> Result<Traffic, Error> {
+    let poll = |e: nix::Error| Error::Io { what: "wait for packets".into(), source: e.into() };
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(poll)?;
+    for (line, i) in listeners.iter().zip(0..) {
+        epoll.add(line, EpollEvent::new(EpollFlags::EPOLLIN, i)).map_err(poll)?;
+    }
+    let mut traffic = Traffic::new(plan);
+    let mut events = [EpollEvent::empty(); 64];
+    let mut buf = [0; 2_048];
+    while !done.load(Ordering::Relaxed) {
+        let n = match epoll.wait(&mut events, EpollTimeout::from(100u16)) {
+            Err(nix::Error::EINTR) => 0,
+            n => n.map_err(poll)?,
+        };
+        for event in &events[..n] {
+            let line = &listeners[event.data() as usize];
+            while let Some(got) =
+                line.recv(&mut buf).map_err(|e| Error::Process(format!("a listener: {e}")))?
+            {
+                let at = clock::now();
+                let Ok(view) = rtp::parse(&buf[..got.len]) else { continue };
+                let (kind, call) = ((view.ssrc >> 16) as usize, (view.ssrc & 0xffff) as usize);
+                let Some(packet) = traffic.at(kind, call, view.sequence.into()) else { continue };
+                if packet.arrival.is_some() {
+                    traffic.duplicates += 1;
+                } else {
+                    packet.arrival = Some(Arrival { at, recovered: got.recovered });
+                }
+            }
+        }
+    }
+    Ok(traffic)
+}
+
+/// The payload of packet `k` of call `call`.
+impl Plan {
+    pub fn frame(&self, call: usize, k: usize) -> &[u8] {
+        &self.codes[call][k * SAMPLES..(k + 1) * SAMPLES]
+    }
+}
