@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh SECONDS [TARGET...]: fuzzes each target (all, unless named) for
-# SECONDS, starting from fuzz/seeds/TARGET. New inputs stay in fuzz/corpus.
+# SECONDS, two at a time (FUZZ_JOBS), starting from fuzz/seeds/TARGET. New
+# inputs stay in fuzz/corpus.
 #
 # No sanitizer: the code under test has no `unsafe`, and without one cargo-fuzz
 # needs no nightly compiler. FUZZ_SANITIZER=address RUSTUP_TOOLCHAIN=nightly
@@ -18,24 +19,39 @@ fuzz() { cargo fuzz "$1" --sanitizer "${FUZZ_SANITIZER:-none}" "${@:2}"; }
 targets=("$@")
 [ $# -gt 0 ] || mapfile -t targets < <(cargo fuzz list)
 [ ${#targets[@]} -gt 0 ] || { echo "error: fuzz/Cargo.toml lists no fuzz target" >&2; exit 1; }
-
-fuzz build
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 for target in "${targets[@]}"; do
-    seeds="fuzz/seeds/$target" corpus="fuzz/corpus/$target"
-    [ -n "$(ls -A "$seeds" 2>/dev/null)" ] || {
-        echo "error: $seeds has no seed: add at least one valid input" >&2
+    [ -n "$(ls -A "fuzz/seeds/$target" 2>/dev/null)" ] || {
+        echo "error: fuzz/seeds/$target has no seed: add at least one valid input" >&2
         exit 1
     }
+done
+
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+run() {
+    local target="$1" log="$logs/$1" corpus="fuzz/corpus/$1"
     mkdir -p "$corpus"
     # A slow input is a bug too: 5 s for one input, 512 MB for the process.
-    if ! fuzz run "$target" "$corpus" "$seeds" -- \
+    if ! fuzz run "$target" "$corpus" "fuzz/seeds/$target" -- \
         -max_total_time="$seconds" -timeout=5 -rss_limit_mb=512 >"$log" 2>&1; then
         # Skip the corpus that was loaded; begin with what went wrong.
-        sed -n '/panicked at\|ERROR: \|error: /,$p' "$log" | head -n 60
+        sed -n '/panicked at\|ERROR: \|error: /,$p' "$log" | head -n 60 >&2
         echo "error: fuzz target $target failed; fuzz/artifacts/$target holds the input" >&2
-        exit 1
+        return 1
     fi
-    echo "    $target: $(sed -n 's/^Done //p' "$log")"
+    # `#1234 DONE cov: 56 ft: 78 corp: 9/10b …` and `Done 1234 runs in 5 second(s)`.
+    local done cover
+    done=$(sed -n 's/^Done //p' "$log")
+    cover=$(sed -n 's/.*DONE *\(cov: [0-9]*\).*\(corp: [0-9]*\).*/\1, \2/p' "$log")
+    echo "    $target: $done, $cover"
+}
+
+fuzz build
+failed=0
+for target in "${targets[@]}"; do
+    if [ "$(jobs -rp | wc -l)" -ge "${FUZZ_JOBS:-2}" ]; then wait -n || failed=1; fi
+    run "$target" &
 done
+while [ "$(jobs -p | wc -l)" -gt 0 ]; do wait -n || failed=1; jobs >/dev/null; done
+exit "$failed"

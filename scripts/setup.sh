@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what `make test` needs beyond a Rust toolchain, make and a C
-# compiler. Whatever is already there is left alone. What can't be installed is
-# named on a "skipped:" line and, if CI is set, makes the script fail.
+# Installs what `make test` and `make bench` need beyond a Rust toolchain, make
+# and a C compiler. Whatever is already there is left alone. What can't be
+# installed is named on a "skipped:" line and, if CI is set, makes the script
+# fail.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -44,7 +45,10 @@ rust_add() {
 # minutes (cargo-deny and cargo-fuzz: 151 s against 52 s on two cores).
 cargo_tool() {
     local name="$1" version="$2"; shift 2
-    rust_add "$name" "cargo ${name#cargo-} --version" env -u CARGO_TARGET_DIR \
+    # Of cargo's own subcommands any version will do; a runner must match.
+    local probe="cargo ${name#cargo-} --version"
+    case $name in cargo-*) ;; *) probe="$name --version | grep -qFx '$name $version'" ;; esac
+    rust_add "$name" "$probe" env -u CARGO_TARGET_DIR \
         CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off \
         CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=false \
         cargo install "$name@$version" --locked --quiet "$@"
@@ -52,7 +56,7 @@ cargo_tool() {
 
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-apt_install valgrind valgrind "the test that the packet path does not allocate"
+apt_install valgrind valgrind "the benchmark that counts instructions"
 rust_add rustfmt "cargo fmt --version" rustup component add rustfmt
 rust_add clippy "cargo clippy --version" rustup component add clippy
 rust_add "Rust $msrv" "cargo +$msrv --version" rustup toolchain install "$msrv" --profile minimal
@@ -60,6 +64,9 @@ rust_add "target wasm32" "test -d '$(rustc --print sysroot)/lib/rustlib/wasm32-u
     rustup target add wasm32-unknown-unknown
 cargo_tool cargo-deny 0.20.2 --no-default-features
 cargo_tool cargo-fuzz 0.13.2
+# Must be of the version that Cargo.lock has of the library.
+gungraun=$(sed -n '/^name = "gungraun"$/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock)
+cargo_tool gungraun-runner "$gungraun"
 
 if [ $missing = 1 ] && [ -n "${CI:-}" ]; then
     echo "error: CI needs every tool; see the skipped lines above" >&2

@@ -11,6 +11,12 @@ pub fn extend(near: u64, wire: u16) -> u64 {
     }
 }
 
+/// The count to start from when the first number seen is `wire`: a whole turn
+/// up, so that numbers before it lie below it.
+pub fn first(wire: u16) -> u64 {
+    (1 << 16) + u64::from(wire)
+}
+
 /// What has been seen of a numbered stream: the highest number and a bitmap of
 /// the [`SeqWindow::SIZE`] numbers up to it, `WORDS` times 64.
 #[derive(Clone, Debug)]
@@ -101,5 +107,6 @@ mod tests {
     fn no_number_below_zero() {
         assert_eq!(extend(3, 0xffff), 0xffff);
         assert_eq!(extend(0x1_0003, 0xffff), 0xffff);
+        assert_eq!(extend(first(3), 0xffff), first(3) - 4);
     }
 }

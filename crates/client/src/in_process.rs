@@ -27,7 +27,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, mpsc};
 use trunkline_overlay::session::wire::MAX_MESSAGE;
 
@@ -188,27 +188,18 @@ pub(crate) fn copy(first: &[u8], second: &[u8], to: &mut [u8]) {
     rest[..cut].copy_from_slice(&second[..cut]);
 }
 
-/// The eventfd is empty and nobody writes it: whoever adds a message wakes.
-const ASLEEP: u8 = 0;
-/// Somebody is about to write the eventfd.
-const WAKING: u8 = 1;
-/// The eventfd is readable.
-const AWAKE: u8 = 2;
-
 /// An eventfd that costs no system call while its reader is awake.
-///
-/// The state tells what is in the eventfd, so that neither side has to ask the
-/// kernel. Only the one who moved it from `ASLEEP` to `WAKING` moves it on to
-/// `AWAKE`; only the reader moves it from `AWAKE` to `ASLEEP`.
 struct Wake {
-    state: AtomicU8,
+    /// Whether the eventfd is readable or about to be. Only the one who set
+    /// this writes it; only the reader, after emptying it, clears this.
+    awake: AtomicBool,
     event: EventFd,
 }
 
 impl Wake {
     fn new() -> io::Result<Wake> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Wake { state: AtomicU8::new(ASLEEP), event: EventFd::from_value_and_flags(0, flags)? })
+        Ok(Wake { awake: AtomicBool::new(false), event: EventFd::from_value_and_flags(0, flags)? })
     }
 
     /// Fails only when the counter is at its maximum: then it is readable.
@@ -218,35 +209,32 @@ impl Wake {
 
     /// After adding a message: makes the eventfd readable unless it is.
     fn signal(&self) {
-        // No wake-up is lost: this side adds a message, then looks at the
-        // state; the reader sets the state, then looks for a message. The two
-        // fences forbid that both see the old value.
+        // No wake-up is lost: this side adds a message, then looks at `awake`;
+        // the reader clears `awake`, then looks for a message. The two fences
+        // forbid that both see the old value.
         fence(Ordering::SeqCst);
-        if self.state.load(Ordering::Relaxed) == ASLEEP
-            && self
-                .state
-                .compare_exchange(ASLEEP, WAKING, Ordering::SeqCst, Ordering::Relaxed)
-                .is_ok()
-        {
+        if !self.awake.load(Ordering::Relaxed) && !self.awake.swap(true, Ordering::SeqCst) {
             self.write();
-            self.state.store(AWAKE, Ordering::Release);
         }
     }
 
-    /// By the reader: if `idle`, empties the eventfd, unless it is empty or is
-    /// being written (then the reader wakes once for nothing and comes back).
+    /// By the reader: if `idle`, empties the eventfd.
     fn arm(&self, idle: impl Fn() -> bool) {
-        if !idle() || self.state.load(Ordering::Acquire) != AWAKE {
+        if !idle() || !self.awake.load(Ordering::Acquire) {
             return;
         }
-        let _ = self.event.read();
-        self.state.store(ASLEEP, Ordering::SeqCst);
+        if self.event.read().is_err() {
+            // Empty: the writer, perhaps preempted, has yet to write. That will
+            // end a poll, for nothing but once; until then the poll sleeps.
+            return;
+        }
+        self.awake.store(false, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if !idle() {
             self.signal();
         }
-        // A close that came before the read also set its flag before it, so
-        // `idle` has seen it; one that comes later writes later.
+        // A close whose write was just read had set its flag before, so `idle`
+        // has seen it; one that comes later writes later.
     }
 }
 

@@ -42,7 +42,6 @@ mod error;
 mod host;
 mod network;
 mod queue;
-pub mod stats;
 mod topology;
 pub mod voice;
 mod world;

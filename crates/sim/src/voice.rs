@@ -1,11 +1,11 @@
 //! Telephone calls, as far as a network sees them: a packet every 20 ms.
 
 use crate::app::{AppId, Application, Io};
-use crate::stats::{Ratio, quantile};
 use crate::world::World;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use trunkline_base::Time;
+use trunkline_base::stats::{Ratio, quantile};
 use trunkline_base::wire::{Reader, Writer};
 use trunkline_overlay::session::wire::{ToClient, ToNode};
 use trunkline_overlay::wire::{NodeId, Service};

@@ -3,6 +3,7 @@
 //! Sockets, clocks, files and threads live here; everything that decides
 //! anything lives in the crates below.
 
+mod bench;
 mod call;
 mod clock;
 mod datapath;
@@ -40,6 +41,7 @@ enum Command {
     Demo(demo::Args),
     Call(call::Args),
     Impair(Box<impair::Args>),
+    Bench(bench::Args),
     Completions(Completions),
     Man(Man),
 }
@@ -98,6 +100,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Call(args) => call::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Impair(args) => impair::run(*args).map_err(|e| failure(e.exit_code())(&e)),
+        Command::Bench(args) => bench::run(&args).map_err(|e| failure(1)(&e)),
         Command::Completions(Completions { shell }) => {
             clap_complete::generate(
                 shell,

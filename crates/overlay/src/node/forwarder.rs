@@ -55,7 +55,9 @@ pub(super) struct Packet<'a> {
 impl Forwarder {
     pub(super) fn new(config: Config, incarnation: Incarnation, seed: u64, now: Time) -> Forwarder {
         let max_payload = config.max_payload();
-        let mut rng = trunkline_base::rng(seed, u64::from(config.id.0));
+        // A new start draws anew, whatever the seed, lest its numbers be taken
+        // for those of the start before.
+        let mut rng = trunkline_base::rng(seed ^ incarnation.0, u64::from(config.id.0));
         // First hellos are spread over one interval, lest nodes that start
         // together stay in step.
         let mut first_hello = |interval: Duration| {
@@ -81,7 +83,7 @@ impl Forwarder {
             links,
             by_index,
             table: Arc::default(),
-            sessions: Sessions::new(config.max_sessions),
+            sessions: Sessions::new(config.max_sessions, rng.random()),
             turn: 0,
             stats: ForwarderStats::default(),
         }

@@ -86,7 +86,7 @@ impl Forwarder {
                 let header = DataHeader {
                     service,
                     recovered: false,
-                    hop_limit: MAX_HOPS,
+                    hop_limit: MAX_HOPS - 1,
                     link_seq: 0,
                     source: self.id,
                     destination: to,

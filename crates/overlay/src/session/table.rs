@@ -30,17 +30,21 @@ pub struct Sessions {
     /// For every port, one more than the index of the session that holds it.
     ports: Box<[u32]>,
     next_dynamic: u16,
+    /// Packets that were sent from here, and where their count began.
+    sent: u16,
 }
 
 impl Sessions {
-    /// A table for at most `max` sessions.
-    pub(crate) fn new(max: usize) -> Sessions {
+    /// A table for at most `max` sessions; flow numbers begin at `first`, which
+    /// should differ from one start of a node to the next.
+    pub(crate) fn new(max: usize, first: u16) -> Sessions {
         Sessions {
             slots: Vec::new(),
             free: Vec::new(),
             max,
             ports: vec![0; 1 << 16].into(),
             next_dynamic: FIRST_DYNAMIC,
+            sent: first,
         }
     }
 
@@ -126,10 +130,15 @@ impl Sessions {
         self.ports[usize::from(port)].checked_sub(1).map(SessionId)
     }
 
-    /// The next number of the flow from session `id` to `peer`.
+    /// The next number of the flow from session `id` to `peer`. A new flow
+    /// starts at the count of all packets sent from here, which no flow's
+    /// numbers overtake: whatever flow had these ends before, its receiver
+    /// takes the new numbers for later ones.
     pub(crate) fn next_flow_seq(&mut self, now: Time, id: SessionId, peer: Peer) -> u16 {
-        let Some(session) = self.get_mut(id) else { return 0 };
-        let next = session.sending.get(now, peer, || 0);
+        self.sent = self.sent.wrapping_add(1);
+        let start = self.sent;
+        let Some(session) = self.get_mut(id) else { return start };
+        let next = session.sending.get(now, peer, || start);
         let seq = *next;
         *next = seq.wrapping_add(1);
         seq
@@ -149,7 +158,7 @@ mod tests {
 
     #[test]
     fn ports_are_given_once_and_come_back() {
-        let mut s = Sessions::new(2);
+        let mut s = Sessions::new(2, 0);
         let (a, b) = (s.open().unwrap(), s.open().unwrap());
         assert!(s.open().is_none(), "the table is full");
         assert_eq!(s.bind(a, 5), Ok(5));
@@ -165,8 +174,21 @@ mod tests {
     }
 
     #[test]
+    fn a_displaced_flow_goes_on_with_later_numbers() {
+        let mut s = Sessions::new(1, 65_000);
+        let id = s.open().unwrap();
+        let mut last = std::collections::BTreeMap::new();
+        for round in 0..4_000u64 {
+            let peer = (crate::wire::NodeId((round % 300) as u32), 1);
+            let seq = s.next_flow_seq(Time::from_millis(round), id, peer);
+            let before = last.insert(peer, seq).unwrap_or(seq.wrapping_sub(1));
+            assert!((1..1_000).contains(&seq.wrapping_sub(before)), "{before} then {seq}");
+        }
+    }
+
+    #[test]
     fn dynamic_ports_run_out_with_an_error() {
-        let mut s = Sessions::new(20_000);
+        let mut s = Sessions::new(20_000, 0);
         for _ in FIRST_DYNAMIC..=u16::MAX {
             let id = s.open().unwrap();
             s.bind(id, 0).unwrap();

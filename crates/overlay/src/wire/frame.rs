@@ -26,8 +26,8 @@ impl Service {
     }
 }
 
-/// The most hops a packet can make: what five bits hold.
-pub const MAX_HOPS: u8 = 31;
+/// The most links that a packet can cross: one more than five bits count.
+pub const MAX_HOPS: u8 = 32;
 
 /// Bytes of a data frame in front of the packet.
 pub const DATA_HEADER: usize = 20;
@@ -45,7 +45,7 @@ pub struct DataHeader {
     pub service: Service,
     /// Whether some link on its way lost it and got it again.
     pub recovered: bool,
-    /// How many more links it may cross, 0 to [`MAX_HOPS`].
+    /// How many more links it may cross after this one, 0 to 31.
     pub hop_limit: u8,
     /// The packet's number on this link and service.
     pub link_seq: u16,
@@ -262,7 +262,7 @@ mod tests {
 
     fn header() -> impl Strategy<Value = DataHeader> {
         (
-            (any::<bool>(), any::<bool>(), 0..=MAX_HOPS, any::<u16>()),
+            (any::<bool>(), any::<bool>(), 0..MAX_HOPS, any::<u16>()),
             (any::<u32>(), any::<u32>(), any::<u16>(), any::<u16>(), any::<u16>(), any::<u8>()),
         )
             .prop_map(|((rt, recovered, hop_limit, link_seq), rest)| DataHeader {

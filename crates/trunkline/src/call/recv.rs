@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use trunkline_base::Time;
+use trunkline_base::stats::quantile;
 use trunkline_media::codec::g711::Law;
 use trunkline_media::playout::{self, Fate, Playout, RelativeDelay};
 use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio, rate};
@@ -153,7 +154,7 @@ fn play(args: &Args, mut law: Law, packets: &[Packet]) -> (Report, Vec<i16>) {
     }
     let played = playout.finish(None, &mut law);
     delays.sort_by(f64::total_cmp);
-    let at = |q: f64| delays[((delays.len() - 1) as f64 * q).round() as usize];
+    let at = |share: f64| quantile(&delays, share).unwrap_or(0.0);
     let share = played.missed_share();
     let heard = Parameters::default()
         .with_delay(args.deadline.0 + Duration::from_millis(20))

@@ -69,6 +69,12 @@ impl Udp {
         })
     }
 
+    /// Where it is bound.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let address = self.socket.local_addr()?.as_socket();
+        address.ok_or_else(|| io::Error::other("a UDP socket without an address"))
+    }
+
     /// Receives one batch and hands it to `take` in slices of at most
     /// [`BATCH`] datagrams; true if there may be more.
     pub fn recv(

@@ -4,7 +4,7 @@ use super::DEADLINE;
 use super::chain::{Ledger, Metrics, letter, lossy_link};
 use super::traffic::{INTERVAL, Kind, Packet, Plan, Traffic};
 use serde::Serialize;
-use trunkline_base::stats::share_interval;
+use trunkline_base::stats::{Ratio, quantile};
 use trunkline_media::codec::g711::Law;
 use trunkline_media::playout::{self, Playout};
 use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio, rate};
@@ -113,7 +113,7 @@ fn run(kind: Kind, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -
         let block = &mut blocks[second.min(1_999)];
         *block = (block.0 + u64::from(is_missed(p)), block.1 + 1);
     }
-    let (low, high) = share_interval(&blocks);
+    let (low, high) = Ratio::of_clusters(&blocks).interval;
 
     let calls = (0..plan.calls).map(|c| traffic.call(kind, c));
     let heard = Parameters::default()
@@ -146,10 +146,7 @@ fn delays<'a>(packets: impl Iterator<Item = &'a Packet>) -> Delay {
     let of = |p: &Packet| Some(ms(p.arrival?.at.since(p.sent?)));
     let mut all: Vec<f64> = packets.filter_map(of).collect();
     all.sort_by(f64::total_cmp);
-    let at = |q: f64| match all.len() {
-        0 => 0.0,
-        n => all[((n - 1) as f64 * q).round() as usize],
-    };
+    let at = |share: f64| quantile(&all, share).unwrap_or(0.0);
     Delay { p50: at(0.5), p99: at(0.99), max: at(1.0) }
 }
 

@@ -2,7 +2,7 @@ use super::Config;
 use crate::counters::{Drop, Drops};
 use crate::wire::{MAX_NACK_RANGES, NackRange};
 use std::collections::VecDeque;
-use trunkline_base::{SeqWindow, extend};
+use trunkline_base::{SeqWindow, extend, first};
 
 /// 16,384 numbers: 100 ms of what one core forwards, with room to spare.
 type Window = SeqWindow<256>;
@@ -80,7 +80,7 @@ impl Receiver {
     /// repair asked for now could still be of use.
     pub(crate) fn accept(&mut self, wire_seq: u16, in_time: bool, drops: &mut Drops) -> Arrival {
         let Some(window) = &mut self.window else {
-            self.window = Some(Window::starting_at(u64::from(wire_seq)));
+            self.window = Some(Window::starting_at(first(wire_seq)));
             self.stats.received += 1;
             return Arrival::New;
         };

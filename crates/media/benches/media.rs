@@ -1,0 +1,81 @@
+//! What a call costs an endpoint: coding, reading a packet, playing a minute.
+
+use core::hint::black_box;
+use core::time::Duration;
+use criterion::{Criterion, criterion_group, criterion_main};
+use trunkline_media::codec::g711::Law;
+use trunkline_media::playout::{Config, Playout};
+use trunkline_media::rtp::{self, Packetizer, Stream};
+
+/// Samples in 20 ms at 8 kHz.
+const FRAME: usize = 160;
+
+/// A minute of samples, of every value and in no order that helps a predictor.
+fn samples() -> Vec<i16> {
+    (0..FRAME as i32 * 50 * 60).map(|i| (i * 7_919) as i16).collect()
+}
+
+fn g711(c: &mut Criterion) {
+    let pcm = samples();
+    for (name, law) in [("A-law", Law::A), ("mu-law", Law::Mu)] {
+        let mut codes = Vec::new();
+        law.encode_to(&pcm, &mut codes);
+        let mut spoken = pcm.chunks(FRAME).cycle();
+        let mut coded = codes.chunks(FRAME).cycle();
+        let (mut to_codes, mut to_pcm) = (Vec::new(), Vec::new());
+        c.bench_function(&format!("g711: encode 20 ms, {name}"), |b| {
+            b.iter(|| {
+                to_codes.clear();
+                law.encode_to(black_box(spoken.next().unwrap_or(&[])), &mut to_codes);
+                black_box(&to_codes);
+            });
+        });
+        c.bench_function(&format!("g711: decode 20 ms, {name}"), |b| {
+            b.iter(|| {
+                to_pcm.clear();
+                law.decode_to(black_box(coded.next().unwrap_or(&[])), &mut to_pcm);
+                black_box(&to_pcm);
+            });
+        });
+    }
+}
+
+fn receive(c: &mut Criterion) {
+    let mut coded = Vec::new();
+    Law::Mu.encode_to(&samples(), &mut coded);
+    let mut packetizer = Packetizer::new(Stream::g711(Law::Mu, 1));
+    let packets: Vec<_> = coded
+        .chunks(FRAME)
+        .map(|frame| {
+            let mut packet = [0; rtp::HEADER_LEN + FRAME];
+            packetizer.write(frame, &mut packet).expect("the packet has its size");
+            packet
+        })
+        .collect();
+    c.bench_function("rtp: read a packet", |b| {
+        b.iter(|| rtp::parse(black_box(&packets[7])).map(|view| view.sequence));
+    });
+    // One packet in twenty lost, one in twenty late.
+    c.bench_function("playout: a call of 60 s", |b| {
+        b.iter(|| {
+            let mut playout = Playout::new(Config::default());
+            for (i, packet) in packets.iter().enumerate().filter(|(i, _)| i % 20 != 7) {
+                let rtp = rtp::parse(packet).expect("an RTP packet");
+                let delay = Duration::from_millis(if i % 20 == 11 { 140 } else { 40 });
+                playout.receive(rtp.sequence, delay, false, rtp.payload).expect("in order");
+            }
+            black_box(playout.finish(Some(packets.len()), &mut Law::Mu))
+        });
+    });
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(40)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .nresamples(10_000);
+    targets = g711, receive
+}
+criterion_main!(benches);

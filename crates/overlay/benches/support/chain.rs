@@ -1,0 +1,271 @@
+//! Three nodes in a row, origin — relay — destination, of which one is under
+//! test: the other two are its real neighbours, so that its input is always
+//! fresh (numbers advance, hellos and requests are answered) and is made
+//! outside of what is measured.
+#![allow(dead_code, reason = "no bench or test uses all of it")]
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use rand::RngExt;
+use trunkline_base::wire::Writer;
+use trunkline_base::{Rng, Time, rng};
+use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::link;
+use trunkline_overlay::node::{Config, Drained, Node, Sink};
+use trunkline_overlay::route::StaticRoute;
+use trunkline_overlay::session::SessionId;
+use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
+use trunkline_overlay::wire::{Incarnation, NodeId, Service};
+
+/// Datagrams in one receive call of the daemon, and packets in one step here.
+pub const BATCH: usize = 64;
+
+/// Bytes of a packet: RTP with 20 ms of G.711.
+pub const PACKET: usize = 172;
+
+/// A thousand calls send this often.
+const PACKETS_PER_SECOND: u32 = 50_000;
+
+/// Twice what a link keeps for repetition, and long enough for hellos to have
+/// measured the round trip.
+const WARM_UP: usize = 2 * 16_384;
+
+/// Room for any datagram that these nodes send.
+const DATAGRAM: usize = 256;
+
+/// The datagrams that wait for a node, at most.
+const INBOX: usize = 4 * BATCH;
+
+/// Where in the chain the node under test stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Takes packets of its sessions and sends them.
+    Origin = 0,
+    /// Passes packets from one link to the other.
+    Relay = 1,
+    /// Hands packets to its sessions.
+    Destination = 2,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Which node.
+    pub role: Role,
+    /// How the packets are carried.
+    pub service: Service,
+    /// How many flows they belong to, each of a session of its own.
+    pub flows: u16,
+    /// The share of datagrams that each link loses, each way, 0 to 1.
+    pub loss: f64,
+}
+
+/// Applications that take everything, and count it.
+#[derive(Default)]
+struct Applications {
+    packets: u64,
+}
+
+impl Sink for Applications {
+    fn deliver(&mut self, _: SessionId, _: &[u8], payload: &[u8]) -> bool {
+        self.packets += u64::from(payload.len() == PACKET);
+        true
+    }
+}
+
+/// Datagrams on their way into a node.
+struct Inbox {
+    bytes: Vec<[u8; DATAGRAM]>,
+    heads: Vec<(usize, SocketAddr)>,
+}
+
+impl Inbox {
+    fn new() -> Inbox {
+        Inbox { bytes: vec![[0; DATAGRAM]; INBOX], heads: Vec::with_capacity(INBOX) }
+    }
+
+    fn push(&mut self, from: SocketAddr, datagram: &[u8]) {
+        self.bytes[self.heads.len()][..datagram.len()].copy_from_slice(datagram);
+        self.heads.push((datagram.len(), from));
+    }
+}
+
+/// One node with what its driver would own.
+struct Stage {
+    node: Node,
+    arena: TxArena,
+    inbox: Inbox,
+    applications: Applications,
+}
+
+/// See the module.
+pub struct Chain {
+    case: Case,
+    now: Time,
+    stages: [Stage; 3],
+    rng: Rng,
+    /// For every flow, the session that sends it and the message it sends.
+    flows: Vec<(SessionId, Vec<u8>)>,
+    next_flow: usize,
+    /// How many packets the origin is to send in this step.
+    packets: usize,
+}
+
+fn id(place: usize) -> NodeId {
+    NodeId(place as u32 + 1)
+}
+
+fn address(place: usize) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 7_001 + place as u16))
+}
+
+fn place(address: SocketAddr) -> usize {
+    usize::from(address.port() - 7_001)
+}
+
+fn message(what: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
+    let mut head = [0; MAX_HEAD];
+    let mut w = Writer::new(&mut head);
+    what.emit_head(&mut w).expect("MAX_HEAD is enough");
+    [w.written(), payload].concat()
+}
+
+impl Stage {
+    fn new(at: usize) -> Stage {
+        let mut config = Config::new(id(at));
+        for neighbour in [at.wrapping_sub(1), at + 1].into_iter().filter(|&n| n < 3) {
+            let mut link = link::Config::new(id(neighbour));
+            link.address = Some(address(neighbour));
+            config.links.push(link);
+        }
+        if at == Role::Origin as usize {
+            config.routes.push(StaticRoute { to: None, via: id(1) });
+        }
+        let node = Node::new(config, Incarnation(1), 1, Time::ZERO).expect("a valid configuration");
+        let arena = TxArena::new(256 << 10, 256); // as the daemon's
+        Stage { node, arena, inbox: Inbox::new(), applications: Applications::default() }
+    }
+
+    /// A session bound to `port`.
+    fn open(&mut self, port: u16) -> SessionId {
+        let session = self.node.session_open().expect("a free session");
+        let bind = message(&ToNode::Bind { version: SESSION_VERSION, port }, &[]);
+        self.node.session_recv(Time::ZERO, session, &bind, &mut self.applications);
+        session
+    }
+
+    /// Hands over the inbox in batches, as a daemon does.
+    fn recv(&mut self, now: Time) {
+        let waiting = self.inbox.heads.len();
+        let datagrams = self.inbox.bytes[..waiting].chunks_mut(BATCH);
+        for (bytes, heads) in datagrams.zip(self.inbox.heads.chunks(BATCH)) {
+            let mut each = bytes.iter_mut().zip(heads);
+            let mut batch: [RxDatagram<'_>; BATCH] = core::array::from_fn(|_| match each.next() {
+                Some((b, &(len, from))) => RxDatagram { at: now, from, bytes: &mut b[..len] },
+                None => RxDatagram { at: now, from: address(0), bytes: &mut [] },
+            });
+            self.node.recv(now, &mut batch[..heads.len()], &mut self.applications);
+        }
+        self.inbox.heads.clear();
+    }
+
+    fn transmit(&mut self, now: Time) {
+        self.node.handle_timeout(now);
+        self.arena.clear();
+        let drained = self.node.transmit(now, &mut self.arena);
+        assert_eq!(drained, Drained::All, "the arena holds all that one step gives");
+    }
+}
+
+impl Chain {
+    /// A chain whose rings are full, and whose links know their round trips.
+    pub fn new(case: Case) -> Chain {
+        let mut stages = [0, 1, 2].map(Stage::new);
+        let flow = |k| {
+            let port = 1_000 + k;
+            stages[2].open(port);
+            let (service, to) = (case.service, id(2));
+            let send = ToNode::Send { service, deadline_ms: 100, to, port, payload: &[] };
+            (stages[0].open(port), message(&send, &[0xd5; PACKET]))
+        };
+        let flows = (0..case.flows).map(flow).collect();
+        let (now, rng) = (Time::ZERO, rng(1, 0));
+        let mut chain = Chain { case, now, stages, rng, flows, next_flow: 0, packets: 0 };
+        // Not by `run`: profilers count what happens inside of that.
+        for _ in 0..WARM_UP / BATCH {
+            chain.prepare(BATCH);
+            chain.step(case.role as usize);
+        }
+        chain
+    }
+
+    /// Everything around the node under test: takes what it sent to its
+    /// neighbours, and collects what they send to it while the origin takes
+    /// in `packets` (at most [`BATCH`]) packets.
+    pub fn prepare(&mut self, packets: usize) {
+        let tested = self.case.role as usize;
+        self.packets = packets;
+        self.carry(tested);
+        self.now += Duration::from_secs(1) / PACKETS_PER_SECOND * packets as u32;
+        for other in (0..3).filter(|&at| at != tested) {
+            self.step(other);
+            self.carry(other);
+        }
+    }
+
+    /// What is measured: one turn of the driver's loop at the node under test.
+    #[inline(never)]
+    pub fn run(&mut self) {
+        self.step(self.case.role as usize);
+    }
+
+    fn step(&mut self, at: usize) {
+        self.stages[at].recv(self.now);
+        if at == Role::Origin as usize {
+            self.applications_send();
+        }
+        self.stages[at].transmit(self.now);
+    }
+
+    fn applications_send(&mut self) {
+        let origin = &mut self.stages[0];
+        for _ in 0..self.packets {
+            let (session, message) = &self.flows[self.next_flow];
+            origin.node.session_recv(self.now, *session, message, &mut origin.applications);
+            self.next_flow = (self.next_flow + 1) % self.flows.len();
+        }
+    }
+
+    /// Moves what node `from` has sent to its neighbours, as far as the links
+    /// don't lose it.
+    fn carry(&mut self, from: usize) {
+        let [origin, relay, destination] = &mut self.stages;
+        let (sender, mut others) = match from {
+            0 => (origin, [None, Some(relay), Some(destination)]),
+            1 => (relay, [Some(origin), None, Some(destination)]),
+            _ => (destination, [Some(origin), Some(relay), None]),
+        };
+        for run in sender.arena.runs() {
+            let Some(receiver) = &mut others[place(run.to)] else { continue };
+            for envelope in sender.arena.envelopes(run) {
+                if self.case.loss == 0.0 || !self.rng.random_bool(self.case.loss) {
+                    receiver.inbox.push(address(from), envelope);
+                }
+            }
+        }
+        sender.arena.clear();
+    }
+
+    /// Packets that reached an application.
+    pub fn delivered(&self) -> u64 {
+        self.stages[2].applications.packets
+    }
+
+    /// Packets that the node under test sent again, and those it asked for.
+    pub fn repairs(&self) -> (u64, u64) {
+        let links = self.stages[self.case.role as usize].node.links();
+        let stats = || links.iter().map(link::Link::stats);
+        let repeated = stats().map(|s| s.repeats.envelopes).sum();
+        (repeated, stats().map(|s| s.receiver.asked).sum())
+    }
+}

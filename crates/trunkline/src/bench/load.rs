@@ -1,0 +1,194 @@
+//! The load: envelopes like a neighbour's, sent and taken back by one thread.
+
+use super::under_test::{Contestant, DOWNSTREAM, RELAY, UPSTREAM, UnderTest};
+use super::{Error, cannot};
+use crate::clock;
+use crate::datapath::mmsg::{BATCH, RxBatch, RxMeta, TxBatch, TxItem};
+use hdrhistogram::Histogram;
+use std::os::fd::AsFd;
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::wire::Writer;
+use trunkline_overlay::wire::{
+    DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Null, ReceiverIndex, Seal, Service,
+};
+
+/// A G.711 packet with its RTP header.
+const PAYLOAD: usize = 172;
+
+/// Bytes of each datagram of the load.
+pub const ENVELOPE: usize = DATA_OVERHEAD + PAYLOAD;
+
+/// Packets under way while saturating: a few batches, so that the relay never
+/// waits, and no socket buffer ever fills.
+const WINDOW: u64 = 4 * BATCH as u64;
+
+/// Flows in the load.
+const FLOWS: u16 = 1_000;
+
+/// What a saturated round gave.
+pub struct Throughput {
+    pub pps: f64,
+    pub cpu_ns: f64,
+    pub busy: f64,
+}
+
+/// What a round of single packets gave, µs.
+pub struct Latency {
+    pub p50: f64,
+    pub p99: f64,
+}
+
+/// See the module.
+pub struct Load<'a> {
+    under_test: &'a UnderTest,
+    seal: Seal,
+    service: Service,
+    /// Numbers, as a neighbour's link would give them.
+    next: u64,
+    envelopes: Vec<u8>,
+    rx: RxBatch,
+    tx: TxBatch,
+}
+
+impl<'a> Load<'a> {
+    /// A load that plays the neighbours of what is under test.
+    pub fn new(under_test: &'a UnderTest, contestant: Contestant) -> Result<Load<'a>, Error> {
+        let best_effort = contestant == Contestant::BestEffort;
+        let index = ReceiverIndex::derived(UPSTREAM, RELAY, "");
+        let mut load = Load {
+            under_test,
+            seal: Seal::Null(Null::new(index, Incarnation(clock::since_epoch()))),
+            service: if best_effort { Service::BestEffort } else { Service::RealTime },
+            next: 0,
+            envelopes: vec![0; ENVELOPE * BATCH],
+            rx: RxBatch::new(),
+            tx: TxBatch::new(),
+        };
+        // The first packets teach the node that its neighbour is there.
+        load.send(1)?;
+        let patience = clock::now() + Duration::from_secs(2);
+        while load.take()? == 0 {
+            if clock::now() > patience {
+                return Err(Error::Broken("nothing comes back through what is measured"));
+            }
+        }
+        Ok(load)
+    }
+
+    fn fill(&mut self, i: usize) {
+        let envelope = &mut self.envelopes[i * ENVELOPE..(i + 1) * ENVELOPE];
+        let flow = (self.next % u64::from(FLOWS)) as u16;
+        let header = DataHeader {
+            service: self.service,
+            recovered: false,
+            hop_limit: 8,
+            link_seq: self.next as u16,
+            source: UPSTREAM,
+            destination: DOWNSTREAM,
+            source_port: flow,
+            destination_port: flow,
+            flow_seq: (self.next / u64::from(FLOWS)) as u16,
+            remaining_ms: 100,
+        };
+        let mut w = Writer::new(Seal::frames_mut(envelope));
+        // The envelope has just this room.
+        let _ = header.emit(PAYLOAD as u16, &mut w);
+        let _ = w.u64(clock::now().as_nanos());
+        self.seal.seal(envelope);
+        self.next += 1;
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), Error> {
+        (0..n).for_each(|i| self.fill(i));
+        // One call for all: the kernel cuts them apart before the receiver's
+        // socket, and the load is not the slower side.
+        let segment = Some(ENVELOPE as u16).filter(|_| n > 1);
+        let bytes = &self.envelopes[..n * ENVELOPE];
+        let item = TxItem { to: self.under_test.entry, dscp: 0, segment, bytes };
+        loop {
+            match self.tx.send(self.under_test.upstream.as_fd(), std::iter::once(item)) {
+                Ok(_) => return Ok(()),
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(cannot("send load")(e)),
+            }
+        }
+    }
+
+    /// Takes what has come back; hellos of the node do not count.
+    fn take(&mut self) -> Result<u64, Error> {
+        self.rx.recv(self.under_test.downstream.as_fd()).map_err(cannot("receive load"))?;
+        let packets = |m: RxMeta| if m.stride == ENVELOPE { m.len / ENVELOPE } else { 0 };
+        Ok(self.rx.iter_mut().map(|(m, _)| packets(m) as u64).sum())
+    }
+
+    /// As many packets as come through.
+    pub fn saturate(&mut self, round: Duration) -> Result<Throughput, Error> {
+        let (start, cpu) = (clock::now(), self.under_test.cpu_ns());
+        let (mut under_way, mut done) = (0u64, 0u64);
+        let mut heard = start;
+        while clock::now().since(start) < round {
+            while under_way + BATCH as u64 <= WINDOW {
+                self.send(BATCH)?;
+                under_way += BATCH as u64;
+            }
+            let n = self.take()?;
+            (under_way, done) = (under_way.saturating_sub(n), done + n);
+            let now = clock::now();
+            if n > 0 {
+                heard = now;
+            } else if now.since(heard) > Duration::from_millis(50) {
+                // Lost, to a full socket: begin another window.
+                (under_way, heard) = (0, now);
+            }
+        }
+        let seconds = clock::now().since(start).as_secs_f64();
+        let cpu = (self.under_test.cpu_ns() - cpu) as f64;
+        self.settle()?;
+        let pps = done as f64 / seconds;
+        Ok(Throughput { pps, cpu_ns: cpu / done as f64, busy: cpu / (seconds * 1e9) })
+    }
+
+    /// Takes what is still under way.
+    fn settle(&mut self) -> Result<(), Error> {
+        let mut quiet = clock::now();
+        while clock::now().since(quiet) < Duration::from_millis(20) {
+            if self.take()? > 0 {
+                quiet = clock::now();
+            }
+        }
+        Ok(())
+    }
+
+    /// One packet at a time.
+    pub fn ping(&mut self, round: Duration) -> Result<Latency, Error> {
+        let mut histogram = Histogram::<u64>::new(3).expect("three digits are a valid precision");
+        let start = clock::now();
+        let mut due = start;
+        while due.since(start) < round {
+            crate::call::sleep_until(due);
+            due += Duration::from_micros(500);
+            self.send(1)?;
+            let sent = clock::now();
+            while clock::now().since(sent) < Duration::from_millis(10) {
+                if self.take()? > 0 {
+                    self.note(&mut histogram);
+                    break;
+                }
+            }
+        }
+        let at = |q| histogram.value_at_quantile(q) as f64 / 1e3;
+        Ok(Latency { p50: at(0.5), p99: at(0.99) })
+    }
+
+    fn note(&mut self, histogram: &mut Histogram<u64>) {
+        let now = clock::now();
+        for (m, bytes) in self.rx.iter_mut().filter(|(m, _)| m.len == ENVELOPE) {
+            let at = m.len - PAYLOAD - (ENVELOPE_OVERHEAD - 8);
+            let stamp = bytes.get(at..at + 8).and_then(|b| b.try_into().ok());
+            let sent = Time::from_nanos(stamp.map_or(0, u64::from_be_bytes));
+            // It grows by itself: a value cannot be out of range.
+            let _ = histogram.record(now.since(sent).as_nanos() as u64);
+        }
+    }
+}

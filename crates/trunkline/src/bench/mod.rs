@@ -1,0 +1,225 @@
+//! `trunkline bench`: what the packet thread costs on this machine, next to a
+//! bare relay of the kernel's, in one run.
+//!
+//! The load keeps a bounded number of packets under way and waits for them to
+//! come back, so that the relay is always busy and loses nothing; both run
+//! pinned to their own processor. Rounds of the contestants alternate, since
+//! timings of shared machines drift, and medians are compared.
+
+mod load;
+mod steady;
+mod under_test;
+
+use crate::units::Span;
+use serde::Serialize;
+use std::io;
+use under_test::{Contestant, UnderTest};
+
+/// Measure this machine's forwarding, next to a bare relay
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline bench
+  trunkline bench --rounds 9 --json
+
+Needs two processors: one for the load, one for what is measured. `kpps` is
+thousands of packets a second through one thread; `cpu` is that thread's time
+per packet, which counts even where the load is the slower one.")]
+pub struct Args {
+    /// Rounds of each contestant
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// How long each round is
+    #[arg(long, default_value = "1 s")]
+    round: Span,
+    /// Flows in the steady-state run
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    flows: u32,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why a benchmark failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The system refused something.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The machine is too small.
+    #[error("a benchmark needs two processors, and this process may use {0}")]
+    Processors(usize),
+    /// The node did not do what it should.
+    #[error("{0}")]
+    Broken(&'static str),
+}
+
+fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::Io { what, source }
+}
+
+/// What a contestant achieved: medians over the rounds.
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    /// Bytes of each UDP payload.
+    bytes: usize,
+    kpps: f64,
+    /// The measured thread's time per packet, ns.
+    cpu_ns: f64,
+    /// Its share of its processor while loaded.
+    busy: f64,
+    /// To the bare relay's, which forwards packets of the same size.
+    kpps_ratio: f64,
+    cpu_ratio: f64,
+    /// One packet at a time, 2,000 a second: the way there and back, µs.
+    latency_us: Latency,
+}
+
+#[derive(Serialize, Clone, Copy)]
+struct Latency {
+    p50: f64,
+    p99: f64,
+    /// Above the bare relay's.
+    added_p50: f64,
+    added_p99: f64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    rows: Vec<Row>,
+    steady: steady::Report,
+    envelope_bytes: usize,
+    frame_bytes: usize,
+}
+
+/// Runs `trunkline bench`.
+pub fn run(args: &Args) -> Result<(), Error> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors < 2 {
+        return Err(Error::Processors(processors));
+    }
+    under_test::stay_on(0).map_err(cannot("stay on processor 0"))?;
+    let rows = contest(args)?;
+    let steady = steady::run(args.flows)?;
+    let report = Report {
+        rows,
+        steady,
+        envelope_bytes: trunkline_overlay::wire::ENVELOPE_OVERHEAD,
+        frame_bytes: trunkline_overlay::wire::DATA_HEADER,
+    };
+    if args.json {
+        // Numbers and fixed names: this cannot fail.
+        println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
+    } else {
+        print(&report);
+    }
+    Ok(())
+}
+
+fn contest(args: &Args) -> Result<Vec<Row>, Error> {
+    let mut rounds: Vec<Vec<(load::Throughput, load::Latency)>> =
+        Contestant::ALL.iter().map(|_| Vec::new()).collect();
+    let bar = indicatif::ProgressBar::new(u64::from(args.rounds) * Contestant::ALL.len() as u64);
+    for _ in 0..args.rounds {
+        for (contestant, results) in Contestant::ALL.into_iter().zip(&mut rounds) {
+            let under_test = UnderTest::start(contestant)?;
+            let mut load = load::Load::new(&under_test, contestant)?;
+            let throughput = load.saturate(args.round.0)?;
+            let latency = load.ping(args.round.0 / 2)?;
+            under_test.stop()?;
+            results.push((throughput, latency));
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let median = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let of = |i: usize, pick: &dyn Fn(&(load::Throughput, load::Latency)) -> f64| {
+        median(&mut rounds[i].iter().map(pick).collect())
+    };
+    // Ratios are taken within a round, where both met the same machine.
+    let ratio = |i: usize, pick: &dyn Fn(&(load::Throughput, load::Latency)) -> f64| {
+        median(&mut rounds[i].iter().zip(&rounds[0]).map(|(a, b)| pick(a) / pick(b)).collect())
+    };
+    let added = |i: usize, pick: &dyn Fn(&(load::Throughput, load::Latency)) -> f64| {
+        median(&mut rounds[i].iter().zip(&rounds[0]).map(|(a, b)| pick(a) - pick(b)).collect())
+    };
+    let rows = Contestant::ALL.into_iter().enumerate().map(|(i, contestant)| Row {
+        name: contestant.name(),
+        bytes: load::ENVELOPE,
+        kpps: of(i, &|r| r.0.pps / 1e3),
+        cpu_ns: of(i, &|r| r.0.cpu_ns),
+        busy: of(i, &|r| r.0.busy),
+        kpps_ratio: ratio(i, &|r| r.0.pps),
+        cpu_ratio: ratio(i, &|r| r.0.cpu_ns),
+        latency_us: Latency {
+            p50: of(i, &|r| r.1.p50),
+            p99: of(i, &|r| r.1.p99),
+            added_p50: added(i, &|r| r.1.p50),
+            added_p99: added(i, &|r| r.1.p99),
+        },
+    });
+    Ok(rows.collect())
+}
+
+fn print(report: &Report) {
+    println!(
+        "{:<28} {:>6} {:>7} {:>8} {:>6} {:>10} {:>9} {:>8} {:>8} {:>9} {:>9}",
+        "one thread, one core",
+        "bytes",
+        "kpps",
+        "cpu ns",
+        "busy",
+        "kpps ratio",
+        "cpu ratio",
+        "p50 µs",
+        "p99 µs",
+        "+p50 µs",
+        "+p99 µs"
+    );
+    for r in &report.rows {
+        let l = r.latency_us;
+        println!(
+            "{:<28} {:>6} {:>7.0} {:>8.0} {:>5.0}% {:>10.2} {:>9.2} {:>8.1} {:>8.1} {:>9.1} {:>9.1}",
+            r.name,
+            r.bytes,
+            r.kpps,
+            r.cpu_ns,
+            r.busy * 100.0,
+            r.kpps_ratio,
+            r.cpu_ratio,
+            l.p50,
+            l.p99,
+            l.added_p50,
+            l.added_p99
+        );
+    }
+    let s = &report.steady;
+    println!();
+    println!(
+        "{} flows, {} % loss before and after the node, {:.1} s: {} packets in, {} repeats and \
+         {} requests sent, {} allocations: {} per packet",
+        s.flows,
+        s.loss_percent,
+        s.seconds,
+        s.packets,
+        s.repeats,
+        s.requests,
+        s.allocations,
+        s.allocations as f64 / s.packets as f64
+    );
+    println!(
+        "A packet costs {} bytes around it: envelope {}, frame {}; and IP and UDP.",
+        report.envelope_bytes + report.frame_bytes,
+        report.envelope_bytes,
+        report.frame_bytes
+    );
+}

@@ -1,0 +1,201 @@
+//! What is measured: the packet thread of a node, or a bare relay.
+
+use super::{Error, cannot};
+use crate::datapath::mmsg::{BATCH, RxBatch, TxBatch, TxItem};
+use crate::datapath::record::Tap;
+use crate::datapath::udp::Udp;
+use crate::datapath::{self, Handle, Parts};
+use crate::{clock, sys};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use trunkline_overlay::link;
+use trunkline_overlay::node::{Config, Node};
+use trunkline_overlay::wire::{Incarnation, NodeId};
+
+/// The processor that what is measured stays on; the load has 0.
+const PROCESSOR: usize = 1;
+
+/// The load's two ends and the node between them.
+pub const UPSTREAM: NodeId = NodeId(1);
+pub const RELAY: NodeId = NodeId(2);
+pub const DOWNSTREAM: NodeId = NodeId(3);
+
+/// Who competes; the first is what the others are compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contestant {
+    /// recvmmsg, then sendmmsg of the same bytes.
+    Bare,
+    /// A node, real time, one envelope per datagram and call argument.
+    RealTime,
+    /// A node, best effort.
+    BestEffort,
+    /// A node, real time, with the kernel's segmentation offload.
+    Offload,
+}
+
+impl Contestant {
+    pub const ALL: [Contestant; 4] =
+        [Contestant::Bare, Contestant::RealTime, Contestant::BestEffort, Contestant::Offload];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Contestant::Bare => "bare recvmmsg/sendmmsg relay",
+            Contestant::RealTime => "node, real time",
+            Contestant::BestEffort => "node, best effort",
+            Contestant::Offload => "node, real time, GSO and GRO",
+        }
+    }
+}
+
+/// Pins the calling thread.
+pub fn stay_on(cpu: usize) -> std::io::Result<()> {
+    let mut set = nix::sched::CpuSet::new();
+    set.set(cpu)?;
+    Ok(nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)?)
+}
+
+enum Thread {
+    Node(Handle),
+    Bare(Arc<AtomicBool>, JoinHandle<()>),
+}
+
+/// A running contestant and the load's sockets around it.
+pub struct UnderTest {
+    thread: Thread,
+    /// Where the load sends to.
+    pub entry: SocketAddr,
+    /// The load's socket before it.
+    pub upstream: UdpSocket,
+    /// The load's socket behind it.
+    pub downstream: UdpSocket,
+    /// The thread's name in /proc, to read its processor time.
+    tid: i32,
+}
+
+impl UnderTest {
+    /// Starts `contestant` on its processor.
+    pub fn start(contestant: Contestant) -> Result<UnderTest, Error> {
+        let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cannot("bind a socket"));
+        let (upstream, downstream) = (bind()?, bind()?);
+        let address = |s: &UdpSocket| s.local_addr().map_err(cannot("look at a socket's address"));
+        let (up, down) = (address(&upstream)?, address(&downstream)?);
+        let before = threads();
+        let (thread, entry) = if contestant == Contestant::Bare {
+            bare(down)?
+        } else {
+            node(up, down, contestant == Contestant::Offload)?
+        };
+        let tid = threads().into_iter().find(|t| !before.contains(t));
+        let tid = tid.ok_or(Error::Broken("the measured thread does not show in /proc"))?;
+        let _ = setsockopt(&downstream, sockopt::UdpGroSegment, &true);
+        for socket in [&upstream, &downstream] {
+            grow(socket);
+            socket.set_nonblocking(true).map_err(cannot("make a socket non-blocking"))?;
+        }
+        Ok(UnderTest { thread, entry, upstream, downstream, tid })
+    }
+
+    /// The measured thread's processor time so far, ns.
+    pub fn cpu_ns(&self) -> u64 {
+        let path = format!("/proc/self/task/{}/schedstat", self.tid);
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+    }
+
+    /// The node's counters.
+    pub fn snapshot(&self) -> Option<datapath::Snapshot> {
+        match &self.thread {
+            Thread::Node(handle) => handle.asker().snapshot(),
+            Thread::Bare(..) => None,
+        }
+    }
+
+    /// Stops it.
+    pub fn stop(self) -> Result<(), Error> {
+        match self.thread {
+            Thread::Node(handle) => handle.stop().map_err(cannot("stop the packet thread")),
+            Thread::Bare(stop, thread) => {
+                stop.store(true, Ordering::Relaxed);
+                thread.join().map_err(|_| Error::Broken("the bare relay panicked"))
+            }
+        }
+    }
+}
+
+fn threads() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Buffers like the node's, so that neither side loses what the other would not.
+fn grow(socket: &UdpSocket) {
+    let size = 4 << 20;
+    let _ = setsockopt(socket, sockopt::RcvBufForce, &size);
+    let _ = setsockopt(socket, sockopt::SndBufForce, &size);
+}
+
+/// The node's configuration between the load's two ends.
+pub fn relay_config(up: SocketAddr, down: SocketAddr) -> Config {
+    let mut config = Config::new(RELAY);
+    for (neighbour, address) in [(UPSTREAM, up), (DOWNSTREAM, down)] {
+        let mut link = link::Config::new(neighbour);
+        link.address = Some(address);
+        config.links.push(link);
+    }
+    config
+}
+
+fn node(up: SocketAddr, down: SocketAddr, offload: bool) -> Result<(Thread, SocketAddr), Error> {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let udp = Udp::bind(any, offload).map_err(cannot("bind the node's socket"))?;
+    let entry = udp.local_addr().map_err(cannot("look at a socket's address"))?;
+    let incarnation = Incarnation(clock::since_epoch());
+    let node = Node::new(relay_config(up, down), incarnation, 1, clock::now())
+        .map_err(|_| Error::Broken("the node refused its configuration"))?;
+    let parts = Parts {
+        node: Tap::new(node, None),
+        udp: vec![udp],
+        listener: None,
+        acceptor: None,
+        priority: None,
+        cpu: Some(PROCESSOR),
+    };
+    Ok((Thread::Node(datapath::start(parts).map_err(cannot("start the packet thread"))?), entry))
+}
+
+/// The least that a relay can do: wait, take a batch, pass it on.
+fn bare(to: SocketAddr) -> Result<(Thread, SocketAddr), Error> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cannot("bind the relay"))?;
+    grow(&socket);
+    let entry = socket.local_addr().map_err(cannot("look at a socket's address"))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let (ready, started) = std::sync::mpsc::sync_channel(1);
+    let thread = std::thread::spawn(move || {
+        let _ = stay_on(PROCESSOR);
+        let (mut rx, mut tx) = (RxBatch::new(), TxBatch::new());
+        let _ = ready.send(sys::allocations());
+        while !stopped.load(Ordering::Relaxed) {
+            let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut fds, PollTimeout::from(100u8));
+            while let Ok(n @ 1..) = rx.recv(socket.as_fd()) {
+                let mut items = arrayvec::ArrayVec::<TxItem<'_>, BATCH>::new();
+                for (_, bytes) in rx.iter_mut() {
+                    items.push(TxItem { to, dscp: 0, segment: None, bytes });
+                }
+                let mut sent = 0;
+                while sent < n {
+                    // A full socket passes; the load sees to that.
+                    sent += tx.send(socket.as_fd(), items[sent..].iter().copied()).unwrap_or(0);
+                }
+            }
+        }
+    });
+    let _ = started.recv();
+    Ok((Thread::Bare(stop, thread), entry))
+}

@@ -1,0 +1,221 @@
+//! What a user meets first: mistakes, busy places, help.
+
+mod common;
+
+use common::{Node, Process, free_port, ms, run, temp_dir, trunkline, wait_for};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::thread;
+use tempfile::TempDir;
+use trunkline_client::DatagramSocket;
+
+const IP: std::net::IpAddr = std::net::IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn single() -> (TempDir, Node) {
+    let dir = temp_dir();
+    let node = Node::new(dir.path(), 1, IP);
+    node.write("");
+    (dir, node)
+}
+
+#[test]
+fn a_busy_udp_port_is_named() {
+    let (_dir, node) = single();
+    let _busy = UdpSocket::bind(node.udp).expect("free");
+    let ended = run(&mut node.command());
+    let line = ended.one_line(1);
+    assert!(line.contains(&format!("cannot listen on UDP {}", node.udp)), "{line}");
+    assert!(!node.socket.exists());
+}
+
+#[test]
+fn a_busy_http_port_is_named_and_nothing_stays() {
+    let (_dir, node) = single();
+    let _busy = TcpListener::bind(node.http).expect("free");
+    let ended = run(&mut node.command());
+    assert_eq!(ended.code, Some(1));
+    let line = ended.stderr.lines().last().expect("a line");
+    assert!(line.contains(&format!("cannot serve metrics on {}", node.http)), "{line}");
+    assert!(!node.socket.exists(), "{} is left behind", node.socket.display());
+    ended.one_line(1);
+}
+
+#[test]
+fn a_socket_is_taken_over_only_from_the_dead() {
+    let (dir, mut node) = single();
+    node.start();
+    let client = node.bind(4_000);
+    let mut other = Node::new(dir.path(), 2, IP);
+    other.socket.clone_from(&node.socket);
+    other.write("");
+    let ended = run(&mut other.command());
+    let line = ended.one_line(1);
+    assert!(line.contains("cannot listen for applications at"), "{line}");
+    assert!(line.contains(node.socket.to_str().expect("text")), "{line}");
+    client.send_to(b"still there", client.local_addr()).expect("sent");
+    let mut buf = [0; 100];
+    assert_eq!(client.recv_from(&mut buf).expect("an echo").len, 11);
+
+    node.crash();
+    assert!(node.socket.exists(), "a crash leaves it");
+    other.start();
+    DatagramSocket::bind(node.socket.as_path(), 4_000).expect("the new node answers");
+}
+
+#[test]
+fn a_file_in_the_place_of_the_socket_is_not_touched() {
+    let (_dir, node) = single();
+    std::fs::write(&node.socket, "precious").expect("written");
+    let mut process = Process::start(&mut node.command());
+    let ended = (0..100).any(|_| {
+        thread::sleep(ms(20));
+        !process.is_running()
+    });
+    let text = std::fs::read_to_string(&node.socket);
+    assert_eq!(text.ok().as_deref(), Some("precious"));
+    assert!(ended && process.wait().code() == Some(1));
+}
+
+#[test]
+fn a_socket_in_no_folder_is_named() {
+    let (dir, mut node) = single();
+    node.socket = dir.path().join("absent").join("1.sock");
+    node.write("");
+    let ended = run(&mut node.command());
+    let line = ended.one_line(1);
+    assert!(line.contains("absent/1.sock"), "{line}");
+}
+
+#[test]
+fn a_mistake_in_the_file_has_a_place_and_a_suggestion() {
+    let (_dir, node) = single();
+    node.write("[[link]]\nneighbor = 2\n");
+    let config = node.config.to_str().expect("text");
+    let mut check = trunkline(["check", config]);
+    for command in [&mut node.command(), &mut check] {
+        let ended = run(command);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+        let lines: Vec<_> = ended.stderr.lines().collect();
+        let (first, excerpt) = lines.split_first().expect("lines");
+        assert!(first.starts_with(&format!("trunkline: {config}:7:1: unknown field `neighbor`")));
+        assert!(first.contains("did you mean `neighbour`?"), "{first}");
+        assert_eq!(excerpt, ["  7 | neighbor = 2", "      ^"]);
+    }
+    assert!(!node.socket.exists());
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let (dir, node) = single();
+    let absent = dir.path().join("absent.toml");
+    let path = |p: &Path| p.to_str().expect("text").to_owned();
+    for command in [["node", "--config", &path(&absent)].as_slice(), &["check", &path(&absent)]] {
+        let ended = run(&mut trunkline(command));
+        let line = ended.one_line(2);
+        assert!(line.contains("absent.toml: cannot be read: No such file"), "{line}");
+    }
+    std::fs::write(&node.config, [0xff, 0xfe, 0]).expect("written");
+    let ended = run(&mut trunkline(["check", &path(&node.config)]));
+    assert!(ended.one_line(2).contains("cannot be read"), "{}", ended.stderr);
+    // A combination that only the whole shows to be wrong.
+    node.write("[[link]]\nneighbour = 2\n[[link]]\nneighbour = 2\n");
+    let ended = run(&mut trunkline(["check", &path(&node.config)]));
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains(":8:1: two links to neighbour 2"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_good_file_is_told_so() {
+    let (_dir, node) = single();
+    node.write("[[link]]\nneighbour = 2\n");
+    let ended = run(trunkline(["check"]).arg(&node.config));
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert!(ended.stdout.contains("node 1 is node 1 with 1 link and 0 routes"), "{}", ended.stdout);
+    assert!(!node.socket.exists(), "check starts nothing");
+}
+
+#[test]
+fn a_node_without_descriptors_stays_calm() {
+    let (_dir, mut node) = single();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -n 48 && exec \"$0\" node --until-stdin-closes --config \"$1\""]);
+    shell.arg(env!("CARGO_BIN_EXE_trunkline")).arg(&node.config);
+    let mut process = Process::start(&mut shell);
+    process.wait_for_word("ready");
+    node.process = Some(process);
+    let first = node.bind(0);
+    let _crowd: Vec<_> = (0..80)
+        .map(|_| {
+            let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("a socket");
+            socket.connect(&SockAddr::unix(&node.socket).expect("short")).expect("connected");
+            socket
+        })
+        .collect();
+    thread::sleep(ms(1_500));
+    let lines = node.process().stderr().lines().count();
+    assert!(lines < 200, "{lines} lines in 1.5 s");
+    // The one that was there first is served.
+    first.send_to(b"echo", first.local_addr()).expect("sent");
+    assert_eq!(first.recv_from(&mut [0; 100]).expect("an echo").len, 4);
+    drop(_crowd);
+    wait_for("room", || DatagramSocket::bind(node.socket.as_path(), 0).ok());
+}
+
+#[test]
+fn every_subcommand_explains_itself_by_example() {
+    let subcommands = [
+        "node",
+        "check",
+        "replay",
+        "demo",
+        "call",
+        "call send",
+        "call recv",
+        "impair",
+        "completions",
+        "man",
+    ];
+    let missing: Vec<_> = subcommands
+        .into_iter()
+        .filter(|name| {
+            let ended = run(&mut trunkline(name.split(' ').chain(["--help"])));
+            assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{name}");
+            !ended.stdout.contains("Example")
+        })
+        .collect();
+    assert!(missing.is_empty(), "no example: {missing:?}");
+}
+
+#[test]
+fn shells_and_manuals_are_served() {
+    let bash = run(&mut trunkline(["completions", "bash"]));
+    assert_eq!(bash.code, Some(0));
+    for word in ["complete -F _trunkline", "--until-stdin-closes", "replay"] {
+        assert!(bash.stdout.contains(word), "{word}");
+    }
+    let man = run(&mut trunkline(["man"]));
+    assert_eq!(man.code, Some(0));
+    assert!(man.stdout.contains(".TH trunkline 1"), "{}", man.stdout);
+    let node = run(&mut trunkline(["man", "node"]));
+    assert!(node.code == Some(0) && node.stdout.contains("record"), "{}", node.stdout);
+    let ended = run(&mut trunkline(["man", "nosuch"]));
+    assert!(ended.stderr.contains("nosuch") && ended.stderr.lines().count() == 1);
+    assert_eq!(ended.code, Some(2), "the command line is wrong");
+}
+
+#[test]
+fn metrics_and_health_are_served_to_many() {
+    let (_dir, mut node) = single();
+    node.start();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..5).for_each(|_| drop(node.metrics())));
+        }
+    });
+    node.assert_healthy();
+    let (status, _) = common::get(node.http, "/nothing").expect("an answer");
+    assert!(status.ends_with("404 Not Found"), "{status}");
+    // A port of its own, so that it is known to be free.
+    assert_ne!(node.http, free_port(IP));
+}

@@ -1,0 +1,140 @@
+//! What both node targets share: a driver that checks a node while it drains
+//! it, and an application that checks what it is handed.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use trunkline_base::Time;
+use trunkline_overlay::arena::TxArena;
+use trunkline_overlay::node::{Drained, Node, Sink, Why};
+use trunkline_overlay::session::SessionId;
+
+/// An envelope on its way out of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    pub to: SocketAddr,
+    pub dscp: u8,
+    pub bytes: Vec<u8>,
+}
+
+/// The largest envelope of a link with the default MTU: an arena of this size
+/// always takes one.
+pub const LARGEST: usize = 1_280 - 48;
+
+/// Far more envelopes than the nodes here can queue.
+const MAX_ARENAS: usize = 4_096;
+
+/// Takes what is in `arena`.
+pub fn take(arena: &mut TxArena, out: &mut Vec<Envelope>) {
+    for run in arena.runs() {
+        let sizes: Vec<_> = arena.envelopes(run).map(<[u8]>::len).collect();
+        assert_eq!(sizes.len(), run.count);
+        assert!(sizes[..run.count - 1].iter().all(|&len| len == run.segment));
+        for bytes in arena.envelopes(run) {
+            out.push(Envelope { to: run.to, dscp: run.dscp, bytes: bytes.to_vec() });
+        }
+    }
+    arena.clear();
+}
+
+/// Does what is due at `now` and takes all that is to be sent, as a driver
+/// does, and checks that the driver could sleep afterwards.
+pub fn settle(node: &mut Node, now: Time, arena: &mut TxArena) -> Vec<Envelope> {
+    let mut out = Vec::new();
+    node.handle_timeout(now);
+    for round in 0.. {
+        assert!(round < MAX_ARENAS, "transmit does not come to an end");
+        let drained = node.transmit(now, arena);
+        assert!(drained == Drained::All || !arena.is_empty(), "a roomy arena stayed empty");
+        take(arena, &mut out);
+        if drained == Drained::All {
+            break;
+        }
+    }
+    assert_eq!(node.transmit(now, arena), Drained::All);
+    assert!(arena.is_empty(), "All, and then there was more");
+    let (wake_at, why) = node.next_timeout(now);
+    assert!(wake_at > now, "a driver would spin: {why:?} at {wake_at:?}, now {now:?}");
+    assert_eq!(wake_at == Time::NEVER, why == Why::Nothing, "{wake_at:?}, {why:?}");
+    out
+}
+
+/// A message that a node handed to an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub to: SessionId,
+    pub head: Vec<u8>,
+    pub payload: Vec<u8>,
+}
+
+/// Keeps messages for the target to look at.
+#[derive(Default)]
+pub struct Applications {
+    pub messages: Vec<Message>,
+    /// Whether the applications take no more messages.
+    pub full: bool,
+}
+
+impl Sink for Applications {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool {
+        self.messages.push(Message { to, head: head.to_vec(), payload: payload.to_vec() });
+        !self.full
+    }
+}
+
+/// One direction of a conversation, as its receiver sees it: session there,
+/// node and port it comes from.
+pub type Flow = (u32, u32, u16);
+
+/// Sees to it that an application is handed no packet twice, as far as a node
+/// promises: among the last [`WINDOW`] numbers of a flow, until the flow has
+/// been silent for longer than any deadline or has begun anew.
+#[derive(Default)]
+pub struct Once {
+    flows: BTreeMap<Flow, Heard>,
+}
+
+struct Heard {
+    last: Time,
+    highest: u16,
+    seen: BTreeSet<u16>,
+}
+
+const WINDOW: u16 = 256;
+const SILENCE: Duration = Duration::from_millis(255);
+/// The flows that a node remembers of a session.
+const FLOWS: usize = 256;
+
+impl Once {
+    /// The packet numbered `seq` of `flow` is handed over at `now`.
+    pub fn check(&mut self, now: Time, flow: Flow, seq: u16) {
+        let heard = self.flows.entry(flow).or_insert_with(|| Heard::new(now, seq));
+        if now.since(heard.last) > SILENCE {
+            *heard = Heard::new(now, seq);
+        }
+        let behind = heard.highest.wrapping_sub(seq);
+        if (WINDOW..1 << 15).contains(&behind) {
+            // Far behind all others: its source has restarted (RFC 3550, A.1).
+            *heard = Heard::new(now, seq);
+        } else if behind >= 1 << 15 {
+            heard.highest = seq;
+        }
+        heard.last = now;
+        let again = !heard.seen.insert(seq);
+        let highest = heard.highest;
+        heard.seen.retain(|&seq| highest.wrapping_sub(seq) < WINDOW);
+        let remembered = self.flows.keys().filter(|f| f.0 == flow.0).count() <= FLOWS;
+        assert!(!(again && remembered), "{flow:?}: number {seq} came twice");
+    }
+
+    /// Session `id` is another one from now on.
+    pub fn forget(&mut self, id: SessionId) {
+        self.flows.retain(|flow, _| flow.0 != id.0);
+    }
+}
+
+impl Heard {
+    fn new(last: Time, highest: u16) -> Heard {
+        Heard { last, highest, seen: BTreeSet::new() }
+    }
+}

@@ -1,0 +1,12 @@
+//! What the fuzz targets do with their bytes, apart from libFuzzer: so that
+//! `cargo test` runs the seeds through the same code, and a failing input can
+//! be looked at in a debugger.
+//!
+//! A function here panics when an invariant does not hold.
+
+mod driver;
+pub mod node;
+pub mod script;
+pub mod seeds;
+pub mod two_nodes;
+pub mod wire;

@@ -1,0 +1,337 @@
+//! Valid inputs of the targets, as `cargo run --example make_seeds` writes them
+//! into `seeds/`: each reaches code that bytes by chance do not.
+
+use crate::node::Step as N;
+use crate::two_nodes::Step as T;
+use trunkline_base::wire::{Short, Writer};
+use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::wire::{
+    DataHeader, ENVELOPE_OVERHEAD, Hello, Incarnation, Nack, NackRange, NodeId, Null,
+    ReceiverIndex, Seal, Service,
+};
+
+/// One input of one target.
+pub struct Seed {
+    /// The target.
+    pub target: &'static str,
+    /// The file's name.
+    pub name: &'static str,
+    /// The input.
+    pub bytes: Vec<u8>,
+}
+
+/// Every seed of the targets whose inputs are made here.
+pub fn all() -> Vec<Seed> {
+    let named = |target, seeds: Vec<(&'static str, Vec<u8>)>| {
+        seeds.into_iter().map(move |(name, bytes)| Seed { target, name, bytes })
+    };
+    named("envelope", envelopes())
+        .chain(named("session_message", messages()))
+        .chain(named("node", node_scripts()))
+        .chain(named("two_nodes", two_nodes_scripts()))
+        .collect()
+}
+
+fn written(write: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>) -> Vec<u8> {
+    let mut out = [0; 512];
+    let mut w = Writer::new(&mut out);
+    write(&mut w).expect("a seed is small");
+    w.written().to_vec()
+}
+
+fn data_frame(service: Service) -> Vec<u8> {
+    let header = DataHeader {
+        service,
+        recovered: true,
+        hop_limit: 30,
+        link_seq: 65_535,
+        source: NodeId(2),
+        destination: NodeId(1),
+        source_port: 5,
+        destination_port: 5,
+        flow_seq: 7,
+        remaining_ms: 80,
+    };
+    written(|w| header.emit(8, w).and_then(|()| w.bytes(&[0xd5; 8])))
+}
+
+fn hello_frame(echo: Option<(u32, u32)>) -> Vec<u8> {
+    written(|w| Hello { seq: 1, sent_us: 1_000_000, echo }.emit(w))
+}
+
+fn nack_frame(ranges: &[NackRange]) -> Vec<u8> {
+    written(|w| Nack::emit(ranges, w))
+}
+
+fn envelopes() -> Vec<(&'static str, Vec<u8>)> {
+    let sealed = |frames: &[u8]| {
+        let mut bytes = vec![0; ENVELOPE_OVERHEAD + frames.len()];
+        Seal::frames_mut(&mut bytes).copy_from_slice(frames);
+        let index = ReceiverIndex::derived(NodeId(2), NodeId(1), "");
+        Seal::Null(Null::new(index, Incarnation(5))).seal(&mut bytes);
+        bytes
+    };
+    let range = |first, count| NackRange { first, count };
+    let request = nack_frame(&[range(65_534, 4), range(10, 256)]);
+    vec![
+        ("empty", sealed(&[])),
+        ("realtime", sealed(&data_frame(Service::RealTime))),
+        ("best_effort", sealed(&data_frame(Service::BestEffort))),
+        ("first_hello", sealed(&hello_frame(None))),
+        ("request_and_hello", sealed(&[&request[..], &hello_frame(Some((1, 2)))].concat())),
+        ("only_frames", [&data_frame(Service::RealTime)[..], &request].concat()),
+        ("full_request", sealed(&nack_frame(&[range(1, 1); 64]))),
+    ]
+}
+
+fn messages() -> Vec<(&'static str, Vec<u8>)> {
+    assert_eq!(MAX_HEAD, 12, "the longest head is that of a received packet");
+    let payload = &[0xd5; 20][..];
+    let with = |head: Vec<u8>| [&head, payload].concat();
+    let (node, port) = (NodeId(3), 5_004);
+    let bind = ToNode::Bind { version: SESSION_VERSION, port };
+    let send =
+        ToNode::Send { service: Service::RealTime, deadline_ms: 100, to: node, port, payload };
+    let bound = ToClient::Bound { node, port, max_payload: 1_188 };
+    let received = ToClient::Received {
+        service: Service::BestEffort,
+        recovered: true,
+        remaining_ms: 70,
+        flow_seq: 65_535,
+        from: node,
+        port,
+        payload,
+    };
+    let error = ToClient::Error { refusal: Refusal::NoRoute, node, port };
+    vec![
+        ("bind", written(|w| bind.emit_head(w))),
+        ("newer_bind", with(written(|w| bind.emit_head(w)))),
+        ("send", with(written(|w| send.emit_head(w)))),
+        ("bound", written(|w| bound.emit_head(w))),
+        ("received", with(written(|w| received.emit_head(w)))),
+        ("error", written(|w| error.emit_head(w))),
+    ]
+}
+
+const REAL_TIME: u8 = 0;
+const BEST_EFFORT: u8 = 1;
+/// Indices of `destination` in the node target.
+const SELF: u8 = 0;
+const FIRST: u8 = 1;
+const BEHIND_FIRST: u8 = 4;
+const BEHIND_SECOND: u8 = 5;
+const BY_DEFAULT: u8 = 6;
+
+fn peer_send(link: u8, service: u8, to: u8, len: u16, count: u8) -> N {
+    N::PeerSend { link, service, deadline: 100, to, port: 5, len, count }
+}
+
+fn send(service: u8, to: u8, len: u16, count: u8) -> N {
+    N::Send { session: 0, service, deadline: 200, to, port: 5, len, count }
+}
+
+const SETTLE: N = N::Settle { arena: 3 };
+const ALL: N = N::Arrive { n: 255, age: 0 };
+
+fn ms(n: u8) -> N {
+    N::Sleep { unit: 1, n }
+}
+
+/// Hellos both ways, twice, so that all links are up and measured.
+fn greetings() -> Vec<N> {
+    let quarter = N::Sleep { unit: 2, n: 12 };
+    let round = [quarter, N::PeersHear {}, ALL, SETTLE, ms(5), N::PeersHear {}, ALL, SETTLE];
+    [round.clone(), round].concat()
+}
+
+/// An application of the node on port 5.
+fn application() -> Vec<N> {
+    vec![N::Open {}, N::Bind { session: 0, port: 5 }]
+}
+
+fn node_scripts() -> Vec<(&'static str, Vec<u8>)> {
+    let script = |settings: [u8; 5], parts: &[Vec<N>]| {
+        let mut out = settings.to_vec();
+        parts.iter().flatten().for_each(|step| step.write(&mut out));
+        out
+    };
+    let plain = [1, 1, 0, 2, 0];
+    let lossy_relay = vec![
+        peer_send(0, REAL_TIME, BEHIND_SECOND, 160, 6),
+        N::Lose { pick: 2 },
+        N::Lose { pick: 2 },
+        ALL,
+        SETTLE,
+        ms(10),
+        N::PeersHear {},
+        ALL,
+        SETTLE,
+        N::Nack { link: 1, first: 1, count: 2, n: 0, step: 0 },
+        SETTLE,
+        ms(120),
+        N::Nack { link: 1, first: 1, count: 2, n: 3, step: 2 },
+        N::Wake { arena: 0 },
+    ];
+    let delivery = vec![
+        peer_send(1, BEST_EFFORT, SELF, 100, 4),
+        N::Copy { pick: 1 },
+        N::Overtake { pick: 3, from: 0 },
+        N::Overtake { pick: 0, from: 9 },
+        N::Alter { pick: 0, at: 12, xor: 0x40 },
+        N::Arrive { n: 255, age: 20 },
+        N::Full { yes: 1 },
+        send(REAL_TIME, SELF, 50, 2),
+        N::Full { yes: 0 },
+        send(REAL_TIME, SELF, 50, 2),
+        N::Close { session: 0 },
+        peer_send(1, REAL_TIME, SELF, 100, 2),
+        ALL,
+    ];
+    let crowded = vec![
+        send(REAL_TIME, BY_DEFAULT, 1_100, 20),
+        send(BEST_EFFORT, BY_DEFAULT, 1_100, 9),
+        send(BEST_EFFORT, FIRST, 200, 9),
+        send(REAL_TIME, BEHIND_FIRST, 900, 20),
+        N::Transmit { bytes: 5, runs: 0 },
+        N::Transmit { bytes: 160, runs: 0 },
+        N::Transmit { bytes: 255, runs: 1 },
+        N::Settle { arena: 1 },
+        N::Wake { arena: 1 },
+        N::Wake { arena: 0 },
+        ms(30),
+        N::Wake { arena: 2 },
+        N::Sleep { unit: 2, n: 20 },
+        SETTLE,
+    ];
+    let dead_and_restarted = vec![
+        N::Sleep { unit: 3, n: 2 },
+        N::Wake { arena: 3 },
+        send(REAL_TIME, BEHIND_FIRST, 160, 3),
+        SETTLE,
+        N::PeerRestart { link: 0 },
+        N::Sleep { unit: 2, n: 12 },
+        N::PeersHear {},
+        ALL,
+        N::Wake { arena: 3 },
+    ];
+    vec![
+        ("greetings", script(plain, &[greetings()])),
+        ("lossy_relay", script(plain, &[greetings(), lossy_relay])),
+        ("delivery", script(plain, &[application(), greetings(), delivery])),
+        ("crowded", script([2, 1, 1, 0, 3], &[application(), greetings(), crowded])),
+        ("dead_and_restarted", script(plain, &[application(), greetings(), dead_and_restarted])),
+        ("forged", script(plain, &[application(), forged()])),
+        ("applications", script(plain, &[applications()])),
+    ]
+}
+
+fn forged() -> Vec<N> {
+    let forge = |seq, to, flow_seq| N::Data {
+        link: 0,
+        first: 10 << 3,
+        seq,
+        from: BEHIND_FIRST,
+        to,
+        port: 5,
+        flow_seq,
+        remaining: 90,
+        len: 30,
+    };
+    let request = nack_frame(&[NackRange { first: 0, count: 256 }]);
+    vec![
+        forge(1, SELF, 1),
+        forge(2, SELF, 1),
+        forge(9, SELF, 255),
+        forge(700, SELF, 300),
+        forge(700, SELF, 301),
+        forge(40_000, FIRST, 2),
+        N::Settle { arena: 0 },
+        N::Hello { link: 0, sent: 32_768, echo: 30_000, held: 100 },
+        N::Nack { link: 0, first: 65_530, count: 20, n: 5, step: 3 },
+        N::Frames { link: 2, incarnation: 9, frames: data_frame(Service::BestEffort) },
+        N::Frames { link: 2, incarnation: 8, frames: hello_frame(None) },
+        N::Frames { link: 1, incarnation: 1, frames: [hello_frame(None), request].concat() },
+        N::Frames { link: 1, incarnation: 2, frames: vec![3, 0] },
+        N::RawDatagram { from: 1, bytes: vec![0x11; 24] },
+        SETTLE,
+    ]
+}
+
+fn applications() -> Vec<N> {
+    let open = (0..7).map(|_| N::Open {});
+    let bind = (0..7).map(|n| N::Bind { session: n, port: [5, 5, 0, 0, 1, 7, 8][n as usize] });
+    let mut steps: Vec<N> = open.chain(bind).collect();
+    let bind = ToNode::Bind { version: SESSION_VERSION + 1, port: 3 };
+    steps.extend([
+        N::RawMessage { session: 1, bytes: written(|w| bind.emit_head(w)) },
+        N::RawMessage { session: 1, bytes: vec![2, 3, 0] },
+        N::Bind { session: 1, port: 3 },
+        send(REAL_TIME, SELF, 10, 3),
+        send(BEST_EFFORT, BEHIND_SECOND, 1_300, 1),
+        N::Send { session: 1, service: 0, deadline: 0, to: SELF, port: 6, len: 0, count: 1 },
+        N::Close { session: 3 },
+        N::Close { session: 3 },
+        N::Open {},
+        N::Bind { session: 3, port: 0 },
+    ]);
+    steps
+}
+
+fn two_nodes_scripts() -> Vec<(&'static str, Vec<u8>)> {
+    let script = |settings: [u8; 3], steps: &[T]| {
+        let mut out = settings.to_vec();
+        steps.iter().for_each(|step| step.write(&mut out));
+        out
+    };
+    let calm = T::Calm { n: 4 };
+    let hellos = [T::Sleep { unit: 2, n: 11 }, calm.clone(), T::Sleep { unit: 2, n: 11 }, calm];
+    let talk =
+        |side, service, count| T::Send { side, port: 0, service, deadline: 150, len: 160, count };
+    let lossy = [
+        talk(0, REAL_TIME, 8),
+        talk(1, BEST_EFFORT, 4),
+        T::Settle { side: 0 },
+        T::Lose { side: 1, pick: 3 },
+        T::Copy { side: 1, pick: 1 },
+        T::Overtake { side: 1, pick: 5 },
+        T::Calm { n: 9 },
+    ];
+    let late = [
+        talk(0, BEST_EFFORT, 2),
+        T::Settle { side: 0 },
+        T::Copy { side: 1, pick: 0 },
+        T::Sleep { unit: 2, n: 5 },
+        T::Arrive { side: 1, n: 9 },
+        T::Wake { side: 1 },
+    ];
+    let restart = [
+        talk(0, REAL_TIME, 5),
+        T::Settle { side: 0 },
+        T::Restart { side: 0 },
+        T::Arrive { side: 1, n: 3 },
+        talk(0, REAL_TIME, 5),
+        T::Sleep { unit: 2, n: 11 },
+        T::Calm { n: 9 },
+    ];
+    let outage = [
+        T::Sleep { unit: 3, n: 2 },
+        T::Wake { side: 0 },
+        T::Wake { side: 1 },
+        talk(1, REAL_TIME, 2),
+        T::Calm { n: 5 },
+    ];
+    let altered = [
+        talk(0, REAL_TIME, 3),
+        T::Settle { side: 0 },
+        T::Alter { side: 1, pick: 1, at: 12, xor: 0x80 },
+        T::Alter { side: 1, pick: 2, at: 30, xor: 1 },
+        T::Calm { n: 3 },
+    ];
+    vec![
+        ("lossy", script([0, 1, 0], &[&hellos[..], &lossy].concat())),
+        ("late", script([0, 1, 1], &[&hellos[..], &late].concat())),
+        ("restart", script([0, 3, 2], &[&hellos[..], &restart].concat())),
+        ("outage", script([0, 1, 1], &[&hellos[..], &outage].concat())),
+        ("altered", script([1, 1, 0], &[&hellos[..], &altered].concat())),
+    ]
+}

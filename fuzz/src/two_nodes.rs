@@ -1,0 +1,381 @@
+//! Two nodes joined by two links through a network that the script controls:
+//! it drops, copies, delays, reorders and, if the first byte says so, alters.
+//!
+//! What must hold: no panic; draining ends, and leaves the driver nothing to
+//! spin on; no packet is handed to an application twice. As long as nothing is
+//! altered, also: what arrives was sent, to that port and with that deadline;
+//! and once the network behaves, links come up and packets get through, so
+//! nothing that it did before has left a node in a bad state.
+
+use crate::driver::{Applications, Once, settle};
+use crate::script::{micros, steps};
+use core::net::{Ipv4Addr, SocketAddr};
+use core::time::Duration;
+use std::collections::VecDeque;
+use trunkline_base::wire::{Reader, Writer};
+use trunkline_base::{Bitrate, Time};
+use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::counters::Drop;
+use trunkline_overlay::link;
+use trunkline_overlay::node::{Config, Node};
+use trunkline_overlay::session::SessionId;
+use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::wire::{Incarnation, NodeId, Service};
+
+steps! {
+    /// What happens. `side` is the node that acts, or that envelopes are under
+    /// way to; `pick` chooses among those.
+    Step {
+        /// Time passes; both drivers oversleep.
+        0 Sleep { unit: u8, n: u8 }
+        /// A driver sleeps until its node's next timeout, and settles.
+        1 Wake { side: u8 }
+        /// A driver settles now.
+        2 Settle { side: u8 }
+        /// The application on `port` (one of two) sends `count` packets.
+        3 Send { side: u8, port: u8, service: u8, deadline: u8, len: u16, count: u8 }
+        /// The next `n` envelopes arrive in one batch.
+        4 Arrive { side: u8, n: u8 }
+        /// One envelope arrives out of turn.
+        5 Overtake { side: u8, pick: u8 }
+        /// One envelope arrives, and remains under way too.
+        6 Copy { side: u8, pick: u8 }
+        /// One envelope is lost.
+        7 Lose { side: u8, pick: u8 }
+        /// One envelope is altered, if the script is of that kind.
+        8 Alter { side: u8, pick: u8, at: u16, xor: u8 }
+        /// A node starts anew, as do its applications.
+        9 Restart { side: u8 }
+        /// Everything under way arrives in order, and both settle, until
+        /// nothing is under way or `n` rounds have passed, a millisecond each.
+        10 Calm { n: u8 }
+    }
+}
+
+const PORTS: [u16; 2] = [5, 6];
+const PATHS: [&str; 2] = ["a", "b"];
+/// Envelopes under way in one direction; more push out the oldest.
+const UNDER_WAY: usize = 256;
+/// The packet's number, in front of every payload.
+const STAMP: usize = 4;
+
+fn address(side: usize, path: usize) -> SocketAddr {
+    (Ipv4Addr::new(192, 0, 2, side as u8 + 1), 7_000 + path as u16).into()
+}
+
+fn id(side: usize) -> NodeId {
+    NodeId(side as u32 + 1)
+}
+
+/// Link "a" has a rate at node 1, link "b" waits at node 2 to be spoken to.
+fn config(side: usize, settings: &[u8]) -> Config {
+    let mut config = Config::new(id(side));
+    for (i, path) in PATHS.into_iter().enumerate() {
+        let mut link = link::Config::new(id(1 - side));
+        link.path = path.into();
+        link.address = (side == 0 || i == 0).then(|| address(1 - side, i));
+        link.realtime.bytes = 16 << 10;
+        link.realtime.packets = 64;
+        link.realtime.repeat_burst = 32;
+        link.realtime.reorder = u16::from(settings[1] % 4);
+        link.best_effort.bytes = 16 << 10;
+        link.best_effort.packets = 64;
+        if side == 0 && i == 0 {
+            let kbits = [None, Some(256), Some(2_000)][usize::from(settings[2] % 3)];
+            link.rate = kbits.map(|k| Bitrate::from_bps(k * 1_000));
+        }
+        config.links.push(link);
+    }
+    config
+}
+
+struct Datagram {
+    path: usize,
+    bytes: Vec<u8>,
+    /// For the calm at the end: when it arrives.
+    at: Time,
+}
+
+struct Side {
+    node: Node,
+    incarnation: u64,
+    sessions: Vec<SessionId>,
+    applications: Applications,
+    once: Once,
+    /// Envelopes under way to this side.
+    under_way: VecDeque<Datagram>,
+}
+
+impl Side {
+    fn new(side: usize, settings: &[u8], incarnation: u64, now: Time) -> Side {
+        let config = config(side, settings);
+        let mut node = Node::new(config, Incarnation(incarnation), 7, now).expect("valid");
+        let mut applications = Applications::default();
+        let bind = |port| {
+            let session = node.session_open().expect("there is room");
+            let bind = ToNode::Bind { version: SESSION_VERSION, port };
+            node.session_recv(now, session, &head(&bind), &mut applications);
+            session
+        };
+        let sessions = PORTS.map(bind).to_vec();
+        applications.messages.clear();
+        let (once, under_way) = (Once::default(), VecDeque::new());
+        Side { node, incarnation, sessions, applications, once, under_way }
+    }
+}
+
+fn head(message: &ToNode<'_>) -> Vec<u8> {
+    let mut head = [0; MAX_HEAD];
+    let mut w = Writer::new(&mut head);
+    message.emit_head(&mut w).expect("a head fits MAX_HEAD");
+    w.written().to_vec()
+}
+
+/// A packet that an application has sent.
+struct Sent {
+    from: (NodeId, u16),
+    to: (NodeId, u16),
+    service: Service,
+    deadline_ms: u8,
+    payload: Vec<u8>,
+    arrived: u32,
+}
+
+struct World<'a> {
+    settings: &'a [u8],
+    now: Time,
+    sides: [Side; 2],
+    sent: Vec<Sent>,
+    arena: TxArena,
+}
+
+/// Bytes of settings in front of the steps.
+pub const SETTINGS: usize = 3;
+
+/// Runs a script: settings, then steps.
+pub fn run(script: &[u8]) {
+    let mut r = Reader::new(script);
+    let Ok(settings) = r.bytes(SETTINGS) else { return };
+    let now = Time::from_millis(1_000);
+    let mut world = World {
+        settings,
+        now,
+        sides: [0, 1].map(|side| Side::new(side, settings, 1, now)),
+        sent: Vec::new(),
+        arena: TxArena::new(64 << 10, 16),
+    };
+    while let Some(step) = Step::read(&mut r) {
+        world.step(&step);
+    }
+    if !world.alters() {
+        world.check_drops();
+        world.calm_down();
+    }
+}
+
+impl World<'_> {
+    fn alters(&self) -> bool {
+        self.settings[0] % 2 == 1
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Sleep { unit, n } => self.now += Duration::from_micros(micros(unit, n)),
+            Step::Wake { side } => {
+                let side = usize::from(side % 2);
+                let at = self.sides[side].node.next_timeout(self.now).0;
+                if at != Time::NEVER {
+                    self.now = self.now.max(at);
+                }
+                self.settle(side);
+            }
+            Step::Settle { side } => self.settle(usize::from(side % 2)),
+            Step::Send { side, port, service, deadline, len, count } => {
+                for _ in 0..count % 64 {
+                    self.send(side.into(), port.into(), service, deadline, len.into());
+                }
+            }
+            Step::Restart { side } => {
+                let side = usize::from(side % 2);
+                let incarnation = self.sides[side].incarnation + 1;
+                let under_way = core::mem::take(&mut self.sides[side].under_way);
+                self.sides[side] = Side::new(side, self.settings, incarnation, self.now);
+                self.sides[side].under_way = under_way;
+            }
+            Step::Calm { n } => {
+                for _ in 0..n {
+                    self.settle(0);
+                    self.settle(1);
+                    if self.sides.iter().all(|s| s.under_way.is_empty()) {
+                        break;
+                    }
+                    self.now += Duration::from_millis(1);
+                    self.arrive(0, usize::MAX);
+                    self.arrive(1, usize::MAX);
+                }
+            }
+            Step::Arrive { side, n } => self.arrive(usize::from(side % 2), n.into()),
+            Step::Overtake { side, pick }
+            | Step::Copy { side, pick }
+            | Step::Lose { side, pick }
+            | Step::Alter { side, pick, .. } => {
+                let side = usize::from(side % 2);
+                let under_way = &mut self.sides[side].under_way;
+                if !under_way.is_empty() {
+                    let pick = usize::from(pick) % under_way.len();
+                    self.one_envelope(step, side, pick);
+                }
+            }
+        }
+    }
+
+    fn one_envelope(&mut self, step: &Step, side: usize, pick: usize) {
+        let altered = self.alters();
+        let under_way = &mut self.sides[side].under_way;
+        match *step {
+            Step::Overtake { .. } => {
+                let datagram = under_way.remove(pick);
+                self.receive(side, datagram.into_iter().collect());
+            }
+            Step::Copy { .. } => {
+                let Datagram { path, ref bytes, at } = under_way[pick];
+                let copy = Datagram { path, bytes: bytes.clone(), at };
+                self.receive(side, vec![copy]);
+            }
+            Step::Lose { .. } => drop(under_way.remove(pick)),
+            Step::Alter { at, xor, .. } if altered => {
+                let bytes = &mut under_way[pick].bytes;
+                let at = usize::from(at) % bytes.len();
+                bytes[at] ^= xor;
+            }
+            _ => {}
+        }
+    }
+
+    fn send(&mut self, side: usize, port: usize, s: u8, deadline: u8, len: usize) {
+        let (side, port) = (side % 2, port % 2);
+        let service = if s.is_multiple_of(2) { Service::RealTime } else { Service::BestEffort };
+        let deadline_ms = deadline.max(1);
+        let number = self.sent.len() as u32;
+        let mut payload = vec![s; STAMP + len % 1_000];
+        payload[..4].copy_from_slice(&number.to_be_bytes());
+        let to = (id(1 - side), PORTS[port]);
+        let from = (id(side), PORTS[port]);
+        let head =
+            head(&ToNode::Send { service, deadline_ms, to: to.0, port: to.1, payload: &payload });
+        let message = [head, payload.clone()].concat();
+        let Side { node, sessions, applications, .. } = &mut self.sides[side];
+        node.session_recv(self.now, sessions[port], &message, applications);
+        self.sent.push(Sent { from, to, service, deadline_ms, payload, arrived: 0 });
+        self.look_at_messages(side);
+    }
+
+    fn arrive(&mut self, side: usize, n: usize) {
+        let under_way = &mut self.sides[side].under_way;
+        let batch = under_way.drain(..n.min(under_way.len())).collect();
+        self.receive(side, batch);
+    }
+
+    fn receive(&mut self, side: usize, mut datagrams: Vec<Datagram>) {
+        let at = self.now;
+        let from = |path| address(1 - side, path);
+        let mut batch: Vec<_> = datagrams
+            .iter_mut()
+            .map(|d| RxDatagram { at, from: from(d.path), bytes: &mut d.bytes })
+            .collect();
+        let Side { node, applications, .. } = &mut self.sides[side];
+        node.recv(self.now, &mut batch, applications);
+        self.look_at_messages(side);
+    }
+
+    fn settle(&mut self, side: usize) {
+        for envelope in settle(&mut self.sides[side].node, self.now, &mut self.arena) {
+            let is_path = |path: &usize| envelope.to == address(1 - side, *path);
+            let path = (0..PATHS.len()).find(is_path).expect("an address of the other node");
+            let at = self.now + Duration::from_millis(10);
+            let under_way = &mut self.sides[1 - side].under_way;
+            if under_way.len() == UNDER_WAY {
+                under_way.pop_front();
+            }
+            under_way.push_back(Datagram { path, bytes: envelope.bytes, at });
+        }
+    }
+
+    fn look_at_messages(&mut self, side: usize) {
+        let alters = self.alters();
+        let Side { applications, once, sessions, .. } = &mut self.sides[side];
+        for message in applications.messages.drain(..) {
+            let bytes = [&message.head[..], &message.payload].concat();
+            match ToClient::parse(&bytes).expect("a client understands its node") {
+                ToClient::Received { service, remaining_ms, flow_seq, from, port, .. } => {
+                    once.check(self.now, (message.to.0, from.0, port), flow_seq);
+                    if alters {
+                        continue;
+                    }
+                    let number = message.payload.first_chunk().map(|b| u32::from_be_bytes(*b));
+                    let number = number.expect("every payload begins with its number");
+                    let sent = &mut self.sent[number as usize];
+                    assert_eq!((sent.from, sent.service), ((from, port), service));
+                    let holds = sessions.iter().position(|&s| s == message.to);
+                    assert_eq!(sent.to, (id(side), PORTS[holds.expect("a session of ours")]));
+                    assert_eq!(sent.payload, message.payload);
+                    assert!(remaining_ms <= sent.deadline_ms, "time ran backwards");
+                    sent.arrived += 1;
+                }
+                other => panic!("nobody did anything wrong: {other:?}"),
+            }
+        }
+    }
+
+    /// A network that alters nothing gives a node nothing to find malformed.
+    fn check_drops(&self) {
+        for Side { node, .. } in &self.sides {
+            let never = [Drop::Malformed, Drop::UnknownReceiver, Drop::WrongSource];
+            let all = node.links().iter().map(|l| l.stats().drops);
+            for drops in all.chain([node.stats().drops]) {
+                assert!(never.iter().all(|&why| drops.get(why) == 0), "{drops:?}");
+            }
+        }
+    }
+
+    /// From now on every envelope arrives after 10 ms.
+    fn calm_down(&mut self) {
+        for side in &mut self.sides {
+            side.under_way.clear();
+        }
+        self.run_calmly(Duration::from_secs(3));
+        for Side { node, .. } in &self.sides {
+            assert!(node.links().iter().all(|l| l.monitor().is_up()), "a link stays down");
+        }
+        let first = self.sent.len();
+        for (side, service) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            self.send(side, 0, service, 100, 160);
+        }
+        self.run_calmly(Duration::from_millis(100));
+        for sent in &self.sent[first..] {
+            let Sent { from, service, arrived, .. } = sent;
+            assert_eq!(*arrived, 1, "from {from:?}, {service:?}: the first packet of a calm");
+        }
+    }
+
+    fn run_calmly(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.settle(0);
+            self.settle(1);
+            let arrival = |s: &Side| s.under_way.front().map_or(Time::NEVER, |d| d.at);
+            let next = |s: &Side| arrival(s).min(s.node.next_timeout(self.now).0);
+            let next = next(&self.sides[0]).min(next(&self.sides[1]));
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            for side in [0, 1] {
+                let due = |d: &Datagram| d.at <= self.now;
+                let n = self.sides[side].under_way.iter().take_while(|d| due(d)).count();
+                self.arrive(side, n);
+            }
+        }
+    }
+}
