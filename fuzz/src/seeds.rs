@@ -172,21 +172,6 @@ fn node_scripts() -> Vec<(&'static str, Vec<u8>)> {
         N::Nack { link: 1, first: 1, count: 2, n: 3, step: 2 },
         N::Wake { arena: 0 },
     ];
-    let delivery = vec![
-        peer_send(1, BEST_EFFORT, SELF, 100, 4),
-        N::Copy { pick: 1 },
-        N::Overtake { pick: 3, from: 0 },
-        N::Overtake { pick: 0, from: 9 },
-        N::Alter { pick: 0, at: 12, xor: 0x40 },
-        N::Arrive { n: 255, age: 20 },
-        N::Full { yes: 1 },
-        send(REAL_TIME, SELF, 50, 2),
-        N::Full { yes: 0 },
-        send(REAL_TIME, SELF, 50, 2),
-        N::Close { session: 0 },
-        peer_send(1, REAL_TIME, SELF, 100, 2),
-        ALL,
-    ];
     let crowded = vec![
         send(REAL_TIME, BY_DEFAULT, 1_100, 20),
         send(BEST_EFFORT, BY_DEFAULT, 1_100, 9),
@@ -217,7 +202,7 @@ fn node_scripts() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("greetings", script(plain, &[greetings()])),
         ("lossy_relay", script(plain, &[greetings(), lossy_relay])),
-        ("delivery", script(plain, &[application(), greetings(), delivery])),
+        ("delivery", script(plain, &[application(), greetings(), delivery()])),
         ("crowded", script([2, 1, 1, 0, 3], &[application(), greetings(), crowded])),
         ("dead_and_restarted", script(plain, &[application(), greetings(), dead_and_restarted])),
         ("forged", script(plain, &[application(), forged()])),
@@ -225,10 +210,28 @@ fn node_scripts() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+fn delivery() -> Vec<N> {
+    vec![
+        peer_send(1, BEST_EFFORT, SELF, 100, 4),
+        N::Copy { pick: 1 },
+        N::Overtake { pick: 3, from: 0 },
+        N::Overtake { pick: 0, from: 9 },
+        N::Alter { pick: 0, at: 12, xor: 0x40 },
+        N::Arrive { n: 255, age: 20 },
+        N::Full { yes: 1 },
+        send(REAL_TIME, SELF, 50, 2),
+        N::Full { yes: 0 },
+        send(REAL_TIME, SELF, 50, 2),
+        N::Close { session: 0 },
+        peer_send(1, REAL_TIME, SELF, 100, 2),
+        ALL,
+    ]
+}
+
 fn forged() -> Vec<N> {
-    let forge = |seq, to, flow_seq| N::Data {
+    let packet = |service, seq, to, flow_seq| N::Data {
         link: 0,
-        first: 10 << 3,
+        first: 10 << 3 | service,
         seq,
         from: BEHIND_FIRST,
         to,
@@ -237,8 +240,14 @@ fn forged() -> Vec<N> {
         remaining: 90,
         len: 30,
     };
+    let forge = |seq, to, flow_seq| packet(REAL_TIME, seq, to, flow_seq);
     let request = nack_frame(&[NackRange { first: 0, count: 256 }]);
     vec![
+        // Numbers about to wrap, out of order.
+        packet(BEST_EFFORT, 0, SELF, 1),
+        packet(BEST_EFFORT, 0, SELF, 65_534),
+        packet(BEST_EFFORT, 0, SELF, 2),
+        packet(BEST_EFFORT, 0, SELF, 65_533),
         forge(1, SELF, 1),
         forge(2, SELF, 1),
         forge(9, SELF, 255),

@@ -162,7 +162,7 @@ pub fn run(script: &[u8]) {
         now,
         sides: [0, 1].map(|side| Side::new(side, settings, 1, now)),
         sent: Vec::new(),
-        arena: TxArena::new(64 << 10, 16),
+        arena: TxArena::new(16 << 10, 16),
     };
     while let Some(step) = Step::read(&mut r) {
         world.step(&step);

@@ -44,11 +44,7 @@ impl<const WORDS: usize> SeqWindow<WORDS> {
     /// Marks `n`. False if it was marked before, or is too old to tell.
     pub fn insert(&mut self, n: u64) -> bool {
         if n > self.highest {
-            // A jump of the whole window or more forgets everything.
-            let step = (n - self.highest).min(Self::SIZE);
-            for k in 0..step {
-                self.clear(n - k);
-            }
+            self.forget(self.highest + 1, n);
             self.highest = n;
         } else if self.highest - n >= Self::SIZE || self.contains(n) {
             return false;
@@ -68,8 +64,19 @@ impl<const WORDS: usize> SeqWindow<WORDS> {
         self.seen[Self::word(n)] |= 1 << (n % 64);
     }
 
-    fn clear(&mut self, n: u64) {
-        self.seen[Self::word(n)] &= !(1 << (n % 64));
+    /// Clears `from..=to`, a word at a time: a jump is cheap however far.
+    fn forget(&mut self, from: u64, to: u64) {
+        if to - from >= Self::SIZE - 1 {
+            self.seen.fill(0);
+            return;
+        }
+        let mut at = from;
+        while at <= to {
+            let end = (at | 63).min(to);
+            let mask = (u64::MAX << (at % 64)) & (u64::MAX >> (63 - end % 64));
+            self.seen[Self::word(at)] &= !mask;
+            at = end + 1;
+        }
     }
 
     fn word(n: u64) -> usize {

@@ -4,7 +4,8 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Drop {
-    /// Bytes that are no envelope, frame or session message.
+    /// Bytes that are no envelope, frame or session message, or too many for
+    /// one.
     Malformed,
     /// An envelope for a receiver index that no link has.
     UnknownReceiver,
@@ -32,7 +33,8 @@ pub enum Drop {
     QueueDelay,
     /// A retransmission that would have come too late.
     RepeatLate,
-    /// A retransmission beyond the share of originals that is allowed.
+    /// A request that reached the end of the share of originals that may be
+    /// repeated.
     RepeatBudget,
     /// A retransmission request for a packet that is no longer kept.
     RepeatUnknown,
@@ -94,6 +96,11 @@ impl Drops {
     /// One more for `reason`.
     pub fn count(&mut self, reason: Drop) {
         self.0[reason as usize] += 1;
+    }
+
+    /// `n` more for `reason`.
+    pub fn add(&mut self, reason: Drop, n: u64) {
+        self.0[reason as usize] += n;
     }
 
     /// The count for `reason`.

@@ -39,8 +39,21 @@ pub struct Stamps {
 impl Stamps {
     /// Learns the offset; once per wake-up follows every step and slew of the
     /// real-time clock.
+    ///
+    /// Being descheduled between the two readings would shift it. Hence a few
+    /// attempts to read them together, and the monotonic clock last: what is
+    /// left of the error makes a datagram seem to come later, never earlier.
     pub fn sample() -> Stamps {
-        Stamps { offset: i128::from(since_epoch()) - i128::from(now().as_nanos()) }
+        const TOGETHER: Duration = Duration::from_micros(2);
+        let mut offset = 0;
+        for _ in 0..4 {
+            let (before, real, after) = (now(), since_epoch(), now());
+            offset = i128::from(real) - i128::from(after.as_nanos());
+            if after.since(before) < TOGETHER {
+                break;
+            }
+        }
+        Stamps { offset }
     }
 
     /// When the datagram stamped `stamp` (since 1970) arrived; no later than

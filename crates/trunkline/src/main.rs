@@ -58,6 +58,9 @@ struct Completions {
 
 /// Print the manual page, in roff
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example:
+  trunkline man node | man -l -")]
 struct Man {
     /// The subcommand to describe; without it, the whole command
     subcommand: Option<String>,
@@ -110,7 +113,7 @@ fn run(command: Command) -> Result<(), Failure> {
             );
             Ok(())
         }
-        Command::Man(man) => print_manual(&man).map_err(|e| failure(1)(&e)),
+        Command::Man(man) => print_manual(&man),
     }
 }
 
@@ -119,14 +122,14 @@ fn node_failure(e: node::Error) -> Failure {
     failure(code)(&e)
 }
 
-fn print_manual(man: &Man) -> std::io::Result<()> {
+fn print_manual(man: &Man) -> Result<(), Failure> {
     let mut command = Cli::command();
     command.build();
     let command = match &man.subcommand {
         None => command,
         Some(name) => command.find_subcommand(name).cloned().ok_or_else(|| {
-            std::io::Error::other(format!("there is no subcommand `{name}` to describe"))
+            failure(2)(&format_args!("there is no subcommand `{name}` to describe"))
         })?,
     };
-    clap_mangen::Man::new(command).render(&mut std::io::stdout())
+    clap_mangen::Man::new(command).render(&mut std::io::stdout()).map_err(|e| failure(1)(&e))
 }

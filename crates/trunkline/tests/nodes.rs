@@ -86,6 +86,42 @@ fn a_lossy_link_is_repaired_for_real_time_only() {
     assert!(lost_repaired * 2 < lost_plain, "{lost_repaired} of real time, {lost_plain} without");
 }
 
+#[test]
+fn on_a_slow_link_voice_goes_before_the_rest() {
+    // A call of 200 packets a second takes 371 kbit/s of it, IP and UDP included.
+    let chain = Chain::start(&Setup {
+        link: "rate = \"1 Mbit/s\"\n",
+        // Both bounds are met: it fills in 0.1 s, and drains in 0.4 s.
+        sections: "[best_effort]\nmemory = \"32 kB\"\nmax_wait = \"200 ms\"\n",
+        ..Setup::default()
+    });
+    let (bulk, sink) = (chain.nodes[0].bind(0), chain.nodes[1].bind(6_000));
+    let (voice, listener) = (chain.nodes[0].bind(0), chain.nodes[1].bind(6_001));
+    bulk.set_option(SocketOption::Service(Service::BestEffort)).expect("in range");
+    let (packet, mut sent) = ([0; 1_000], 0);
+    let heard = thread::scope(|scope| {
+        let call = scope.spawn(|| stream(&voice, &listener, 0..300, ms(5)));
+        while !call.is_finished() {
+            bulk.send_to(&packet, sink.local_addr()).expect("sent");
+            sent += 1;
+            thread::sleep(ms(2));
+        }
+        call.join().expect("the call ends")
+    });
+    let numbers: Vec<u32> = heard.iter().map(|(n, _)| *n).collect();
+    assert_eq!(numbers, (0..300).collect::<Vec<_>>());
+    let (dropped, arrived) = wait_for("the queue to drain", || {
+        let (a, b) = (chain.nodes[0].metrics(), chain.nodes[1].metrics());
+        let dropped = ["queue_full", "queue_delay"].map(|why| a.drops(why));
+        let arrived = b.sum("to_sessions_total", "") - 300;
+        (dropped[0] + dropped[1] + arrived == sent).then_some((dropped, arrived))
+    });
+    println!("of {sent} bulk packets {dropped:?} found the queue full or waited too long");
+    assert!(dropped[0] > 0 && dropped[1] > 0, "{dropped:?}");
+    // About 1.5 s at 630 kbit/s, or 110 packets, and what waited in the end.
+    assert!((50..300).contains(&arrived), "{arrived} of {sent} bulk packets passed");
+}
+
 /// Sends numbered packets until told to stop; how many.
 fn chatter(socket: &DatagramSocket, to: &DatagramSocket, stop: &AtomicBool, sent: &AtomicU32) {
     let to = to.local_addr();
@@ -142,8 +178,11 @@ impl Drop for Stopper<'_> {
 #[test]
 fn a_client_follows_its_node_through_a_crash() {
     let mut chain = Chain::of(2);
+    // So that the client's port is not the one that a new node gives first.
+    let other = chain.nodes[0].bind(0);
     let (client, peer) = (chain.nodes[0].bind(0), chain.nodes[1].bind(6_000));
     let port = client.local_addr();
+    drop(other);
     assert_eq!(stream(&client, &peer, 0..5, ms(2)).len(), 5);
 
     chain.nodes[0].crash();

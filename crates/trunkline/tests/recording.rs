@@ -131,7 +131,7 @@ fn a_full_disk_is_told() {
     let node = chain.first();
     node.start_with(&["--record", "/dev/full"]);
     node.process().signal(Signal::SIGTERM);
-    node.process().wait();
+    assert_eq!(node.process().wait().code(), Some(1));
     let (_, stderr) = node.process().rest();
-    assert!(stderr.contains("the recording stops here"), "{stderr}");
+    assert!(stderr.contains("recording is cut short: No space left"), "{stderr}");
 }

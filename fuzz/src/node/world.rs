@@ -4,15 +4,15 @@ use crate::driver::{Applications, Envelope, LARGEST, Once, settle, take};
 use crate::script::micros;
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use trunkline_base::wire::Writer;
 use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Node};
+use trunkline_overlay::node::{Config, Drained, Node, Why};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
-use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
     DataHeader, ENVELOPE_OVERHEAD, Hello, Incarnation, Nack, NackRange, NodeId, Null,
     ReceiverIndex, Seal, Service,
@@ -117,6 +117,8 @@ pub struct World {
     applications: Applications,
     twin_applications: Applications,
     open: Vec<SessionId>,
+    /// The ports that open sessions hold.
+    ports: BTreeMap<SessionId, u16>,
     once: Once,
     peers: Vec<Peer>,
     under_way: VecDeque<Datagram>,
@@ -137,6 +139,7 @@ impl World {
             applications: Applications::default(),
             twin_applications: Applications::default(),
             open: Vec::new(),
+            ports: BTreeMap::new(),
             once: Once::default(),
             peers: (0..LINKS).map(|i| Peer::new(i, 5, now)).collect(),
             under_way: VecDeque::new(),
@@ -356,6 +359,7 @@ impl World {
         self.node.session_close(id);
         self.twin.session_close(id);
         self.open.retain(|&open| open != id);
+        self.ports.remove(&id);
         self.once.forget(id);
     }
 
@@ -376,16 +380,25 @@ impl World {
             self.bounds.delivered(&message, self.applications.full);
             let bytes = [&message.head[..], &message.payload].concat();
             let parsed = ToClient::parse(&bytes).expect("a client understands its node");
-            if let ToClient::Received { from, port, flow_seq, payload, .. } = parsed {
-                assert!(self.open.contains(&message.to), "a packet for a session that has ended");
-                assert_eq!(payload, message.payload);
-                self.once.check(self.now, (message.to.0, from.0, port), flow_seq);
+            let held = |port| self.ports.values().any(|&held| held == port);
+            match parsed {
+                ToClient::Bound { port, .. } => {
+                    assert!(self.open.contains(&message.to) && !held(port) && port != 0);
+                    assert_eq!(self.ports.insert(message.to, port), None, "bound twice");
+                }
+                ToClient::Received { from, port, flow_seq, payload, .. } => {
+                    assert!(self.ports.contains_key(&message.to), "a packet without a port");
+                    assert_eq!(payload, message.payload);
+                    self.once.check(self.now, (message.to.0, from.0, port), flow_seq);
+                }
+                ToClient::Error { refusal: Refusal::PortInUse, port, .. } => assert!(held(port)),
+                ToClient::Error { .. } => {}
             }
         }
     }
 
     fn settle(&mut self, arena: u8) {
-        let sizes = [(LARGEST, 64), (2_000, 1), (64 << 10, 2), (64 << 10, 64)];
+        let sizes = [(LARGEST, 64), (2_000, 1), (16 << 10, 2), (16 << 10, 64)];
         let (bytes, runs) = sizes[usize::from(arena % 4)];
         let arena = &mut TxArena::new(bytes, runs);
         let out = settle(&mut self.node, self.now, arena);
@@ -433,7 +446,7 @@ impl World {
     }
 
     fn settle_peer(&mut self, link: usize) {
-        let arena = &mut TxArena::new(64 << 10, 64);
+        let arena = &mut TxArena::new(16 << 10, 64);
         for envelope in settle(&mut self.peers[link].node, self.now, arena) {
             if self.under_way.len() == UNDER_WAY {
                 self.under_way.pop_front();
@@ -448,6 +461,11 @@ impl World {
         self.settle(3);
         self.sleep(1_000_000_000);
         self.settle(3);
+        // The hellos of that moment go before packets, and use up the rate.
+        while let (at, Why::Pace(_)) = self.node.next_timeout(self.now) {
+            self.now = at;
+            self.settle(3);
+        }
         self.bounds.check(&self.node);
         assert_eq!(self.node.stats(), self.twin.stats());
         for (link, twin) in self.node.links().iter().zip(self.twin.links()) {

@@ -27,6 +27,9 @@ pub struct LinkId(pub u16);
 /// IP and UDP headers, the larger form: 40 + 8.
 pub const IP_UDP_HEADERS: usize = 48;
 
+/// No envelope is larger: what the largest MTU holds.
+const MAX_ENVELOPE: usize = 9_000;
+
 /// Expedited forwarding (RFC 3246), the marking of voice.
 pub const DSCP_EF: u8 = 46;
 
@@ -223,6 +226,9 @@ impl Link {
         if self.config.address.is_some_and(|fixed| fixed != from) {
             return Err(Drop::WrongSource);
         }
+        if bytes.len() > MAX_ENVELOPE {
+            return Err(Drop::Malformed);
+        }
         match self.seal.open(bytes).map_err(|_| Drop::Malformed)? {
             Opened::Same => {}
             Opened::Stale => return Err(Drop::Stale),
@@ -243,9 +249,7 @@ impl Link {
 
     pub(crate) fn on_nack(&mut self, now: Time, nack: Nack<'_>) {
         let one_way = self.monitor.rtt().one_way();
-        for range in nack.ranges() {
-            self.tx.repeat(now, range, one_way, &mut self.stats.drops);
-        }
+        self.tx.repeat(now, nack.ranges(), one_way, &mut self.stats.drops);
     }
 
     /// Takes note of a packet that arrived; on success gives the moment until

@@ -111,12 +111,15 @@ pub enum Refusal {
     /// The message could not be parsed; the session is of no more use.
     #[error("the node could not understand a message of this session")]
     Malformed = 8,
+    /// The node has as many sessions as it may have.
+    #[error("as many applications are attached to the node as it allows ([node] max_sessions)")]
+    Full = 9,
 }
 
 impl Refusal {
     fn from_wire(code: u8) -> Option<Refusal> {
         use Refusal::*;
-        [Version, PortInUse, NoFreePort, OutOfOrder, NoRoute, NoPort, TooLarge, Malformed]
+        [Version, PortInUse, NoFreePort, OutOfOrder, NoRoute, NoPort, TooLarge, Malformed, Full]
             .into_iter()
             .find(|r| *r as u8 == code)
     }
@@ -273,7 +276,7 @@ mod tests {
         #[test]
         fn to_client_round_trip(
             service in service(), recovered in any::<bool>(), remaining_ms in any::<u8>(),
-            flow_seq in any::<u16>(), node in any::<u32>(), port in any::<u16>(), code in 1u8..=8,
+            flow_seq in any::<u16>(), node in any::<u32>(), port in any::<u16>(), code in 1u8..=9,
             payload in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             let node = NodeId(node);

@@ -18,6 +18,10 @@ use trunkline_media::codec::g711::Law;
 
 /// Send or receive a voice call: RTP, G.711, 20 ms packets
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example, on two machines with a node each:
+  trunkline call recv --socket /run/trunkline/f.sock --port 5004 --out heard.wav
+  trunkline call send --socket /run/trunkline/a.sock --to 6:5004 speech.wav")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

@@ -169,7 +169,8 @@ fn play(args: &Args, mut law: Law, packets: &[Packet]) -> (Report, Vec<i16>) {
         lost: played.count(Fate::Lost),
         missed_percent: share * 100.0,
         delay_above_fastest_ms: Quantiles { p50: at(0.5), p99: at(0.99), max: at(1.0) },
-        r: rating.r,
+        // Below 0 the scale has no meaning left.
+        r: rating.r.max(0.0),
         mos: rating.mos(),
     };
     (report, played.pcm)

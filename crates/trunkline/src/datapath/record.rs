@@ -115,7 +115,7 @@ pub fn sent(arena: &TxArena) -> impl Iterator<Item = Body> {
 /// Writes records; after the first failure (a full disk) it stops, and says so
 /// once.
 pub struct Recorder {
-    out: Option<BufWriter<File>>,
+    out: io::Result<BufWriter<File>>,
 }
 
 impl Recorder {
@@ -123,13 +123,13 @@ impl Recorder {
     pub fn create(path: &Path, start: &Body) -> io::Result<Recorder> {
         let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
         out.write_all(MAGIC)?;
-        let mut recorder = Recorder { out: Some(out) };
+        let mut recorder = Recorder { out: Ok(out) };
         recorder.write(Tag::Start, start);
         Ok(recorder)
     }
 
     fn write(&mut self, tag: Tag, body: &Body) {
-        let Some(out) = &mut self.out else { return };
+        let Ok(out) = &mut self.out else { return };
         let body = body.as_slice();
         let len = u32::try_from(body.len()).unwrap_or(u32::MAX).to_be_bytes();
         let done = out
@@ -138,8 +138,17 @@ impl Recorder {
             .and_then(|()| out.write_all(body));
         if let Err(error) = done {
             tracing::error!(%error, "the recording stops here: the file cannot be written");
-            self.out = None;
+            self.out = Err(error);
         }
+    }
+
+    /// Writes what is still in memory; an error if the recording is not whole.
+    fn finish(&mut self) -> io::Result<()> {
+        let whole = match std::mem::replace(&mut self.out, Err(io::Error::other("finished"))) {
+            Ok(mut out) => out.flush(),
+            Err(error) => Err(error),
+        };
+        whole.map_err(|e| io::Error::new(e.kind(), format!("the recording is cut short: {e}")))
     }
 }
 
@@ -227,6 +236,14 @@ impl Tap {
             recorder.write(Tag::Timeout, &Body::default().time(now));
         }
         self.node.handle_timeout(now);
+    }
+
+    /// Completes the recording, if one runs.
+    pub fn finish(&mut self) -> io::Result<()> {
+        match &mut self.recorder {
+            Some(recorder) => recorder.finish(),
+            None => Ok(()),
+        }
     }
 
     /// [`Node::transmit`], into an empty [`arena`].

@@ -4,11 +4,14 @@
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind, IoSlice, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use trunkline_base::wire::Writer;
 use trunkline_client::in_process;
 use trunkline_overlay::node::Sink;
 use trunkline_overlay::session::SessionId;
+use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, ToClient};
+use trunkline_overlay::wire::NodeId;
 
 /// Memory for messages on their way to one application: a tenth of a second
 /// of a hundred calls, as the kernel counts it.
@@ -19,6 +22,9 @@ const SEND_BUFFER: usize = 4 << 20;
 pub struct Listener {
     socket: Socket,
     path: PathBuf,
+    /// A descriptor in reserve: when there is no other, giving it up lets an
+    /// application in to be shown the door, lest it knock for ever.
+    spare: Option<Socket>,
 }
 
 impl Listener {
@@ -27,7 +33,7 @@ impl Listener {
         let fresh = || Socket::new(Domain::UNIX, Type::SEQPACKET.nonblocking(), None);
         let (socket, address) = (fresh()?, SockAddr::unix(path)?);
         match socket.bind(&address) {
-            Err(e) if e.kind() == ErrorKind::AddrInUse => {
+            Err(e) if e.kind() == ErrorKind::AddrInUse && is_socket(path) => {
                 match fresh()?.connect(&address) {
                     Err(dead) if dead.kind() == ErrorKind::ConnectionRefused => {}
                     _ => return Err(e),
@@ -40,11 +46,11 @@ impl Listener {
         // Whoever may write the file may send voice: the owner and the group.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
         socket.listen(libc::SOMAXCONN)?;
-        Ok(Listener { socket, path: path.to_owned() })
+        Ok(Listener { socket, path: path.to_owned(), spare: fresh().ok() })
     }
 
     /// The next application that wants in, if one waits.
-    pub fn accept(&self) -> io::Result<Option<Socket>> {
+    pub fn accept(&mut self) -> io::Result<Option<Socket>> {
         match self.socket.accept() {
             Ok((socket, _)) => {
                 socket.set_nonblocking(true)?;
@@ -55,10 +61,25 @@ impl Listener {
                 ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {
                     Ok(None)
                 }
-                _ => Err(e),
+                _ => {
+                    self.turn_one_away();
+                    Err(e)
+                }
             },
         }
     }
+
+    fn turn_one_away(&mut self) {
+        if self.spare.take().is_some() {
+            drop(self.socket.accept());
+        }
+        self.spare = Socket::new(Domain::UNIX, Type::SEQPACKET, None).ok();
+    }
+}
+
+/// What lies at `path` is ours to replace only if it is a socket.
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
 }
 
 impl AsFd for Listener {
@@ -99,6 +120,16 @@ impl Carrier {
                 socket.send_vectored_with_flags(&parts, libc::MSG_NOSIGNAL).is_ok()
             }
             Carrier::InProcess(end) => end.send(head, payload),
+        }
+    }
+
+    /// Tells the application that there is no room for it.
+    pub fn turn_away(&mut self) {
+        let full = ToClient::Error { refusal: Refusal::Full, node: NodeId(0), port: 0 };
+        let mut head = [0; MAX_HEAD];
+        let mut w = Writer::new(&mut head);
+        if full.emit_head(&mut w).is_ok() {
+            self.send(w.written(), &[]);
         }
     }
 

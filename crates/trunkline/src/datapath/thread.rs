@@ -188,6 +188,7 @@ struct PacketThread {
     blocked: bool,
     message: Box<[u8]>,
     stats: ThreadStats,
+    complaints: Complaints,
     stop: bool,
 }
 
@@ -215,6 +216,7 @@ impl PacketThread {
             blocked: false,
             message: vec![0; MAX_MESSAGE + 1].into(),
             stats: ThreadStats::default(),
+            complaints: Complaints::default(),
             stop: false,
         };
         let watch = |fd: &dyn AsFd, token| {
@@ -255,7 +257,7 @@ impl PacketThread {
             }
             self.flush()?;
         }
-        Ok(())
+        self.node.finish()
     }
 
     fn on_event(&mut self, event: &EpollEvent, stamps: &Stamps) -> io::Result<()> {
@@ -315,11 +317,14 @@ impl PacketThread {
     }
 
     fn on_listener(&mut self) {
-        while let Some(listener) = &self.listener {
+        while let Some(listener) = &mut self.listener {
             match listener.accept() {
                 Ok(Some(socket)) => self.admit(Carrier::Unix(socket)),
                 Ok(None) => return,
-                Err(error) => return tracing::warn!(%error, "an application could not attach"),
+                Err(error) => {
+                    let what = format!("an application could not attach: {error}");
+                    return self.complaints.warn(clock::now(), &what);
+                }
             }
         }
     }
@@ -330,17 +335,19 @@ impl PacketThread {
         }
     }
 
-    fn admit(&mut self, carrier: Carrier) {
+    fn admit(&mut self, mut carrier: Carrier) {
         let Some(id) = self.node.session_open() else {
-            // Dropping the carrier is the refusal: the application sees the
-            // connection close before it is bound.
-            return tracing::warn!("too many applications: one was turned away");
+            carrier.turn_away();
+            return self
+                .complaints
+                .warn(clock::now(), "too many applications: one was turned away");
         };
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token::SESSION | u64::from(id.0));
         match self.epoll.add(carrier.as_fd(), event) {
             Ok(()) => self.carriers.insert(id, carrier),
             Err(error) => {
-                tracing::warn!(%error, "an application could not attach");
+                let what = format!("an application could not attach: {error}");
+                self.complaints.warn(clock::now(), &what);
                 self.node.session_close(id);
             }
         }
@@ -433,6 +440,24 @@ impl PacketThread {
         let at = clock::to_timespec(at.max(Time::from_nanos(1)).min(FAR));
         let expiration = Expiration::OneShot(TimeSpec::from_duration(at.into()));
         Ok(self.timer.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)
+    }
+}
+
+/// Log lines that strangers can provoke: at most one in ten seconds.
+#[derive(Default)]
+struct Complaints {
+    last: Option<Time>,
+    kept_back: u64,
+}
+
+impl Complaints {
+    fn warn(&mut self, now: Time, what: &str) {
+        if self.last.is_some_and(|t| now.since(t) < Duration::from_secs(10)) {
+            self.kept_back += 1;
+            return;
+        }
+        tracing::warn!(kept_back = self.kept_back, "{what}");
+        (self.last, self.kept_back) = (Some(now), 0);
     }
 }
 

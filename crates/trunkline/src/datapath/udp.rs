@@ -96,12 +96,19 @@ impl Udp {
         for (meta, bytes) in self.rx.iter_mut() {
             let at = meta.stamp.map_or(now, |stamp| stamps.place(stamp, now));
             let bytes = if meta.truncated { &mut [] } else { bytes };
-            for bytes in bytes.chunks_mut(meta.stride.max(1)) {
+            let mut rest = bytes;
+            loop {
+                // An empty datagram is one too: the node counts it.
+                let (bytes, more) = rest.split_at_mut(meta.stride.min(rest.len()));
                 if batch.is_full() {
                     take(&mut batch);
                     batch.clear();
                 }
                 batch.push(RxDatagram { at, from: meta.from, bytes });
+                rest = more;
+                if rest.is_empty() {
+                    break;
+                }
             }
         }
         take(&mut batch);

@@ -7,6 +7,7 @@ mod table;
 mod traffic;
 
 use crate::call;
+use crate::stop::Signals;
 use crate::units::{Fraction, Span};
 use chain::Chain;
 use std::path::{Path, PathBuf};
@@ -83,6 +84,9 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The user's wish.
+    #[error("stopped before the calls were over")]
+    Interrupted,
     /// One of the started processes.
     #[error("{0}")]
     Process(String),
@@ -102,6 +106,7 @@ pub(crate) fn cannot(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> 
 
 /// Runs `trunkline demo`.
 pub fn run(args: &Args) -> Result<(), Error> {
+    let stop = Signals::block().map_err(cannot("take over SIGTERM and SIGINT"))?;
     let restart = args.restart.map(|letter| chain::index_of(letter, args.hops)).transpose()?;
     std::fs::create_dir_all(&args.out)
         .map_err(cannot(format!("make the folder {}", args.out.display())))?;
@@ -116,7 +121,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         burst: args.burst.0,
         seed: args.seed,
     })?;
-    let traffic = traffic::run(&plan, &mut chain, restart)?;
+    let traffic = traffic::run(&plan, &mut chain, restart, &stop)?;
     let ledger = chain.finish()?;
 
     let result = score::score(args.seed, &plan, &traffic, &ledger, args.hops);

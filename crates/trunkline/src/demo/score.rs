@@ -34,9 +34,10 @@ pub struct Run {
     pub mos: f64,
     /// Bytes on all links and both ways, over those of the same packets with
     /// neither loss nor recovery.
-    pub overhead_percent: f64,
-    /// The same on the lossy link alone.
-    pub overhead_lossy_link_percent: f64,
+    pub overhead_percent: Option<f64>,
+    /// The same on the lossy link alone. Both are unknown where a node was
+    /// killed and took its counts with it.
+    pub overhead_lossy_link_percent: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -121,7 +122,10 @@ fn run(kind: Kind, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -
         .with_codec(Codec::G711)
         .with_loss(missed, burst_ratio(calls.flatten().map(is_missed)));
     let rating = rate(&heard);
-    let overhead = |links: Option<u32>| overhead_percent(kind, sent, ledger, hops, links);
+    let overhead = |links: Option<u32>| {
+        let whole = traffic.outage.is_none();
+        whole.then(|| overhead_percent(kind, sent, ledger, hops, links))
+    };
     Run {
         service: kind.name(),
         sent,
@@ -131,7 +135,8 @@ fn run(kind: Kind, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -
         missed_percent: missed * 100.0,
         missed_interval: [low * 100.0, high * 100.0],
         delay_ms: delays(all()),
-        r: rating.r,
+        // Below 0 the scale has no meaning left.
+        r: rating.r.max(0.0),
         mos: rating.mos(),
         overhead_percent: overhead(None),
         overhead_lossy_link_percent: overhead(Some(lossy_link(hops))),

@@ -42,13 +42,16 @@ pub fn print(args: &Args, result: &Result) {
         row(run);
     }
     let real_time = result.runs.iter().find(|r| r.service == "real-time");
-    let on_lossy = real_time.map_or(0.0, |r| r.overhead_lossy_link_percent);
+    let on_lossy = real_time.and_then(|r| r.overhead_lossy_link_percent);
     println!();
     println!(
-        "Real time as the paper expects it, 2p² − 3p³: {:.3} %. On the lossy link alone its \
-         overhead is {on_lossy:.1} %.",
-        (2.0 * p * p - 3.0 * p * p * p) * 100.0
+        "Expected of real time: the paper's 2p² − 3p³ = {:.3} %, exactly 2p² − p³ = {:.3} %.",
+        (2.0 * p * p - 3.0 * p * p * p) * 100.0,
+        (2.0 * p * p - p * p * p) * 100.0
     );
+    if let Some(percent) = on_lossy {
+        println!("On the lossy link alone, real time's overhead is {percent:.1} %.");
+    }
     if let Some(restart) = &result.restart {
         let gaps: Vec<_> =
             restart.gap_ms.iter().map(|(name, ms)| format!("{name} {ms:.0} ms")).collect();
@@ -76,7 +79,7 @@ pub fn print(args: &Args, result: &Result) {
 
 fn row(r: &Run) {
     println!(
-        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8.3}  {:<15} {:>6.1} {:>6.1} {:>6.1} {:>5.1} {:>5.2} {:>7.1} %",
+        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8.3}  {:<15} {:>6.1} {:>6.1} {:>6.1} {:>5.1} {:>5.2} {:>9}",
         r.service,
         r.sent,
         r.lost,
@@ -89,6 +92,6 @@ fn row(r: &Run) {
         r.delay_ms.max,
         r.r,
         r.mos,
-        r.overhead_percent
+        r.overhead_percent.map_or("–".into(), |percent| format!("{percent:.1} %"))
     );
 }

@@ -6,6 +6,7 @@ use super::{DEADLINE, Error, cannot};
 use crate::call::line::{Line, Target};
 use crate::call::{SAMPLES, sleep_until};
 use crate::clock;
+use crate::stop::Signals;
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -141,14 +142,22 @@ struct Caller {
 
 /// Plays the plan through the chain; `restart` is the node that is killed in
 /// the middle.
-pub fn run(plan: &Plan, chain: &mut Chain, restart: Option<u32>) -> Result<Traffic, Error> {
+pub fn run(
+    plan: &Plan,
+    chain: &mut Chain,
+    restart: Option<u32>,
+    stop: &Signals,
+) -> Result<Traffic, Error> {
     let (callers, listeners) = open(plan, chain)?;
     let done = AtomicBool::new(false);
     let start = clock::now() + Duration::from_millis(50);
     std::thread::scope(|scope| {
-        let sender = scope.spawn(|| send(plan, &callers, start));
+        let sender = scope.spawn(|| send(plan, &callers, start, &done));
         let receiver = scope.spawn(|| receive(plan, &listeners, &done));
-        let outage = watch(plan, chain, restart, start);
+        let outage = watch(plan, chain, restart, start, stop);
+        if outage.is_err() {
+            done.store(true, Ordering::Relaxed);
+        }
         let sent = sender.join().map_err(|_| Error::Process("the callers panicked".into()))?;
         done.store(true, Ordering::Relaxed);
         let received =
@@ -168,6 +177,7 @@ fn watch(
     chain: &mut Chain,
     restart: Option<u32>,
     start: Time,
+    stop: &Signals,
 ) -> Result<Option<(Time, Time)>, Error> {
     let bar = ProgressBar::new(plan.duration().as_secs());
     let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} s, {eta} left");
@@ -187,7 +197,9 @@ fn watch(
             chain.revive(index)?;
             outage = Some((died, clock::now()));
         }
-        sleep_until(end.min(clock::now() + Duration::from_millis(100)));
+        if stop.wait(end.since(clock::now()).min(Duration::from_millis(100))) {
+            return Err(Error::Interrupted);
+        }
     }
     bar.finish_and_clear();
     Ok(outage)
@@ -232,7 +244,12 @@ fn ssrc(kind: Kind, call: usize) -> u32 {
 }
 
 /// Sends every packet when it is due; when each was sent.
-fn send(plan: &Plan, callers: &[Caller], start: Time) -> Result<Vec<Option<Time>>, Error> {
+fn send(
+    plan: &Plan,
+    callers: &[Caller],
+    start: Time,
+    done: &AtomicBool,
+) -> Result<Vec<Option<Time>>, Error> {
     let mut schedule: Vec<(Duration, usize, usize)> = (0..plan.calls)
         .flat_map(|call| (0..plan.packets).map(move |k| (call, k)))
         .map(|(call, k)| (plan.due(call, k), call, k))
@@ -247,6 +264,9 @@ fn send(plan: &Plan, callers: &[Caller], start: Time) -> Result<Vec<Option<Time>
     let mut packet = [0; rtp::HEADER_LEN + SAMPLES];
     for (due, call, k) in schedule {
         sleep_until(start + due);
+        if done.load(Ordering::Relaxed) {
+            return Ok(sent);
+        }
         let frame = &plan.codes[call][k * SAMPLES..(k + 1) * SAMPLES];
         for kind in Kind::ALL {
             // UDP's one caller stands behind those of the other two.

@@ -3,15 +3,13 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-
 use super::Error;
+use crate::stop::Signals;
 
 /// The descriptors that become readable when it may be time to stop.
 #[derive(Debug)]
 pub struct Stop {
-    signals: SignalFd,
+    signals: Signals,
     stdin: Option<io::Stdin>,
 }
 
@@ -19,12 +17,8 @@ impl Stop {
     /// Takes SIGTERM and SIGINT away from this thread; call it before starting
     /// others.
     pub fn new(stdin: bool) -> Result<Stop, Error> {
-        let mut mask = SigSet::empty();
-        mask.add(Signal::SIGTERM);
-        mask.add(Signal::SIGINT);
-        mask.thread_block().map_err(Error::os("block SIGTERM and SIGINT"))?;
-        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-            .map_err(Error::os("create a signal descriptor"))?;
+        let signals = Signals::block()
+            .map_err(|source| Error::Os { what: "block SIGTERM and SIGINT", source })?;
         Ok(Stop { signals, stdin: stdin.then(io::stdin) })
     }
 

@@ -256,7 +256,7 @@ fn mistake(path: &Path, text: &str, span: Option<Range<usize>>, what: String) ->
     let place = span.as_ref().map(|s| place(text, s.start));
     let excerpt = place.map_or(String::new(), |(line, column)| {
         let source = text.lines().nth(line - 1).unwrap_or_default();
-        format!("\n  {line} | {source}\n  {:>1$}", "^", line.to_string().len() + 2 + column)
+        format!("\n  {line} | {source}\n  {:>1$}", "^", line.to_string().len() + 3 + column)
     });
     Mistake { path: path.to_owned(), place, what, excerpt, suggestion: None }
 }

@@ -10,10 +10,15 @@ use axum::routing::get;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-/// Serves on `address` from a thread of its own, until the process ends.
-pub fn serve(address: SocketAddr, asker: Asker) -> io::Result<()> {
+/// Takes the address; whoever connects waits for [`serve`].
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Serves on `listener` from a thread of its own, until the process ends.
+pub fn serve(listener: TcpListener, asker: Asker) -> io::Result<()> {
     let app = Router::new()
         .route("/metrics", get(metrics_page))
         .route("/healthz", get(health_page))
@@ -24,7 +29,7 @@ pub fn serve(address: SocketAddr, asker: Asker) -> io::Result<()> {
             axum::serve(tokio::net::TcpListener::from_std(listener)?, app).await
         });
         if let Err(error) = served {
-            tracing::error!(%error, %address, "metrics are no longer served");
+            tracing::error!(%error, "metrics are no longer served");
         }
     })?;
     Ok(())

@@ -112,7 +112,7 @@ impl Collector for Node {
         )?;
         f.counters(
             "kernel_drops",
-            "Datagrams that found the socket's buffer full",
+            "Receives that found the socket's buffer full; with offload, each of up to 64 datagrams",
             single(s.udp.kernel_drops),
         )?;
         f.counters(

@@ -61,22 +61,29 @@ pub enum Error {
     #[error("{0}")]
     Node(#[from] ConfigError),
     /// The system refused something.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}: {source}{advice}")]
     Io {
         /// What was attempted.
         what: String,
         /// What the system said.
         source: io::Error,
+        /// What to do, after a semicolon; may be empty.
+        advice: &'static str,
     },
 }
 
 fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+    cannot_but(what, "")
+}
+
+fn cannot_but(what: impl Into<String>, advice: &'static str) -> impl FnOnce(io::Error) -> Error {
     let what = what.into();
-    move |source| Error::Io { what, source }
+    move |source| Error::Io { what, source, advice }
 }
 
 /// Runs `trunkline node`.
 pub fn run(args: &Args) -> Result<(), Error> {
+    raise_descriptor_limit();
     let stop = stop::Signals::block().map_err(cannot("take over SIGTERM and SIGINT"))?;
     let (config, text) = read(&args.config)?;
     let name = config.name.clone();
@@ -98,6 +105,17 @@ pub fn run(args: &Args) -> Result<(), Error> {
     handle.stop().map_err(cannot("go on"))
 }
 
+/// Every application costs a descriptor; the soft limit is often too low for
+/// the paper's thousand, and raising it to the hard one needs no privilege.
+fn raise_descriptor_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
 fn read(path: &Path) -> Result<(Config, String), Error> {
     let config = config::load(path)?;
     let text = std::fs::read_to_string(path).map_err(cannot(format!("read {}", path.display())))?;
@@ -117,13 +135,23 @@ pub fn start(
     let mut udp = Vec::new();
     for address in config.listen {
         let bound = Udp::bind(address, config.runtime.offload);
-        udp.push(bound.map_err(cannot(format!("listen on UDP {address}")))?);
+        udp.push(bound.map_err(cannot_but(
+            format!("listen on UDP {address}"),
+            "; stop what uses it, or change `listen` in [node]",
+        ))?);
     }
+    let http = match config.http {
+        Some(address) => Some(http::bind(address).map_err(cannot_but(
+            format!("serve metrics on {address}"),
+            "; stop what uses it, or change `http` in [node]",
+        ))?),
+        None => None,
+    };
     let listener = match &config.socket {
-        Some(path) => Some(
-            Listener::bind(path)
-                .map_err(cannot(format!("listen for applications at {}", path.display())))?,
-        ),
+        Some(path) => Some(Listener::bind(path).map_err(cannot_but(
+            format!("listen for applications at {}", path.display()),
+            "; stop the node that does, or change `socket` in [node]",
+        ))?),
         None => None,
     };
     let recorder = match record {
@@ -145,9 +173,8 @@ pub fn start(
         cpu: config.runtime.cpu,
     };
     let handle = datapath::start(parts).map_err(cannot("start the packet thread"))?;
-    if let Some(address) = config.http {
-        http::serve(address, handle.asker())
-            .map_err(cannot(format!("serve metrics on {address}")))?;
+    if let Some(listener) = http {
+        http::serve(listener, handle.asker()).map_err(cannot("start serving metrics"))?;
     }
     Ok((handle, connector))
 }
@@ -186,6 +213,11 @@ impl Drop for Running {
 
 /// Check a configuration file without starting anything
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example:
+  trunkline check site-a.toml
+
+Exit code 2: the file is wrong; the message has the line.")]
 pub struct CheckArgs {
     /// The configuration file
     file: PathBuf,

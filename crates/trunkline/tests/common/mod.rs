@@ -331,6 +331,17 @@ impl Node {
         Address { node: NodeId(self.id), port }
     }
 
+    /// Processor time that it has used.
+    pub fn cpu_time(&mut self) -> Duration {
+        let path = format!("/proc/{}/stat", self.process().id());
+        let text = std::fs::read_to_string(path).expect("Linux");
+        // Behind the name, which may hold anything: utime and stime are the
+        // 12th and 13th, in hundredths of a second (proc(5)).
+        let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
+        ms(10 * ticks)
+    }
+
     /// Resident memory, in KiB.
     pub fn resident(&mut self) -> u64 {
         let path = format!("/proc/{}/status", self.process().id());
@@ -346,13 +357,15 @@ pub struct Setup<'a> {
     pub ip: IpAddr,
     /// Sections for every node's configuration.
     pub sections: &'a str,
+    /// Keys of every link, as lines.
+    pub link: &'a str,
     /// Keys of every link of `trunkline impair`; without any, no impair.
     pub impair: &'a str,
 }
 
 impl Default for Setup<'_> {
     fn default() -> Self {
-        Setup { nodes: 2, ip: Ipv4Addr::LOCALHOST.into(), sections: "", impair: "" }
+        Setup { nodes: 2, ip: Ipv4Addr::LOCALHOST.into(), sections: "", link: "", impair: "" }
     }
 }
 
@@ -395,7 +408,7 @@ impl Chain {
             ends.push(if setup.impair.is_empty() { (right, left) } else { (a, b) });
         }
         for (node, i) in nodes.iter().zip(0..) {
-            node.write(&links(i, &ends, setup.sections));
+            node.write(&links(i, &ends, setup));
         }
         let impair = (!setup.impair.is_empty()).then(|| {
             let file = dir.path().join("impair.toml");
@@ -424,10 +437,11 @@ impl Chain {
 }
 
 /// The links and routes of the node at `i`.
-fn links(i: usize, ends: &[(SocketAddr, SocketAddr)], sections: &str) -> String {
+fn links(i: usize, ends: &[(SocketAddr, SocketAddr)], setup: &Setup<'_>) -> String {
     let mut text = String::new();
     let mut link = |neighbour: usize, address: SocketAddr, reaches: Vec<usize>| {
-        let _ = write!(text, "[[link]]\nneighbour = {neighbour}\naddress = \"{address}\"\n");
+        let keys = setup.link;
+        let _ = write!(text, "[[link]]\nneighbour = {neighbour}\naddress = \"{address}\"\n{keys}");
         let _ = write!(text, "[[route]]\nto = {reaches:?}\nvia = {neighbour}\n");
     };
     if i > 0 {
@@ -436,7 +450,7 @@ fn links(i: usize, ends: &[(SocketAddr, SocketAddr)], sections: &str) -> String 
     if i < ends.len() {
         link(i + 2, ends[i].0, (i + 2..=ends.len() + 1).collect());
     }
-    text + sections
+    text + setup.sections
 }
 
 /// Receives one packet as its number, which is all it carries.

@@ -9,6 +9,7 @@
 mod receiver;
 mod sender;
 
+pub(crate) use receiver::MAX_GAP;
 pub use receiver::{Arrival, Receiver, ReceiverStats};
 pub use sender::Sender;
 

@@ -1,4 +1,4 @@
-use super::Config;
+use super::{Config, MAX_GAP};
 use crate::counters::{Drop, Drops};
 use crate::link::ring::{PacketRing, Slot};
 use crate::link::{Outgoing, PendingFrame};
@@ -66,18 +66,22 @@ impl Sender {
         self.jobs.push(Reverse(Job { order: self.order, ..job }));
     }
 
-    /// Queues the retransmissions that `range` asks for, as far as they can
-    /// still be in time over a link of one-way delay `one_way`.
+    /// Queues the retransmissions that `ranges` ask for, as far as they can
+    /// still be in time over a link of one-way delay `one_way`. Whoever asks
+    /// for more than is ever asked for in earnest gets no answer to the rest.
     pub(crate) fn repeat(
         &mut self,
         now: Time,
-        range: NackRange,
+        ranges: impl Iterator<Item = NackRange>,
         one_way: Duration,
         drops: &mut Drops,
     ) {
-        for k in 0..range.count {
-            if let Err(why) = self.repeat_one(now, range.first.wrapping_add(k), one_way) {
-                drops.count(why);
+        let numbers = ranges.flat_map(|r| (0..r.count).map(move |k| r.first.wrapping_add(k)));
+        for seq in numbers.take(MAX_GAP as usize) {
+            match self.repeat_one(now, seq, one_way) {
+                Ok(()) => {}
+                Err(Drop::RepeatBudget) => return drops.count(Drop::RepeatBudget),
+                Err(why) => drops.count(why),
             }
         }
     }
@@ -230,15 +234,15 @@ mod tests {
             assert_eq!(send(&mut s, 2, &mut drops), Some((u16::from(k), false, 98, k)));
         }
         let ask = NackRange { first: 1, count: 1 };
-        s.repeat(Time::from_millis(30), ask, Duration::from_millis(10), &mut drops);
+        s.repeat(Time::from_millis(30), [ask].into_iter(), Duration::from_millis(10), &mut drops);
         assert_eq!(send(&mut s, 30, &mut drops), Some((1, true, 70, 1)));
         assert_eq!(send(&mut s, 30, &mut drops), None);
         // Ninety milliseconds in, ten more of delay are too many.
-        s.repeat(Time::from_millis(90), ask, Duration::from_millis(10), &mut drops);
+        s.repeat(Time::from_millis(90), [ask].into_iter(), Duration::from_millis(10), &mut drops);
         assert_eq!(drops.get(Drop::RepeatLate), 1);
         // A number never sent.
         let wild = NackRange { first: 40_000, count: 2 };
-        s.repeat(Time::from_millis(30), wild, Duration::ZERO, &mut drops);
+        s.repeat(Time::from_millis(30), [wild].into_iter(), Duration::ZERO, &mut drops);
         assert_eq!(drops.get(Drop::RepeatUnknown), 2);
     }
 
@@ -263,7 +267,8 @@ mod tests {
         for _ in 0..1_000 {
             s.enqueue(Time::ZERO, &packet(&[0], 100)).unwrap();
             let (seq, ..) = send(&mut s, 0, &mut drops).unwrap();
-            s.repeat(Time::ZERO, NackRange { first: seq, count: 1 }, Duration::ZERO, &mut drops);
+            let ask = NackRange { first: seq, count: 1 };
+            s.repeat(Time::ZERO, [ask].into_iter(), Duration::ZERO, &mut drops);
             while let Some(sent) = send(&mut s, 0, &mut drops) {
                 repeats += u32::from(sent.1);
             }
