@@ -33,7 +33,8 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
+    /// The next `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
         let (head, tail) = self.0.split_first_chunk().ok_or(Short)?;
         self.0 = tail;
         Ok(*head)

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{Process, ms, run, temp_dir, trunkline};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -17,14 +19,17 @@ fn demo(dir: &Path, seconds: u32, more: &[&str]) -> Command {
     command
 }
 
-/// The processes whose command line names `dir`.
-fn processes(dir: &Path) -> Vec<String> {
+/// The processes whose command line names `dir`: id and command line.
+fn processes(dir: &Path) -> Vec<(i32, String)> {
     let dir = dir.to_str().expect("text");
     let all = std::fs::read_dir("/proc").expect("Linux").filter_map(Result::ok);
-    all.filter_map(|p| std::fs::read(p.path().join("cmdline")).ok())
-        .map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " "))
-        .filter(|line| line.contains(dir))
-        .collect()
+    all.filter_map(|p| {
+        let id = p.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read(p.path().join("cmdline")).ok()?;
+        Some((id, String::from_utf8_lossy(&line).replace('\0', " ")))
+    })
+    .filter(|(_, line)| line.contains(dir))
+    .collect()
 }
 
 #[track_caller]
@@ -33,7 +38,11 @@ fn assert_tidy(dir: &Path) {
         thread::sleep(ms(100));
         processes(dir).is_empty()
     });
-    assert!(gone, "still there after 3 s: {:?}", processes(dir));
+    let left = processes(dir);
+    for (id, _) in &left {
+        let _ = kill(Pid::from_raw(*id), Signal::SIGKILL);
+    }
+    assert!(gone, "still there after 3 s: {left:?}");
 }
 
 #[track_caller]

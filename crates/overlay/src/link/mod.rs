@@ -122,7 +122,8 @@ impl PendingFrame<'_> {
 /// What is left until `deadline`, to the nearest millisecond, so that the
 /// rounding of many hops cancels out.
 pub(crate) fn remaining_ms(now: Time, deadline: Time) -> u8 {
-    let ms = (deadline.since(now).as_micros() + 500) / 1_000;
+    let nanos = deadline.as_nanos().saturating_sub(now.as_nanos());
+    let ms = nanos.saturating_add(500_000) / 1_000_000;
     u8::try_from(ms).unwrap_or(u8::MAX)
 }
 

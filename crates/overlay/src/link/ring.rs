@@ -31,12 +31,13 @@ pub struct PacketRing {
 }
 
 impl PacketRing {
-    /// A ring of `bytes` bytes and `packets` packets.
+    /// A ring of `bytes` bytes and `packets` packets, rounded up to a power of
+    /// two.
     pub fn new(bytes: usize, packets: usize) -> PacketRing {
         let empty = Entry { offset: 0, len: 0, since: Time::ZERO, deadline: Time::ZERO, seq: None };
         PacketRing {
             bytes: vec![0; bytes.min(u32::MAX as usize)].into(),
-            entries: vec![empty; packets.max(1)].into(),
+            entries: vec![empty; packets.max(1).next_power_of_two()].into(),
             first: 0,
             next: 0,
             head: 0,
@@ -124,7 +125,7 @@ impl PacketRing {
     }
 
     fn index(&self, slot: Slot) -> usize {
-        (slot % self.entries.len() as u64) as usize
+        slot as usize & (self.entries.len() - 1)
     }
 
     fn entry_mut(&mut self, slot: Slot) -> &mut Entry {

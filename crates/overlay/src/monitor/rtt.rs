@@ -5,6 +5,8 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rtt {
     smoothed: Option<Duration>,
+    /// Half of it, which every packet wants to know.
+    one_way: Duration,
 }
 
 /// A sample above this is a mistake or a lie: no link is a minute long.
@@ -16,10 +18,8 @@ impl Rtt {
         if rtt > ABSURD {
             return;
         }
-        self.smoothed = Some(match self.smoothed {
-            None => rtt,
-            Some(s) => (s * 7 + rtt) / 8,
-        });
+        let smoothed = self.smoothed.map_or(rtt, |s| (s * 7 + rtt) / 8);
+        *self = Rtt { smoothed: Some(smoothed), one_way: smoothed / 2 };
     }
 
     /// The average; `None` before the first sample.
@@ -30,6 +30,6 @@ impl Rtt {
     /// Half of the average, zero while nothing is known: the estimate of the
     /// one-way delay, for want of synchronised clocks.
     pub fn one_way(self) -> Duration {
-        self.smoothed.unwrap_or_default() / 2
+        self.one_way
     }
 }

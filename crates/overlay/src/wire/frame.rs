@@ -68,15 +68,18 @@ impl DataHeader {
     /// against the MTU before.
     pub fn emit(&self, len: u16, w: &mut Writer<'_>) -> Result<(), Short> {
         let flag = if self.recovered { RECOVERED } else { 0 };
-        w.u8((self.service as u8) << 6 | flag | (self.hop_limit & KIND_MASK))?;
-        w.u16(len)?;
-        w.u16(self.link_seq)?;
-        w.u32(self.source.0)?;
-        w.u32(self.destination.0)?;
-        w.u16(self.source_port)?;
-        w.u16(self.destination_port)?;
-        w.u16(self.flow_seq)?;
-        w.u8(self.remaining_ms)
+        // Built whole and checked once: this is on every packet's way.
+        let mut b = [0; DATA_HEADER];
+        b[0] = (self.service as u8) << 6 | flag | (self.hop_limit & KIND_MASK);
+        b[1..3].copy_from_slice(&len.to_be_bytes());
+        b[3..5].copy_from_slice(&self.link_seq.to_be_bytes());
+        b[5..9].copy_from_slice(&self.source.0.to_be_bytes());
+        b[9..13].copy_from_slice(&self.destination.0.to_be_bytes());
+        b[13..15].copy_from_slice(&self.source_port.to_be_bytes());
+        b[15..17].copy_from_slice(&self.destination_port.to_be_bytes());
+        b[17..19].copy_from_slice(&self.flow_seq.to_be_bytes());
+        b[19] = self.remaining_ms;
+        w.bytes(&b)
     }
 
     /// Rewrites, in a frame that [`DataHeader::emit`] began, what is known only
@@ -93,18 +96,21 @@ impl DataHeader {
 
     fn parse(first: u8, r: &mut Reader<'_>) -> Result<(DataHeader, u16), WireError> {
         let service = Service::from_wire(first >> 6).ok_or(WireError::OutOfRange("the service"))?;
-        let len = r.u16()?;
+        let b: [u8; DATA_HEADER - 1] = r.array()?;
+        let u16_at = |i: usize| u16::from_be_bytes([b[i], b[i + 1]]);
+        let u32_at = |i: usize| u32::from_be_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
+        let len = u16_at(0);
         let header = DataHeader {
             service,
             recovered: first & RECOVERED != 0,
             hop_limit: first & KIND_MASK,
-            link_seq: r.u16()?,
-            source: NodeId(r.u32()?),
-            destination: NodeId(r.u32()?),
-            source_port: r.u16()?,
-            destination_port: r.u16()?,
-            flow_seq: r.u16()?,
-            remaining_ms: r.u8()?,
+            link_seq: u16_at(2),
+            source: NodeId(u32_at(4)),
+            destination: NodeId(u32_at(8)),
+            source_port: u16_at(12),
+            destination_port: u16_at(14),
+            flow_seq: u16_at(16),
+            remaining_ms: b[18],
         };
         Ok((header, len))
     }

@@ -8,6 +8,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -25,6 +26,9 @@ use trunkline_overlay::wire::NodeId;
 
 /// Messages that one application may hand over before the others have a turn.
 const MESSAGES_PER_TURN: usize = 32;
+
+/// Connections kept open for applications that were turned away.
+const TURNED_AWAY: usize = 16;
 
 /// Events in one wake-up.
 const EVENTS: usize = 64;
@@ -175,6 +179,8 @@ struct PacketThread {
     listener: Option<Listener>,
     acceptor: Option<Acceptor>,
     carriers: Carriers,
+    /// Applications that found the node full, until they have read so.
+    turned_away: VecDeque<Carrier>,
     inbox: Receiver<Request>,
     wake: Arc<EventFd>,
     epoll: Epoll,
@@ -206,6 +212,7 @@ impl PacketThread {
             listener: parts.listener,
             acceptor: parts.acceptor,
             carriers: Carriers::default(),
+            turned_away: VecDeque::with_capacity(TURNED_AWAY),
             inbox,
             wake,
             epoll,
@@ -338,9 +345,14 @@ impl PacketThread {
     fn admit(&mut self, mut carrier: Carrier) {
         let Some(id) = self.node.session_open() else {
             carrier.turn_away();
-            return self
-                .complaints
-                .warn(clock::now(), "too many applications: one was turned away");
+            // Closing now, with its first message unread, could overtake the
+            // answer: it stays until others have come to the same door.
+            if self.turned_away.len() == TURNED_AWAY {
+                self.turned_away.pop_front();
+            }
+            self.turned_away.push_back(carrier);
+            let what = "too many applications: one was turned away";
+            return self.complaints.warn(clock::now(), what);
         };
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token::SESSION | u64::from(id.0));
         match self.epoll.add(carrier.as_fd(), event) {

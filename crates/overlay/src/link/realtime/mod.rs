@@ -6,6 +6,7 @@
 //! Beyond the paper, each packet's remaining deadline travels with it, so that
 //! neither end spends bytes on a repair that would come too late.
 
+mod agenda;
 mod receiver;
 mod sender;
 

@@ -101,7 +101,9 @@ impl Receiver {
                 self.gaps.push_back(Gap { first: highest + 1, end: seq, later: 0 });
             }
         }
-        self.ripen(seq, in_time, drops);
+        if !self.gaps.is_empty() {
+            self.ripen(seq, in_time, drops);
+        }
         Arrival::New
     }
 

@@ -1,11 +1,10 @@
+use super::agenda::Agenda;
 use super::{Config, MAX_GAP};
 use crate::counters::{Drop, Drops};
 use crate::link::ring::{PacketRing, Slot};
 use crate::link::{Outgoing, PendingFrame};
 use crate::wire::NackRange;
-use core::cmp::Reverse;
 use core::time::Duration;
-use std::collections::BinaryHeap;
 use trunkline_base::{Time, extend};
 
 /// The sending half: keeps packets for as long as they are of use, and sends
@@ -13,10 +12,8 @@ use trunkline_base::{Time, extend};
 #[derive(Debug)]
 pub struct Sender {
     ring: PacketRing,
-    /// Originals and retransmissions that wait, earliest deadline first.
-    jobs: BinaryHeap<Reverse<Job>>,
-    max_jobs: usize,
-    order: u64,
+    /// Originals and retransmissions that wait.
+    agenda: Agenda,
     /// Which slot the packet with a given number is in, by its low bits.
     slots: Box<[Slot]>,
     next_seq: u64,
@@ -24,23 +21,12 @@ pub struct Sender {
     max_wait: Duration,
 }
 
-/// Something to send: ordered by deadline, then by arrival.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Job {
-    deadline: Time,
-    order: u64,
-    slot: Slot,
-    repeat: bool,
-}
-
 impl Sender {
     pub(crate) fn new(config: &Config) -> Sender {
         let packets = config.packets.clamp(1, 1 << 15).next_power_of_two();
         Sender {
             ring: PacketRing::new(config.bytes, packets),
-            jobs: BinaryHeap::with_capacity(2 * packets),
-            max_jobs: 2 * packets,
-            order: 0,
+            agenda: Agenda::new(2 * packets),
             slots: vec![0; packets].into(),
             next_seq: 0,
             budget: Budget::new(config.repeat_share, config.repeat_burst),
@@ -49,7 +35,7 @@ impl Sender {
     }
 
     pub(crate) fn enqueue(&mut self, now: Time, packet: &Outgoing<'_>) -> Result<(), Drop> {
-        if self.jobs.len() == self.max_jobs {
+        if self.agenda.is_full() {
             return Err(Drop::QueueFull);
         }
         // What this displaces is the oldest packet; if that one was still
@@ -57,13 +43,8 @@ impl Sender {
         let (slot, frame) =
             self.ring.push(packet.frame_len(), now, packet.deadline).ok_or(Drop::QueueFull)?;
         packet.write(frame)?;
-        self.push(Job { deadline: packet.deadline, order: 0, slot, repeat: false });
+        self.agenda.push(packet.deadline, slot, false);
         Ok(())
-    }
-
-    fn push(&mut self, job: Job) {
-        self.order += 1;
-        self.jobs.push(Reverse(Job { order: self.order, ..job }));
     }
 
     /// Queues the retransmissions that `ranges` ask for, as far as they can
@@ -89,7 +70,7 @@ impl Sender {
     fn repeat_one(&mut self, now: Time, wire_seq: u16, one_way: Duration) -> Result<(), Drop> {
         let last = self.next_seq.checked_sub(1).ok_or(Drop::RepeatUnknown)?;
         let seq = extend(last, wire_seq);
-        let slot = self.slots[(seq % self.slots.len() as u64) as usize];
+        let slot = self.slots[self.place(seq)];
         let (entry, _) = self.ring.get(slot).ok_or(Drop::RepeatUnknown)?;
         if entry.seq != Some(seq) {
             return Err(Drop::RepeatUnknown);
@@ -98,11 +79,16 @@ impl Sender {
         if now + one_way >= deadline {
             return Err(Drop::RepeatLate);
         }
-        if self.jobs.len() == self.max_jobs || !self.budget.spend() {
+        if self.agenda.is_full() || !self.budget.spend() {
             return Err(Drop::RepeatBudget);
         }
-        self.push(Job { deadline, order: 0, slot, repeat: true });
+        self.agenda.push(deadline, slot, true);
         Ok(())
+    }
+
+    /// Where the slot of packet `seq` is noted; their number is a power of two.
+    fn place(&self, seq: u64) -> usize {
+        seq as usize & (self.slots.len() - 1)
     }
 
     /// Bytes of the frame that goes next, after dropping what has waited too
@@ -114,7 +100,7 @@ impl Sender {
         drops: &mut Drops,
     ) -> Option<usize> {
         loop {
-            let Reverse(job) = *self.jobs.peek()?;
+            let job = self.agenda.first()?;
             let verdict = match self.ring.get(job.slot) {
                 None if job.repeat => Err(Drop::RepeatUnknown),
                 None => Err(Drop::QueueFull),
@@ -130,7 +116,7 @@ impl Sender {
                 Ok(len) => return Some(len),
                 Err(why) => {
                     drops.count(why);
-                    self.jobs.pop();
+                    self.agenda.pop();
                 }
             }
         }
@@ -138,13 +124,14 @@ impl Sender {
 
     /// Writes the head into `out`; true if it is a retransmission.
     pub(crate) fn pop(&mut self, now: Time, out: &mut [u8]) -> bool {
-        let Some(Reverse(job)) = self.jobs.pop() else { return false };
+        let Some(job) = self.agenda.pop() else { return false };
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.seq.unwrap_or(self.next_seq);
         PendingFrame { frame, deadline: entry.deadline }.write(out, now, seq as u16, job.repeat);
         if !job.repeat {
             self.ring.mark_sent(job.slot, seq);
-            self.slots[(seq % self.slots.len() as u64) as usize] = job.slot;
+            let place = self.place(seq);
+            self.slots[place] = job.slot;
             self.next_seq += 1;
             self.budget.earn();
         }
@@ -152,7 +139,7 @@ impl Sender {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
+        self.agenda.is_empty()
     }
 }
 
