@@ -11,7 +11,7 @@ mod time;
 pub mod wire;
 
 pub use rate::{Bitrate, ParseBitrateError};
-pub use seq::{SeqWindow, extend, first};
+pub use seq::{Place, SeqTracker, SeqWindow, extend, first};
 pub use time::Time;
 
 /// The generator that drives behaviour (never keys): fast, portable and the

@@ -84,6 +84,71 @@ impl<const WORDS: usize> SeqWindow<WORDS> {
     }
 }
 
+/// Where an arriving number stands among those before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The first, or the first after the sender began anew.
+    Start,
+    /// After all others, and so many between them have not come.
+    Ahead {
+        /// The number, unwrapped.
+        seq: u64,
+        /// How many were passed over.
+        missing: u64,
+    },
+    /// Behind another, for the first time.
+    Behind {
+        /// The number, unwrapped.
+        seq: u64,
+    },
+    /// Here before, or too far behind to tell.
+    Known,
+}
+
+/// Follows a stream of packets by their 16-bit numbers: tells new ones from
+/// copies, and a sender that numbers anew from stray copies.
+#[derive(Clone, Debug, Default)]
+pub struct SeqTracker<const WORDS: usize> {
+    window: Option<SeqWindow<WORDS>>,
+    /// The number after the last one too far behind.
+    expected: Option<u16>,
+}
+
+impl<const WORDS: usize> SeqTracker<WORDS> {
+    /// Takes note of `wire`.
+    pub fn note(&mut self, wire: u16) -> Place {
+        let Some(window) = &mut self.window else {
+            return self.start(wire);
+        };
+        let highest = window.highest();
+        let seq = extend(highest, wire);
+        if seq + SeqWindow::<WORDS>::SIZE <= highest {
+            // A stray copy, or a sender that restarted or went on during a long
+            // outage. Two in a row are the latter (RFC 3550, A.1).
+            if self.expected == Some(wire) {
+                return self.start(wire);
+            }
+            self.expected = Some(wire.wrapping_add(1));
+            return Place::Known;
+        }
+        match window.insert(seq) {
+            false => Place::Known,
+            true if seq > highest => Place::Ahead { seq, missing: seq - highest - 1 },
+            true => Place::Behind { seq },
+        }
+    }
+
+    fn start(&mut self, wire: u16) -> Place {
+        *self = SeqTracker { window: Some(SeqWindow::starting_at(first(wire))), expected: None };
+        Place::Start
+    }
+
+    /// Whether the unwrapped number `seq` has come.
+    pub fn has(&self, seq: u64) -> bool {
+        self.window.as_ref().is_some_and(|w| w.contains(seq))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +173,20 @@ mod tests {
                 prop_assert_eq!(w.insert(n), in_reach && set.insert(n), "{}", n);
             }
         }
+    }
+
+    #[test]
+    fn a_stray_copy_is_doubted_and_a_second_number_in_a_row_believed() {
+        let mut t = SeqTracker::<4>::default();
+        let ahead = |wire, missing| Place::Ahead { seq: first(wire), missing };
+        assert_eq!([10, 11, 14].map(|n| t.note(n)), [Place::Start, ahead(11, 0), ahead(14, 2)]);
+        assert_eq!(t.note(12), Place::Behind { seq: first(12) });
+        assert_eq!(t.note(12), Place::Known);
+        // Ahead it is believed at once, behind at the second number.
+        assert_eq!(t.note(30_000), ahead(30_000, 29_985));
+        assert_eq!([500, 501, 501].map(|n| t.note(n)), [Place::Known, Place::Start, Place::Known]);
+        assert_eq!([60_000, 502].map(|n| t.note(n)), [Place::Known, ahead(502, 0)]);
+        assert!(t.has(first(502)) && !t.has(first(503)));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Drop {
-    /// Bytes that are no envelope, frame or session message, or too many for
-    /// one.
+    /// Bytes that are no envelope, frame or session message; also envelopes
+    /// above the link's MTU, which both ends should be told alike.
     Malformed,
     /// An envelope for a receiver index that no link has.
     UnknownReceiver,
@@ -19,6 +19,8 @@ pub enum Drop {
     FlowDuplicate,
     /// A packet that crossed as many links as it may.
     HopLimit,
+    /// A packet whose route leads back to where it came from.
+    Bounced,
     /// A packet to a node that no route leads to.
     NoRoute,
     /// A packet to a virtual port that nobody holds.
@@ -44,7 +46,7 @@ pub enum Drop {
 
 impl Drop {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Drop; 17] = [
+    pub const ALL: [Drop; 18] = [
         Drop::Malformed,
         Drop::UnknownReceiver,
         Drop::WrongSource,
@@ -52,6 +54,7 @@ impl Drop {
         Drop::Duplicate,
         Drop::FlowDuplicate,
         Drop::HopLimit,
+        Drop::Bounced,
         Drop::NoRoute,
         Drop::NoPort,
         Drop::TooLarge,
@@ -74,6 +77,7 @@ impl Drop {
             Drop::Duplicate => "duplicate",
             Drop::FlowDuplicate => "flow_duplicate",
             Drop::HopLimit => "hop_limit",
+            Drop::Bounced => "bounced",
             Drop::NoRoute => "no_route",
             Drop::NoPort => "no_port",
             Drop::TooLarge => "too_large",

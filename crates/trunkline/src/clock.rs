@@ -56,10 +56,13 @@ impl Stamps {
         Stamps { offset }
     }
 
-    /// When the datagram stamped `stamp` (since 1970) arrived; no later than
-    /// `now`, whatever the clocks did meanwhile.
+    /// When the datagram stamped `stamp` (since 1970) arrived: no later than
+    /// `now`, nor long before, whatever the clocks did meanwhile. A buffer
+    /// does not hold datagrams for longer than that; a stepped clock says so.
     pub fn place(&self, stamp: Duration, now: Time) -> Time {
+        const OLDEST: Duration = Duration::from_millis(200);
         let nanos = i128::try_from(stamp.as_nanos()).unwrap_or(i128::MAX) - self.offset;
-        Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)).min(now)
+        let at = Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX));
+        at.clamp(now - OLDEST, now)
     }
 }

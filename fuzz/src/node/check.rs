@@ -38,7 +38,7 @@ impl Emitted {
 
         let mut bytes = envelope.bytes.clone();
         let opened = Seal::Null(Null::new(header.receiver, Incarnation(0))).open(&mut bytes);
-        assert_eq!(opened, Ok(Opened::Fresh));
+        assert_eq!(opened, Ok(Opened::Fresh { first: true }));
         let mut frames = 0;
         for frame in Frames::new(Seal::frames(&bytes)) {
             frames += 1;
@@ -130,7 +130,8 @@ impl Bounds {
 
 fn packets_dropped(drops: &Drops) -> u64 {
     // The others drop whole envelopes, or repeats of packets that were sent.
-    const PACKETS: [Drop; 10] = [
+    const PACKETS: [Drop; 11] = [
+        Drop::Bounced,
         Drop::Duplicate,
         Drop::FlowDuplicate,
         Drop::HopLimit,

@@ -27,8 +27,8 @@ pub struct LinkId(pub u16);
 /// IP and UDP headers, the larger form: 40 + 8.
 pub const IP_UDP_HEADERS: usize = 48;
 
-/// No envelope is larger: what the largest MTU holds.
-const MAX_ENVELOPE: usize = 9_000;
+/// IPv4 and UDP headers.
+const SMALLEST_HEADERS: usize = 20 + 8;
 
 /// Expedited forwarding (RFC 3246), the marking of voice.
 pub const DSCP_EF: u8 = 46;
@@ -146,7 +146,7 @@ pub struct LinkStats {
     pub receiver: realtime::ReceiverStats,
     /// What was dropped, by reason.
     pub drops: Drops,
-    /// How often the neighbour has started anew.
+    /// Starts of the neighbour after the first one heard.
     pub restarts: u64,
     /// How often the link went down.
     pub downs: u64,
@@ -227,14 +227,18 @@ impl Link {
         if self.config.address.is_some_and(|fixed| fixed != from) {
             return Err(Drop::WrongSource);
         }
-        if bytes.len() > MAX_ENVELOPE {
+        if bytes.len() + SMALLEST_HEADERS > self.config.mtu {
             return Err(Drop::Malformed);
+        }
+        // Nobody can be answered there.
+        if from.port() == 0 {
+            return Err(Drop::WrongSource);
         }
         match self.seal.open(bytes).map_err(|_| Drop::Malformed)? {
             Opened::Same => {}
             Opened::Stale => return Err(Drop::Stale),
-            Opened::Fresh => {
-                self.stats.restarts += 1;
+            Opened::Fresh { first } => {
+                self.stats.restarts += u64::from(!first);
                 self.rx.restart();
                 self.monitor.fresh_peer(at);
             }
@@ -248,9 +252,12 @@ impl Link {
         self.monitor.on_hello(at, hello);
     }
 
-    pub(crate) fn on_nack(&mut self, now: Time, nack: Nack<'_>) {
+    /// Takes a request; `allowance` is how many numbers may be looked up for
+    /// the rest of this envelope.
+    pub(crate) fn on_nack(&mut self, now: Time, nack: Nack<'_>, allowance: &mut usize) {
         let one_way = self.monitor.rtt().one_way();
-        self.tx.repeat(now, nack.ranges(), one_way, &mut self.stats.drops);
+        let ranges = nack.ranges();
+        self.tx.repeat(now, ranges, one_way, allowance, &mut self.stats.drops);
     }
 
     /// Takes note of a packet that arrived; on success gives the moment until
@@ -259,16 +266,16 @@ impl Link {
         let rtt = self.monitor.rtt();
         let left = Duration::from_millis(u64::from(header.remaining_ms));
         let left = left.saturating_sub(rtt.one_way());
+        let deadline = at + left;
         if header.service == Service::RealTime {
-            // The missing packet is about as old as the one that shows it
-            // missing, and a repair takes a round trip.
-            let in_time = left > rtt.get().unwrap_or_default();
-            let arrival = self.rx.accept(header.link_seq, in_time, &mut self.stats.drops);
+            let repaired_at = at + rtt.get().unwrap_or_default();
+            let drops = &mut self.stats.drops;
+            let arrival = self.rx.accept(header.link_seq, deadline, repaired_at, drops);
             if arrival == realtime::Arrival::Duplicate {
                 return Err(Drop::Duplicate);
             }
         }
-        Ok(at + left)
+        Ok(deadline)
     }
 
     pub(crate) fn enqueue(&mut self, now: Time, packet: &Outgoing<'_>) -> Result<(), Drop> {
@@ -293,7 +300,7 @@ impl Link {
         let died = self.monitor.check(now);
         if died {
             self.stats.downs += 1;
-            self.seal.forget_peer();
+            self.seal.doubt_peer();
         }
         died
     }

@@ -13,6 +13,10 @@ use trunkline_base::wire::Writer;
 /// grain does not cost throughput.
 const PACING_BURST: Duration = Duration::from_millis(1);
 
+/// Bytes of best effort in one arena: what stands before voice that comes in
+/// the next moment, once it is out of this node's hands.
+const QUANTUM: u64 = 16 << 10;
+
 /// Why a link stopped sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
@@ -20,6 +24,8 @@ pub enum Progress {
     Idle,
     /// The arena is full; more waits.
     ArenaFull,
+    /// Best effort has more, but had its share of this arena.
+    Quantum,
     /// The configured rate is used up until the link's pacing time.
     Paced,
 }
@@ -33,9 +39,13 @@ impl Link {
                 return Progress::ArenaFull;
             }
         }
+        let enough = self.stats.best_effort.bytes + QUANTUM;
         loop {
             if self.paced(now) {
                 return Progress::Paced;
+            }
+            if self.stats.best_effort.bytes >= enough {
+                return Progress::Quantum;
             }
             match self.send_data(now, to, arena) {
                 Some(true) => {}

@@ -53,15 +53,14 @@ impl HelloClock {
 
     /// Any envelope of the neighbour arrived: true if the link was down.
     pub(crate) fn heard(&mut self, at: Time) -> bool {
-        self.heard = Some(at);
+        self.heard = self.heard.max(Some(at));
         !core::mem::replace(&mut self.up, true)
     }
 
     /// The neighbour is a new one: introduce this node soon.
     pub(crate) fn fresh_peer(&mut self, now: Time) {
         self.theirs = None;
-        let soonest = self.last_sent.map_or(now, |t| t + MIN_SPACING);
-        self.due = self.due.min(soonest.max(now));
+        self.hasten(now);
     }
 
     pub(crate) fn on_hello(&mut self, at: Time, hello: &Hello) {
@@ -72,6 +71,23 @@ impl HelloClock {
             }
         }
         self.theirs = Some((hello.sent_us, at));
+        if hello.probe {
+            self.hasten(at);
+        }
+    }
+
+    /// Brings the next hello forward, as far as the spacing allows.
+    fn hasten(&mut self, now: Time) {
+        let soonest = self.last_sent.map_or(now, |t| t + MIN_SPACING);
+        self.due = self.due.min(soonest.max(now));
+    }
+
+    /// Whether a hello is overdue from a neighbour that was there: then probes
+    /// go out as fast as they may, so that a burst of losses, which takes a few
+    /// hellos, does not look like a death, which takes all.
+    fn is_suspect(&self, now: Time) -> bool {
+        let patience = self.liveness.interval * 3 / 2;
+        self.up && self.heard.is_some_and(|at| now.since(at) > patience)
     }
 
     /// Whether a hello is to be sent at `now`.
@@ -79,9 +95,11 @@ impl HelloClock {
         now >= self.due
     }
 
-    /// The hello to send at `now`; the next is due an interval later.
+    /// The hello to send at `now`.
     pub(crate) fn next(&mut self, now: Time) -> Hello {
+        let probe = self.is_suspect(now);
         let hello = Hello {
+            probe,
             seq: self.seq,
             sent_us: micros(now),
             echo: self.theirs.map(|(sent, at)| {
@@ -90,7 +108,7 @@ impl HelloClock {
         };
         self.seq = self.seq.wrapping_add(1);
         self.last_sent = Some(now);
-        self.due = now + self.liveness.interval;
+        self.due = now + if probe { MIN_SPACING } else { self.liveness.interval };
         hello
     }
 
@@ -160,9 +178,27 @@ mod tests {
     }
 
     #[test]
+    fn an_overdue_neighbour_is_probed_and_answers_at_once() {
+        let ms = Time::from_millis;
+        let mut h = HelloClock::new(Liveness::default(), Time::ZERO);
+        h.heard(ms(0));
+        assert!(!h.next(ms(200)).probe);
+        let probes = (201..1_000).filter(|&t| h.is_due(ms(t)) && h.next(ms(t)).probe).count();
+        assert_eq!(probes, 30, "from 400 ms to 980 ms, every 20");
+
+        let mut peer = HelloClock::new(Liveness::default(), Time::ZERO);
+        peer.next(ms(0));
+        peer.on_hello(ms(50), &Hello { probe: true, seq: 0, sent_us: 0, echo: None });
+        assert!(peer.is_due(ms(50)) && peer.due_at() == ms(50));
+        peer.next(ms(50));
+        peer.on_hello(ms(51), &Hello { probe: true, seq: 1, sent_us: 0, echo: None });
+        assert_eq!(peer.due_at(), ms(70), "whatever is asked, 20 ms apart");
+    }
+
+    #[test]
     fn lies_about_time_are_ignored() {
         let mut h = HelloClock::new(Liveness::default(), Time::ZERO);
-        let lie = |echo| Hello { seq: 0, sent_us: 0, echo: Some(echo) };
+        let lie = |echo| Hello { probe: false, seq: 0, sent_us: 0, echo: Some(echo) };
         h.on_hello(Time::from_millis(5), &lie((0, 90_000)));
         h.on_hello(Time::from_millis(5), &lie((6_000, 0)));
         assert_eq!(h.rtt().get(), None);

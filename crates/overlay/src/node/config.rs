@@ -69,8 +69,12 @@ fn check_ranges(link: &link::Config) -> Result<(), ConfigError> {
     range("dscp: 0 to 63", link.dscp <= 63)?;
     range("rate: more than 0", link.rate.is_none_or(|r| r.as_bps() > 0))?;
     range("repeat share: 0 to 1", (0.0..=1.0).contains(&repeat_share))?;
-    range("ring: 16 KiB to 4 GiB", (16 << 10..=4 << 30).contains(&bytes))?;
-    range("ring packets: 16 to 32768", (16..=1 << 15).contains(&packets))?;
+    let memory = 4 << 10..=1 << 30;
+    range("[realtime] memory: 4 KiB to 1 GiB", memory.contains(&bytes))?;
+    range("[realtime] packets: 16 to 32768", (16..=1 << 15).contains(&packets))?;
+    range("[best_effort] memory: 4 KiB to 1 GiB", memory.contains(&link.best_effort.bytes))?;
+    let waits = [link.realtime.max_wait, link.best_effort.max_wait];
+    range("max_wait: 1 ms to 10 s", waits.iter().all(|w| (1..=10_000).contains(&w.as_millis())))?;
     range("hello interval: 20 ms or more", link.liveness.interval.as_millis() >= 20)?;
     range("dead after: two hello intervals or more", {
         link.liveness.dead_after >= 2 * link.liveness.interval

@@ -1,6 +1,7 @@
 use super::{Command, Config, Drained, Report, Sink, Why};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
+use crate::link::realtime::MAX_GAP;
 use crate::link::{Link, LinkId, Outgoing, Progress};
 use crate::route::ForwardingTable;
 use crate::session::Sessions;
@@ -23,7 +24,8 @@ pub struct Forwarder {
     table: Arc<ForwardingTable>,
     pub(super) sessions: Sessions,
     reports: VecDeque<Report>,
-    /// The link that sends first next time, for fairness when the arena fills.
+    /// The link that sends first next time: the one after the last that did,
+    /// lest one that always has more keep the arena to itself.
     turn: usize,
     pub(super) stats: ForwarderStats,
 }
@@ -141,13 +143,17 @@ impl Forwarder {
         if came_up {
             self.reports.push_back(Report::Up(id));
         }
+        // What one envelope can make this node look up, however it is filled.
+        let mut allowance = MAX_GAP as usize;
         for frame in Frames::new(Seal::frames(datagram.bytes)) {
             let link = &mut self.links[usize::from(id.0)];
             match frame.map_err(|_| (Some(id), Drop::Malformed))? {
                 Frame::Hello(hello) => link.on_hello(datagram.at, &hello),
-                Frame::Nack(nack) => link.on_nack(now, nack),
+                Frame::Nack(nack) => link.on_nack(now, nack, &mut allowance),
                 Frame::Data(header, payload) => match link.on_data(datagram.at, &header) {
-                    Ok(deadline) => self.relay(now, Packet { header, payload, deadline }, sink),
+                    Ok(deadline) => {
+                        self.relay(now, id, Packet { header, payload, deadline }, sink);
+                    }
                     Err(why) => link.drop_counted(why),
                 },
             }
@@ -156,7 +162,7 @@ impl Forwarder {
     }
 
     /// A packet from a link: to an application here, or one hop further.
-    fn relay(&mut self, now: Time, packet: Packet<'_>, sink: &mut impl Sink) {
+    fn relay(&mut self, now: Time, from: LinkId, packet: Packet<'_>, sink: &mut impl Sink) {
         if packet.header.destination == self.id {
             if let Err(why) = self.deliver(now, &packet, sink) {
                 self.stats.drops.count(why);
@@ -166,6 +172,9 @@ impl Forwarder {
         let Some(hop_limit) = packet.header.hop_limit.checked_sub(1) else {
             return self.stats.drops.count(Drop::HopLimit);
         };
+        if self.table.next_hop(packet.header.destination) == Some(from) {
+            return self.stats.drops.count(Drop::Bounced);
+        }
         let header = DataHeader { hop_limit, ..packet.header };
         match self.forward(now, &Packet { header, ..packet }) {
             Ok(()) => self.stats.forwarded += 1,
@@ -194,16 +203,20 @@ impl Forwarder {
     }
 
     pub(super) fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
+        let mut drained = Drained::All;
         for _ in 0..self.links.len() {
             if self.turn >= self.links.len() {
                 self.turn = 0;
             }
-            if self.links[self.turn].transmit(now, arena) == Progress::ArenaFull {
-                return Drained::More;
-            }
+            let link = &mut self.links[self.turn];
             self.turn += 1;
+            match link.transmit(now, arena) {
+                Progress::ArenaFull => return Drained::More,
+                Progress::Quantum => drained = Drained::More,
+                Progress::Idle | Progress::Paced => {}
+            }
         }
-        Drained::All
+        drained
     }
 
     pub(super) fn next_timeout(&self, now: Time) -> (Time, Why) {

@@ -121,3 +121,60 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link;
+    use crate::session::wire::{SESSION_VERSION, ToNode};
+    use crate::wire::{NodeId, Service};
+    use trunkline_base::wire::Writer;
+
+    struct Hole;
+    impl Sink for Hole {
+        fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> bool {
+            true
+        }
+    }
+
+    fn say(node: &mut Node, id: SessionId, message: &ToNode<'_>, payload: &[u8]) {
+        let mut bytes = vec![0; 16];
+        let mut w = Writer::new(&mut bytes);
+        message.emit_head(&mut w).unwrap();
+        let n = w.len();
+        bytes.truncate(n);
+        bytes.extend_from_slice(payload);
+        node.session_recv(Time::ZERO, id, &bytes, &mut Hole);
+    }
+
+    /// A link that always has more best effort than the arena holds does not
+    /// keep another link's voice waiting for more than one arena.
+    #[test]
+    fn a_bulk_transfer_does_not_starve_another_links_voice() {
+        let mut config = Config::new(NodeId(1));
+        for id in [2, 3] {
+            let mut link = link::Config::new(NodeId(id));
+            link.address = Some(([192, 0, 2, id as u8], 7_000).into());
+            config.links.push(link);
+        }
+        let mut node = Node::new(config, Incarnation(1), 1, Time::ZERO).unwrap();
+        let id = node.session_open().unwrap();
+        say(&mut node, id, &ToNode::Bind { version: SESSION_VERSION, port: 1 }, &[]);
+        let mut arena = TxArena::new(64 << 10, 64);
+        let mut voice = 0;
+        for _ in 0..50 {
+            for (to, service, n) in [(2, Service::BestEffort, 80), (3, Service::RealTime, 1)] {
+                let to = NodeId(to);
+                let send = ToNode::Send { service, deadline_ms: 100, to, port: 1, payload: &[] };
+                (0..n).for_each(|_| say(&mut node, id, &send, &[0; 1_188]));
+            }
+            // The socket takes two arenas for what would fill five.
+            for _ in 0..2 {
+                arena.clear();
+                node.transmit(Time::ZERO, &mut arena);
+                voice += arena.runs().iter().filter(|r| r.dscp == 46 && r.segment > 1_000).count();
+            }
+        }
+        assert!(voice >= 50, "{voice} of 50 voice packets");
+    }
+}

@@ -1,7 +1,7 @@
 use crate::wire::NodeId;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use trunkline_base::{SeqWindow, Time, extend, first};
+use trunkline_base::{Place, SeqTracker, Time};
 
 /// The other end of a flow: node and virtual port.
 pub type Peer = (NodeId, u16);
@@ -31,16 +31,12 @@ impl<V> FlowMap<V> {
     }
 }
 
-/// Tells the copies of a flow's packets apart from new ones, and a source that
-/// numbers anew (it restarted) from copies.
+/// Tells the copies of a flow's packets apart from new ones.
 #[derive(Debug, Default)]
 pub struct Dedup {
-    seen: Option<(Time, Window)>,
-    /// The number that would follow the last one that made no sense.
-    expected: Option<u16>,
+    numbers: SeqTracker<4>,
+    last: Option<Time>,
 }
-
-type Window = SeqWindow<4>;
 
 /// After this silence the numbers may have started anew: no deadline is longer,
 /// so no copy of an older packet is still under way.
@@ -49,32 +45,14 @@ const FORGET_AFTER: Duration = Duration::from_millis(255);
 impl Dedup {
     /// Whether the packet numbered `wire_seq` is new.
     pub fn is_new(&mut self, now: Time, wire_seq: u16) -> bool {
-        let Some((last, window)) = &mut self.seen else {
-            return self.start(now, wire_seq);
-        };
-        if now.since(*last) > FORGET_AFTER {
-            return self.start(now, wire_seq);
+        if self.last.is_some_and(|last| now.since(last) > FORGET_AFTER) {
+            *self = Dedup::default();
         }
-        let seq = extend(window.highest(), wire_seq);
-        if seq + Window::SIZE <= window.highest() {
-            // Far behind all others: a stray copy, or a source that restarted.
-            // Two in a row are a restart (RFC 3550, A.1).
-            if self.expected == Some(wire_seq) {
-                return self.start(now, wire_seq);
-            }
-            self.expected = Some(wire_seq.wrapping_add(1));
-            return false;
-        }
-        let new = window.insert(seq);
+        let new = self.numbers.note(wire_seq) != Place::Known;
         if new {
-            *last = now;
+            self.last = Some(now);
         }
         new
-    }
-
-    fn start(&mut self, now: Time, wire_seq: u16) -> bool {
-        *self = Dedup { seen: Some((now, Window::starting_at(first(wire_seq)))), expected: None };
-        true
     }
 }
 
@@ -90,19 +68,6 @@ mod tests {
         assert_eq!(heard, [true, true, true, false, false]);
         assert!(!d.is_new(at(200), 8));
         assert!(d.is_new(at(300), 8), "silent for longer than any deadline");
-    }
-
-    #[test]
-    fn a_restarted_source_costs_one_packet() {
-        let mut d = Dedup::default();
-        let mut heard =
-            |seqs: &[u16]| -> Vec<bool> { seqs.iter().map(|&s| d.is_new(Time::ZERO, s)).collect() };
-        assert_eq!(heard(&[10, 11, 12]), [true; 3]);
-        // Ahead it is believed at once, behind at the second number.
-        assert_eq!(heard(&[30_000, 30_001, 30_001]), [true, true, false]);
-        assert_eq!(heard(&[500, 501, 501, 502]), [false, true, false, true]);
-        // A stray copy of old numbers changes nothing.
-        assert_eq!(heard(&[60_000, 503, 504]), [false, true, true]);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use trunkline_base::Time;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub u32);
 
-/// The flows that one session may have at once, each way.
+/// The flows of one session, each way, that are told apart. With more, the one
+/// that was silent longest is forgotten, and a copy of its packets could pass.
 const MAX_FLOWS: usize = 256;
 
 /// Ports below this are handed out only to those who ask for them by number;
@@ -43,7 +44,9 @@ impl Sessions {
             free: Vec::new(),
             max,
             ports: vec![0; 1 << 16].into(),
-            next_dynamic: FIRST_DYNAMIC,
+            // Elsewhere than at the last start, so that newcomers do not take the
+            // ports that applications from before are about to ask for again.
+            next_dynamic: FIRST_DYNAMIC | first,
             sent: first,
         }
     }

@@ -1,5 +1,5 @@
 //! Frames. The first byte is `service 2 | recovered 1 | hop limit 5` for data
-//! and `0 2 | 0 1 | kind 5` for control.
+//! and `0 2 | probe 1 | kind 5` for control.
 
 use super::{NodeId, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
@@ -36,6 +36,8 @@ pub const DATA_HEADER: usize = 20;
 pub const MAX_NACK_RANGES: usize = 64;
 
 const RECOVERED: u8 = 0x20;
+/// The same bit of a hello.
+const PROBE: u8 = 0x20;
 const KIND_MASK: u8 = 0x1f;
 
 /// What a data frame says of the packet it carries.
@@ -130,6 +132,8 @@ pub enum ControlKind {
 /// timestamps, in microseconds of each end's own clock modulo 2³².
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
+    /// Whether the sender has missed a hello and wants one at once.
+    pub probe: bool,
     /// Counts the hellos of this end.
     pub seq: u16,
     /// When this hello left.
@@ -148,16 +152,16 @@ impl Hello {
     /// Writes the frame.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         let (echo, held) = self.echo.unwrap_or((0, NOTHING_HEARD));
-        w.u8(ControlKind::Hello as u8)?;
+        w.u8(ControlKind::Hello as u8 | if self.probe { PROBE } else { 0 })?;
         w.u16(self.seq)?;
         w.u32(self.sent_us)?;
         w.u32(echo)?;
         w.u32(held)
     }
 
-    fn parse(r: &mut Reader<'_>) -> Result<Hello, WireError> {
+    fn parse(probe: bool, r: &mut Reader<'_>) -> Result<Hello, WireError> {
         let (seq, sent_us, echo, held) = (r.u16()?, r.u32()?, r.u32()?, r.u32()?);
-        Ok(Hello { seq, sent_us, echo: (held != NOTHING_HEARD).then_some((echo, held)) })
+        Ok(Hello { probe, seq, sent_us, echo: (held != NOTHING_HEARD).then_some((echo, held)) })
     }
 }
 
@@ -239,7 +243,9 @@ impl<'a> Frames<'a> {
             return Ok(Frame::Data(header, r.bytes(usize::from(len))?));
         }
         match first {
-            k if k == ControlKind::Hello as u8 => Ok(Frame::Hello(Hello::parse(r)?)),
+            k if k & !PROBE == ControlKind::Hello as u8 => {
+                Ok(Frame::Hello(Hello::parse(k & PROBE != 0, r)?))
+            }
             k if k == ControlKind::Nack as u8 => Ok(Frame::Nack(Nack::parse(r)?)),
             other => Err(WireError::UnknownType(other)),
         }
@@ -304,7 +310,7 @@ mod tests {
             echo in prop::option::of((any::<u32>(), 0..u32::MAX)),
             ranges in prop::collection::vec((any::<u16>(), 1u16..=256), 1..=MAX_NACK_RANGES),
         ) {
-            let hello = Hello { seq, sent_us, echo };
+            let hello = Hello { probe: seq % 2 == 0, seq, sent_us, echo };
             let ranges: Vec<_> =
                 ranges.into_iter().map(|(first, count)| NackRange { first, count }).collect();
             let mut buf = [0; 400];

@@ -24,6 +24,9 @@ pub enum Seal {
 pub struct Null {
     own: Incarnation,
     peer: Option<Incarnation>,
+    /// Whether the peer was last heard so long ago that any other start of it
+    /// is believed.
+    doubted: bool,
     index: ReceiverIndex,
     counter: u32,
 }
@@ -33,9 +36,12 @@ pub struct Null {
 pub enum Opened {
     /// The same peer as before.
     Same,
-    /// The first envelope of this peer, or of a new start of it: everything
-    /// that was known about its sequence numbers is void.
-    Fresh,
+    /// Of a new start of the peer: everything that was known about its
+    /// sequence numbers is void.
+    Fresh {
+        /// No start of it was known before.
+        first: bool,
+    },
     /// An envelope of an earlier start, still under way: drop it.
     Stale,
 }
@@ -44,7 +50,7 @@ impl Null {
     /// A seal that writes `index` (the peer's name for this link) and
     /// `incarnation` (this node's) into every envelope.
     pub fn new(index: ReceiverIndex, incarnation: Incarnation) -> Null {
-        Null { own: incarnation, peer: None, index, counter: 0 }
+        Null { own: incarnation, peer: None, doubted: false, index, counter: 0 }
     }
 }
 
@@ -78,21 +84,20 @@ impl Seal {
         let incarnation = Incarnation(
             incarnation.try_into().map(u64::from_be_bytes).map_err(|_| WireError::Truncated)?,
         );
-        Ok(match null.peer {
+        let opened = match null.peer {
             Some(known) if known == incarnation => Opened::Same,
-            Some(known) if known > incarnation => Opened::Stale,
-            _ => {
-                null.peer = Some(incarnation);
-                Opened::Fresh
-            }
-        })
+            Some(known) if known > incarnation && !null.doubted => return Ok(Opened::Stale),
+            known => Opened::Fresh { first: known.is_none() },
+        };
+        (null.peer, null.doubted) = (Some(incarnation), false);
+        Ok(opened)
     }
 
-    /// Forgets the peer, so that whoever speaks next is a fresh start: for a
-    /// link that is dead, lest a peer whose clock went back stay shut out.
-    pub fn forget_peer(&mut self) {
+    /// Believes whatever start of the peer speaks next: for a link that is
+    /// dead, lest a peer whose clock went back stay shut out.
+    pub fn doubt_peer(&mut self) {
         let Seal::Null(null) = self;
-        null.peer = None;
+        null.doubted = true;
     }
 
     /// Where the frames lie in an envelope that was opened.
@@ -126,13 +131,16 @@ mod tests {
         second.seal(&mut new);
 
         assert_eq!(open_header(&old).unwrap().receiver, ReceiverIndex::new(7));
-        assert_eq!(other.open(&mut old), Ok(Opened::Fresh));
+        assert_eq!(other.open(&mut old), Ok(Opened::Fresh { first: true }));
         assert_eq!(other.open(&mut old), Ok(Opened::Same));
         assert_eq!(Seal::frames(&old), b"hello");
-        assert_eq!(other.open(&mut new), Ok(Opened::Fresh));
+        assert_eq!(other.open(&mut new), Ok(Opened::Fresh { first: false }));
         assert_eq!(other.open(&mut old), Ok(Opened::Stale));
-        other.forget_peer();
-        assert_eq!(other.open(&mut old), Ok(Opened::Fresh));
+        other.doubt_peer();
+        assert_eq!(other.open(&mut new), Ok(Opened::Same), "it was only silent");
+        assert_eq!(other.open(&mut old), Ok(Opened::Stale));
+        other.doubt_peer();
+        assert_eq!(other.open(&mut old), Ok(Opened::Fresh { first: false }));
     }
 
     #[test]

@@ -50,9 +50,12 @@ impl Line {
         match (self, to) {
             (Line::Overlay(socket), Target::Overlay(to)) => match socket.send_to(packet, *to) {
                 Ok(()) => Ok(true),
-                // Both pass: the node is restarting, or was and is back.
-                Err(Error::WouldBlock | Error::Disconnected | Error::Reconnected) => Ok(false),
-                Err(e) => Err(e.into()),
+                // What the sender can mend is worth stopping for.
+                Err(
+                    e @ (Error::NoRoute { .. } | Error::NoPort { .. } | Error::TooLarge { .. }),
+                ) => Err(e.into()),
+                // The rest passes: the node is busy, restarting, or back.
+                Err(_) => Ok(false),
             },
             (Line::Udp(socket), Target::Udp(to)) => Ok(socket.send_to(packet, to).is_ok()),
             // `open` pairs lines with targets of their own kind.
@@ -67,11 +70,11 @@ impl Line {
             Line::Overlay(socket) => match socket.recv_from(buf) {
                 Ok(got) => Ok(Some(Got { len: got.len, recovered: got.recovered })),
                 Err(Error::WouldBlock) => Ok(None),
-                Err(Error::Reconnected | Error::Disconnected) => {
-                    tracing::info!("the node restarted; the call goes on");
+                // None of them ends the socket.
+                Err(news) => {
+                    tracing::info!("{news}; the call goes on");
                     Ok(None)
                 }
-                Err(e) => Err(e.into()),
             },
             Line::Udp(socket) => match socket.recv(buf) {
                 Ok(len) => Ok(Some(Got { len, recovered: false })),

@@ -104,15 +104,14 @@ pub fn run(args: &Args) -> Result<(), Error> {
 fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<(Law, Vec<Packet>), Error> {
     let mut packets: Vec<Packet> = Vec::new();
     let mut caller: Option<(u32, Law)> = None;
-    let mut buf = [0; 2_048];
+    let mut buf = [0; 9_000];
     let mut last = clock::now();
     while packets.len() < MAX_PACKETS && !stop.wait(Duration::ZERO) {
-        let Some(got) = line.recv(&mut buf)? else {
-            if !packets.is_empty() && clock::now().since(last) > args.idle.0 {
-                break;
-            }
-            continue;
-        };
+        // Strangers' packets do not keep a call alive.
+        if !packets.is_empty() && clock::now().since(last) > args.idle.0 {
+            break;
+        }
+        let Some(got) = line.recv(&mut buf)? else { continue };
         let arrival = clock::now();
         let Ok(view) = rtp::parse(&buf[..got.len.min(buf.len())]) else { continue };
         let law = match view.payload_type {

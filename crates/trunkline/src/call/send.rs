@@ -79,6 +79,8 @@ fn send_all(args: &Args, line: &super::Line, codes: &[u8], count: usize) -> Resu
         bar.inc(1);
     }
     bar.finish_and_clear();
+    // For a node in this process: the last packets may be asked for again.
+    std::thread::sleep(args.deadline.0);
     println!(
         "sent {count} packets{}",
         match unsent {

@@ -145,11 +145,16 @@ impl Carrier {
                     _ => Read::Closed,
                 },
             },
-            Carrier::InProcess(end) => match end.recv(buf) {
-                Some(n) => Read::Message(n.min(buf.len())),
-                None if end.closed() => Read::Closed,
-                None => Read::Empty,
-            },
+            Carrier::InProcess(end) => {
+                // Asked before the ring is looked at, lest what was sent just
+                // before the application went be missed.
+                let closed = end.closed();
+                match end.recv(buf) {
+                    Some(n) => Read::Message(n.min(buf.len())),
+                    None if closed => Read::Closed,
+                    None => Read::Empty,
+                }
+            }
         }
     }
 }

@@ -74,7 +74,8 @@ pub struct LinkSnapshot {
 pub struct ThreadStats {
     /// Wake-ups.
     pub wakeups: u64,
-    /// Requests for memory, all of them at start and for new sessions.
+    /// Requests for memory: at start, for new sessions and flows, and to answer
+    /// who asks for these counters; none for packets.
     pub allocations: u64,
     /// Times that a socket did not take what was to be sent.
     pub blocked: u64,

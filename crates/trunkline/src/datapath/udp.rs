@@ -10,8 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use trunkline_base::Time;
 use trunkline_overlay::arena::{Run, RxDatagram, TxArena};
 
-/// Both socket buffers: a tenth of a second at what one core forwards.
-const KERNEL_BUFFER: usize = 4 << 20;
+/// What may wait to be received: a tenth of a second at what one core forwards.
+/// What may wait to be *sent* stays at the system's default, since no scheduler
+/// puts voice before what the kernel has.
+const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// What a socket counts.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -48,13 +50,10 @@ impl Udp {
         socket.bind(&address.into())?;
         mmsg::dont_fragment(socket.as_fd(), v6)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        // Best effort: the forcing forms need CAP_NET_ADMIN, the others are
-        // cut to the system's maximum, and old kernels lack the last two.
-        if setsockopt(&socket, sockopt::RcvBufForce, &KERNEL_BUFFER).is_err() {
-            let _ = setsockopt(&socket, sockopt::RcvBuf, &KERNEL_BUFFER);
-        }
-        if setsockopt(&socket, sockopt::SndBufForce, &KERNEL_BUFFER).is_err() {
-            let _ = setsockopt(&socket, sockopt::SndBuf, &KERNEL_BUFFER);
+        // Best effort: the forcing form needs CAP_NET_ADMIN, the other is cut
+        // to the system's maximum, and old kernels lack the last two.
+        if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+            let _ = setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER);
         }
         let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
         let gso = offload && setsockopt(&socket, sockopt::UdpGroSegment, &true).is_ok();
@@ -127,7 +126,8 @@ impl Udp {
     /// Sends `runs` of `arena` from envelope `from` of the first on; how far it
     /// got, as (runs finished, envelopes of the next one sent).
     pub fn send(&mut self, arena: &TxArena, runs: &[Run], from: usize) -> (usize, usize) {
-        if self.gso { self.send_runs(arena, runs) } else { self.send_each(arena, runs, from) }
+        let whole = self.gso && from == 0;
+        if whole { self.send_runs(arena, runs) } else { self.send_each(arena, runs, from) }
     }
 
     /// With segmentation offload: a run is one item.
@@ -143,11 +143,16 @@ impl Udp {
             match self.tx.send(self.socket.as_fd(), items) {
                 Ok(n) => done += n,
                 Err(e) if is_busy(&e) => break,
-                Err(e) if runs[done].count > 1 && no_offload(&e) => {
-                    // A device that cannot segment: never try again.
-                    self.gso = false;
-                    let (more, part) = self.send_each(arena, &runs[done..], 0);
-                    return (done + more, part);
+                Err(e) if runs[done].count > 1 && refuses_offload(&e) => {
+                    // A device that cannot segment: never try again. EINVAL may
+                    // be about this run alone.
+                    self.gso = e.raw_os_error() == Some(libc::EINVAL);
+                    let rest = if self.gso { done + 1 } else { runs.len() };
+                    let (sent, part) = self.send_each(arena, &runs[done..rest], 0);
+                    done += sent;
+                    if done < rest || !self.gso {
+                        return (done, part);
+                    }
                 }
                 Err(_) => {
                     self.stats.send_errors += runs[done].count as u64;
@@ -204,9 +209,9 @@ impl AsFd for Udp {
 }
 
 fn is_busy(e: &io::Error) -> bool {
-    e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS)
+    e.kind() == io::ErrorKind::WouldBlock
 }
 
-fn no_offload(e: &io::Error) -> bool {
+fn refuses_offload(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP))
 }

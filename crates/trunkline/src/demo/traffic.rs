@@ -154,7 +154,9 @@ pub fn run(
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| send(plan, &callers, start, &done));
         let receiver = scope.spawn(|| receive(plan, &listeners, &done));
-        let outage = watch(plan, chain, restart, start, stop);
+        // Either ends before its time only if it failed.
+        let failed = || receiver.is_finished() || sender.is_finished();
+        let outage = watch(plan, chain, restart, (start, stop), &failed);
         if outage.is_err() {
             done.store(true, Ordering::Relaxed);
         }
@@ -176,8 +178,8 @@ fn watch(
     plan: &Plan,
     chain: &mut Chain,
     restart: Option<u32>,
-    start: Time,
-    stop: &Signals,
+    (start, stop): (Time, &Signals),
+    failed: &dyn Fn() -> bool,
 ) -> Result<Option<(Time, Time)>, Error> {
     let bar = ProgressBar::new(plan.duration().as_secs());
     let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} s, {eta} left");
@@ -185,7 +187,7 @@ fn watch(
     bar.set_message(format!("{} calls, three ways each", plan.calls));
     let (end, middle) = (start + plan.duration(), start + plan.duration() / 2);
     let mut outage = None;
-    while clock::now() < end {
+    while clock::now() < end && !failed() {
         bar.set_position(clock::now().since(start).as_secs());
         if let Some(index) = restart
             && outage.is_none()

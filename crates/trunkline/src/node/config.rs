@@ -189,6 +189,13 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     if file.node.listen.is_empty() {
         return Err(mistake(None, "[node] listen is empty: give at least one address".into()));
     }
+    let of_family = |v6| file.node.listen.iter().filter(|a| a.is_ipv6() == v6).count();
+    if of_family(false) > 1 || of_family(true) > 1 {
+        let what = "[node] listen has two addresses of one family: give one for IPv4 and one for \
+                    IPv6, or 0.0.0.0 and [::] for all";
+        return Err(mistake(None, what.into()));
+    }
+    check_runtime(&file.runtime).map_err(|what| mistake(None, what.into()))?;
     let mut config = overlay::Config::new(NodeId(file.node.id));
     config.max_sessions = file.node.max_sessions.unwrap_or(config.max_sessions);
     for section in &file.link {
@@ -250,6 +257,16 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
     be.max_wait = from.max_wait.map_or(be.max_wait, |s| s.0);
     be.bytes = from.memory.map_or(be.bytes, size);
     c
+}
+
+fn check_runtime(runtime: &Runtime) -> Result<(), &'static str> {
+    if runtime.realtime_priority.is_some_and(|p| !(1..=99).contains(&p)) {
+        return Err("[runtime] realtime_priority is out of range (1 to 99)");
+    }
+    if runtime.cpu.is_some_and(|cpu| cpu >= 1_024) {
+        return Err("[runtime] cpu is out of range (0 to 1023)");
+    }
+    Ok(())
 }
 
 fn mistake(path: &Path, text: &str, span: Option<Range<usize>>, what: String) -> Mistake {
@@ -359,5 +376,13 @@ offload = false
         let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));
         assert!(family.contains("no address of its family"), "{family}");
         assert!(mistake("").contains("missing field `node`"));
+        let two = mistake(
+            &GOOD.replace("[\"127.0.0.1:7002\"]", "[\"127.0.0.1:7002\", \"127.0.0.2:7002\"]"),
+        );
+        assert!(two.contains("two addresses of one family"), "{two}");
+        let priority = mistake(&GOOD.replace("offload = false", "realtime_priority = 0"));
+        assert!(priority.contains("1 to 99"), "{priority}");
+        let memory = mistake(&GOOD.replace("[hello]", "[best_effort]\nmemory = \"10 B\"\n[hello]"));
+        assert!(memory.contains("[best_effort] memory"), "{memory}");
     }
 }

@@ -125,7 +125,7 @@ impl Collector for Node {
         f.counters("blocked", "Times that a socket took no more", single(s.thread.blocked))?;
         f.counters(
             "packet_thread_allocations",
-            "Requests for memory by the packet thread; still while packets flow",
+            "Requests for memory by the packet thread: for sessions, flows and looks at its counters, none for packets",
             single(s.thread.allocations),
         )?;
         self.encode_links(&mut f)

@@ -2,10 +2,10 @@ use super::Config;
 use crate::counters::{Drop, Drops};
 use crate::wire::{MAX_NACK_RANGES, NackRange};
 use std::collections::VecDeque;
-use trunkline_base::{SeqWindow, extend, first};
+use trunkline_base::{Place, SeqTracker, Time};
 
-/// 16,384 numbers: 100 ms of what one core forwards, with room to spare.
-type Window = SeqWindow<256>;
+/// 16,384 numbers: a round trip of what one core forwards, with room to spare.
+type Numbers = SeqTracker<256>;
 
 /// A gap of more packets than this is an outage or a confused neighbour, not
 /// loss to repair: a tenth of a second of two hundred calls, and four times
@@ -20,7 +20,9 @@ const MAX_PENDING: usize = 4 * MAX_NACK_RANGES;
 /// for, each packet at most once.
 #[derive(Debug)]
 pub struct Receiver {
-    window: Option<Window>,
+    numbers: Numbers,
+    /// The latest moment at which any packet seen is still of use.
+    useful_until: Time,
     gaps: VecDeque<Gap>,
     asks: VecDeque<NackRange>,
     reorder: u16,
@@ -61,7 +63,8 @@ struct Gap {
 impl Receiver {
     pub(crate) fn new(config: &Config) -> Receiver {
         Receiver {
-            window: None,
+            numbers: Numbers::default(),
+            useful_until: Time::ZERO,
             gaps: VecDeque::with_capacity(MAX_PENDING),
             asks: VecDeque::with_capacity(MAX_PENDING),
             reorder: config.reorder.max(1),
@@ -72,37 +75,49 @@ impl Receiver {
 
     /// Forgets the numbers: the sender has started anew.
     pub(crate) fn restart(&mut self) {
-        self.window = None;
+        self.numbers = Numbers::default();
         self.gaps.clear();
         self.asks.clear();
     }
 
-    /// Takes note of the packet numbered `wire_seq`. `in_time` says whether a
-    /// repair asked for now could still be of use.
-    pub(crate) fn accept(&mut self, wire_seq: u16, in_time: bool, drops: &mut Drops) -> Arrival {
-        let Some(window) = &mut self.window else {
-            self.window = Some(Window::starting_at(first(wire_seq)));
-            self.stats.received += 1;
-            return Arrival::New;
-        };
-        let highest = window.highest();
-        let seq = extend(highest, wire_seq);
-        if !window.insert(seq) {
-            return Arrival::Duplicate;
-        }
-        self.stats.received += 1;
-        if seq < highest {
-            self.stats.filled += 1;
-        } else if seq - highest - 1 > MAX_GAP {
-            self.gaps.clear();
-        } else if seq > highest + 1 {
-            self.stats.missing += seq - highest - 1;
-            if self.recovery && self.gaps.len() < MAX_PENDING {
-                self.gaps.push_back(Gap { first: highest + 1, end: seq, later: 0 });
+    /// Takes note of the packet numbered `wire_seq`, which is of use until
+    /// `deadline`. A repair asked for now would arrive at `repaired_at`.
+    pub(crate) fn accept(
+        &mut self,
+        wire_seq: u16,
+        deadline: Time,
+        repaired_at: Time,
+        drops: &mut Drops,
+    ) -> Arrival {
+        // Whose the missing packet is nobody knows. Ask if any flow of this
+        // link would be glad of it; the sender knows its deadline.
+        self.useful_until = self.useful_until.max(deadline);
+        let seq = match self.numbers.note(wire_seq) {
+            Place::Known => return Arrival::Duplicate,
+            Place::Start => {
+                self.gaps.clear();
+                self.stats.received += 1;
+                return Arrival::New;
             }
-        }
+            Place::Behind { seq } => {
+                self.stats.filled += 1;
+                seq
+            }
+            Place::Ahead { seq, missing } => {
+                if missing > MAX_GAP {
+                    self.gaps.clear();
+                } else if missing > 0 {
+                    self.stats.missing += missing;
+                    if self.recovery && self.gaps.len() < MAX_PENDING {
+                        self.gaps.push_back(Gap { first: seq - missing, end: seq, later: 0 });
+                    }
+                }
+                seq
+            }
+        };
+        self.stats.received += 1;
         if !self.gaps.is_empty() {
-            self.ripen(seq, in_time, drops);
+            self.ripen(seq, repaired_at < self.useful_until, drops);
         }
         Arrival::New
     }
@@ -127,16 +142,16 @@ impl Receiver {
 
     /// Queues requests for those of `first..end` that have not come meanwhile.
     fn ask(&mut self, first: u64, end: u64) {
-        let Some(window) = &self.window else { return };
         let mut run: Option<NackRange> = None;
         for seq in first..=end {
-            let wanted = seq < end && !window.contains(seq);
+            if self.asks.len() == MAX_PENDING {
+                return;
+            }
+            let wanted = seq < end && !self.numbers.has(seq);
             match &mut run {
                 Some(range) if wanted && range.count < 256 => range.count += 1,
                 _ => {
-                    if let Some(range) = run.take()
-                        && self.asks.len() < MAX_PENDING
-                    {
+                    if let Some(range) = run.take() {
                         self.stats.asked += u64::from(range.count);
                         self.asks.push_back(range);
                     }
@@ -172,10 +187,12 @@ impl Receiver {
 mod tests {
     use super::*;
 
+    const SOON: Time = Time::from_millis(1);
+
     fn feed(r: &mut Receiver, seqs: &[u16]) -> Vec<(u16, u16)> {
         let mut drops = Drops::default();
         for &s in seqs {
-            r.accept(s, true, &mut drops);
+            r.accept(s, SOON, Time::ZERO, &mut drops);
         }
         let n = r.pending_asks();
         let (ranges, n) = r.take_asks(n);
@@ -188,8 +205,8 @@ mod tests {
         assert_eq!(feed(&mut r, &[10, 11, 14]), [(12, 2)]);
         assert_eq!(feed(&mut r, &[15, 16, 12]), []);
         let mut drops = Drops::default();
-        assert_eq!(r.accept(12, true, &mut drops), Arrival::Duplicate);
-        assert_eq!(r.accept(13, true, &mut drops), Arrival::New);
+        assert_eq!(r.accept(12, SOON, Time::ZERO, &mut drops), Arrival::Duplicate);
+        assert_eq!(r.accept(13, SOON, Time::ZERO, &mut drops), Arrival::New);
         assert_eq!(r.stats(), ReceiverStats { received: 7, missing: 2, asked: 2, filled: 2 });
     }
 
@@ -214,8 +231,23 @@ mod tests {
         let mut r = Receiver::new(&Config::default());
         assert_eq!(feed(&mut r, &[0, 5_000]), []);
         let mut drops = Drops::default();
-        r.accept(5_002, false, &mut drops);
+        r.accept(5_002, SOON, SOON, &mut drops);
         assert_eq!((r.pending_asks(), drops.get(Drop::RepeatLate)), (0, 1));
+        // Of a flow that has time left, whatever shows the gap.
+        let later = Time::from_millis(100);
+        r.accept(5_003, later, SOON, &mut drops);
+        r.accept(5_005, SOON, SOON, &mut drops);
+        assert_eq!(r.pending_asks(), 1);
+    }
+
+    #[test]
+    fn a_sender_that_went_on_during_a_long_outage_is_heard_again() {
+        let mut r = Receiver::new(&Config::default());
+        feed(&mut r, &[0, 1, 2]);
+        let mut drops = Drops::default();
+        let heard: Vec<_> =
+            (40_000..40_010).map(|s| r.accept(s, SOON, Time::ZERO, &mut drops)).collect();
+        assert_eq!(heard.iter().filter(|a| **a == Arrival::New).count(), 9);
     }
 
     #[test]

@@ -1,5 +1,5 @@
+use super::Config;
 use super::agenda::Agenda;
-use super::{Config, MAX_GAP};
 use crate::counters::{Drop, Drops};
 use crate::link::ring::{PacketRing, Slot};
 use crate::link::{Outgoing, PendingFrame};
@@ -48,17 +48,20 @@ impl Sender {
     }
 
     /// Queues the retransmissions that `ranges` ask for, as far as they can
-    /// still be in time over a link of one-way delay `one_way`. Whoever asks
-    /// for more than is ever asked for in earnest gets no answer to the rest.
+    /// still be in time over a link of one-way delay `one_way`, looking up
+    /// `allowance` of them at most.
     pub(crate) fn repeat(
         &mut self,
         now: Time,
         ranges: impl Iterator<Item = NackRange>,
         one_way: Duration,
+        allowance: &mut usize,
         drops: &mut Drops,
     ) {
         let numbers = ranges.flat_map(|r| (0..r.count).map(move |k| r.first.wrapping_add(k)));
-        for seq in numbers.take(MAX_GAP as usize) {
+        for seq in numbers {
+            let Some(rest) = allowance.checked_sub(1) else { return };
+            *allowance = rest;
             match self.repeat_one(now, seq, one_way) {
                 Ok(()) => {}
                 Err(Drop::RepeatBudget) => return drops.count(Drop::RepeatBudget),
@@ -221,15 +224,27 @@ mod tests {
             assert_eq!(send(&mut s, 2, &mut drops), Some((u16::from(k), false, 98, k)));
         }
         let ask = NackRange { first: 1, count: 1 };
-        s.repeat(Time::from_millis(30), [ask].into_iter(), Duration::from_millis(10), &mut drops);
+        s.repeat(
+            Time::from_millis(30),
+            [ask].into_iter(),
+            Duration::from_millis(10),
+            &mut 9,
+            &mut drops,
+        );
         assert_eq!(send(&mut s, 30, &mut drops), Some((1, true, 70, 1)));
         assert_eq!(send(&mut s, 30, &mut drops), None);
         // Ninety milliseconds in, ten more of delay are too many.
-        s.repeat(Time::from_millis(90), [ask].into_iter(), Duration::from_millis(10), &mut drops);
+        s.repeat(
+            Time::from_millis(90),
+            [ask].into_iter(),
+            Duration::from_millis(10),
+            &mut 9,
+            &mut drops,
+        );
         assert_eq!(drops.get(Drop::RepeatLate), 1);
         // A number never sent.
         let wild = NackRange { first: 40_000, count: 2 };
-        s.repeat(Time::from_millis(30), [wild].into_iter(), Duration::ZERO, &mut drops);
+        s.repeat(Time::from_millis(30), [wild].into_iter(), Duration::ZERO, &mut 9, &mut drops);
         assert_eq!(drops.get(Drop::RepeatUnknown), 2);
     }
 
@@ -255,7 +270,7 @@ mod tests {
             s.enqueue(Time::ZERO, &packet(&[0], 100)).unwrap();
             let (seq, ..) = send(&mut s, 0, &mut drops).unwrap();
             let ask = NackRange { first: seq, count: 1 };
-            s.repeat(Time::ZERO, [ask].into_iter(), Duration::ZERO, &mut drops);
+            s.repeat(Time::ZERO, [ask].into_iter(), Duration::ZERO, &mut 9, &mut drops);
             while let Some(sent) = send(&mut s, 0, &mut drops) {
                 repeats += u32::from(sent.1);
             }
