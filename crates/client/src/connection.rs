@@ -25,11 +25,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 enum Link {
+    /// Not bound yet, or in vain.
+    Unbound,
     /// No connection; the next attempt is at this time.
     Down(Instant),
     /// Bind is sent; the answer must come before this time.
     Binding(Box<dyn Carrier>, Instant),
     Up(Box<dyn Carrier>),
+    /// For good.
+    Closed,
 }
 
 pub(crate) struct Connection {
@@ -56,41 +60,63 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects and binds, in `timeout` at most.
-    pub(crate) fn bind(at: Attachment, port: u16, timeout: Duration) -> Result<Connection, Error> {
-        let until = Instant::now() + timeout;
-        let mut connection = Connection::new(at, port)?;
+    /// Connects and binds, in `timeout` at most. After an error it can be tried
+    /// again.
+    pub(crate) fn bind(&mut self, port: u16, timeout: Duration) -> Result<(), Error> {
+        match self.link {
+            Link::Unbound => {}
+            Link::Closed => return Err(closed()),
+            _ => return Err(Error::io("bind a socket that is bound already", Errno::EINVAL)),
+        }
+        self.local.port = port;
+        let result = self.connect_and_wait(Instant::now() + timeout);
+        if result.is_err() {
+            self.leave(Link::Unbound);
+            wake_after(&self.timer, None);
+            (self.pause, self.told, self.local.port) = (FIRST_PAUSE, None, 0);
+        }
+        result
+    }
+
+    fn connect_and_wait(&mut self, until: Instant) -> Result<(), Error> {
         loop {
-            match connection.connect() {
+            match self.connect() {
                 // Too many wait to be accepted, and no descriptor tells when.
                 Err(Error::WouldBlock) if Instant::now() < until => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 Err(Error::WouldBlock) => {
-                    return Err(Error::NoAnswer { at: connection.at.to_string() });
+                    return Err(Error::NoAnswer { at: self.at.to_string() });
                 }
                 result => break result?,
             }
         }
         loop {
-            if let Link::Binding(_, answer_until) = &mut connection.link {
+            if let Link::Binding(_, answer_until) = &mut self.link {
                 *answer_until = until;
             }
             let expired = Instant::now() >= until;
-            connection.advance()?;
-            match &connection.link {
-                Link::Up(_) => return Ok(connection),
-                Link::Down(_) if !expired => return Err(Error::Disconnected),
-                Link::Down(_) => return Err(Error::NoAnswer { at: connection.at.to_string() }),
+            self.advance()?;
+            match &self.link {
+                Link::Up(_) => return Ok(()),
                 Link::Binding(carrier, _) => {
                     let left = until.saturating_duration_since(Instant::now());
                     wait_readable(carrier.descriptor(), Some(left))?;
                 }
+                _ if !expired => return Err(Error::Disconnected),
+                _ => return Err(Error::NoAnswer { at: self.at.to_string() }),
             }
         }
     }
 
-    fn new(at: Attachment, port: u16) -> Result<Connection, Error> {
+    /// Ends the connection for good. Whoever waits on the descriptor wakes, and
+    /// every call fails with EBADF from now on.
+    pub(crate) fn close(&mut self) {
+        self.leave(Link::Closed);
+        wake_after(&self.timer, Some(Duration::ZERO));
+    }
+
+    pub(crate) fn new(at: Attachment) -> Result<Connection, Error> {
         let new_error = |errno: Errno| Error::io("create a descriptor for a socket", errno);
         let ready = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(new_error)?;
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
@@ -101,10 +127,10 @@ impl Connection {
             deadline_ms: 100,
             nonblocking: false,
             read_timeout: None,
-            local: Address { node: NodeId(0), port },
+            local: Address { node: NodeId(0), port: 0 },
             max_payload: 0,
             at,
-            link: Link::Down(Instant::now()),
+            link: Link::Unbound,
             pause: FIRST_PAUSE,
             told: None,
             news: false,
@@ -252,6 +278,11 @@ impl Connection {
 
     /// Makes a due attempt to connect, and reads the answer to a bind.
     fn advance(&mut self) -> Result<(), Error> {
+        match self.link {
+            Link::Unbound => return Err(Error::io("use a socket before its bind", Errno::EINVAL)),
+            Link::Closed => return Err(closed()),
+            _ => {}
+        }
         if let Link::Down(due) = self.link
             && Instant::now() >= due
             && self.connect().is_err()
@@ -324,16 +355,22 @@ impl Connection {
 
     /// Drops the connection, if any, and plans the next attempt.
     fn down(&mut self) {
-        let due = Instant::now() + self.pause;
-        if let Link::Binding(carrier, _) | Link::Up(carrier) =
-            replace(&mut self.link, Link::Down(due))
-        {
-            // Closing is not enough: an in-process node shares the descriptor.
-            let _ = self.ready.delete(carrier.descriptor());
-        }
+        self.leave(Link::Down(Instant::now() + self.pause));
         wake_after(&self.timer, Some(self.pause));
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
+
+    /// Drops the connection, if any.
+    fn leave(&mut self, next: Link) {
+        if let Link::Binding(carrier, _) | Link::Up(carrier) = replace(&mut self.link, next) {
+            // Closing is not enough: an in-process node shares the descriptor.
+            let _ = self.ready.delete(carrier.descriptor());
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::io("use a socket that is closed", Errno::EBADF)
 }
 
 fn emit<R>(message: &ToNode<'_>, send: impl FnOnce(&[u8]) -> R) -> R {

@@ -45,6 +45,7 @@
 mod carrier;
 mod connection;
 mod error;
+mod ffi;
 pub mod in_process;
 mod socket;
 

@@ -11,7 +11,7 @@ use trunkline_overlay::wire::{NodeId, Service};
 
 /// How long [`DatagramSocket::bind`] waits for the node's answer. A node that
 /// is up answers in microseconds; this covers one that is starting.
-const BIND_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An application's end of a flow: a virtual port at a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -160,7 +160,14 @@ impl DatagramSocket {
     /// [`Version`](Error::Version), [`Disconnected`](Error::Disconnected) if the
     /// node hung up, [`Protocol`](Error::Protocol), [`Io`](Error::Io).
     pub fn bind(at: impl Into<Attachment>, port: u16) -> Result<DatagramSocket, Error> {
-        let connection = Connection::bind(at.into(), port, BIND_TIMEOUT)?;
+        let socket = DatagramSocket::unbound(at.into())?;
+        socket.lock().bind(port, BIND_TIMEOUT)?;
+        Ok(socket)
+    }
+
+    /// A socket without a port, whose descriptor is already that of its life.
+    pub(crate) fn unbound(at: Attachment) -> Result<DatagramSocket, Error> {
+        let connection = Connection::new(at)?;
         let ready = connection.ready().clone();
         Ok(DatagramSocket { connection: Mutex::new(connection), ready })
     }
@@ -268,7 +275,7 @@ impl DatagramSocket {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connection> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Connection> {
         // Nothing panics in between two halves of a change.
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }

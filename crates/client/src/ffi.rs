@@ -1,0 +1,360 @@
+//! The C interface that `include/trunkline.h` describes: the library's only
+//! unsafe code.
+//!
+//! A table maps each descriptor to its socket, so that a number that is none of
+//! ours is an error and nothing worse. A call holds its own reference to the
+//! socket: `tl_close` in another thread takes the table's, and the descriptor
+//! closes when the last call on it has returned, lest its number be given to
+//! another file in between.
+#![allow(unsafe_code)]
+
+use crate::error::Error;
+use crate::socket::{Address, Attachment, BIND_TIMEOUT, DatagramSocket, SocketOption};
+use nix::errno::Errno;
+use nix::libc;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::slice;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use trunkline_overlay::session::wire::{MAX_MESSAGE, Refusal};
+use trunkline_overlay::wire::{NodeId, Service};
+
+/// `struct tl_addr`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Addr {
+    node: u32,
+    port: u16,
+}
+
+const DONTWAIT: c_int = 0x40;
+const SERVICE: c_int = 1;
+const DEADLINE_MS: c_int = 2;
+const NONBLOCK: c_int = 3;
+const RCVTIMEO_MS: c_int = 4;
+const MAX_PAYLOAD: c_int = 5;
+
+static SOCKETS: RwLock<BTreeMap<c_int, Arc<DatagramSocket>>> = RwLock::new(BTreeMap::new());
+
+fn socket(fd: c_int) -> Result<Arc<DatagramSocket>, Errno> {
+    let sockets = SOCKETS.read().unwrap_or_else(PoisonError::into_inner);
+    sockets.get(&fd).cloned().ok_or(Errno::EBADF)
+}
+
+/// The result of a call as C wants it. A panic must not unwind into C.
+fn boundary<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
+    let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Errno::EIO));
+    result.unwrap_or_else(|errno| {
+        errno.set();
+        T::from(-1)
+    })
+}
+
+fn errno(error: Error) -> Errno {
+    match error {
+        Error::NotRunning { .. } | Error::NoPort { .. } => Errno::ECONNREFUSED,
+        Error::NoAnswer { .. } => Errno::ETIMEDOUT,
+        Error::Version => Errno::EPROTONOSUPPORT,
+        Error::PortInUse { .. } => Errno::EADDRINUSE,
+        Error::NoFreePort => Errno::EADDRNOTAVAIL,
+        Error::NoRoute { .. } => Errno::EHOSTUNREACH,
+        Error::TooLarge { .. } | Error::Truncated { .. } | Error::Refused(Refusal::TooLarge) => {
+            Errno::EMSGSIZE
+        }
+        Error::WouldBlock => Errno::EAGAIN,
+        Error::Disconnected => Errno::ENOTCONN,
+        Error::Reconnected => Errno::ECONNRESET,
+        Error::Refused(Refusal::Full) => Errno::ENOBUFS,
+        Error::Refused(_) | Error::Protocol(_) => Errno::EPROTO,
+        Error::InvalidOption { .. } => Errno::EINVAL,
+        Error::Io { source, .. } => source.raw_os_error().map_or(Errno::EIO, Errno::from_raw),
+    }
+}
+
+/// What of `tl_strerror` means something else, or more, here than in general.
+fn meaning(errno: Errno) -> Option<&'static CStr> {
+    Some(match errno {
+        Errno::EADDRINUSE => {
+            c"the virtual port belongs to another application: bind another, or 0 for any"
+        }
+        Errno::EADDRNOTAVAIL => c"the node has no free virtual port: close some sockets",
+        Errno::EAGAIN => c"nothing to receive yet, or the node does not keep up with sending",
+        Errno::EBADF => c"the descriptor is not an open socket of tl_socket",
+        Errno::ECONNREFUSED => {
+            c"no node runs at the attachment, or no application has the port that was sent to"
+        }
+        Errno::ECONNRESET => c"the connection to the node was lost and is back: go on",
+        Errno::EFAULT => c"a null pointer where there must be none",
+        Errno::EHOSTUNREACH => c"a packet was dropped: there is no route to its node at present",
+        Errno::EINVAL => {
+            c"an argument is out of range, or the socket is not bound, or bound already"
+        }
+        Errno::EIO => c"a bug in the trunkline library: please report what it has printed",
+        Errno::EMSGSIZE => c"the packet or the buffer is of the wrong size: see TL_MAX_PAYLOAD",
+        Errno::ENOBUFS => c"as many applications are attached to the node as it allows",
+        Errno::ENOPROTOOPT => c"there is no such option, or it can only be read",
+        Errno::ENOTCONN => c"the node is away: the packet was dropped, the socket reconnects",
+        Errno::EPROTO => c"node and library do not understand each other: are both of one release?",
+        Errno::EPROTONOSUPPORT => {
+            c"the node speaks another version of the session protocol: use one release for both"
+        }
+        Errno::ETIMEDOUT => c"the node did not answer: is it overloaded or stopped?",
+        _ => return None,
+    })
+}
+
+fn known_flags(flags: c_int) -> Result<(), Errno> {
+    if flags & !DONTWAIT == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+/// Null is as good as any pointer to nothing.
+fn not_null<T>(pointer: *const T, len: usize) -> Result<(), Errno> {
+    if pointer.is_null() && len > 0 { Err(Errno::EFAULT) } else { Ok(()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tl_socket(attachment: *const c_char) -> c_int {
+    boundary(|| {
+        not_null(attachment, 1)?;
+        // SAFETY: a string that C ends with a zero; it is not kept.
+        let text = unsafe { CStr::from_ptr(attachment) };
+        let at = match text.to_str() {
+            Ok("") => return Err(Errno::EINVAL),
+            Ok(text) => Attachment::from(text),
+            Err(_) => Attachment::from(Path::new(OsStr::from_bytes(text.to_bytes()))),
+        };
+        let socket = DatagramSocket::unbound(at).map_err(errno)?;
+        let fd = socket.as_raw_fd();
+        let mut sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stale) = sockets.insert(fd, Arc::new(socket)) {
+            // Somebody gave our descriptor to close(2), and now its number is
+            // that of the new socket, which dropping the old one would close.
+            stale.lock().close();
+            std::mem::forget(stale);
+        }
+        Ok(fd)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tl_bind(fd: c_int, port: u16) -> c_int {
+    boundary(|| {
+        let socket = socket(fd)?;
+        socket.lock().bind(port, BIND_TIMEOUT).map_err(errno)?;
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tl_sendto(
+    fd: c_int,
+    buf: *const c_void,
+    len: usize,
+    flags: c_int,
+    to: *const Addr,
+) -> isize {
+    boundary(|| {
+        let socket = socket(fd)?;
+        known_flags(flags)?;
+        not_null(buf, len)?;
+        not_null(to, 1)?;
+        let payload = match len {
+            0 => &[],
+            // SAFETY: not null, and `len` bytes by contract.
+            1..=MAX_MESSAGE => unsafe { slice::from_raw_parts(buf.cast::<u8>(), len) },
+            _ => return Err(Errno::EMSGSIZE),
+        };
+        // SAFETY: not null, and a tl_addr by contract, if perhaps in a packed
+        // structure.
+        let to = unsafe { to.read_unaligned() };
+        let to = Address { node: NodeId(to.node), port: to.port };
+        socket.send_to(payload, to).map_err(errno)?;
+        Ok(payload.len().cast_signed())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tl_recvfrom(
+    fd: c_int,
+    buf: *mut c_void,
+    len: usize,
+    flags: c_int,
+    from: *mut Addr,
+) -> isize {
+    boundary(|| {
+        let socket = socket(fd)?;
+        known_flags(flags)?;
+        not_null(buf, len)?;
+        let buf = match len {
+            0 => &mut [][..],
+            // SAFETY: not null, and `len` bytes by contract that are nobody
+            // else's until this returns. They are only written here. What is
+            // beyond the largest packet need not exist.
+            _ => unsafe { slice::from_raw_parts_mut(buf.cast::<u8>(), len.min(MAX_MESSAGE)) },
+        };
+        let got = if flags & DONTWAIT != 0 {
+            socket.lock().receive(buf)
+        } else {
+            socket.recv_from(buf)
+        };
+        let got = got.map_err(errno)?;
+        if !from.is_null() {
+            let addr = Addr { node: got.from.node.0, port: got.from.port };
+            // SAFETY: not null, and room for a tl_addr by contract.
+            unsafe { from.write_unaligned(addr) };
+        }
+        // A packet has no more bytes than the slice.
+        Ok(got.len.cast_signed())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tl_setsockopt(
+    fd: c_int,
+    option: c_int,
+    val: *const c_void,
+    len: usize,
+) -> c_int {
+    boundary(|| {
+        let socket = socket(fd)?;
+        not_null(val, 1)?;
+        if len != size_of::<c_int>() {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: not null, and an int by contract, which `len` confirms.
+        let value = unsafe { val.cast::<c_int>().read_unaligned() };
+        let ms = || u64::try_from(value).map(Duration::from_millis).map_err(|_| Errno::EINVAL);
+        let option = match option {
+            SERVICE if value == Service::BestEffort as c_int => {
+                SocketOption::Service(Service::BestEffort)
+            }
+            SERVICE if value == Service::RealTime as c_int => {
+                SocketOption::Service(Service::RealTime)
+            }
+            SERVICE => return Err(Errno::EINVAL),
+            DEADLINE_MS => SocketOption::Deadline(ms()?),
+            NONBLOCK => SocketOption::Nonblocking(value != 0),
+            RCVTIMEO_MS => SocketOption::ReadTimeout((value != 0).then_some(ms()?)),
+            _ => return Err(Errno::ENOPROTOOPT),
+        };
+        socket.set_option(option).map_err(errno)?;
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tl_getsockopt(
+    fd: c_int,
+    option: c_int,
+    val: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    boundary(|| {
+        let socket = socket(fd)?;
+        not_null(val, 1)?;
+        not_null(len, 1)?;
+        // SAFETY: not null, and a size_t by contract.
+        if unsafe { len.read_unaligned() } < size_of::<c_int>() {
+            return Err(Errno::EINVAL);
+        }
+        let connection = socket.lock();
+        let value = match option {
+            SERVICE => connection.service as c_int,
+            DEADLINE_MS => connection.deadline_ms.into(),
+            NONBLOCK => connection.nonblocking.into(),
+            RCVTIMEO_MS => {
+                let ms = connection.read_timeout.map_or(0, |timeout| timeout.as_millis());
+                c_int::try_from(ms).unwrap_or(c_int::MAX)
+            }
+            MAX_PAYLOAD => c_int::try_from(connection.max_payload).unwrap_or(c_int::MAX),
+            _ => return Err(Errno::ENOPROTOOPT),
+        };
+        drop(connection);
+        // SAFETY: neither is null; `*len` said that there is room for an int.
+        unsafe {
+            val.cast::<c_int>().write_unaligned(value);
+            len.write_unaligned(size_of::<c_int>());
+        }
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tl_getsockname(fd: c_int, addr: *mut Addr) -> c_int {
+    boundary(|| {
+        let local = socket(fd)?.local_addr();
+        not_null(addr, 1)?;
+        // SAFETY: not null, and room for a tl_addr by contract.
+        unsafe { addr.write_unaligned(Addr { node: local.node.0, port: local.port }) };
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tl_close(fd: c_int) -> c_int {
+    boundary(|| {
+        let removed = SOCKETS.write().unwrap_or_else(PoisonError::into_inner).remove(&fd);
+        // Calls in progress keep the descriptor open, and end now.
+        removed.ok_or(Errno::EBADF)?.lock().close();
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tl_strerror(error: c_int) -> *const c_char {
+    match meaning(Errno::from_raw(error)) {
+        Some(text) => text.as_ptr(),
+        // SAFETY: any number will do. For those that have a name, glibc and musl
+        // return constant text.
+        None => unsafe { libc::strerror(error) },
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tl_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use trunkline_overlay::wire::WireError;
+
+    #[test]
+    fn a_panic_stops_at_the_boundary() {
+        let returned: c_int = boundary(|| panic!("on purpose, for a test"));
+        assert_eq!((returned, Errno::last()), (-1, Errno::EIO));
+    }
+
+    /// Those that a node in its right mind does not cause; the tests in C see
+    /// the others.
+    #[test]
+    fn every_error_has_an_errno_that_is_explained() {
+        let to = Address { node: NodeId(1), port: 2 };
+        let system = |errno: Errno| Error::io("test", errno);
+        for (error, expected) in [
+            (Error::NoAnswer { at: String::new() }, Errno::ETIMEDOUT),
+            (Error::Version, Errno::EPROTONOSUPPORT),
+            (Error::NoFreePort, Errno::EADDRNOTAVAIL),
+            (Error::NoPort { to }, Errno::ECONNREFUSED),
+            (Error::Refused(Refusal::Full), Errno::ENOBUFS),
+            (Error::Refused(Refusal::TooLarge), Errno::EMSGSIZE),
+            (Error::Refused(Refusal::OutOfOrder), Errno::EPROTO),
+            (Error::Protocol(WireError::UnknownType(0)), Errno::EPROTO),
+            (system(Errno::EBADF), Errno::EBADF),
+            (Error::Io { what: String::new(), source: io::Error::other("") }, Errno::EIO),
+        ] {
+            let errno = errno(error);
+            assert_eq!(errno, expected);
+            assert!(meaning(errno).is_some(), "{errno}");
+        }
+        assert_eq!(errno(system(Errno::EMFILE)), Errno::EMFILE);
+        assert!(meaning(Errno::EMFILE).is_none());
+    }
+}

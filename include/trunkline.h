@@ -1,0 +1,175 @@
+/*
+ * trunkline.h: datagram sockets over an overlay of trunkline nodes, for any
+ * language that can call C. Linux only.
+ *
+ * The calls have the shape of the BSD socket calls, and packets are datagrams:
+ * whole or not at all. Addresses are a node and a virtual port there, in the
+ * byte order of the machine.
+ *
+ *     int fd = tl_socket("/run/trunkline/node.sock");
+ *     struct tl_addr far = {7, 4000};
+ *     if (fd < 0 || tl_bind(fd, 0) < 0 || tl_sendto(fd, "hello", 5, 0, &far) < 0)
+ *         fprintf(stderr, "%s\n", tl_strerror(errno));
+ *
+ * Errors. A call that fails returns -1 and sets errno. None of these errors
+ * ends an open socket: go on using it. In every call
+ *   EBADF   the descriptor is not an open socket of this library
+ *   EFAULT  a pointer is null that must not be
+ *   EINVAL  an argument is out of range
+ *   EIO     a bug in this library, which it has reported on standard error
+ * Pointers that are not null must be valid for as many bytes as the call says.
+ *
+ * The descriptor is a real one, and the same for the socket's whole life, also
+ * while its node restarts. Wait for it to become readable with poll, epoll,
+ * select or an event loop, then call tl_recvfrom. As with any socket it can be
+ * readable for nothing, so use TL_DONTWAIT or TL_NONBLOCK there. Do nothing
+ * else with it: read, write, fcntl, dup and close(2) are not for it; tl_close
+ * is. It is closed on exec; a child made by fork must not use it.
+ *
+ * Threads. Every function may be called from any thread at any time, also on
+ * one socket: a thread that waits in tl_recvfrom does not keep others from
+ * sending. tl_close while another thread is in a call on that socket: that call
+ * completes or fails with EBADF, at once even if it was waiting. Only tl_bind
+ * keeps other calls on its socket waiting, for as long as it takes.
+ */
+#ifndef TRUNKLINE_H
+#define TRUNKLINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A virtual port at a node. */
+struct tl_addr {
+    uint32_t node; /* the node's id */
+    uint16_t port; /* the virtual port there */
+};
+
+/* Flag of tl_recvfrom and tl_sendto: do not wait. */
+#define TL_DONTWAIT 0x40
+
+/*
+ * Options; the value of each is an int. They can be set before tl_bind too.
+ *
+ * TL_SERVICE      how packets sent from now on are carried: TL_BEST_EFFORT or
+ *                 TL_REAL_TIME (the default)
+ * TL_DEADLINE_MS  how long a packet sent from now on is of use, counted from
+ *                 tl_sendto: 1 to 255 milliseconds, 100 unless set. Nodes repeat
+ *                 a lost packet only while it can still be in time.
+ * TL_NONBLOCK     1: tl_recvfrom never waits. 0, the default: it does.
+ * TL_RCVTIMEO_MS  how long tl_recvfrom waits at most, in milliseconds; 0, the
+ *                 default, is for ever
+ * TL_MAX_PAYLOAD  read only: the largest packet in bytes that tl_sendto takes;
+ *                 0 before tl_bind
+ */
+#define TL_SERVICE 1
+#define TL_DEADLINE_MS 2
+#define TL_NONBLOCK 3
+#define TL_RCVTIMEO_MS 4
+#define TL_MAX_PAYLOAD 5
+
+/* Values of TL_SERVICE. */
+#define TL_BEST_EFFORT 1
+#define TL_REAL_TIME 2
+
+/*
+ * A new socket for the node at `attachment`: the path of the node's Unix socket
+ * ([node] socket in its configuration). It connects in tl_bind. Returns a
+ * descriptor.
+ *
+ * Errors: EINVAL (empty), EMFILE, ENFILE, ENOMEM.
+ */
+int tl_socket(const char *attachment);
+
+/*
+ * Attaches to the node and takes virtual port `port`, or any free one if that
+ * is 0. Waits for the node up to 2 s. Returns 0. After an error it can be tried
+ * again.
+ *
+ * Errors: EINVAL (bound already), EADDRINUSE (another application has the
+ * port), EADDRNOTAVAIL (no port is free), ECONNREFUSED (no node runs there),
+ * ETIMEDOUT (it runs but does not answer), ENOTCONN (it hung up), ENOBUFS (it
+ * has as many applications as it may have), EPROTONOSUPPORT (it is of another
+ * version), EPROTO (it answered nonsense), and those of connect(2), such as
+ * EACCES and ENAMETOOLONG.
+ */
+int tl_bind(int fd, uint16_t port);
+
+/*
+ * Sends `len` bytes at `buf` as one packet; `buf` may be null if `len` is 0.
+ * Never waits, whatever `flags` are (0 or TL_DONTWAIT): of real-time media a
+ * packet too many is better lost than waited for. Returns `len`.
+ *
+ * Errors; the packet was not sent: EMSGSIZE (see TL_MAX_PAYLOAD), EAGAIN (the
+ * node does not keep up), ENOTCONN (the node is away; the socket connects again
+ * by itself), EINVAL (not bound). If news about an earlier packet (see
+ * tl_recvfrom) are the next thing to receive, they are returned here instead.
+ */
+ssize_t tl_sendto(int fd, const void *buf, size_t len, int flags, const struct tl_addr *to);
+
+/*
+ * Receives one packet into the `len` bytes at `buf`, and who sent it into
+ * `from` unless that is null. `flags` are 0 or TL_DONTWAIT. Returns the
+ * packet's length, which may be 0: that is an empty packet, not an end. A
+ * signal does not end the wait; poll does that better.
+ *
+ * Errors:
+ *   EAGAIN        nothing has come: now, or within TL_RCVTIMEO_MS
+ *   EMSGSIZE      `len` is too little. `buf` holds the packet's start, the rest
+ *                 is lost. Give room for TL_MAX_PAYLOAD bytes.
+ *   EINVAL        not bound
+ * News, each told once:
+ *   ECONNRESET    the connection to the node was lost and is back, with the same
+ *                 virtual port. Packets in between are lost. Go on.
+ *   EHOSTUNREACH  a packet sent earlier was dropped: the node knows no route to
+ *                 where it was to go
+ *   ECONNREFUSED  a packet sent earlier was dropped: no application has that
+ *                 port there
+ *   EADDRINUSE, EADDRNOTAVAIL, ENOBUFS, EPROTONOSUPPORT
+ *                 the node is back but refuses this socket, as in tl_bind; the
+ *                 attempts go on
+ *   EPROTO        the node broke the session protocol; the connection is made
+ *                 anew
+ */
+ssize_t tl_recvfrom(int fd, void *buf, size_t len, int flags, struct tl_addr *from);
+
+/*
+ * Sets an option to the int at `val`; `len` is sizeof(int). Returns 0.
+ *
+ * Errors: EINVAL (out of range; nothing changes), ENOPROTOOPT (no such option,
+ * or it is read only).
+ */
+int tl_setsockopt(int fd, int option, const void *val, size_t len);
+
+/*
+ * Reads an option into the int at `val`; `*len`, the room there, becomes
+ * sizeof(int). Returns 0.
+ *
+ * Errors: EINVAL (`*len` is less than that), ENOPROTOOPT (no such option).
+ */
+int tl_getsockopt(int fd, int option, void *val, size_t *len);
+
+/* The socket's node and virtual port; zeros before tl_bind. Returns 0. */
+int tl_getsockname(int fd, struct tl_addr *addr);
+
+/* Ends the socket; its virtual port is free again. Returns 0. */
+int tl_close(int fd);
+
+/*
+ * What an errno of this library means, in English: what happened and what to do
+ * about it. The text is constant; other numbers are left to strerror.
+ */
+const char *tl_strerror(int error);
+
+/* The library's version, such as "0.1.0". */
+const char *tl_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TRUNKLINE_H */

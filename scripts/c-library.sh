@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# c-library.sh OUT [PROFILE [CARGO FLAGS...]]: builds the C library with the
+# cargo profile (dev) and leaves it in OUT: libtrunkline.a, and libtrunkline.so
+# with the links that the linker and the loader look for.
+#
+# The shared library is linked from the static one, not by rustc as a cdylib:
+# there rustc hands the linker a list of symbols without versions, beside which
+# GNU ld refuses crates/client/trunkline.map and lld ignores it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$1 profile=${2:-dev}
+shift $(($# < 2 ? $# : 2))
+
+# Before 1.0 a minor version may break; the map and the header say what did.
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+major=${version%%.*}
+
+cargo rustc --quiet -p trunkline-client --lib --crate-type staticlib --profile "$profile" "$@"
+mkdir -p "$out"
+cp "${CARGO_TARGET_DIR:-target}/${profile/#dev/debug}/libtrunkline_client.a" "$out/libtrunkline.a"
+# --gc-sections leaves out what of Rust's standard library no tl_ function
+# reaches; the list of system libraries is that of
+# `cargo rustc … -- --print native-static-libs`.
+"${CC:-cc}" -shared -o "$out/libtrunkline.so.$version" \
+    -Wl,-soname,"libtrunkline.so.$major" \
+    -Wl,--version-script=crates/client/trunkline.map \
+    -Wl,--gc-sections,--as-needed,--no-undefined,-z,relro,-z,now \
+    -Wl,--whole-archive "$out/libtrunkline.a" -Wl,--no-whole-archive \
+    -lgcc_s -lutil -lrt -lpthread -lm -ldl
+ln -sf "libtrunkline.so.$version" "$out/libtrunkline.so.$major"
+ln -sf "libtrunkline.so.$major" "$out/libtrunkline.so"
