@@ -79,6 +79,22 @@ fuzz: ## Fuzz every parser for FUZZ_SECONDS each (60; 5 within `make test`)
 bench: ## Nanoseconds (criterion) and instructions (valgrind) per packet, and more; 3 minutes
 	cargo bench $(LOCKED) --workspace --bench '*'
 
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+MANDIR ?= $(PREFIX)/share/man
+# Where packagers put the files for now; no path in them has it.
+DESTDIR ?=
+BUILT := $(CARGO_TARGET_DIR)/release
+
+.PHONY: build
+build: ## Build the binary and the C library, optimised
+	cargo build --release $(LOCKED) -p trunkline
+	scripts/c-library.sh "$(BUILT)/c-library" release $(LOCKED)
+
+.PHONY: install
+install: build ## Install binary, C library, header, manual: make install PREFIX=/usr/local DESTDIR=
+	scripts/install.sh "$(BUILT)" "$(PREFIX)" "$(LIBDIR)" "$(MANDIR)" "$(DESTDIR)"
+
 .PHONY: clean
 clean: ## Remove what was built, found by fuzzing or written by the demo
 	cargo clean

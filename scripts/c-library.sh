@@ -19,13 +19,14 @@ cargo rustc --quiet -p trunkline-client --lib --crate-type staticlib --profile "
 mkdir -p "$out"
 cp "${CARGO_TARGET_DIR:-target}/${profile/#dev/debug}/libtrunkline_client.a" "$out/libtrunkline.a"
 # --gc-sections leaves out what of Rust's standard library no tl_ function
-# reaches; the list of system libraries is that of
-# `cargo rustc … -- --print native-static-libs`.
+# reaches.
+libraries=$(sed -n 's/^Libs.private: //p' trunkline.pc.in)
+# shellcheck disable=SC2086 # a list of words
 "${CC:-cc}" -shared -o "$out/libtrunkline.so.$version" \
     -Wl,-soname,"libtrunkline.so.$major" \
     -Wl,--version-script=crates/client/trunkline.map \
     -Wl,--gc-sections,--as-needed,--no-undefined,-z,relro,-z,now \
     -Wl,--whole-archive "$out/libtrunkline.a" -Wl,--no-whole-archive \
-    -lgcc_s -lutil -lrt -lpthread -lm -ldl
+    $libraries
 ln -sf "libtrunkline.so.$version" "$out/libtrunkline.so.$major"
 ln -sf "libtrunkline.so.$major" "$out/libtrunkline.so"

@@ -63,10 +63,13 @@ rust_add "target wasm32" "test -d '$(rustc --print sysroot)/lib/rustlib/wasm32-u
     rustup target add wasm32-unknown-unknown
 cargo_tool cargo-deny 0.20.2 --no-default-features
 cargo_tool cargo-fuzz 0.13.2
+apt_install valgrind valgrind "the tests of the C interface, the benchmark that counts instructions"
+apt_install pkg-config pkg-config "the tests of what make install leaves"
+apt_install c++ g++ "the header is for C++ too"
+apt_install python3 python3 "the example in Python"
 if [ -z "${CI:-}" ]; then
     # For `make bench`, which CI does not run; must be of the version that
     # Cargo.lock has of the library.
-    apt_install valgrind valgrind "the benchmark that counts instructions"
     gungraun=$(sed -n '/^name = "gungraun"$/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock)
     cargo_tool gungraun-runner "$gungraun"
 fi

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::socket::{Address, Attachment, BIND_TIMEOUT, DatagramSocket, SocketOption};
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::epoll::Epoll;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -19,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::slice;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use trunkline_overlay::session::wire::{MAX_MESSAGE, Refusal};
 use trunkline_overlay::wire::{NodeId, Service};
@@ -40,6 +41,8 @@ const RCVTIMEO_MS: c_int = 4;
 const MAX_PAYLOAD: c_int = 5;
 
 static SOCKETS: RwLock<BTreeMap<c_int, Arc<DatagramSocket>>> = RwLock::new(BTreeMap::new());
+/// Owners of numbers that are no longer theirs; never dropped.
+static DISOWNED: Mutex<Vec<Arc<Epoll>>> = Mutex::new(Vec::new());
 
 fn socket(fd: c_int) -> Result<Arc<DatagramSocket>, Errno> {
     let sockets = SOCKETS.read().unwrap_or_else(PoisonError::into_inner);
@@ -133,9 +136,10 @@ unsafe extern "C" fn tl_socket(attachment: *const c_char) -> c_int {
         let mut sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(stale) = sockets.insert(fd, Arc::new(socket)) {
             // Somebody gave our descriptor to close(2), and now its number is
-            // that of the new socket, which dropping the old one would close.
-            stale.lock().close();
-            std::mem::forget(stale);
+            // that of the new socket, which dropping its old owner would close.
+            let mut stale = stale.lock();
+            stale.close();
+            DISOWNED.lock().unwrap_or_else(PoisonError::into_inner).push(stale.ready().clone());
         }
         Ok(fd)
     })
@@ -197,11 +201,8 @@ unsafe extern "C" fn tl_recvfrom(
             // beyond the largest packet need not exist.
             _ => unsafe { slice::from_raw_parts_mut(buf.cast::<u8>(), len.min(MAX_MESSAGE)) },
         };
-        let got = if flags & DONTWAIT != 0 {
-            socket.lock().receive(buf)
-        } else {
-            socket.recv_from(buf)
-        };
+        let got =
+            if flags & DONTWAIT != 0 { socket.lock().receive(buf) } else { socket.recv_from(buf) };
         let got = got.map_err(errno)?;
         if !from.is_null() {
             let addr = Addr { node: got.from.node.0, port: got.from.port };

@@ -139,6 +139,17 @@ impl Process {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("it runs");
     }
 
+    /// What it has said so far on its standard output.
+    pub fn stdout(&self) -> String {
+        self.stdout.lock().expect("text").clone()
+    }
+
+    /// Writes a line to its standard input.
+    pub fn tell(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().expect("open");
+        writeln!(stdin, "{line}").expect("it reads");
+    }
+
     pub fn close_stdin(&mut self) {
         self.stdin.take();
     }
