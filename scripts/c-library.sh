@@ -11,7 +11,6 @@ cd "$(dirname "$0")/.."
 out=$1 profile=${2:-dev}
 shift $(($# < 2 ? $# : 2))
 
-# Before 1.0 a minor version may break; the map and the header say what did.
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 major=${version%%.*}
 

@@ -159,6 +159,7 @@ fn the_address_sanitizer_finds_nothing_either() {
         let why = String::from_utf8_lossy(&compiled.stderr);
         assert!(why.contains("san"), "{why}");
         println!("skipped: the C compiler has no AddressSanitizer");
+        assert!(std::env::var_os("CI").is_none(), "CI needs it");
         return;
     }
     let mut command = Command::new(&program);
@@ -280,7 +281,10 @@ fn the_shared_library_exports_what_the_header_declares_and_no_more() {
         .collect();
     let versioned: BTreeSet<_> =
         declared().into_iter().map(|name| format!("{name}@@TRUNKLINE_0")).collect();
-    assert_eq!(exported, versioned);
+    // A few of each say enough: there are thousands that could be too many.
+    let extra: Vec<_> = exported.difference(&versioned).take(5).collect();
+    let missing: Vec<_> = versioned.difference(&exported).take(5).collect();
+    assert!(extra.is_empty() && missing.is_empty(), "too many: {extra:?}; missing: {missing:?}");
     assert!(exported.len() >= 10);
     let dynamic = output(Command::new("readelf").arg("-d").arg(&library));
     assert!(dynamic.contains("Library soname: [libtrunkline.so.0]"), "{dynamic}");
