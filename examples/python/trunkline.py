@@ -8,7 +8,8 @@
 Errors are OSError with the numbers that trunkline.h explains, so that Python's
 own subclasses fit: BlockingIOError when nothing has come, ConnectionResetError
 once after the node was away. A socket has a fileno(): give it to selectors, or
-to an asyncio loop's add_reader.
+to an asyncio loop's add_reader. (Ctrl-C doesn't interrupt a recvfrom that waits,
+but it does interrupt those.)
 """
 
 import ctypes

@@ -206,6 +206,7 @@ static void packets(const char *node1, const char *node2)
     max = get(near, TL_MAX_PAYLOAD);
     CHECK(max >= 1000 && max <= (int)sizeof buf);
     memset(buf, 'b', sizeof buf);
+    set(near, TL_DEADLINE_MS, 255);
     set(near, TL_RCVTIMEO_MS, 10000);
     set(far, TL_RCVTIMEO_MS, 10000);
 
