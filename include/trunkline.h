@@ -29,8 +29,10 @@
  * Threads. Every function may be called from any thread at any time, also on
  * one socket: a thread that waits in tl_recvfrom does not keep others from
  * sending. tl_close while another thread is in a call on that socket: that call
- * completes or fails with EBADF, at once even if it was waiting. Only tl_bind
- * keeps other calls on its socket waiting, for as long as it takes.
+ * completes or fails with EBADF, at once even if it was waiting. A call that
+ * begins later may meet a new socket with the same number, as with any
+ * descriptor. Only tl_bind keeps other calls on its socket waiting, for as long
+ * as it takes.
  */
 #ifndef TRUNKLINE_H
 #define TRUNKLINE_H

@@ -116,11 +116,13 @@ int main(int argc, char **argv)
         CHECK(pthread_create(&receivers[i], NULL, receive_some, &counts[i]) == 0);
     for (i = 0; i < SENDERS; i++)
         CHECK(pthread_create(&threads[n++], NULL, send_some, NULL) == 0);
+    /* Before others open sockets: a thread that is late must not meet one of
+       theirs under the same number. */
+    for (i = 0; i < 10; i++)
+        close_while_waiting(i % 4);
     CHECK(pthread_create(&threads[n++], NULL, churn, NULL) == 0);
     CHECK(pthread_create(&threads[n++], NULL, churn, NULL) == 0);
     CHECK(pthread_create(&threads[n++], NULL, pester, NULL) == 0);
-    for (i = 0; i < 10; i++)
-        close_while_waiting(i % 4);
     while (n > 0)
         CHECK(pthread_join(threads[--n], NULL) == 0);
     sleep_ms(500); /* the last packets are on their way */
