@@ -42,6 +42,7 @@
 
 pub mod audio;
 pub mod codec;
+pub mod conceal;
 pub mod playout;
 pub mod quality;
 pub mod rtp;
