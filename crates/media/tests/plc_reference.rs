@@ -4,8 +4,6 @@
 //! The recordings are not part of this project. They are looked for in
 //! `$TRUNKLINE_DATA`, or else in `shared/data` beside the workspace.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use trunkline_media::audio::read_wav;
@@ -28,11 +26,9 @@ fn reference() -> Option<PathBuf> {
     None
 }
 
-#[expect(clippy::disallowed_types, reason = "a test has to read its data")]
 fn wav(folder: &Path, name: &str) -> Vec<i16> {
-    let path = folder.join(name);
-    let file = File::open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    read_wav(BufReader::new(file)).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    let bytes = std::fs::read(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    read_wav(&bytes[..]).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 /// What is played of `speech`, without the delay.
