@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(seconds(6), [50_000, 50_000]);
         assert_eq!(seconds(5), [33_333, 33_333, 33_334]);
         assert_eq!(seconds(0), [2_000; 50]);
-        assert!(pieces(3_999, Duration::ZERO).eq([0..3_999]));
+        assert_eq!(pieces(3_999, Duration::ZERO).map(|piece| piece.len()).max(), Some(3_999));
     }
 
     #[test]
