@@ -91,6 +91,8 @@ fn a_short_demo_is_complete() {
     let lost = [0, 1, 2].map(|i| number(&runs[i], "lost"));
     assert!(lost[0] > 10.0 && lost[1] > 10.0, "{lost:?}");
     assert!(lost[2] < lost[1] && number(&runs[2], "recovered") > 10.0, "{runs}");
+    // The rating without concealment is about 24.
+    assert!(number(&runs[0], "r") > 30.0, "{runs}");
     let pesq = [0, 1, 2].map(|i| number(&runs[i]["pesq"], "mean"));
     assert!(pesq[2] > 3.5 && pesq[2] > pesq[0] + 0.3 && pesq[2] > pesq[1] + 0.3, "{pesq:?}");
     let overhead = [0, 1, 2].map(|i| number(&runs[i], "overhead_percent"));
