@@ -3,7 +3,8 @@
 use core::hint::black_box;
 use core::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
-use trunkline_media::codec::g711::Law;
+use trunkline_media::codec::g711::{Concealing, Law};
+use trunkline_media::conceal::Concealer;
 use trunkline_media::playout::{Config, Playout};
 use trunkline_media::rtp::{self, Packetizer, Stream};
 
@@ -64,7 +65,31 @@ fn receive(c: &mut Criterion) {
                 let delay = Duration::from_millis(if i % 20 == 11 { 140 } else { 40 });
                 playout.receive(rtp.sequence, delay, false, rtp.payload).expect("in order");
             }
-            black_box(playout.finish(Some(packets.len()), &mut Law::Mu))
+            black_box(playout.finish(Some(packets.len()), &mut Concealing::new(Law::Mu)))
+        });
+    });
+}
+
+fn conceal(c: &mut Criterion) {
+    let pcm = samples();
+    let mut frame = [0; FRAME];
+    let mut concealer = Concealer::new();
+    let mut spoken = pcm.chunks_exact(FRAME).cycle();
+    let mut next = |frame: &mut [i16; FRAME]| {
+        frame.copy_from_slice(spoken.next().unwrap_or(&[0; FRAME]));
+    };
+    c.bench_function("conceal: 20 ms received", |b| {
+        b.iter(|| {
+            next(&mut frame);
+            concealer.received(black_box(&mut frame));
+        });
+    });
+    // Each gap needs a pitch of its own.
+    c.bench_function("conceal: 20 ms lost after 20 ms received", |b| {
+        b.iter(|| {
+            next(&mut frame);
+            concealer.received(&mut frame);
+            concealer.lost(black_box(&mut frame));
         });
     });
 }
@@ -76,6 +101,6 @@ criterion_group! {
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))
         .nresamples(10_000);
-    targets = g711, receive
+    targets = g711, receive, conceal
 }
 criterion_main!(benches);

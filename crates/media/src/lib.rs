@@ -9,9 +9,10 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use trunkline_media::codec::g711::Law;
+//! use trunkline_media::codec::g711::{Concealing, Law};
 //! use trunkline_media::playout::{Config, Fate, Playout};
 //! use trunkline_media::quality::emodel::{self, Codec, Parameters};
+//! use trunkline_media::quality::pesq;
 //! use trunkline_media::rtp::{self, Packetizer, Stream};
 //!
 //! let speech = vec![1000i16; 1600]; // 0.2 s at 8 kHz
@@ -28,20 +29,24 @@
 //!     let rtp = rtp::parse(&packet[..len])?;
 //!     playout.receive(rtp.sequence, Duration::from_millis(40), false, rtp.payload)?;
 //! }
-//! let heard = playout.finish(Some(10), &mut Law::Mu);
+//! let heard = playout.finish(Some(10), &mut Concealing::new(Law::Mu));
 //! assert_eq!(heard.pcm.len(), speech.len());
 //! assert_eq!(heard.fates[3], Fate::Lost);
 //!
 //! let call = Parameters::default()
-//!     .with_codec(Codec::G711)
+//!     .with_codec(Codec::G711_PLC)
 //!     .with_delay(Duration::from_millis(120))
 //!     .with_loss(heard.missed_share(), emodel::burst_ratio(heard.missed()));
-//! assert!(emodel::rate(&call).mos() < 3.0); // one packet in ten is too many
+//! assert!(emodel::rate(&call).mos() < 3.5); // one packet in ten is too many
+//!
+//! // And how it sounds, to a model that listens; this is too short for it.
+//! assert!(matches!(pesq::score(&speech, &heard.pcm), Err(pesq::PesqError::TooShort { .. })));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod audio;
 pub mod codec;
+pub mod conceal;
 pub mod playout;
 pub mod quality;
 pub mod rtp;

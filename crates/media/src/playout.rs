@@ -117,6 +117,16 @@ pub trait Decoder {
     fn decode(&mut self, payload: &[u8], frame: &mut [i16]);
     /// Fills `frame` for a packet that was missed.
     fn conceal(&mut self, frame: &mut [i16]);
+    /// By how many samples the frames lag behind the packets that they were
+    /// filled for. [`Playout::finish`] takes the lag out again.
+    fn delay(&self) -> usize {
+        0
+    }
+    /// Fills `tail`, [`Decoder::delay`] samples long, with what is left after
+    /// the last frame.
+    fn flush(&mut self, tail: &mut [i16]) {
+        tail.fill(0);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -177,11 +187,14 @@ impl Playout {
         Ok(Arrival::InTime)
     }
 
-    /// The whole call. `sent` is how many packets the sender sent, if known;
-    /// otherwise the call ends with the highest number that arrived.
+    /// The whole call, each sample at the place where it was spoken. `sent` is
+    /// how many packets the sender sent, if known; otherwise the call ends with
+    /// the highest number that arrived.
     pub fn finish(self, sent: Option<usize>, decoder: &mut impl Decoder) -> Played {
         let packets = sent.unwrap_or(0).min(self.config.max_packets).max(self.slots.len());
-        let mut pcm = vec![0; packets * self.config.samples_per_packet];
+        let samples = packets * self.config.samples_per_packet;
+        let delay = decoder.delay();
+        let mut pcm = vec![0; samples + delay];
         let mut fates = Vec::with_capacity(packets);
         let slots = self.slots.iter().chain(core::iter::repeat(&EMPTY));
         // A frame of no samples would make no chunks, hence the range.
@@ -195,6 +208,8 @@ impl Playout {
             }
             fates.push(slot.fate);
         }
+        decoder.flush(&mut pcm[samples..]);
+        pcm.drain(..delay);
         Played { pcm, fates }
     }
 
@@ -302,7 +317,7 @@ impl RelativeDelay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::g711::Law;
+    use crate::codec::g711::{Concealing, Law};
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -381,6 +396,25 @@ mod tests {
         assert_eq!(played.pcm, [1008, -1008, 0, 0]);
     }
 
+    #[test]
+    fn a_concealing_decoder_stays_aligned() {
+        let pcm: Vec<i16> = (0..1600).map(|n| (n % 50 - 25) * 100).collect();
+        let mut codes = vec![];
+        Law::Mu.encode_to(&pcm, &mut codes);
+        for samples_per_packet in [10, 80, 160, 200] {
+            let mut p = Playout::new(Config { samples_per_packet, ..Config::default() });
+            for (n, packet) in codes.chunks(samples_per_packet).enumerate() {
+                p.receive(n as u16, MS, false, packet).unwrap();
+            }
+            let (plain, concealing) = (p.clone(), p);
+            let want = plain.finish(None, &mut Law::Mu);
+            let got = concealing.finish(None, &mut Concealing::new(Law::Mu));
+            assert_eq!(got, want);
+        }
+        let nothing = Playout::new(Config::default()).finish(None, &mut Concealing::new(Law::Mu));
+        assert_eq!(nothing.pcm, []);
+    }
+
     proptest! {
         #[test]
         fn memory_is_bounded_whatever_comes(
@@ -396,7 +430,7 @@ mod tests {
                 }
             }
             prop_assert!(p.payloads.len() <= 1000 * 4);
-            let played = p.finish(sent, &mut Law::Mu);
+            let played = p.finish(sent, &mut Concealing::new(Law::Mu));
             prop_assert!(played.fates.len() <= 1000);
             prop_assert_eq!(played.pcm.len(), 2 * played.fates.len());
             prop_assert_eq!(played.count(Fate::Played) + played.count(Fate::Recovered), in_time);

@@ -5,10 +5,11 @@ mod common;
 use common::{Chain, Process, free_port, run, temp_dir, trunkline};
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use trunkline_media::audio::{read_wav, write_wav};
 use trunkline_media::codec::g711::Law;
+use trunkline_media::rtp::{HEADER_LEN, Packetizer, Stream};
 
 /// Packets of the call: 0.8 s.
 const PACKETS: usize = 40;
@@ -64,6 +65,46 @@ fn over_udp() {
         let send = ["--udp", "--to", &at.to_string(), "--law", name];
         let heard = call(dir.path(), &recv, &send, &said);
         assert!(heard == coded(&pcm, law), "{name}: other sound than was sent");
+    }
+}
+
+#[test]
+fn a_lost_packet_is_concealed() {
+    let dir = temp_dir();
+    let out = dir.path().join("heard.wav");
+    let at = free_port(Ipv4Addr::LOCALHOST.into());
+    let mut listener = Process::start(
+        trunkline(["call", "recv", "--udp", "--listen", "127.0.0.1", "--idle", "500ms", "--port"])
+            .arg(at.port().to_string())
+            // All packets leave at once, so the first seem to be late.
+            .args(["--deadline", "1 s", "--out"])
+            .arg(&out),
+    );
+    listener.wait_for_word("listening on");
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    // Whole periods in a packet.
+    let tone = |n: u32| (8_000.0 * (f64::from(n) * std::f64::consts::TAU / 40.0).sin()) as i16;
+    let pcm: Vec<i16> = (0..20 * 160).map(tone).collect();
+    let mut packetizer = Packetizer::new(Stream::g711(Law::A, 7));
+    let mut packet = [0; HEADER_LEN + 160];
+    for (k, said) in pcm.chunks(160).enumerate() {
+        let mut payload = Vec::new();
+        Law::A.encode_to(said, &mut payload);
+        packetizer.write(&payload, &mut packet).expect("it fits");
+        if k != 10 {
+            socket.send_to(&packet, at).expect("sent");
+        }
+    }
+    assert_eq!(listener.wait().code(), Some(0), "{}", listener.stderr());
+    let (stdout, _) = listener.rest();
+    assert!(stdout.contains("1 lost"), "{stdout}");
+    let heard = read_wav(BufReader::new(File::open(&out).expect("written"))).expect("a WAV file");
+    assert_eq!(heard.len(), pcm.len());
+    // The tone goes on, four fifths as loud in the end, where it was said.
+    for (n, (heard, said)) in heard.iter().zip(&pcm).enumerate() {
+        let off = (f64::from(*heard) - f64::from(*said)).abs();
+        let allowed = if (1_600..1_840).contains(&n) { 1_700.0 } else { 200.0 };
+        assert!(off < allowed, "sample {n}: {heard} for {said}");
     }
 }
 

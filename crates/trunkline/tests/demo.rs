@@ -69,6 +69,11 @@ fn check(result: &Value, sent: f64) {
         // The E-model has no floor: a call with a long gap is below it.
         assert!(number(run, "r") <= 100.0, "{run}");
         assert!((1.0..=4.5).contains(&number(run, "mos")), "{run}");
+        let pesq = &run["pesq"];
+        // A call of 3 s is one segment.
+        assert_eq!(pesq["segments"], 3, "{run}");
+        let (mean, p5) = (number(pesq, "mean"), number(pesq, "p5"));
+        assert!(-0.5 <= p5 && p5 <= mean && mean < 4.5, "{run}");
     }
     let recovered = |i: usize| number(&runs[i], "recovered");
     assert_eq!((recovered(0), recovered(1)), (0.0, 0.0));
@@ -86,6 +91,10 @@ fn a_short_demo_is_complete() {
     let lost = [0, 1, 2].map(|i| number(&runs[i], "lost"));
     assert!(lost[0] > 10.0 && lost[1] > 10.0, "{lost:?}");
     assert!(lost[2] < lost[1] && number(&runs[2], "recovered") > 10.0, "{runs}");
+    // The rating without concealment is about 24.
+    assert!(number(&runs[0], "r") > 30.0, "{runs}");
+    let pesq = [0, 1, 2].map(|i| number(&runs[i]["pesq"], "mean"));
+    assert!(pesq[2] > 3.5 && pesq[2] > pesq[0] + 0.3 && pesq[2] > pesq[1] + 0.3, "{pesq:?}");
     let overhead = [0, 1, 2].map(|i| number(&runs[i], "overhead_percent"));
     // Losses are on the second of two links or the first: some packets cross one.
     assert!(overhead[0] == 0.0 && overhead[1].abs() < 10.0, "{overhead:?}");

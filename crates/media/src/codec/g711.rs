@@ -7,6 +7,7 @@
 
 use audio_codec_algorithms::{decode_alaw, decode_ulaw, encode_alaw, encode_ulaw};
 
+use crate::conceal::{Concealer, DELAY};
 use crate::playout::Decoder;
 use crate::rtp;
 
@@ -66,6 +67,53 @@ impl Decoder for Law {
 
     fn conceal(&mut self, frame: &mut [i16]) {
         frame.fill(0);
+    }
+}
+
+/// With the concealment of Appendix I: a missing frame sounds like the speech
+/// before it.
+///
+/// ```
+/// use std::time::Duration;
+/// use trunkline_media::codec::g711::{Concealing, Law};
+/// use trunkline_media::playout::{Config, Playout};
+///
+/// let mut playout = Playout::new(Config::default());
+/// playout.receive(7, Duration::from_millis(30), false, &[0x12; 160])?;
+/// let heard = playout.finish(Some(2), &mut Concealing::new(Law::Mu));
+/// assert_eq!(heard.pcm.len(), 320);
+/// assert_ne!(heard.pcm[160..], [0; 160], "the second packet is missing");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Concealing {
+    law: Law,
+    concealer: Concealer,
+}
+
+impl Concealing {
+    /// For one stream, from its beginning.
+    pub fn new(law: Law) -> Concealing {
+        Concealing { law, concealer: Concealer::new() }
+    }
+}
+
+impl Decoder for Concealing {
+    fn decode(&mut self, payload: &[u8], frame: &mut [i16]) {
+        Decoder::decode(&mut self.law, payload, frame);
+        self.concealer.received(frame);
+    }
+
+    fn conceal(&mut self, frame: &mut [i16]) {
+        self.concealer.lost(frame);
+    }
+
+    fn delay(&self) -> usize {
+        DELAY
+    }
+
+    fn flush(&mut self, tail: &mut [i16]) {
+        self.concealer.flush(tail);
     }
 }
 

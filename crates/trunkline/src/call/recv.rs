@@ -1,5 +1,6 @@
-use super::{Carrier, Error, SAMPLES, write_wav};
+use super::{Carrier, Error, SAMPLES, read_wav, write_wav};
 use crate::clock;
+use crate::score::{self, Pesq};
 use crate::stop::Signals;
 use crate::units::Span;
 use std::net::SocketAddr;
@@ -7,12 +8,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::stats::quantile;
-use trunkline_media::codec::g711::Law;
+use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::playout::{self, Fate, Playout, RelativeDelay};
 use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio, rate};
+use trunkline_media::quality::pesq::{self, summarize};
 use trunkline_media::rtp;
 
-/// Answer a call: play it out, write what was heard, and count
+/// Answer a call: play it out, conceal what is missing, write what was heard
+/// and count
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -39,6 +42,10 @@ pub struct Args {
     /// Hang up after this much silence
     #[arg(long, default_value = "2 s")]
     idle: Span,
+    /// Score what was heard against what was said, this WAV file: PESQ. The
+    /// call must begin with its beginning, and may repeat it
+    #[arg(long, value_name = "REF.wav")]
+    score: Option<PathBuf>,
     /// Print the counts as JSON
     #[arg(long)]
     json: bool,
@@ -56,6 +63,9 @@ struct Report {
     delay_above_fastest_ms: Quantiles,
     r: f64,
     mos: f64,
+    /// Only where it was asked for; none if nobody speaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pesq: Option<Option<Pesq>>,
 }
 
 #[derive(serde::Serialize)]
@@ -84,6 +94,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if let Some(path) = &args.out {
         write_wav(path, &[])?;
     }
+    let said = args.score.as_deref().map(read_wav).transpose()?;
     let open = args.carrier.open(SocketAddr::new(args.listen, args.port), args.port)?;
     open.line.set_patience(Duration::from_millis(100))?;
     eprintln!("listening on {}", open.local);
@@ -92,7 +103,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
         println!("{}", if args.json { "{\"packets\":0}" } else { "nothing came" });
         return Ok(());
     }
-    let (report, pcm) = play(args, law, &packets);
+    let (mut report, pcm) = play(args, law, &packets);
+    report.pesq = said.map(|said| compare(&said, &pcm));
     if let Some(path) = &args.out {
         write_wav(path, &pcm)?;
     }
@@ -136,7 +148,7 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<(Law, Vec<P
     Ok((caller.map_or(Law::Mu, |c| c.1), packets))
 }
 
-fn play(args: &Args, mut law: Law, packets: &[Packet]) -> (Report, Vec<i16>) {
+fn play(args: &Args, law: Law, packets: &[Packet]) -> (Report, Vec<i16>) {
     let mut clock = RelativeDelay::new(8_000);
     // Twice: the fastest packet may not be the first.
     for p in packets {
@@ -151,13 +163,13 @@ fn play(args: &Args, mut law: Law, packets: &[Packet]) -> (Report, Vec<i16>) {
         // A packet that no playout can place is counted as lost.
         let _ = playout.receive(p.sequence, delay, p.recovered, &p.payload);
     }
-    let played = playout.finish(None, &mut law);
+    let played = playout.finish(None, &mut Concealing::new(law));
     delays.sort_by(f64::total_cmp);
     let at = |share: f64| quantile(&delays, share).unwrap_or(0.0);
     let share = played.missed_share();
     let heard = Parameters::default()
         .with_delay(args.deadline.0 + Duration::from_millis(20))
-        .with_codec(Codec::G711)
+        .with_codec(Codec::G711_PLC)
         .with_loss(share, burst_ratio(played.missed()));
     let rating = rate(&heard);
     let report = Report {
@@ -171,8 +183,24 @@ fn play(args: &Args, mut law: Law, packets: &[Packet]) -> (Report, Vec<i16>) {
         // Below 0 the scale has no meaning left.
         r: rating.r.max(0.0),
         mos: rating.mos(),
+        pesq: None,
     };
     (report, played.pcm)
+}
+
+/// Scores a call that says `said`, once or again and again, in whole packets as
+/// `call send` does.
+fn compare(said: &[i16], heard: &[i16]) -> Option<Pesq> {
+    let silence = said.len().next_multiple_of(SAMPLES) - said.len();
+    let packets = said.iter().copied().chain(std::iter::repeat_n(0, silence));
+    let reference: Vec<i16> = packets.cycle().take(heard.len()).collect();
+    match pesq::segments(&reference, heard, pesq::SEGMENT) {
+        Ok(scores) => summarize(scores).map(Pesq::from),
+        Err(e) => {
+            eprintln!("no PESQ: {e}");
+            None
+        }
+    }
 }
 
 fn print(args: &Args, r: &Report) {
@@ -196,4 +224,7 @@ fn print(args: &Args, r: &Report) {
         d.p50, d.p99, d.max
     );
     println!("E-model at {:?} playout: R {:.1}, MOS {:.2}", args.deadline.0, r.r, r.mos);
+    if let Some(pesq) = r.pesq {
+        println!("{}", score::line(pesq));
+    }
 }

@@ -21,7 +21,9 @@ Starts six `trunkline node` processes A to F on the loopback interface, chained
 by five links, and a `trunkline impair` process that gives each link its delay
 and the middle one its loss, in both directions. Then plays recorded speech
 from A to F over three services at once: plain UDP over one path of the summed
-delay with the same loss process, best effort, and real time.
+delay with the same loss process, best effort, and real time. What is missing is
+concealed (G.711 Appendix I) and the sound scored by PESQ, in segments of 12 s
+against the recordings, on the raw scale of -0.5 to 4.5.
 
 Examples:
   trunkline demo
@@ -124,12 +126,13 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let traffic = traffic::run(&plan, &mut chain, restart, &stop)?;
     let ledger = chain.finish()?;
 
-    let result = score::score(args.seed, &plan, &traffic, &ledger, args.hops);
+    let heard = score::heard(&plan, &traffic);
+    let result = score::score(args.seed, &plan, &traffic, &ledger, args.hops, &heard);
     let json = serde_json::to_string_pretty(&result)
         .map_err(|e| Error::Io { what: "write the result as JSON".into(), source: e.into() })?;
     write_result(&args.out, &json)?;
-    for (name, pcm) in score::heard(&plan, &traffic) {
-        call::write_wav(&args.out.join(name), &pcm)?;
+    for listener in &heard {
+        call::write_wav(&args.out.join(listener.file_name()), &listener.pcm)?;
     }
     if args.json {
         println!("{json}");

@@ -3,11 +3,13 @@
 use super::DEADLINE;
 use super::chain::{Ledger, Metrics, letter, lossy_link};
 use super::traffic::{INTERVAL, Kind, Packet, Plan, Traffic};
+use crate::score::{self, Pesq};
 use serde::Serialize;
 use trunkline_base::stats::{Ratio, quantile};
-use trunkline_media::codec::g711::Law;
+use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::playout::{self, Playout};
 use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio, rate};
+use trunkline_media::quality::pesq::{Score, summarize};
 
 /// `result.json`.
 #[derive(Serialize)]
@@ -32,6 +34,9 @@ pub struct Run {
     pub delay_ms: Delay,
     pub r: f64,
     pub mos: f64,
+    /// Against the speech before coding, in segments of 12 s; none if nobody
+    /// speaks, or only for an instant.
+    pub pesq: Option<Pesq>,
     /// Bytes on all links and both ways, over those of the same packets with
     /// neither loss nor recovery.
     pub overhead_percent: Option<f64>,
@@ -69,11 +74,24 @@ pub struct Check {
 }
 
 /// Reckons everything.
-pub fn score(seed: u64, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -> Result {
+pub fn score(
+    seed: u64,
+    plan: &Plan,
+    traffic: &Traffic,
+    ledger: &Ledger,
+    hops: u32,
+    heard: &[Heard],
+) -> Result {
     let restarted = traffic.outage.is_some();
+    let scores = listen(plan, heard);
+    let run = |kind| {
+        let of_kind = heard.iter().zip(&scores).filter(|(h, _)| h.kind == kind);
+        let pesq = summarize(of_kind.flat_map(|(_, scores)| scores.iter().copied()));
+        Run { pesq: pesq.map(Pesq::from), ..run(kind, plan, traffic, ledger, hops) }
+    };
     Result {
         seed,
-        runs: Kind::ALL.into_iter().map(|kind| run(kind, plan, traffic, ledger, hops)).collect(),
+        runs: Kind::ALL.into_iter().map(run).collect(),
         ledger: check(plan, traffic, ledger, restarted),
         restart: traffic.outage.map(|(died, back)| Restart {
             down_ms: ms(back.since(died)),
@@ -119,7 +137,7 @@ fn run(kind: Kind, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -
     let calls = (0..plan.calls).map(|c| traffic.call(kind, c));
     let heard = Parameters::default()
         .with_delay(DEADLINE + INTERVAL)
-        .with_codec(Codec::G711)
+        .with_codec(Codec::G711_PLC)
         .with_loss(missed, burst_ratio(calls.flatten().map(is_missed)));
     let rating = rate(&heard);
     let overhead = |links: Option<u32>| {
@@ -138,6 +156,7 @@ fn run(kind: Kind, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -
         // Below 0 the scale has no meaning left.
         r: rating.r.max(0.0),
         mos: rating.mos(),
+        pesq: None,
         overhead_percent: overhead(None),
         overhead_lossy_link_percent: overhead(Some(lossy_link(hops))),
     }
@@ -258,8 +277,22 @@ fn check(plan: &Plan, traffic: &Traffic, ledger: &Ledger, restarted: bool) -> Ch
     Check { problems, offered, delivered, lost, lateness_us, links: links.clone() }
 }
 
-/// What each listener heard: a file name and the samples.
-pub fn heard(plan: &Plan, traffic: &Traffic) -> Vec<(String, Vec<i16>)> {
+/// What one listener heard.
+pub struct Heard {
+    pub kind: Kind,
+    pub call: usize,
+    pub pcm: Vec<i16>,
+}
+
+impl Heard {
+    /// The file that it goes to.
+    pub fn file_name(&self) -> String {
+        format!("{}-{:02}.wav", self.kind.name(), self.call + 1)
+    }
+}
+
+/// What each listener heard, by kind and call.
+pub fn heard(plan: &Plan, traffic: &Traffic) -> Vec<Heard> {
     let mut out = Vec::new();
     for kind in Kind::ALL {
         for call in 0..plan.calls {
@@ -275,9 +308,18 @@ pub fn heard(plan: &Plan, traffic: &Traffic) -> Vec<(String, Vec<i16>)> {
                 // In order and within bounds: playout takes them all.
                 let _ = playout.receive(k as u16, delay, a.recovered, plan.frame(call, k));
             }
-            let played = playout.finish(Some(plan.packets), &mut { Law::Mu });
-            out.push((format!("{}-{:02}.wav", kind.name(), call + 1), played.pcm));
+            let played = playout.finish(Some(plan.packets), &mut Concealing::new(Law::Mu));
+            out.push(Heard { kind, call, pcm: played.pcm });
         }
     }
     out
+}
+
+/// Each listener's scores by segment. As in Amir et al. 2005, §II-C, the
+/// reference is the recording itself, so that what the codec costs is in it.
+pub fn listen(plan: &Plan, heard: &[Heard]) -> Vec<Vec<Option<Score>>> {
+    let pairs: Vec<(&[i16], &[i16])> =
+        heard.iter().map(|h| (&plan.speech[h.call][..], &h.pcm[..])).collect();
+    // Both are as long as the call, and no call is too short.
+    score::all(&pairs).unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 use super::Args;
 use super::chain::{letter, lossy_link};
 use super::score::{Result, Run};
+use crate::score::Pesq;
 
 /// Prints `result`.
 pub fn print(args: &Args, result: &Result) {
@@ -22,22 +23,7 @@ pub fn print(args: &Args, result: &Result) {
         result.seed
     );
     println!();
-    println!(
-        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8}  {:<15} {:>6} {:>6} {:>6} {:>5} {:>5} {:>9}",
-        "service",
-        "sent",
-        "lost",
-        "late",
-        "recovered",
-        "missed %",
-        "95 % interval",
-        "p50 ms",
-        "p99 ms",
-        "max ms",
-        "R",
-        "MOS",
-        "overhead"
-    );
+    header();
     for run in &result.runs {
         row(run);
     }
@@ -49,6 +35,13 @@ pub fn print(args: &Args, result: &Result) {
         (2.0 * p * p - 3.0 * p * p * p) * 100.0,
         (2.0 * p * p - p * p * p) * 100.0
     );
+    if let Some(pesq) = real_time.and_then(|r| r.pesq) {
+        println!(
+            "PESQ and its 5th percentile are of {} segments of 12 s against the speech before \
+             coding.",
+            pesq.segments
+        );
+    }
     if let Some(percent) = on_lossy {
         println!("On the lossy link alone, real time's overhead is {percent:.1} %.");
     }
@@ -77,9 +70,32 @@ pub fn print(args: &Args, result: &Result) {
     println!("Listen: {}/real-time-01.wav, best-effort-01.wav, udp-01.wav", args.out.display());
 }
 
-fn row(r: &Run) {
+fn header() {
     println!(
-        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8.3}  {:<15} {:>6.1} {:>6.1} {:>6.1} {:>5.1} {:>5.2} {:>9}",
+        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8}  {:<15} {:>6} {:>6} {:>6} {:>5} {:>5} {:>5} {:>5} {:>9}",
+        "service",
+        "sent",
+        "lost",
+        "late",
+        "recovered",
+        "missed %",
+        "95 % interval",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "R",
+        "MOS",
+        "PESQ",
+        "5 %",
+        "overhead"
+    );
+}
+
+fn row(r: &Run) {
+    let pesq =
+        |of: fn(&Pesq) -> f64| r.pesq.as_ref().map_or("–".into(), |p| format!("{:.2}", of(p)));
+    println!(
+        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8.3}  {:<15} {:>6.1} {:>6.1} {:>6.1} {:>5.1} {:>5.2} {:>5} {:>5} {:>9}",
         r.service,
         r.sent,
         r.lost,
@@ -92,6 +108,8 @@ fn row(r: &Run) {
         r.delay_ms.max,
         r.r,
         r.mos,
+        pesq(|p| p.mean),
+        pesq(|p| p.p5),
         r.overhead_percent.map_or("–".into(), |percent| format!("{percent:.1} %"))
     );
 }

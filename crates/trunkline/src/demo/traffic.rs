@@ -39,7 +39,9 @@ impl Kind {
 
 /// What is said, by whom, and when.
 pub struct Plan {
-    /// Each call's µ-law codes, a whole number of packets.
+    /// What is said in each call, a whole number of packets.
+    pub speech: Vec<Vec<i16>>,
+    /// Its µ-law codes.
     codes: Vec<Vec<u8>>,
     pub calls: usize,
     /// Packets of each call.
@@ -59,17 +61,15 @@ impl Plan {
     /// `calls` calls of `seconds` each, over the voices in turn.
     pub fn new(voices: &[Vec<i16>], calls: usize, seconds: usize) -> Plan {
         let packets = seconds * 50;
-        let code = |call: usize| {
+        let speech = |call: usize| {
             let voice = &voices[call % voices.len()];
             // Two calls of one voice do not say the same at the same time.
             let skip = call / voices.len() * 7 * 8_000;
-            let pcm: Vec<i16> =
-                voice.iter().copied().cycle().skip(skip).take(packets * SAMPLES).collect();
-            let mut codes = Vec::with_capacity(pcm.len());
-            Law::Mu.encode_to(&pcm, &mut codes);
-            codes
+            voice.iter().copied().cycle().skip(skip).take(packets * SAMPLES).collect()
         };
-        Plan { codes: (0..calls).map(code).collect(), calls, packets }
+        let speech: Vec<Vec<i16>> = (0..calls).map(speech).collect();
+        let code = |pcm: &Vec<i16>| pcm.iter().map(|s| Law::Mu.encode(*s)).collect();
+        Plan { codes: speech.iter().map(code).collect(), speech, calls, packets }
     }
 
     /// When packet `k` of call `call` is due, after the start. Calls share the

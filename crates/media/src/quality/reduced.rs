@@ -1,0 +1,118 @@
+//! The E-model reduced to what a packet network does: delay and loss.
+//!
+//! Cole and Rosenbluth, *Voice over IP Performance Monitoring*, ACM SIGCOMM
+//! Computer Communication Review 31(2), 2001, pp. 9–24: G.107 at its default
+//! values, with straight lines and a logarithm fitted to what depends on the
+//! network. Use it to compare with papers that do; [`super::emodel`] is the
+//! Recommendation itself, in its later edition, and knows burstiness.
+
+use core::time::Duration;
+
+use libm::log;
+
+use super::emodel;
+
+/// G.107 (1998) at its default values, without delay and loss.
+const BASE: f64 = 94.2;
+/// Per millisecond of one-way delay.
+const SLOPE: f64 = 0.024;
+/// Per millisecond more, beyond the knee.
+const STEEP: f64 = 0.11;
+/// Delay at which conversation begins to suffer, milliseconds.
+const KNEE_MS: f64 = 177.3;
+
+/// Ie = γ1 + γ2 ln(1 + γ3 e), where e is the share of packets missed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Codec {
+    /// γ1, impairment without loss.
+    pub gamma1: f64,
+    /// γ2, how much loss impairs.
+    pub gamma2: f64,
+    /// γ3, how soon.
+    pub gamma3: f64,
+}
+
+impl Codec {
+    /// G.711 with concealment, random loss (Cole and Rosenbluth 2001).
+    pub const G711: Codec = Codec { gamma1: 0.0, gamma2: 30.0, gamma3: 15.0 };
+    /// G.729 with two frames, 20 ms, in a packet (Balan et al. 2007, Table III,
+    /// after Ding and Goubran, *Speech Quality Prediction in VoIP Using the
+    /// Extended E-Model*, GLOBECOM 2003).
+    pub const G729: Codec = Codec { gamma1: 10.0, gamma2: 47.82, gamma3: 18.0 };
+}
+
+/// A rating and what it is made of: R = 94.2 − Id − Ie.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rating {
+    /// Id, impairment by delay.
+    pub id: f64,
+    /// Ie, impairment by codec and loss.
+    pub ie: f64,
+    /// R, at most 94.2; below 0 it means no more than 0 does.
+    pub r: f64,
+}
+
+impl Rating {
+    /// Estimated mean opinion score, 1 to 4.5.
+    pub fn mos(&self) -> f64 {
+        emodel::mos(self.r)
+    }
+}
+
+/// Rates a call of this mouth-to-ear delay, of whose packets this share, 0 to
+/// 1, was lost or came too late. A share outside is taken as the nearer end.
+pub fn rate(one_way: Duration, missed: f64, codec: Codec) -> Rating {
+    let d = one_way.as_secs_f64() * 1e3;
+    let id = SLOPE * d + STEEP * (d - KNEE_MS).max(0.0);
+    let ie = codec.gamma1 + codec.gamma2 * log(1.0 + codec.gamma3 * missed.clamp(0.0, 1.0));
+    Rating { id, ie, r: BASE - id - ie }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn r(ms: u64, missed: f64, codec: Codec) -> f64 {
+        rate(Duration::from_millis(ms), missed, codec).r
+    }
+
+    #[track_caller]
+    fn near(got: f64, want: f64, within: f64) {
+        assert!((got - want).abs() <= within, "{got} is not {want} ± {within}");
+    }
+
+    #[test]
+    fn by_hand() {
+        assert_eq!(r(0, 0.0, Codec::G711), 94.2);
+        near(r(100, 0.0, Codec::G711), 91.8, 1e-9);
+        // 0.024 · 277.3 = 6.6552 and 0.11 · 100 = 11.
+        let late = rate(Duration::from_micros(277_300), 0.0, Codec::G711);
+        near(late.id, 17.6552, 1e-9);
+        // 30 ln 1.75 = 16.7885.
+        near(r(0, 0.05, Codec::G711), 94.2 - 16.7885, 1e-4);
+        // 47.82 ln 1.18 = 7.9150.
+        near(r(0, 0.01, Codec::G729), 94.2 - 10.0 - 7.9150, 1e-4);
+        assert_eq!(r(0, 1.5, Codec::G711), r(0, 1.0, Codec::G711));
+        assert_eq!(r(0, -1.0, Codec::G711), 94.2);
+    }
+
+    #[test]
+    fn the_full_model_agrees_where_both_apply() {
+        for ms in (0..=400).step_by(20) {
+            for missed in [0.0, 0.01, 0.02, 0.05, 0.1] {
+                let delay = Duration::from_millis(ms);
+                let full = emodel::Parameters::default()
+                    .with_delay(delay)
+                    .with_codec(emodel::Codec::G711_PLC)
+                    .with_loss(missed, 1.0);
+                near(r(ms, missed, Codec::G711), emodel::rate(&full).r, 6.0);
+            }
+        }
+    }
+
+    #[test]
+    fn scores() {
+        near(rate(Duration::ZERO, 0.0, Codec::G711).mos(), 4.43, 0.01);
+        assert_eq!(rate(Duration::from_secs(9), 1.0, Codec::G729).mos(), 1.0);
+    }
+}
