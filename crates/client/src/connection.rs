@@ -21,8 +21,6 @@ use trunkline_overlay::wire::{NodeId, Service, WireError};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Pauses double up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long a node that takes a connection may think about the bind.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 enum Link {
     /// No connection; the next attempt is at this time.
@@ -41,6 +39,8 @@ pub(crate) struct Connection {
     pub(crate) local: Address,
     pub(crate) max_payload: usize,
     at: Attachment,
+    /// A secret by which a node knows this socket again, over all connections.
+    identity: u64,
     link: Link,
     pause: Duration,
     /// The last refusal of a rebind that the application knows of.
@@ -96,6 +96,7 @@ impl Connection {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(new_error)?;
         ready.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(new_error)?;
+        let identity = getrandom::u64().map_err(|e| Error::io("draw a random number", e))?;
         Ok(Connection {
             service: Service::RealTime,
             deadline_ms: 100,
@@ -104,6 +105,7 @@ impl Connection {
             local: Address { node: NodeId(0), port },
             max_payload: 0,
             at,
+            identity,
             link: Link::Down(Instant::now()),
             pause: FIRST_PAUSE,
             told: None,
@@ -120,7 +122,11 @@ impl Connection {
     }
 
     pub(crate) fn status(&self) -> Status {
-        Status { connected: matches!(self.link, Link::Up(_)), reconnects: self.reconnects }
+        let transport = match &self.link {
+            Link::Up(carrier) => Some(carrier.transport()),
+            _ => None,
+        };
+        Status { connected: transport.is_some(), reconnects: self.reconnects, transport }
     }
 
     pub(crate) fn send(&mut self, payload: &[u8], to: Address) -> Result<(), Error> {
@@ -264,9 +270,15 @@ impl Connection {
         let len = match carrier.receive(&mut head, &mut [], Next::Take) {
             Ok(len) => len,
             Err(Stuck::WouldBlock) if Instant::now() < *until => return Ok(()),
-            Err(_) => {
+            Err(stuck) => {
                 self.down();
-                return Ok(());
+                return match stuck {
+                    // A connection that was never made has a reason to tell.
+                    Stuck::Io(source) if !self.bound_before => {
+                        Err(Error::NotRunning { at: self.at.to_string(), source })
+                    }
+                    _ => Ok(()),
+                };
             }
         };
         match ToClient::parse(&head[..len.min(HEAD)]) {
@@ -309,7 +321,7 @@ impl Connection {
 
     /// Connects and sends a bind.
     fn connect(&mut self) -> Result<(), Error> {
-        let mut carrier = self.at.connect()?;
+        let mut carrier = self.at.connect(self.identity)?;
         let bind = ToNode::Bind { version: SESSION_VERSION, port: self.local.port };
         if emit(&bind, |head| carrier.send(head, &[])).is_err() {
             return Err(Error::Disconnected);
@@ -317,8 +329,9 @@ impl Connection {
         self.ready
             .add(carrier.descriptor(), EpollEvent::new(EpollFlags::EPOLLIN, 0))
             .map_err(|errno| Error::io("poll a connection to the trunkline node", errno))?;
-        self.link = Link::Binding(carrier, Instant::now() + ANSWER_TIMEOUT);
-        wake_after(&self.timer, Some(ANSWER_TIMEOUT));
+        let timeout = self.at.answer_timeout();
+        self.link = Link::Binding(carrier, Instant::now() + timeout);
+        wake_after(&self.timer, Some(timeout));
         Ok(())
     }
 
