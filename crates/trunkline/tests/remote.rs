@@ -350,7 +350,10 @@ impl Raw {
     }
 
     fn closed(&mut self) -> bool {
-        !matches!(self.tcp.read(&mut [0; 100]), Ok(1..))
+        match self.tcp.read(&mut [0; 100]) {
+            Ok(n) => n == 0,
+            Err(e) => e.kind() == std::io::ErrorKind::ConnectionReset,
+        }
     }
 
     /// Whether a datagram is answered.
