@@ -14,6 +14,7 @@ fn main() -> std::io::Result<()> {
     match &target[..] {
         "envelope" => wire::envelope(&bytes),
         "session_message" => wire::session_message(&bytes),
+        "remote_message" => wire::remote_message(&bytes),
         "node" => {
             println!("settings {:?}", r.bytes(node::SETTINGS));
             while let Some(step) = node::Step::read(&mut r) {

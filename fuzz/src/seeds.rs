@@ -4,6 +4,7 @@
 use crate::node::Step as N;
 use crate::two_nodes::Step as T;
 use trunkline_base::wire::{Short, Writer};
+use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, prefix};
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
     DataHeader, ENVELOPE_OVERHEAD, Hello, Incarnation, Nack, NackRange, NodeId, Null,
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Seed> {
     };
     named("envelope", envelopes())
         .chain(named("session_message", messages()))
+        .chain(named("remote_message", remote_messages()))
         .chain(named("node", node_scripts()))
         .chain(named("two_nodes", two_nodes_scripts()))
         .collect()
@@ -110,6 +112,28 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("bound", written(|w| bound.emit_head(w))),
         ("received", with(written(|w| received.emit_head(w)))),
         ("error", written(|w| error.emit_head(w))),
+    ]
+}
+
+fn remote_messages() -> Vec<(&'static str, Vec<u8>)> {
+    let send = &messages()[2].1;
+    let from_client = |m: FromClient<'_>| written(|w| m.emit(w));
+    let framed = |m: Vec<u8>| [&prefix(m.len())[..], &m].concat();
+    let token = Token(0x0123_4567_89ab_cdef);
+    let hello = from_client(FromClient::Hello { identity: 7 });
+    let stream = [
+        hello,
+        messages()[0].1.clone(),
+        from_client(FromClient::Ping),
+        from_client(FromClient::Packets { udp: true }),
+        send.clone(),
+    ];
+    let datagram = Datagram { token, counter: 9, message: &[] };
+    vec![
+        ("stream", stream.map(framed).concat()),
+        ("datagram", [&datagram.head()[..], send].concat()),
+        ("ping", [&datagram.head()[..], &from_client(FromClient::Ping)].concat()),
+        ("welcome", written(|w| FromNode::Welcome { token }.emit(w))),
     ]
 }
 

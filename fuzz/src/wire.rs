@@ -1,6 +1,7 @@
 //! The parsers of outside bytes: bytes → value → the same bytes.
 
 use trunkline_base::wire::Writer;
+use trunkline_overlay::session::remote::{Datagram, FrameReader, FromClient, FromNode};
 use trunkline_overlay::session::wire::{MAX_HEAD, ToClient, ToNode};
 use trunkline_overlay::wire::{
     ENVELOPE_OVERHEAD, Frame, Frames, Incarnation, Nack, Null, Opened, Seal, open_header,
@@ -95,6 +96,47 @@ pub fn session_message(message: &[u8]) {
         assert_eq!(ToClient::parse(&again), Ok(parsed));
         assert!(message.starts_with(&again));
         assert!(!matches!(parsed, ToClient::Received { .. }) || message == again);
+    }
+}
+
+/// Reads `bytes` as a datagram, as one message either way, and as a stream of
+/// messages that comes in pieces.
+pub fn remote_message(bytes: &[u8]) {
+    if let Ok(datagram) = Datagram::parse(bytes) {
+        assert_eq!([&datagram.head()[..], datagram.message].concat(), bytes);
+        carried(datagram.message);
+    }
+    carried(bytes);
+    let (mut reader, mut rest) = (FrameReader::default(), bytes);
+    while let Some(size) = rest.first() {
+        let room = reader.room();
+        let n = room.len().min(rest.len()).min(usize::from(*size).max(1));
+        room[..n].copy_from_slice(&rest[..n]);
+        rest = &rest[n..];
+        match reader.filled(n) {
+            Ok(message) => message.into_iter().for_each(carried),
+            Err(_) => return,
+        }
+    }
+}
+
+fn carried(message: &[u8]) {
+    let written = |emit: &dyn Fn(&mut Writer<'_>)| {
+        let mut out = vec![0; message.len().max(16)];
+        let mut w = Writer::new(&mut out);
+        emit(&mut w);
+        w.written().to_vec()
+    };
+    if let Ok(parsed) = FromClient::parse(message) {
+        let again = written(&|w| parsed.emit(w).expect("no longer than it came"));
+        // What a newer client may have appended is not kept.
+        assert!(message.starts_with(&again));
+        assert_eq!(FromClient::parse(&again), Ok(parsed));
+    }
+    if let Ok(parsed) = FromNode::parse(message) {
+        let again = written(&|w| parsed.emit(w).expect("no longer than it came"));
+        assert!(message.starts_with(&again));
+        assert_eq!(FromNode::parse(&again), Ok(parsed));
     }
 }
 

@@ -20,6 +20,7 @@ fn targets_pass_their_seeds() {
         match seed.target {
             "envelope" => wire::envelope(&seed.bytes),
             "session_message" => wire::session_message(&seed.bytes),
+            "remote_message" => wire::remote_message(&seed.bytes),
             "node" => node::run(&seed.bytes),
             "two_nodes" => two_nodes::run(&seed.bytes),
             other => panic!("no such target: {other}"),

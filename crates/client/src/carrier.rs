@@ -48,8 +48,27 @@ pub(crate) trait Carrier: Send {
         next: Next,
     ) -> Result<usize, Stuck>;
 
-    /// Readable (level-triggered) when `receive` would not return `WouldBlock`.
+    /// Readable (level-triggered) when `receive` would not return `WouldBlock`,
+    /// or has work of the carrier's own to do.
     fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// What carries packets at present.
+    fn transport(&self) -> Transport;
+}
+
+/// What carries packets between an application and its node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Transport {
+    /// A Unix socket.
+    Unix,
+    /// Memory of this process.
+    InProcess,
+    /// UDP, to a node on another host.
+    Udp,
+    /// TCP, to a node on another host: UDP does not get through, or is not
+    /// known to do so yet. A lost segment delays all packets behind it.
+    Tcp,
 }
 
 /// A `SOCK_SEQPACKET` socket: keeps boundaries like a datagram socket, and
@@ -108,6 +127,10 @@ impl Carrier for Unix {
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+
+    fn transport(&self) -> Transport {
+        Transport::Unix
+    }
 }
 
 impl Carrier for in_process::End {
@@ -158,6 +181,10 @@ impl Carrier for in_process::End {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.as_fd()
+    }
+
+    fn transport(&self) -> Transport {
+        Transport::InProcess
     }
 }
 

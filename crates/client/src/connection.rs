@@ -2,7 +2,7 @@
 
 use crate::carrier::{Carrier, HEAD, Next, Stuck};
 use crate::error::Error;
-use crate::socket::{Address, Attachment, Received, Status};
+use crate::socket::{Address, Attachment, BIND_TIMEOUT, Received, Status, look_up, no_address};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -21,8 +21,6 @@ use trunkline_overlay::wire::{NodeId, Service, WireError};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Pauses double up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long a node that takes a connection may think about the bind.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 enum Link {
     /// Not bound yet, or in vain.
@@ -45,6 +43,8 @@ pub(crate) struct Connection {
     pub(crate) local: Address,
     pub(crate) max_payload: usize,
     at: Attachment,
+    /// A secret by which a node knows this socket again, over all connections.
+    identity: u64,
     link: Link,
     pause: Duration,
     /// The last refusal of a rebind that the application knows of.
@@ -60,16 +60,15 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects and binds, in `timeout` at most. After an error it can be tried
-    /// again.
-    pub(crate) fn bind(&mut self, port: u16, timeout: Duration) -> Result<(), Error> {
+    /// Connects and binds. After an error it can be tried again.
+    pub(crate) fn bind(&mut self, port: u16) -> Result<(), Error> {
         match self.link {
             Link::Unbound => {}
             Link::Closed => return Err(closed()),
             _ => return Err(Error::io("bind a socket that is bound already", Errno::EINVAL)),
         }
         self.local.port = port;
-        let result = self.connect_and_wait(Instant::now() + timeout);
+        let result = self.bind_somewhere();
         if result.is_err() {
             self.leave(Link::Unbound);
             wake_after(&self.timer, None);
@@ -78,7 +77,32 @@ impl Connection {
         result
     }
 
-    fn connect_and_wait(&mut self, until: Instant) -> Result<(), Error> {
+    /// A name may have several addresses: the first where a node answers is
+    /// this socket's from then on.
+    fn bind_somewhere(&mut self) -> Result<(), Error> {
+        let Attachment::RemoteName(name) = self.at.clone() else {
+            return self.connect_and_wait();
+        };
+        let mut absent = None;
+        for address in look_up(&name)? {
+            self.at = Attachment::Remote(address);
+            match self.connect_and_wait() {
+                Ok(()) => return Ok(()),
+                Err(e) => {
+                    self.leave(Link::Unbound);
+                    self.at = Attachment::RemoteName(name.clone());
+                    match e {
+                        Error::NotRunning { .. } | Error::NoAnswer { .. } => absent = Some(e),
+                        refused => return Err(refused),
+                    }
+                }
+            }
+        }
+        Err(absent.unwrap_or_else(|| no_address(&name, std::io::ErrorKind::NotFound.into())))
+    }
+
+    fn connect_and_wait(&mut self) -> Result<(), Error> {
+        let until = Instant::now() + self.at.answer_timeout().max(BIND_TIMEOUT);
         loop {
             match self.connect() {
                 // Too many wait to be accepted, and no descriptor tells when.
@@ -122,6 +146,7 @@ impl Connection {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(new_error)?;
         ready.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(new_error)?;
+        let identity = getrandom::u64().map_err(|e| Error::io("draw a random number", e))?;
         Ok(Connection {
             service: Service::RealTime,
             deadline_ms: 100,
@@ -130,6 +155,7 @@ impl Connection {
             local: Address { node: NodeId(0), port: 0 },
             max_payload: 0,
             at,
+            identity,
             link: Link::Unbound,
             pause: FIRST_PAUSE,
             told: None,
@@ -146,7 +172,11 @@ impl Connection {
     }
 
     pub(crate) fn status(&self) -> Status {
-        Status { connected: matches!(self.link, Link::Up(_)), reconnects: self.reconnects }
+        let transport = match &self.link {
+            Link::Up(carrier) => Some(carrier.transport()),
+            _ => None,
+        };
+        Status { connected: transport.is_some(), reconnects: self.reconnects, transport }
     }
 
     pub(crate) fn send(&mut self, payload: &[u8], to: Address) -> Result<(), Error> {
@@ -295,9 +325,15 @@ impl Connection {
         let len = match carrier.receive(&mut head, &mut [], Next::Take) {
             Ok(len) => len,
             Err(Stuck::WouldBlock) if Instant::now() < *until => return Ok(()),
-            Err(_) => {
+            Err(stuck) => {
                 self.down();
-                return Ok(());
+                return match stuck {
+                    // A connection that was never made has a reason to tell.
+                    Stuck::Io(source) if !self.bound_before => {
+                        Err(Error::NotRunning { at: self.at.to_string(), source })
+                    }
+                    _ => Ok(()),
+                };
             }
         };
         match ToClient::parse(&head[..len.min(HEAD)]) {
@@ -340,7 +376,7 @@ impl Connection {
 
     /// Connects and sends a bind.
     fn connect(&mut self) -> Result<(), Error> {
-        let mut carrier = self.at.connect()?;
+        let mut carrier = self.at.connect(self.identity)?;
         let bind = ToNode::Bind { version: SESSION_VERSION, port: self.local.port };
         if emit(&bind, |head| carrier.send(head, &[])).is_err() {
             return Err(Error::Disconnected);
@@ -348,8 +384,9 @@ impl Connection {
         self.ready
             .add(carrier.descriptor(), EpollEvent::new(EpollFlags::EPOLLIN, 0))
             .map_err(|errno| Error::io("poll a connection to the trunkline node", errno))?;
-        self.link = Link::Binding(carrier, Instant::now() + ANSWER_TIMEOUT);
-        wake_after(&self.timer, Some(ANSWER_TIMEOUT));
+        let timeout = self.at.answer_timeout();
+        self.link = Link::Binding(carrier, Instant::now() + timeout);
+        wake_after(&self.timer, Some(timeout));
         Ok(())
     }
 

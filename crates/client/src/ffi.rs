@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::Error;
-use crate::socket::{Address, Attachment, BIND_TIMEOUT, DatagramSocket, SocketOption};
+use crate::socket::{Address, Attachment, DatagramSocket, SocketOption};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::epoll::Epoll;
@@ -149,7 +149,7 @@ unsafe extern "C" fn tl_socket(attachment: *const c_char) -> c_int {
 extern "C" fn tl_bind(fd: c_int, port: u16) -> c_int {
     boundary(|| {
         let socket = socket(fd)?;
-        socket.lock().bind(port, BIND_TIMEOUT).map_err(errno)?;
+        socket.lock().bind(port).map_err(errno)?;
         Ok(0)
     })
 }

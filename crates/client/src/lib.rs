@@ -1,5 +1,5 @@
 //! Datagram sockets over an overlay of trunkline nodes, for applications on
-//! the same machine as a node. Linux only.
+//! the same machine as a node, or on another. Linux only.
 //!
 //! A [`DatagramSocket`] has the verbs of [`std::net::UdpSocket`]: bind, send
 //! to, receive from. Addresses are a node and a virtual port. What differs:
@@ -40,15 +40,20 @@
 //! life, also across restarts of the node: poll it for reading, then call
 //! [`recv_from`](DatagramSocket::recv_from).
 //!
-//! An application in the node's own process attaches through [`in_process`].
+//! An application in the node's own process attaches through [`in_process`],
+//! one on another host by the address of the node's `remote` key, as in
+//! `DatagramSocket::bind("tcp://192.0.2.1:7800", 4000)`. That connection is
+//! neither authenticated nor encrypted: use it where the network can be trusted.
 
 mod carrier;
 mod connection;
 mod error;
 mod ffi;
 pub mod in_process;
+mod remote;
 mod socket;
 
+pub use carrier::Transport;
 pub use error::Error;
 pub use socket::{Address, Attachment, DatagramSocket, Received, SocketOption, Status};
 pub use trunkline_overlay::session::wire::Refusal;

@@ -1,8 +1,11 @@
-use crate::carrier::{Carrier, Unix};
+use crate::carrier::{Carrier, Transport, Unix};
 use crate::connection::{Connection, wait_readable};
 use crate::error::Error;
 use crate::in_process::Connector;
+use crate::remote::Remote;
 use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +15,11 @@ use trunkline_overlay::wire::{NodeId, Service};
 /// How long [`DatagramSocket::bind`] waits for the node's answer. A node that
 /// is up answers in microseconds; this covers one that is starting.
 pub(crate) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a node that takes a connection may think about the bind.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Both for a node on another host: TCP's first segment may be lost twice (1 s
+/// and 2 s, RFC 6298) before it is no use to wait.
+const REMOTE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// An application's end of a flow: a virtual port at a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,7 +37,10 @@ impl fmt::Display for Address {
     }
 }
 
-/// Where the local node is.
+/// Where the node is.
+///
+/// From a string: a Unix socket's path, or `tcp://HOST:PORT`, where `HOST` is a
+/// name or an IP address (IPv6 in brackets).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Attachment {
@@ -37,6 +48,18 @@ pub enum Attachment {
     Unix(PathBuf),
     /// It is in this process.
     InProcess(Connector),
+    /// It is on another host and lets remote applications in at this address
+    /// (`remote` in its configuration), over TCP and UDP.
+    Remote(SocketAddr),
+    /// The same with a name: `HOST:PORT`, looked up once, when the socket is
+    /// bound.
+    RemoteName(String),
+}
+
+impl From<SocketAddr> for Attachment {
+    fn from(address: SocketAddr) -> Attachment {
+        Attachment::Remote(address)
+    }
 }
 
 impl From<PathBuf> for Attachment {
@@ -52,8 +75,14 @@ impl From<&Path> for Attachment {
 }
 
 impl From<&str> for Attachment {
-    fn from(path: &str) -> Attachment {
-        Attachment::Unix(path.into())
+    fn from(at: &str) -> Attachment {
+        match at.strip_prefix("tcp://") {
+            None => Attachment::Unix(at.into()),
+            Some(host) => match host.parse() {
+                Ok(address) => Attachment::Remote(address),
+                Err(_) => Attachment::RemoteName(host.into()),
+            },
+        }
     }
 }
 
@@ -68,17 +97,42 @@ impl fmt::Display for Attachment {
         match self {
             Attachment::Unix(path) => path.display().fmt(f),
             Attachment::InProcess(_) => f.write_str("this process"),
+            Attachment::Remote(address) => write!(f, "tcp://{address}"),
+            Attachment::RemoteName(name) => write!(f, "tcp://{name}"),
         }
     }
 }
 
 impl Attachment {
-    pub(crate) fn connect(&self) -> Result<Box<dyn Carrier>, Error> {
+    /// `identity` is the socket's secret.
+    pub(crate) fn connect(&self, identity: u64) -> Result<Box<dyn Carrier>, Error> {
         Ok(match self {
             Attachment::Unix(path) => Box::new(Unix::connect(path)?),
             Attachment::InProcess(connector) => Box::new(connector.connect()?),
+            Attachment::Remote(address) => Box::new(Remote::connect(*address, identity)?),
+            Attachment::RemoteName(name) => {
+                let address = look_up(name)?.next();
+                let address =
+                    address.ok_or_else(|| no_address(name, io::ErrorKind::NotFound.into()))?;
+                Box::new(Remote::connect(address, identity)?)
+            }
         })
     }
+
+    pub(crate) fn answer_timeout(&self) -> Duration {
+        match self {
+            Attachment::Remote(_) | Attachment::RemoteName(_) => REMOTE_TIMEOUT,
+            _ => ANSWER_TIMEOUT,
+        }
+    }
+}
+
+pub(crate) fn look_up(name: &str) -> Result<impl Iterator<Item = SocketAddr>, Error> {
+    name.to_socket_addrs().map_err(|source| no_address(name, source))
+}
+
+pub(crate) fn no_address(name: &str, source: io::Error) -> Error {
+    Error::Io { what: format!("find the address of {name} (HOST:PORT)"), source }
 }
 
 /// What [`DatagramSocket::set_option`] sets.
@@ -128,6 +182,8 @@ pub struct Status {
     pub connected: bool,
     /// How often the connection was lost and came back.
     pub reconnects: u32,
+    /// What carries packets; `None` without a connection.
+    pub transport: Option<Transport>,
 }
 
 /// A datagram socket on the overlay. See the [crate's documentation](crate).
@@ -144,6 +200,11 @@ pub struct Status {
 /// and `recv_from` waits; then `recv_from` returns [`Error::Reconnected`] once.
 /// If the node refuses the port, that refusal is returned once, and the
 /// attempts go on.
+///
+/// A node on another host, or the network to it, is found to be away after 6 s
+/// of silence, if `recv_from` or `send_to` is called or the descriptor polled
+/// meanwhile; `send_to` loses packets until then. What is left of the session
+/// at the node is replaced when the socket is back.
 pub struct DatagramSocket {
     connection: Mutex<Connection>,
     ready: std::sync::Arc<nix::sys::epoll::Epoll>,
@@ -151,7 +212,7 @@ pub struct DatagramSocket {
 
 impl DatagramSocket {
     /// Attaches to the node and takes virtual port `port`, or any free one if
-    /// that is 0. Waits for the node up to 2 s.
+    /// that is 0. Waits for the node up to 2 s, for one on another host 4 s.
     ///
     /// # Errors
     ///
@@ -161,7 +222,7 @@ impl DatagramSocket {
     /// node hung up, [`Protocol`](Error::Protocol), [`Io`](Error::Io).
     pub fn bind(at: impl Into<Attachment>, port: u16) -> Result<DatagramSocket, Error> {
         let socket = DatagramSocket::unbound(at.into())?;
-        socket.lock().bind(port, BIND_TIMEOUT)?;
+        socket.lock().bind(port)?;
         Ok(socket)
     }
 

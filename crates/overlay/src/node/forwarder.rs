@@ -104,6 +104,10 @@ impl Forwarder {
         &self.links
     }
 
+    pub(super) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
     pub(super) fn sessions_mut(&mut self) -> &mut Sessions {
         &mut self.sessions
     }

@@ -81,6 +81,11 @@ impl Node {
         self.forwarder.session_recv(now, id, message, sink);
     }
 
+    /// The virtual port that session `id` holds, once it is bound.
+    pub fn session_port(&self, id: SessionId) -> Option<u16> {
+        self.forwarder.sessions().port_of(id)
+    }
+
     /// Ends a session and frees its port.
     pub fn session_close(&mut self, id: SessionId) {
         self.forwarder.sessions_mut().close(id);

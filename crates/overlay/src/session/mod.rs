@@ -3,6 +3,7 @@
 //! destination, whatever paths the copies of a packet took.
 
 mod flow;
+pub mod remote;
 mod table;
 pub mod wire;
 

@@ -161,6 +161,7 @@ fn node(up: SocketAddr, down: SocketAddr, offload: bool) -> Result<(Thread, Sock
         node: Tap::new(node, None),
         udp: vec![udp],
         listener: None,
+        remotes: Vec::new(),
         acceptor: None,
         priority: None,
         cpu: Some(PROCESSOR),

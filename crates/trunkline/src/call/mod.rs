@@ -85,7 +85,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Carrier {
-    /// Over the overlay, through the local node at this socket
+    /// Over the overlay, through the node at this Unix socket, or on another
+    /// host at tcp://HOST:PORT
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Over the overlay, with a node of this configuration in this process
@@ -114,7 +115,10 @@ impl Carrier {
             return Ok(Open { line: Line::Udp(socket), local, _node: None });
         }
         let (at, node): (Attachment, _) = match (&self.socket, &self.node) {
-            (Some(path), _) => (path.clone().into(), None),
+            (Some(path), _) => {
+                let at = path.to_str().map_or_else(|| path.as_path().into(), Attachment::from);
+                (at, None)
+            }
             (None, Some(config)) => {
                 let running = node::Running::start(config)?;
                 (running.connector().into(), Some(running))

@@ -5,6 +5,7 @@
 
 pub mod mmsg;
 pub mod record;
+pub mod remote;
 pub mod sessions;
 mod thread;
 pub mod udp;

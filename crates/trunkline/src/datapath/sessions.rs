@@ -1,8 +1,10 @@
 //! The applications attached to a node: the Unix socket that lets them in, and
 //! one carrier for each.
 
+use super::remote::{self, Remotes};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind, IoSlice, Read as _};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -17,14 +19,63 @@ use trunkline_overlay::wire::NodeId;
 /// of a hundred calls, as the kernel counts it.
 const SEND_BUFFER: usize = 4 << 20;
 
-/// The place where applications find a node: a Unix socket that keeps message
-/// boundaries.
-pub struct Listener {
+/// A listening socket.
+pub struct Door {
     socket: Socket,
-    path: PathBuf,
     /// A descriptor in reserve: when there is no other, giving it up lets an
     /// application in to be shown the door, lest it knock for ever.
     spare: Option<Socket>,
+}
+
+impl Door {
+    /// Lets connections queue at `socket`, which is bound and nonblocking.
+    pub fn open(socket: Socket) -> io::Result<Door> {
+        socket.listen(libc::SOMAXCONN)?;
+        Ok(Door { socket, spare: spare() })
+    }
+
+    /// The next connection that wants in, if one waits.
+    pub fn accept(&mut self) -> io::Result<Option<Socket>> {
+        match self.socket.accept() {
+            Ok((socket, _)) => {
+                socket.set_nonblocking(true)?;
+                Ok(Some(socket))
+            }
+            Err(e) => match e.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {
+                    Ok(None)
+                }
+                _ => {
+                    self.turn_one_away();
+                    Err(e)
+                }
+            },
+        }
+    }
+
+    fn turn_one_away(&mut self) {
+        if self.spare.take().is_some() {
+            drop(self.socket.accept());
+        }
+        self.spare = spare();
+    }
+}
+
+fn spare() -> Option<Socket> {
+    Socket::new(Domain::UNIX, Type::SEQPACKET, None).ok()
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The place where applications find a node: a Unix socket that keeps message
+/// boundaries.
+pub struct Listener {
+    door: Door,
+    path: PathBuf,
 }
 
 impl Listener {
@@ -45,35 +96,16 @@ impl Listener {
         }
         // Whoever may write the file may send voice: the owner and the group.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
-        socket.listen(libc::SOMAXCONN)?;
-        Ok(Listener { socket, path: path.to_owned(), spare: fresh().ok() })
+        Ok(Listener { door: Door::open(socket)?, path: path.to_owned() })
     }
 
     /// The next application that wants in, if one waits.
     pub fn accept(&mut self) -> io::Result<Option<Socket>> {
-        match self.socket.accept() {
-            Ok((socket, _)) => {
-                socket.set_nonblocking(true)?;
-                let _ = socket.set_send_buffer_size(SEND_BUFFER);
-                Ok(Some(socket))
-            }
-            Err(e) => match e.kind() {
-                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {
-                    Ok(None)
-                }
-                _ => {
-                    self.turn_one_away();
-                    Err(e)
-                }
-            },
+        let socket = self.door.accept()?;
+        if let Some(socket) = &socket {
+            let _ = socket.set_send_buffer_size(SEND_BUFFER);
         }
-    }
-
-    fn turn_one_away(&mut self) {
-        if self.spare.take().is_some() {
-            drop(self.socket.accept());
-        }
-        self.spare = Socket::new(Domain::UNIX, Type::SEQPACKET, None).ok();
+        Ok(socket)
     }
 }
 
@@ -84,7 +116,7 @@ fn is_socket(path: &Path) -> bool {
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.door.as_fd()
     }
 }
 
@@ -100,12 +132,20 @@ pub enum Carrier {
     Unix(Socket),
     /// A pair of rings in this process.
     InProcess(in_process::End),
+    /// A connection from another host.
+    Remote(Box<remote::Session>),
 }
 
 /// What reading from a carrier gave.
 pub enum Read {
     /// A message of so many bytes.
     Message(usize),
+    /// Something that was the carrier's own business, or part of a message.
+    Handled,
+    /// A client's secret: whatever session had it before is over.
+    Identity(u64),
+    /// Bytes that make no sense: the carrier is of no more use.
+    Broken,
     /// Nothing now.
     Empty,
     /// The application is gone.
@@ -120,6 +160,7 @@ impl Carrier {
                 socket.send_vectored_with_flags(&parts, libc::MSG_NOSIGNAL).is_ok()
             }
             Carrier::InProcess(end) => end.send(head, payload),
+            Carrier::Remote(session) => session.send(head, payload),
         }
     }
 
@@ -155,6 +196,7 @@ impl Carrier {
                     None => Read::Empty,
                 }
             }
+            Carrier::Remote(session) => session.recv(buf),
         }
     }
 }
@@ -164,37 +206,95 @@ impl AsFd for Carrier {
         match self {
             Carrier::Unix(socket) => socket.as_fd(),
             Carrier::InProcess(end) => end.as_fd(),
+            Carrier::Remote(session) => session.as_fd(),
         }
     }
 }
 
 /// The carriers by session: where a node's messages to applications go.
-#[derive(Default)]
-pub struct Carriers(Vec<Option<Carrier>>);
+pub struct Carriers {
+    slots: Vec<Option<Carrier>>,
+    /// What the remote ones share.
+    pub remotes: Remotes,
+}
 
 impl Carriers {
+    /// None yet.
+    pub fn new(remotes: Remotes) -> Carriers {
+        Carriers { slots: Vec::new(), remotes }
+    }
+
     /// Gives `id` its carrier.
     pub fn insert(&mut self, id: SessionId, carrier: Carrier) {
         let i = id.0 as usize;
-        if self.0.len() <= i {
-            self.0.resize_with(i + 1, || None);
+        if self.slots.len() <= i {
+            self.slots.resize_with(i + 1, || None);
         }
-        self.0[i] = Some(carrier);
+        if let Carrier::Remote(session) = &carrier {
+            self.remotes.admit(id, session);
+        }
+        self.slots[i] = Some(carrier);
     }
 
     /// The carrier of `id`.
     pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Carrier> {
-        self.0.get_mut(id.0 as usize)?.as_mut()
+        self.slots.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// The carrier of `id`, if it is a remote one.
+    pub fn remote_mut(&mut self, id: SessionId) -> Option<&mut remote::Session> {
+        match self.get_mut(id)? {
+            Carrier::Remote(session) => Some(session),
+            _ => None,
+        }
     }
 
     /// Takes the carrier of `id` away.
     pub fn remove(&mut self, id: SessionId) -> Option<Carrier> {
-        self.0.get_mut(id.0 as usize)?.take()
+        let carrier = self.slots.get_mut(id.0 as usize)?.take();
+        if let Some(Carrier::Remote(session)) = &carrier {
+            self.remotes.dismiss(id, session);
+        }
+        carrier
+    }
+
+    /// Session `id` may have said something over TCP.
+    pub fn note_stuck(&mut self, id: SessionId) {
+        if let Some(Some(Carrier::Remote(session))) = self.slots.get_mut(id.0 as usize) {
+            self.remotes.note_stuck(id, session);
+        }
+    }
+
+    /// The remote sessions.
+    pub fn remote_sessions(&self) -> impl Iterator<Item = &remote::Session> {
+        self.slots.iter().flatten().filter_map(|carrier| match carrier {
+            Carrier::Remote(session) => Some(&**session),
+            _ => None,
+        })
+    }
+
+    /// A datagram that came to the remote address at `via`: the session message
+    /// in it, if it holds one.
+    pub fn datagram<'a>(
+        &mut self,
+        via: usize,
+        from: SocketAddr,
+        bytes: &'a [u8],
+    ) -> Option<(SessionId, &'a [u8])> {
+        let (datagram, id) = self.remotes.owner(bytes)?;
+        let Some(Carrier::Remote(session)) = self.slots.get_mut(id.0 as usize)?.as_mut() else {
+            return None;
+        };
+        self.remotes.take(session, via, from, &datagram).map(|message| (id, message))
     }
 }
 
 impl Sink for Carriers {
     fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool {
-        self.get_mut(to).is_some_and(|carrier| carrier.send(head, payload))
+        let Some(Some(carrier)) = self.slots.get_mut(to.0 as usize) else { return false };
+        match carrier {
+            Carrier::Remote(session) => self.remotes.deliver(to, session, head, payload),
+            carrier => carrier.send(head, payload),
+        }
     }
 }

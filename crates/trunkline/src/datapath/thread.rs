@@ -1,4 +1,7 @@
+mod remote;
+
 use super::record::{self, Tap};
+use super::remote::{Remote, RemoteStats, Remotes};
 use super::sessions::{Carrier, Carriers, Listener, Read};
 use super::udp::{Udp, UdpStats};
 use crate::clock::{self, Stamps};
@@ -50,8 +53,21 @@ pub struct Snapshot {
     pub links: Vec<LinkSnapshot>,
     /// Its sockets, summed.
     pub udp: UdpStats,
+    /// Applications on other hosts.
+    pub remote: RemoteSnapshot,
     /// The thread.
     pub thread: ThreadStats,
+}
+
+/// Applications on other hosts as one moment saw them.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct RemoteSnapshot {
+    /// Sessions whose packets take UDP.
+    pub over_udp: u64,
+    /// Sessions whose packets take TCP.
+    pub over_tcp: u64,
+    /// Counters.
+    pub stats: RemoteStats,
 }
 
 /// A link as one moment saw it.
@@ -89,6 +105,8 @@ pub struct Parts {
     pub udp: Vec<Udp>,
     /// Where local applications come in.
     pub listener: Option<Listener>,
+    /// Where applications of other hosts come in.
+    pub remotes: Vec<Remote>,
     /// Where applications of this process come in.
     pub acceptor: Option<Acceptor>,
     /// Priority under SCHED_FIFO.
@@ -172,12 +190,15 @@ mod token {
     pub const ACCEPTOR: u64 = 3;
     pub const UDP: u64 = 1 << 32;
     pub const SESSION: u64 = 2 << 32;
+    pub const REMOTE: u64 = 3 << 32;
+    pub const REMOTE_UDP: u64 = 4 << 32;
 }
 
 struct PacketThread {
     node: Tap,
     udp: Vec<Udp>,
     listener: Option<Listener>,
+    remotes: Vec<Remote>,
     acceptor: Option<Acceptor>,
     carriers: Carriers,
     /// Applications that found the node full, until they have read so.
@@ -207,12 +228,14 @@ impl PacketThread {
             ClockId::CLOCK_MONOTONIC,
             TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
         )?;
+        let carriers = Carriers::new(Remotes::new(&parts.remotes)?);
         let thread = PacketThread {
             node: parts.node,
             udp: parts.udp,
             listener: parts.listener,
+            remotes: parts.remotes,
             acceptor: parts.acceptor,
-            carriers: Carriers::default(),
+            carriers,
             turned_away: VecDeque::with_capacity(TURNED_AWAY),
             inbox,
             wake,
@@ -238,6 +261,10 @@ impl PacketThread {
         if let Some(listener) = &thread.listener {
             watch(listener, token::LISTENER)?;
         }
+        for (remote, i) in thread.remotes.iter().zip(0..) {
+            watch(&remote.door, token::REMOTE | i)?;
+            watch(&remote.udp, token::REMOTE_UDP | i)?;
+        }
         if let Some(acceptor) = &thread.acceptor {
             watch(acceptor, token::ACCEPTOR)?;
         }
@@ -261,9 +288,11 @@ impl PacketThread {
             let now = clock::now();
             if now >= self.armed {
                 self.node.handle_timeout(now);
+                self.end_handshakes(now);
                 self.armed = Time::ZERO;
             }
             self.flush()?;
+            self.flush_remotes();
         }
         self.node.finish()
     }
@@ -272,7 +301,9 @@ impl PacketThread {
         let (kind, index) = (event.data() & !0xffff_ffff, event.data() as u32);
         match (kind, event.data()) {
             (token::UDP, _) => self.on_udp(index as usize, event.events(), stamps)?,
-            (token::SESSION, _) => self.on_session(SessionId(index)),
+            (token::SESSION, _) => self.on_session(SessionId(index), event.events()),
+            (token::REMOTE, _) => self.on_remote(index as usize),
+            (token::REMOTE_UDP, _) => self.on_remote_udp(index as usize, stamps),
             (_, token::TIMER) => {
                 // Its only news is the time, which `run` looks at anyway.
                 let _ = self.timer.wait();
@@ -304,7 +335,10 @@ impl PacketThread {
         Ok(())
     }
 
-    fn on_session(&mut self, id: SessionId) {
+    fn on_session(&mut self, id: SessionId, events: EpollFlags) {
+        if events.contains(EpollFlags::EPOLLOUT) {
+            self.on_unstuck(id);
+        }
         let now = clock::now();
         for _ in 0..MESSAGES_PER_TURN {
             let Some(carrier) = self.carriers.get_mut(id) else { return };
@@ -313,21 +347,33 @@ impl PacketThread {
                     let message = &self.message[..n];
                     self.node.session_recv(now, id, message, &mut self.carriers);
                 }
-                Read::Empty => return,
-                Read::Closed => {
-                    if let Some(carrier) = self.carriers.remove(id) {
-                        let _ = self.epoll.delete(carrier.as_fd());
+                Read::Handled => self.carriers.note_stuck(id),
+                Read::Identity(identity) => {
+                    if let Some(before) = self.carriers.remotes.identify(id, identity) {
+                        self.close(before);
                     }
-                    return self.node.session_close(id);
                 }
+                Read::Empty => return,
+                Read::Broken => {
+                    self.carriers.remotes.stats.streams += 1;
+                    return self.close(id);
+                }
+                Read::Closed => return self.close(id),
             }
         }
+    }
+
+    fn close(&mut self, id: SessionId) {
+        if let Some(carrier) = self.carriers.remove(id) {
+            let _ = self.epoll.delete(carrier.as_fd());
+        }
+        self.node.session_close(id);
     }
 
     fn on_listener(&mut self) {
         while let Some(listener) = &mut self.listener {
             match listener.accept() {
-                Ok(Some(socket)) => self.admit(Carrier::Unix(socket)),
+                Ok(Some(socket)) => drop(self.admit(Carrier::Unix(socket))),
                 Ok(None) => return,
                 Err(error) => {
                     let what = format!("an application could not attach: {error}");
@@ -343,7 +389,7 @@ impl PacketThread {
         }
     }
 
-    fn admit(&mut self, mut carrier: Carrier) {
+    fn admit(&mut self, mut carrier: Carrier) -> Option<SessionId> {
         let Some(id) = self.node.session_open() else {
             carrier.turn_away();
             // Closing now, with its first message unread, could overtake the
@@ -353,15 +399,20 @@ impl PacketThread {
             }
             self.turned_away.push_back(carrier);
             let what = "too many applications: one was turned away";
-            return self.complaints.warn(clock::now(), what);
+            self.complaints.warn(clock::now(), what);
+            return None;
         };
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token::SESSION | u64::from(id.0));
         match self.epoll.add(carrier.as_fd(), event) {
-            Ok(()) => self.carriers.insert(id, carrier),
+            Ok(()) => {
+                self.carriers.insert(id, carrier);
+                Some(id)
+            }
             Err(error) => {
                 let what = format!("an application could not attach: {error}");
                 self.complaints.warn(clock::now(), &what);
                 self.node.session_close(id);
+                None
             }
         }
     }
@@ -380,7 +431,8 @@ impl PacketThread {
 
     fn snapshot(&self) -> Snapshot {
         let mut udp = UdpStats::default();
-        for s in self.udp.iter().map(Udp::stats) {
+        let remote_udp = self.remotes.iter().map(|remote| &remote.udp);
+        for s in self.udp.iter().chain(remote_udp).map(Udp::stats) {
             udp.kernel_drops += s.kernel_drops;
             udp.send_errors += s.send_errors;
             udp.recv_errors += s.recv_errors;
@@ -394,7 +446,12 @@ impl PacketThread {
             stats: link.stats(),
         });
         let thread = ThreadStats { allocations: sys::allocations(), ..self.stats };
-        Snapshot { node: node.stats(), links: links.collect(), udp, thread }
+        let mut remote =
+            RemoteSnapshot { stats: self.carriers.remotes.stats, ..RemoteSnapshot::default() };
+        for session in self.carriers.remote_sessions() {
+            *(if session.uses_udp() { &mut remote.over_udp } else { &mut remote.over_tcp }) += 1;
+        }
+        Snapshot { node: node.stats(), links: links.collect(), udp, remote, thread }
     }
 
     /// Sends what the node has to send, as far as the sockets take it; the
@@ -444,6 +501,7 @@ impl PacketThread {
 
     fn arm(&mut self) -> io::Result<()> {
         let (at, _) = self.node.node().next_timeout(clock::now());
+        let at = at.min(self.carriers.remotes.next_timeout());
         // While a socket is full, its becoming writable is what to wait for.
         if at == self.armed || self.blocked {
             return Ok(());

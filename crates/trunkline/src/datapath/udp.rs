@@ -68,6 +68,11 @@ impl Udp {
         })
     }
 
+    /// The same socket once more, to send by.
+    pub fn try_clone(&self) -> io::Result<Socket> {
+        self.socket.try_clone()
+    }
+
     /// Where it is bound.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let address = self.socket.local_addr()?.as_socket();

@@ -22,6 +22,8 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// Where local applications attach.
     pub socket: Option<PathBuf>,
+    /// Where applications of other hosts attach.
+    pub remote: Vec<SocketAddr>,
     /// Where metrics and health are served.
     pub http: Option<SocketAddr>,
     /// The node itself.
@@ -78,6 +80,8 @@ struct NodeSection {
     name: Option<String>,
     listen: Vec<SocketAddr>,
     socket: Option<PathBuf>,
+    #[serde(default)]
+    remote: Vec<SocketAddr>,
     http: Option<SocketAddr>,
     max_sessions: Option<usize>,
 }
@@ -227,6 +231,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         name,
         listen: file.node.listen,
         socket: file.node.socket,
+        remote: file.node.remote,
         http: file.node.http,
         overlay: config,
         runtime: file.runtime,
@@ -312,6 +317,7 @@ id = 2
 name = "B"
 listen = ["127.0.0.1:7002"]
 socket = "/run/trunkline/b.sock"
+remote = ["127.0.0.1:7800", "[::1]:7800"]
 
 [[link]]
 neighbour = 1
@@ -358,19 +364,22 @@ offload = false
         assert_eq!(a.liveness.interval.as_millis(), 50);
         assert_eq!(c.overlay.routes.len(), 3);
         assert!(!c.runtime.offload);
+        assert_eq!(c.remote.len(), 2);
+        let closed = GOOD.replace("remote = [", "# remote = [");
+        assert!(parse(Path::new("x.toml"), &closed).unwrap().remote.is_empty(), "off by default");
     }
 
     #[test]
     fn mistakes_have_a_line_and_a_way_out() {
         let typo = mistake(&GOOD.replace("neighbour = 1", "neighbor = 1"));
-        assert!(typo.starts_with("x.toml:9:1: unknown field `neighbor`"), "{typo}");
+        assert!(typo.starts_with("x.toml:10:1: unknown field `neighbor`"), "{typo}");
         assert!(typo.contains("did you mean `neighbour`?"), "{typo}");
         let value = mistake(&GOOD.replace("10 Mbit/s", "fast"));
-        assert!(value.starts_with("x.toml:11:8: "), "{value}");
+        assert!(value.starts_with("x.toml:12:8: "), "{value}");
         let route = mistake(&GOOD.replace("via = 3", "via = 9"));
-        assert!(route.starts_with("x.toml:19:1: a route goes via node 9"), "{route}");
+        assert!(route.starts_with("x.toml:20:1: a route goes via node 9"), "{route}");
         let mtu = mistake(&GOOD.replace("1400", "100"));
-        assert!(mtu.starts_with("x.toml:13:1: link to neighbour 3: out of range (mtu"), "{mtu}");
+        assert!(mtu.starts_with("x.toml:14:1: link to neighbour 3: out of range (mtu"), "{mtu}");
         let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
         assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
         let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));

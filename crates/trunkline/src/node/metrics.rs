@@ -128,11 +128,32 @@ impl Collector for Node {
             "Requests for memory by the packet thread: for sessions, flows and looks at its counters, none for packets",
             single(s.thread.allocations),
         )?;
+        self.encode_remote(&mut f)?;
         self.encode_links(&mut f)
     }
 }
 
 impl Node {
+    fn encode_remote(&self, f: &mut Family<'_, '_>) -> fmt::Result {
+        let remote = &self.0.remote;
+        let paths = [("udp", remote.over_udp), ("tcp", remote.over_tcp)];
+        f.gauges(
+            "remote_sessions",
+            "Applications of other hosts attached now, by what carries packets to them",
+            paths.into_iter().map(|(path, n)| (vec![label("carrier", path)], n as f64)),
+        )?;
+        f.counters(
+            "remote_drops",
+            "Datagrams and connections of remote applications given up",
+            remote.stats.iter().map(|(why, n)| (vec![label("reason", why)], n)),
+        )?;
+        f.counters(
+            "remote_replaced",
+            "Sessions whose remote application came back over another connection",
+            single(remote.stats.replaced),
+        )
+    }
+
     fn encode_links(&self, f: &mut Family<'_, '_>) -> fmt::Result {
         let links = || {
             self.0

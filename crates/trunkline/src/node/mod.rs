@@ -6,6 +6,7 @@ mod metrics;
 pub mod replay;
 
 use crate::datapath::record::{Body, Recorder, Tap};
+use crate::datapath::remote::Remote;
 use crate::datapath::sessions::Listener;
 use crate::datapath::udp::Udp;
 use crate::datapath::{self, Handle, Parts};
@@ -154,6 +155,21 @@ pub fn start(
         ))?),
         None => None,
     };
+    let mut remotes = Vec::new();
+    for address in config.remote {
+        let remote = Remote::bind(address, config.runtime.offload).map_err(cannot_but(
+            format!("listen for remote applications on TCP and UDP {address}"),
+            "; stop what uses it, or change `remote` in [node]",
+        ))?;
+        if remote.is_exposed() {
+            tracing::warn!(
+                %address,
+                "remote applications are neither authenticated nor encrypted: whoever reaches \
+                 this address may use the node"
+            );
+        }
+        remotes.push(remote);
+    }
     let recorder = match record {
         Some(path) => {
             let start = Body::default().u64(incarnation).u64(seed).time(now).bytes(text.as_bytes());
@@ -168,6 +184,7 @@ pub fn start(
         node: Tap::new(node, recorder),
         udp,
         listener,
+        remotes,
         acceptor: Some(acceptor),
         priority: config.runtime.realtime_priority,
         cpu: config.runtime.cpu,

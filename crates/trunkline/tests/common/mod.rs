@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use trunkline_client::{Address, DatagramSocket, Error, NodeId, Received, SocketOption};
+use trunkline_client::{Address, DatagramSocket, Error, NodeId, Received, SocketOption, Transport};
 
 /// Longer than anything here takes, even on a machine that is busy.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -258,6 +258,7 @@ pub struct Node {
     pub id: u32,
     pub udp: SocketAddr,
     pub http: SocketAddr,
+    pub remote: SocketAddr,
     pub socket: PathBuf,
     pub config: PathBuf,
     pub process: Option<Process>,
@@ -270,6 +271,7 @@ impl Node {
             id,
             udp: free_port(ip),
             http: free_port(Ipv4Addr::LOCALHOST.into()),
+            remote: free_port(ip),
             socket: dir.join(format!("{id}.sock")),
             config: dir.join(format!("{id}.toml")),
             process: None,
@@ -279,9 +281,10 @@ impl Node {
     /// Writes the configuration: `[node]`, then `rest`.
     pub fn write(&self, rest: &str) {
         let text = format!(
-            "[node]\nid = {}\nlisten = [\"{}\"]\nsocket = {:?}\nhttp = \"{}\"\n{rest}",
+            "[node]\nid = {}\nlisten = [\"{}\"]\nremote = [\"{}\"]\nsocket = {:?}\nhttp = \"{}\"\n{rest}",
             self.id,
             self.udp,
+            self.remote,
             self.socket.to_str().expect("text"),
             self.http
         );
@@ -338,6 +341,12 @@ impl Node {
         socket
     }
 
+    /// The same from another host.
+    #[track_caller]
+    pub fn bind_remote(&self, port: u16) -> DatagramSocket {
+        attach(self.remote, port)
+    }
+
     pub fn address(&self, port: u16) -> Address {
         Address { node: NodeId(self.id), port }
     }
@@ -360,6 +369,28 @@ impl Node {
         let line = text.lines().find(|l| l.starts_with("VmRSS:")).expect("its memory");
         line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
     }
+}
+
+/// A socket of a remote application, whose packets already take UDP.
+#[track_caller]
+pub fn attach(at: SocketAddr, port: u16) -> DatagramSocket {
+    let socket = DatagramSocket::bind(at, port).expect("bound");
+    settle(&socket, Transport::Udp);
+    socket.set_option(SocketOption::ReadTimeout(Some(PATIENCE))).expect("in range");
+    socket
+}
+
+/// Waits until `transport` carries the packets of `socket`.
+#[track_caller]
+pub fn settle(socket: &DatagramSocket, transport: Transport) {
+    socket.set_option(SocketOption::ReadTimeout(Some(ms(1)))).expect("in range");
+    wait_for("the transport", || {
+        match try_recv_number(socket) {
+            Err(Error::WouldBlock) => {}
+            other => panic!("{other:?} while {transport:?} is awaited"),
+        }
+        (socket.status().transport == Some(transport)).then_some(())
+    });
 }
 
 /// What a chain is like.

@@ -1,0 +1,394 @@
+//! The carrier to a node on another host; the protocol is
+//! `trunkline_overlay::session::remote`.
+
+use crate::carrier::{Carrier, HEAD, Next, Stuck, Transport};
+use crate::error::Error;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+use std::io::{self, ErrorKind, IoSlice, Read as _};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+use trunkline_base::Time;
+use trunkline_base::wire::Writer;
+use trunkline_overlay::session::remote::{
+    Backlog, DATAGRAM_HEAD, Datagram, FrameReader, FromClient, FromNode, Liveness, MAX_DATAGRAM,
+    packet_to_client, packet_to_node, prefix,
+};
+use trunkline_overlay::session::wire::MAX_MESSAGE;
+use trunkline_overlay::wire::Service;
+
+/// What the kernel may hold back of messages on TCP: a tenth of a second of
+/// ten calls. More would be delay, not a buffer.
+const UNSENT: u32 = 16 << 10;
+/// Signs of life by the kernel on a connection whose packets take UDP, so that
+/// a NAT on the way does not forget it.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long bytes on TCP may go unacknowledged while UDP gets through.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+/// Expedited forwarding (RFC 3246), as the type of service byte.
+const EXPEDITED: u32 = 46 << 2;
+/// Events that one call looks at before it says that there is nothing.
+const TURNS: usize = 32;
+
+/// What an epoll event is about.
+mod about {
+    pub const TCP: u64 = 0;
+    pub const UDP: u64 = 1;
+    pub const TIMER: u64 = 2;
+}
+
+/// A message that was read and not taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Nothing,
+    /// In `frames`.
+    Tcp,
+    /// In `datagram`, which is so long.
+    Udp(usize),
+}
+
+/// One connection to a node on another host.
+pub(crate) struct Remote {
+    tcp: Socket,
+    udp: Socket,
+    v6: bool,
+    connecting: bool,
+    frames: FrameReader,
+    backlog: Backlog,
+    datagram: Box<[u8]>,
+    held: Held,
+    live: Liveness,
+    begun: Instant,
+    /// How packets are marked at present.
+    marked: Option<Service>,
+    /// Holds both sockets and `timer`.
+    ready: Epoll,
+    timer: TimerFd,
+    /// What the timer is set to: never later than it should be.
+    armed: Time,
+}
+
+impl Remote {
+    /// Begins to connect to the node at `address`. `identity` is the socket's
+    /// secret.
+    pub(crate) fn connect(address: SocketAddr, identity: u64) -> Result<Remote, Error> {
+        let away = |source| Error::NotRunning { at: format!("tcp://{address}"), source };
+        let local = |source| Error::Io { what: "create a socket".into(), source };
+        let to = SockAddr::from(address);
+        let domain = Domain::for_address(address);
+        let tcp = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP));
+        let udp = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP));
+        let (tcp, udp) = (tcp.map_err(local)?, udp.map_err(local)?);
+        prepare(&tcp).map_err(local)?;
+        match tcp.connect(&to) {
+            Err(e) if e.raw_os_error() != Some(nix::libc::EINPROGRESS) => return Err(away(e)),
+            _ => {}
+        }
+        // Connected, so that only the node's datagrams come in.
+        udp.connect(&to).map_err(away)?;
+        let poll = |errno: nix::errno::Errno| local(errno.into());
+        let ready = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(poll)?;
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(poll)?;
+        let both = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT;
+        ready.add(&tcp, EpollEvent::new(both, about::TCP)).map_err(poll)?;
+        ready.add(&udp, EpollEvent::new(EpollFlags::EPOLLIN, about::UDP)).map_err(poll)?;
+        ready.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, about::TIMER)).map_err(poll)?;
+        let mut remote = Remote {
+            tcp,
+            udp,
+            v6: address.is_ipv6(),
+            connecting: true,
+            frames: FrameReader::default(),
+            backlog: Backlog::default(),
+            datagram: vec![0; MAX_DATAGRAM + 1].into(),
+            held: Held::Nothing,
+            live: Liveness::new(Time::ZERO),
+            begun: Instant::now(),
+            marked: None,
+            ready,
+            timer,
+            armed: Time::NEVER,
+        };
+        remote.tell(&FromClient::Hello { identity });
+        Ok(remote)
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.begun.elapsed()
+    }
+
+    /// Reads until there is a message, or nothing more to read.
+    fn fetch(&mut self) -> Result<(), Stuck> {
+        for _ in 0..TURNS {
+            let mut events = [EpollEvent::empty(); 3];
+            let n = self.ready.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+            if n == 0 {
+                break;
+            }
+            let now = self.now();
+            let flags_of = |what| events[..n].iter().find(|e| e.data() == what).map(|e| e.events());
+            if let Some(flags) = flags_of(about::TCP) {
+                self.on_tcp(now, flags)?;
+            }
+            if flags_of(about::UDP).is_some() && self.held == Held::Nothing {
+                self.on_udp(now);
+            }
+            if flags_of(about::TIMER).is_some() || self.live.next_timeout() <= now {
+                self.tick(now)?;
+            }
+            if self.held != Held::Nothing {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_tcp(&mut self, now: Time, flags: EpollFlags) -> Result<(), Stuck> {
+        if self.connecting {
+            if let Some(error) = self.tcp.take_error().map_err(Stuck::Io)? {
+                return Err(Stuck::Io(error));
+            }
+            if !flags.contains(EpollFlags::EPOLLOUT) {
+                return Ok(());
+            }
+            self.connecting = false;
+        }
+        if flags.contains(EpollFlags::EPOLLOUT) {
+            self.flush()?;
+            if self.backlog.is_empty() {
+                self.watch(EpollFlags::EPOLLIN);
+            }
+        }
+        if !flags.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP) {
+            return Ok(());
+        }
+        // Two reads make a message: its length, and the rest.
+        for _ in 0..2 {
+            let n = match (&self.tcp).read(self.frames.room()) {
+                Ok(0) => return Err(Stuck::Closed),
+                Ok(n) => n,
+                Err(e) if is_busy(&e) => return Ok(()),
+                Err(_) => return Err(Stuck::Closed),
+            };
+            let message = match self.frames.filled(n) {
+                Ok(None) => continue,
+                Ok(Some(message)) => FromNode::parse(message),
+                Err(_) => return Err(Stuck::Closed),
+            };
+            match message {
+                Ok(FromNode::Pong) => {}
+                Ok(FromNode::Welcome { token }) => self.live.welcome(now, token),
+                // What makes no sense here makes none as a message either, and
+                // there it has its error.
+                Ok(FromNode::Session(_)) | Err(_) => self.held = Held::Tcp,
+            }
+            self.live.heard_tcp(now);
+            break;
+        }
+        Ok(())
+    }
+
+    fn on_udp(&mut self, now: Time) {
+        // An error is about an earlier datagram (ICMP), and TCP knows better.
+        let Ok(n) = (&self.udp).read(&mut self.datagram) else { return };
+        if n > MAX_DATAGRAM {
+            return;
+        }
+        let Ok(datagram) = Datagram::parse(&self.datagram[..n]) else { return };
+        let packet = match FromNode::parse(datagram.message) {
+            Ok(FromNode::Session(message)) => packet_to_client(message, 0).is_some(),
+            Ok(FromNode::Pong) => false,
+            _ => return,
+        };
+        if self.live.heard_udp(now, datagram.token, datagram.counter) && packet {
+            self.held = Held::Udp(n);
+        }
+    }
+
+    /// Does what is due, and sets the timer.
+    fn tick(&mut self, now: Time) -> Result<(), Stuck> {
+        let due = self.live.handle_timeout(now);
+        if due.dead {
+            return Err(Stuck::Closed);
+        }
+        // A ping behind what waits anyway would ask nothing more.
+        if due.ping_tcp && self.backlog.is_empty() {
+            self.tell(&FromClient::Ping);
+        }
+        if due.ping_udp
+            && let Some(head) = self.live.ping_head()
+        {
+            let (mut ping, parts) = ([0; 8], |p| [IoSlice::new(&head), IoSlice::new(p)]);
+            let mut w = Writer::new(&mut ping);
+            if FromClient::Ping.emit(&mut w).is_ok() {
+                // One that does not go is one that is not answered.
+                let _ = self.udp.send_vectored(&parts(w.written()));
+            }
+        }
+        if let Some(udp) = due.switch {
+            self.tell(&FromClient::Packets { udp });
+        }
+        self.armed = Time::NEVER;
+        self.arm(now);
+        Ok(())
+    }
+
+    /// Sees to it that the timer does not come too late. That it may come too
+    /// early saves a system call per packet.
+    fn arm(&mut self, now: Time) {
+        let next = self.live.next_timeout();
+        if next < self.armed {
+            self.armed = next;
+            self.wake_after(next.since(now));
+        }
+    }
+
+    fn wake_after(&self, pause: Duration) {
+        // Zero would mean never.
+        let expiration = Expiration::OneShot(pause.max(Duration::from_nanos(1)).into());
+        let set = self.timer.set(expiration, TimerSetTimeFlags::empty());
+        debug_assert!(set.is_ok(), "timerfd_settime refused a valid time: {set:?}");
+    }
+
+    /// Sends a message of the carrier's own, at once or when TCP can.
+    fn tell(&mut self, message: &FromClient<'_>) {
+        let mut bytes = [0; 16];
+        let mut w = Writer::new(&mut bytes);
+        if message.emit(&mut w).is_ok() && self.send_tcp(w.written(), &[]).is_err() {
+            self.backlog.keep(&[&prefix(w.len()), w.written()], 0);
+        }
+    }
+
+    fn send_tcp(&mut self, head: &[u8], payload: &[u8]) -> Result<(), Stuck> {
+        let first = prefix(head.len() + payload.len());
+        let parts = [&first[..], head, payload];
+        if self.connecting && self.backlog.rest().len() < MAX_MESSAGE {
+            self.backlog.keep(&parts, 0);
+            return Ok(());
+        }
+        self.flush()?;
+        if !self.backlog.is_empty() {
+            return Err(Stuck::WouldBlock);
+        }
+        let slices = parts.map(IoSlice::new);
+        match self.tcp.send_vectored_with_flags(&slices, nix::libc::MSG_NOSIGNAL) {
+            Ok(n) => {
+                self.backlog.keep(&parts, n);
+                if !self.backlog.is_empty() {
+                    self.watch(EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT);
+                }
+                Ok(())
+            }
+            Err(e) if is_busy(&e) => Err(Stuck::WouldBlock),
+            Err(_) => Err(Stuck::Closed),
+        }
+    }
+
+    /// Sends what waits, as far as TCP takes it.
+    fn flush(&mut self) -> Result<(), Stuck> {
+        while !self.connecting && !self.backlog.is_empty() {
+            match self.tcp.send_with_flags(self.backlog.rest(), nix::libc::MSG_NOSIGNAL) {
+                Ok(n) => self.backlog.advance(n),
+                Err(e) if is_busy(&e) => break,
+                Err(_) => return Err(Stuck::Closed),
+            }
+        }
+        Ok(())
+    }
+
+    fn watch(&self, flags: EpollFlags) {
+        let done = self.ready.modify(&self.tcp, &mut EpollEvent::new(flags, about::TCP));
+        debug_assert!(done.is_ok(), "epoll refused a socket that it knows: {done:?}");
+    }
+
+    /// Marks packets from now on for `service`.
+    fn mark(&mut self, service: Service) {
+        if self.marked.replace(service) != Some(service) {
+            let tos = if service == Service::RealTime { EXPEDITED } else { 0 };
+            // Networks may ignore the marking; so may this kernel.
+            let _ = if self.v6 { self.udp.set_tclass_v6(tos) } else { self.udp.set_tos_v4(tos) };
+        }
+    }
+}
+
+fn prepare(tcp: &Socket) -> io::Result<()> {
+    tcp.set_tcp_nodelay(true)?;
+    tcp.set_tcp_notsent_lowat(UNSENT)?;
+    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+    tcp.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE))
+}
+
+fn is_busy(e: &io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+impl Carrier for Remote {
+    fn send(&mut self, head: &[u8], payload: &[u8]) -> Result<(), Stuck> {
+        let now = self.now();
+        if let Some(service) = packet_to_node(head, payload.len())
+            && let Some(first) = self.live.packet_head(now)
+        {
+            self.mark(service);
+            self.arm(now);
+            let parts = [&first, head, payload].map(IoSlice::new);
+            match self.udp.send_vectored(&parts) {
+                Err(e) if is_busy(&e) => return Err(Stuck::WouldBlock),
+                // Too large for the path: it takes the other one.
+                Err(e) if e.raw_os_error() == Some(nix::libc::EMSGSIZE) => {}
+                // A network that is down loses packets, and is noticed as one
+                // that loses packets.
+                _ => return Ok(()),
+            }
+        }
+        self.send_tcp(head, payload)
+    }
+
+    fn receive(
+        &mut self,
+        head: &mut [u8; HEAD],
+        payload: &mut [u8],
+        next: Next,
+    ) -> Result<usize, Stuck> {
+        let was_held = self.held != Held::Nothing;
+        if !was_held {
+            self.fetch()?;
+        }
+        let message = match self.held {
+            Held::Nothing => return Err(Stuck::WouldBlock),
+            Held::Tcp => self.frames.whole().unwrap_or_default(),
+            Held::Udp(n) => &self.datagram[DATAGRAM_HEAD..n],
+        };
+        let (first, rest) = message.split_at(message.len().min(HEAD));
+        head[..first.len()].copy_from_slice(first);
+        let n = rest.len().min(payload.len());
+        payload[..n].copy_from_slice(&rest[..n]);
+        let len = message.len();
+        match next {
+            Next::Take => {
+                self.held = Held::Nothing;
+                if was_held {
+                    self.armed = Time::NEVER;
+                    self.arm(self.now());
+                }
+            }
+            // The sockets no longer tell that there is something to receive.
+            Next::Peek if !was_held => {
+                self.armed = Time::ZERO;
+                self.wake_after(Duration::ZERO);
+            }
+            Next::Peek => {}
+        }
+        Ok(len)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.ready.0.as_fd()
+    }
+
+    fn transport(&self) -> Transport {
+        if self.live.udp_works() { Transport::Udp } else { Transport::Tcp }
+    }
+}

@@ -1,0 +1,186 @@
+//! Messages on a byte stream.
+
+use super::wire::PREFIX;
+use crate::session::wire::MAX_MESSAGE;
+use crate::wire::WireError;
+
+/// Puts messages together from a stream. It never takes a byte beyond the end
+/// of the present message: what follows waits in the kernel, where it keeps
+/// the descriptor readable and costs no memory here.
+#[derive(Debug)]
+pub struct FrameReader {
+    buf: Box<[u8]>,
+    have: usize,
+}
+
+impl Default for FrameReader {
+    fn default() -> FrameReader {
+        FrameReader { buf: vec![0; PREFIX + MAX_MESSAGE].into(), have: 0 }
+    }
+}
+
+impl FrameReader {
+    /// Where the next bytes of the stream go; never empty.
+    pub fn room(&mut self) -> &mut [u8] {
+        if self.have == self.need() {
+            self.have = 0;
+        }
+        let need = self.need();
+        &mut self.buf[self.have..need]
+    }
+
+    /// So many bytes were put into [`FrameReader::room`]. The message that they
+    /// completed, if they did.
+    ///
+    /// # Errors
+    ///
+    /// A length of zero or more than [`MAX_MESSAGE`]: the stream is of no more
+    /// use.
+    pub fn filled(&mut self, n: usize) -> Result<Option<&[u8]>, WireError> {
+        self.have = (self.have + n).min(self.need());
+        if self.have < PREFIX {
+            return Ok(None);
+        }
+        match self.len() {
+            0 => Err(WireError::OutOfRange("the length of a message (0)")),
+            len if len > MAX_MESSAGE => Err(WireError::OutOfRange("the length of a message")),
+            _ => Ok(self.whole()),
+        }
+    }
+
+    /// The message completed last, until [`FrameReader::room`] is called.
+    pub fn whole(&self) -> Option<&[u8]> {
+        (self.have > PREFIX && self.have == self.need()).then(|| &self.buf[PREFIX..self.have])
+    }
+
+    fn len(&self) -> usize {
+        usize::from(u16::from_be_bytes([self.buf[0], self.buf[1]]))
+    }
+
+    fn need(&self) -> usize {
+        match self.have {
+            0..PREFIX => PREFIX,
+            _ => PREFIX + self.len().clamp(1, MAX_MESSAGE),
+        }
+    }
+}
+
+/// The end of a message that the kernel took only the beginning of. Nothing
+/// else may go onto the stream before it.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    bytes: Vec<u8>,
+    gone: usize,
+}
+
+impl Backlog {
+    /// Whether the stream is free for the next message.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Keeps what is left of `parts`, in order, after their first `taken` bytes.
+    pub fn keep(&mut self, parts: &[&[u8]], mut taken: usize) {
+        for part in parts {
+            let skip = taken.min(part.len());
+            self.bytes.extend_from_slice(&part[skip..]);
+            taken -= skip;
+        }
+    }
+
+    /// What goes next.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.gone..]
+    }
+
+    /// So many bytes of [`Backlog::rest`] have gone.
+    pub fn advance(&mut self, n: usize) {
+        self.gone += n;
+        if self.gone >= self.bytes.len() {
+            self.bytes.clear();
+            self.gone = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::prefix;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Feeds `stream` in pieces of the given sizes; the messages, and whether
+    /// the stream broke.
+    fn read(stream: &[u8], pieces: &[usize]) -> (Vec<Vec<u8>>, bool) {
+        let (mut reader, mut got) = (FrameReader::default(), Vec::new());
+        let (mut rest, mut sizes) = (stream, pieces.iter().cycle());
+        while !rest.is_empty() {
+            let room = reader.room();
+            assert!(!room.is_empty());
+            let n = room.len().min(rest.len()).min(*sizes.next().unwrap());
+            room[..n].copy_from_slice(&rest[..n]);
+            rest = &rest[n..];
+            match reader.filled(n) {
+                Ok(Some(message)) => got.push(message.to_vec()),
+                Ok(None) => {}
+                Err(_) => return (got, true),
+            }
+        }
+        (got, false)
+    }
+
+    proptest! {
+        #[test]
+        fn messages_survive_any_cut(
+            messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..400), 0..20),
+            pieces in prop::collection::vec(1usize..500, 1..20),
+        ) {
+            let stream: Vec<u8> = messages
+                .iter()
+                .flat_map(|m| [&prefix(m.len())[..], m].concat())
+                .collect();
+            prop_assert_eq!(read(&stream, &pieces), (messages, false));
+        }
+
+        #[test]
+        fn any_stream_is_messages_or_an_error(
+            stream in prop::collection::vec(any::<u8>(), 0..2_000),
+            pieces in prop::collection::vec(1usize..500, 1..20),
+        ) {
+            for message in read(&stream, &pieces).0 {
+                prop_assert!((1..=MAX_MESSAGE).contains(&message.len()));
+            }
+        }
+
+        #[test]
+        fn what_was_not_taken_goes_later(
+            a in prop::collection::vec(any::<u8>(), 0..50),
+            b in prop::collection::vec(any::<u8>(), 0..50),
+            taken in 0usize..100,
+            steps in prop::collection::vec(1usize..9, 100),
+        ) {
+            let all = [&a[..], &b].concat();
+            let taken = taken.min(all.len());
+            let mut backlog = Backlog::default();
+            backlog.keep(&[&a, &b], taken);
+            let mut sent = all[..taken].to_vec();
+            for step in steps {
+                let n = step.min(backlog.rest().len());
+                sent.extend_from_slice(&backlog.rest()[..n]);
+                backlog.advance(n);
+            }
+            prop_assert!(backlog.is_empty());
+            prop_assert_eq!(sent, all);
+        }
+    }
+
+    #[test]
+    fn impossible_lengths_break_the_stream() {
+        assert_eq!(read(&[0, 0, 1], &[9]), (vec![], true));
+        assert_eq!(read(&[0xff, 0xff, 1], &[1]), (vec![], true));
+        let longest = [&prefix(MAX_MESSAGE)[..], &vec![7; MAX_MESSAGE]].concat();
+        assert_eq!(read(&longest, &[1_000]), (vec![vec![7; MAX_MESSAGE]], false));
+        let longer = u16::try_from(MAX_MESSAGE + 1).unwrap().to_be_bytes();
+        assert_eq!(read(&longer, &[2]), (vec![], true));
+    }
+}

@@ -1,0 +1,257 @@
+//! The carrier's own messages and the head of a datagram. A message whose
+//! first byte is 0x40 to 0x7f (from a client) or 0xc0 to 0xff (from a node) is
+//! the carrier's; every other is the session's.
+
+use crate::session::wire::{MAX_MESSAGE, ToClient, ToNode};
+use crate::wire::{Service, WireError};
+use core::fmt;
+use trunkline_base::wire::{Reader, Short, Writer};
+
+/// Bytes of a message's length on TCP.
+pub const PREFIX: usize = 2;
+
+/// Bytes before the message in a datagram.
+pub const DATAGRAM_HEAD: usize = 16;
+
+/// The largest datagram: with 40 bytes of IPv6 and 8 of UDP the 1,280 bytes
+/// that every IPv6 path carries (RFC 8200, section 5). Larger packets take TCP.
+pub const MAX_DATAGRAM: usize = 1_232;
+
+const PING: u8 = 0x41;
+const HELLO: u8 = 0x42;
+const PACKETS: u8 = 0x43;
+const PONG: u8 = 0xc1;
+const WELCOME: u8 = 0xc2;
+
+/// What lets a datagram belong to a session: random, from the node's entropy,
+/// given over TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
+
+impl fmt::Debug for Token {
+    /// A secret: not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// What a client says through this carrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FromClient<'a> {
+    /// Answer with [`FromNode::Pong`], on the same path. TCP and UDP.
+    Ping,
+    /// The client's secret; a session that had it before is over.
+    Hello {
+        /// See the module.
+        identity: u64,
+    },
+    /// How packets shall come from now on.
+    Packets {
+        /// By UDP; else by TCP.
+        udp: bool,
+    },
+    /// A message of the session. On UDP only packets.
+    Session(&'a [u8]),
+}
+
+/// What a node says through this carrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FromNode<'a> {
+    /// The answer to [`FromClient::Ping`].
+    Pong,
+    /// The first message: what the client's datagrams must begin with.
+    Welcome {
+        /// For this connection only.
+        token: Token,
+    },
+    /// A message of the session. On UDP only packets.
+    Session(&'a [u8]),
+}
+
+impl<'a> FromClient<'a> {
+    /// Writes the message.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        match *self {
+            FromClient::Ping => w.u8(PING),
+            FromClient::Hello { identity } => w.u8(HELLO).and_then(|()| w.u64(identity)),
+            FromClient::Packets { udp } => w.u8(PACKETS).and_then(|()| w.u8(udp.into())),
+            FromClient::Session(message) => w.bytes(message),
+        }
+    }
+
+    /// Reads one message; what a newer client appends to the carrier's own is
+    /// left out.
+    pub fn parse(message: &'a [u8]) -> Result<FromClient<'a>, WireError> {
+        let mut r = Reader::new(message);
+        Ok(match r.u8()? {
+            PING => FromClient::Ping,
+            HELLO => FromClient::Hello { identity: r.u64()? },
+            PACKETS => match r.u8()? {
+                0 => FromClient::Packets { udp: false },
+                1 => FromClient::Packets { udp: true },
+                _ => return Err(WireError::OutOfRange("the path of packets")),
+            },
+            other @ 0x40..0x80 => return Err(WireError::UnknownType(other)),
+            _ => FromClient::Session(message),
+        })
+    }
+}
+
+impl<'a> FromNode<'a> {
+    /// Writes the message.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        match *self {
+            FromNode::Pong => w.u8(PONG),
+            FromNode::Welcome { token } => w.u8(WELCOME).and_then(|()| w.u64(token.0)),
+            FromNode::Session(message) => w.bytes(message),
+        }
+    }
+
+    /// Reads one message; what a newer node appends to the carrier's own is
+    /// left out.
+    pub fn parse(message: &'a [u8]) -> Result<FromNode<'a>, WireError> {
+        let mut r = Reader::new(message);
+        Ok(match r.u8()? {
+            PONG => FromNode::Pong,
+            WELCOME => FromNode::Welcome { token: Token(r.u64()?) },
+            other @ 0xc0.. => return Err(WireError::UnknownType(other)),
+            _ => FromNode::Session(message),
+        })
+    }
+}
+
+/// One datagram, either way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Datagram<'a> {
+    /// Whose it is.
+    pub token: Token,
+    /// The sender's count of datagrams with this token, from 0; never wraps.
+    pub counter: u64,
+    /// The message.
+    pub message: &'a [u8],
+}
+
+impl<'a> Datagram<'a> {
+    /// The bytes before the message.
+    pub fn head(&self) -> [u8; DATAGRAM_HEAD] {
+        (u128::from(self.token.0) << 64 | u128::from(self.counter)).to_be_bytes()
+    }
+
+    /// Reads a datagram. A counter that could not grow any more is an error.
+    pub fn parse(bytes: &'a [u8]) -> Result<Datagram<'a>, WireError> {
+        let mut r = Reader::new(bytes);
+        let (token, counter) = (Token(r.u64()?), r.u64()?);
+        if counter == u64::MAX {
+            return Err(WireError::OutOfRange("the counter"));
+        }
+        Ok(Datagram { token, counter, message: r.rest() })
+    }
+}
+
+/// The length that goes before a message of `len` bytes on TCP.
+pub fn prefix(len: usize) -> [u8; PREFIX] {
+    debug_assert!((1..=MAX_MESSAGE).contains(&len), "{len} bytes are no message");
+    u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes()
+}
+
+/// The service of a client's message that UDP may carry: a packet that fits;
+/// `None` for every other.
+pub fn packet_to_node(head: &[u8], payload: usize) -> Option<Service> {
+    match ToNode::parse(head) {
+        Ok(ToNode::Send { service, .. }) if fits(head, payload) => Some(service),
+        _ => None,
+    }
+}
+
+/// The service of a node's message that UDP may carry; `None` for every other.
+pub fn packet_to_client(head: &[u8], payload: usize) -> Option<Service> {
+    match ToClient::parse(head) {
+        Ok(ToClient::Received { service, .. }) if fits(head, payload) => Some(service),
+        _ => None,
+    }
+}
+
+fn fits(head: &[u8], payload: usize) -> bool {
+    DATAGRAM_HEAD + head.len() + payload <= MAX_DATAGRAM
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(emit: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>) -> Vec<u8> {
+        let mut out = [0; 300];
+        let mut w = Writer::new(&mut out);
+        emit(&mut w).unwrap();
+        w.written().to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn messages_round_trip(
+            n in any::<u64>(), udp in any::<bool>(),
+            first in 0u8..0x40, rest in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let from_client = [&[first][..], &rest].concat();
+            let from_node = [&[first | 0x80][..], &rest].concat();
+            for m in [
+                FromClient::Ping,
+                FromClient::Hello { identity: n },
+                FromClient::Packets { udp },
+                FromClient::Session(&from_client),
+            ] {
+                let bytes = written(|w| m.emit(w));
+                prop_assert_eq!(FromClient::parse(&bytes), Ok(m));
+            }
+            for m in [
+                FromNode::Pong,
+                FromNode::Welcome { token: Token(n) },
+                FromNode::Session(&from_node),
+            ] {
+                let bytes = written(|w| m.emit(w));
+                prop_assert_eq!(FromNode::parse(&bytes), Ok(m));
+            }
+        }
+
+        #[test]
+        fn datagrams_round_trip(
+            token in any::<u64>(), counter in 0..u64::MAX,
+            message in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let d = Datagram { token: Token(token), counter, message: &message };
+            let bytes = [&d.head()[..], &message].concat();
+            prop_assert_eq!(Datagram::parse(&bytes), Ok(d));
+        }
+
+        #[test]
+        fn any_bytes_are_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let _ = FromClient::parse(&bytes);
+            let _ = FromNode::parse(&bytes);
+            let _ = Datagram::parse(&bytes);
+            let _ = packet_to_node(&bytes, 100);
+            let _ = packet_to_client(&bytes, 100);
+        }
+    }
+
+    #[test]
+    fn the_carriers_messages_are_not_the_sessions() {
+        use crate::wire::NodeId;
+        let send = ToNode::Send {
+            service: Service::RealTime,
+            deadline_ms: 1,
+            to: NodeId(1),
+            port: 1,
+            payload: &[],
+        };
+        let bind = ToNode::Bind { version: 1, port: 1 };
+        let (send, bind) = (written(|w| send.emit_head(w)), written(|w| bind.emit_head(w)));
+        for m in [&send, &bind] {
+            assert_eq!(FromClient::parse(m), Ok(FromClient::Session(m)));
+        }
+        let room = MAX_DATAGRAM - DATAGRAM_HEAD - send.len();
+        assert_eq!(packet_to_node(&send, room), Some(Service::RealTime));
+        assert_eq!(packet_to_node(&send, room + 1), None);
+        assert_eq!(packet_to_node(&bind, 0), None);
+    }
+}

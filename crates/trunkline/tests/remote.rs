@@ -1,0 +1,566 @@
+//! Applications on other hosts: TCP and UDP to a node, networks that fail, and
+//! bytes that nobody should send.
+
+mod common;
+#[path = "common/relay.rs"]
+mod relay;
+
+use common::{
+    Chain, PATIENCE, allow_files, attach, ms, numbered, recv_number, settle, stream,
+    try_recv_number, wait_for,
+};
+use rand::RngExt;
+use relay::Relay;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+use trunkline_base::wire::Writer;
+use trunkline_client::{
+    Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption, Transport,
+};
+use trunkline_overlay::session::remote::{
+    Datagram, FromClient, FromNode, HANDSHAKE_TIMEOUT, MAX_DATAGRAM, Token, prefix,
+};
+use trunkline_overlay::session::wire::{MAX_MESSAGE, SESSION_VERSION, ToClient, ToNode};
+
+fn drops(node: &common::Node, reason: &str) -> u64 {
+    node.metrics().sum("remote_drops_total", &format!("reason=\"{reason}\""))
+}
+
+fn sessions(node: &common::Node) -> u64 {
+    node.metrics().sum("sessions", "")
+}
+
+/// Waits for the news that the connection is back; how long that took.
+#[track_caller]
+fn until_reconnected(socket: &DatagramSocket) -> Duration {
+    let start = Instant::now();
+    socket.set_option(SocketOption::ReadTimeout(Some(ms(100)))).expect("in range");
+    wait_for("the connection", || match try_recv_number(socket) {
+        Err(Error::Reconnected) => Some(()),
+        // Packets of before.
+        Ok(_) | Err(Error::WouldBlock) => None,
+        Err(error) => panic!("{error}"),
+    });
+    start.elapsed()
+}
+
+/// Established TCP connections to `at` on this machine.
+fn connections_to(at: SocketAddr) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
+    let end = format!(":{:04X}", at.port());
+    let fields = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    fields.filter(|f| f[2].ends_with(&end) && f[3] == "01").count()
+}
+
+#[test]
+fn packets_cross_on_both_services_and_at_every_size() {
+    let chain = Chain::of(2);
+    let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[1].bind_remote(4_000));
+    for service in [Service::RealTime, Service::BestEffort] {
+        a.set_option(SocketOption::Service(service)).expect("in range");
+        let got = stream(&a, &b, 0..50, ms(2));
+        assert_eq!(got.len(), 50, "{service:?}");
+        assert!(got.iter().all(|(_, r)| r.service == service && r.from == a.local_addr()));
+        assert_eq!(stream(&b, &a, 0..50, ms(2)).len(), 50, "the way back");
+    }
+    let max = a.max_payload();
+    let mut buf = vec![0; max];
+    for len in [0, 1, 1_000, max - 1, max] {
+        a.send_to(&vec![7; len], b.local_addr()).expect("sent");
+        assert_eq!(b.recv_from(&mut buf).expect("arrives").len, len);
+        assert!(buf[..len].iter().all(|b| *b == 7));
+    }
+    let m = chain.nodes[1].metrics();
+    assert_eq!(m.sum("remote_sessions", "carrier=\"udp\""), 1);
+    assert_eq!(m.sum("remote_drops_total", ""), 0);
+    assert_eq!(m.drops("malformed") + m.drops("session_full"), 0);
+    // By name, and beside an application of the node's own host.
+    let name = format!("tcp://localhost:{}", chain.nodes[0].remote.port());
+    let named = DatagramSocket::bind(name.as_str(), 0).expect("bound");
+    let local = chain.nodes[0].bind(0);
+    named.send_to(&numbered(3), local.local_addr()).expect("sent");
+    assert_eq!(recv_number(&local).0, 3);
+}
+
+#[test]
+fn the_packet_thread_asks_for_no_memory_per_packet() {
+    let chain = Chain::of(1);
+    let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[0].bind_remote(0));
+    stream(&a, &b, 0..20, ms(1));
+    let count = || chain.nodes[0].metrics().sum("packet_thread_allocations_total", "");
+    let before = count();
+    assert_eq!(stream(&a, &b, 0..300, ms(1)).len(), 300);
+    let grown = count() - before;
+    // A look at the metrics asks for some itself.
+    assert!(grown < 20, "{grown} requests for memory in 300 packets");
+}
+
+#[test]
+fn mistakes_arrive_with_their_names() {
+    let chain = Chain::of(1);
+    let node = &chain.nodes[0];
+    let socket = node.bind_remote(4_000);
+    let taken = DatagramSocket::bind(node.remote, 4_000).expect_err("taken");
+    assert!(matches!(taken, Error::PortInUse { port: 4_000 }), "{taken:?}");
+    let told = |to: Address| {
+        socket.send_to(&numbered(0), to).expect("sent");
+        try_recv_number(&socket).expect_err("nothing comes")
+    };
+    let nowhere = told(Address { node: NodeId(99), port: 1 });
+    assert!(matches!(nowhere, Error::NoRoute { node: NodeId(99) }), "{nowhere:?}");
+    let nobody = told(node.address(9));
+    assert!(matches!(nobody, Error::NoPort { to } if to == node.address(9)), "{nobody:?}");
+    let max = socket.max_payload();
+    let large = socket.send_to(&vec![0; max + 1], node.address(1)).expect_err("too large");
+    assert!(matches!(large, Error::TooLarge { .. }), "{large:?}");
+
+    let closed = common::free_port(node.remote.ip());
+    let absent = DatagramSocket::bind(closed, 0).expect_err("nobody listens");
+    assert!(matches!(absent, Error::NotRunning { .. }), "{absent:?}");
+    assert!(absent.to_string().contains(&format!("tcp://{closed}")), "{absent}");
+    let nameless = DatagramSocket::bind("tcp://no-port-here", 0).expect_err("no port");
+    assert!(nameless.to_string().contains("no-port-here (HOST:PORT)"), "{nameless}");
+}
+
+#[test]
+fn a_full_node_says_so() {
+    let mut chain = Chain::of(1);
+    let node = chain.first();
+    node.crash();
+    let text = std::fs::read_to_string(&node.config).expect("written");
+    std::fs::write(&node.config, text.replace("[node]", "[node]\nmax_sessions = 2")).expect("ok");
+    node.start();
+    let _two = (node.bind_remote(0), node.bind(0));
+    for _ in 0..20 {
+        let full = DatagramSocket::bind(node.remote, 0).expect_err("full");
+        assert!(matches!(full, Error::Refused(Refusal::Full)), "{full:?}");
+    }
+}
+
+#[test]
+fn a_thousand_remote_clients() {
+    const CLIENTS: usize = 1_000;
+    // Each has six descriptors.
+    if !allow_files(8_000) {
+        println!("skipped: the system does not allow 8,000 open files");
+        return;
+    }
+    let mut chain = Chain::of(2);
+    let peers: Vec<_> = (0..10).map(|i| chain.nodes[1].bind(4_000 + i)).collect();
+    let resident = chain.first().resident();
+    let near = &chain.nodes[0];
+    let start = Instant::now();
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|_| DatagramSocket::bind(near.remote, 0).expect("bound")).collect();
+    println!("{CLIENTS} attached in {:?}", start.elapsed());
+    clients.iter().for_each(|c| settle(c, Transport::Udp));
+    wait_for("all to be known", || {
+        (near.metrics().sum("remote_sessions", "carrier=\"udp\"") == CLIENTS as u64).then_some(())
+    });
+    let mut heard = (0, 0);
+    for round in 0..5 {
+        for (i, client) in clients.iter().enumerate() {
+            client.send_to(&numbered(round), peers[i % 10].local_addr()).expect("sent");
+            if i % 20 == 0 {
+                thread::sleep(ms(2));
+            }
+        }
+        for peer in &peers {
+            peer.set_option(SocketOption::ReadTimeout(Some(ms(300)))).expect("in range");
+            for _ in 0..CLIENTS / peers.len() {
+                let Ok((n, got)) = try_recv_number(peer) else { break };
+                heard.0 += 1;
+                peer.send_to(&numbered(n), got.from).expect("sent");
+            }
+        }
+        for client in &clients {
+            client.set_option(SocketOption::ReadTimeout(Some(ms(300)))).expect("in range");
+            heard.1 += u32::from(try_recv_number(client).is_ok_and(|(n, _)| n == round));
+        }
+    }
+    println!("{heard:?} of 5000 there and back");
+    assert!(heard.1 >= 4_950, "{heard:?} of 5000 there and back");
+    assert!(clients.iter().all(|c| c.status().reconnects == 0));
+    let near = chain.first();
+    let grown = near.resident() - resident;
+    println!("the node grew by {grown} KiB");
+    assert!(grown < 48 << 10, "{grown} KiB");
+    drop(clients);
+    wait_for("them to go", || (sessions(&chain.nodes[0]) == 0).then_some(()));
+    chain.first().assert_healthy();
+}
+
+#[test]
+fn a_restarted_node_is_found_again() {
+    let mut chain = Chain::of(2);
+    let (a, b) = (chain.nodes[0].bind_remote(4_000), chain.nodes[1].bind(4_000));
+    for restart in 1..=2 {
+        chain.first().crash();
+        thread::sleep(ms(300));
+        chain.first().start();
+        let took = until_reconnected(&a);
+        println!("back after {took:?}");
+        assert_eq!((a.local_addr().port, a.status().reconnects), (4_000, restart));
+        chain.wait_until_up();
+        settle(&a, Transport::Udp);
+        assert!(stream(&a, &b, 0..30, ms(2)).len() >= 29);
+        assert!(stream(&b, &a, 0..30, ms(2)).len() >= 29);
+    }
+    assert_eq!(sessions(&chain.nodes[0]), 1);
+}
+
+#[test]
+fn a_network_that_goes_away_is_noticed_and_comes_back() {
+    let mut chain = Chain::of(2);
+    let relay = Relay::to(chain.nodes[0].remote);
+    let (a, b) = (attach(relay.address, 4_000), chain.nodes[1].bind(4_000));
+    assert_eq!(stream(&a, &b, 0..20, ms(2)).len(), 20);
+    let resident = chain.first().resident();
+    for outage in 1..=2 {
+        relay.set(false, false);
+        let cut = Instant::now();
+        a.set_option(SocketOption::ReadTimeout(Some(ms(20)))).expect("in range");
+        wait_for("the loss to be noticed", || {
+            let _ = a.send_to(&numbered(0), b.local_addr());
+            match try_recv_number(&a) {
+                Err(Error::WouldBlock) => {}
+                other => panic!("{other:?}"),
+            }
+            (!a.status().connected).then_some(())
+        });
+        let noticed = cut.elapsed();
+        println!("noticed after {noticed:?}");
+        assert!(noticed < ms(9_000), "{noticed:?}");
+        // Away for a while more: attempts fail, nothing piles up.
+        let away = Instant::now();
+        while away.elapsed() < ms(6_000) {
+            assert!(matches!(a.send_to(&numbered(0), b.local_addr()), Err(Error::Disconnected)));
+            assert!(matches!(try_recv_number(&a), Err(Error::WouldBlock)));
+        }
+        relay.set(true, true);
+        let took = until_reconnected(&a);
+        println!("back after {took:?}");
+        assert!(took < ms(6_000), "{took:?}");
+        assert_eq!(connections_to(relay.address), 1, "earlier attempts are closed");
+        assert_eq!((a.local_addr().port, a.status().reconnects), (4_000, outage));
+        settle(&a, Transport::Udp);
+        assert!(stream(&a, &b, 0..30, ms(2)).len() >= 29);
+        assert!(stream(&b, &a, 0..30, ms(2)).len() >= 29);
+    }
+    wait_for("the old sessions to go", || (sessions(&chain.nodes[0]) == 1).then_some(()));
+    let grown = chain.first().resident().saturating_sub(resident);
+    assert!(grown < 4 << 10, "the node grew by {grown} KiB");
+}
+
+#[test]
+fn an_application_that_sleeps_keeps_its_session() {
+    let chain = Chain::of(1);
+    let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[0].bind(0));
+    thread::sleep(ms(9_000));
+    b.send_to(&numbered(1), a.local_addr()).expect("sent");
+    assert_eq!(recv_number(&a).0, 1, "not Reconnected");
+    assert_eq!(stream(&a, &b, 2..20, ms(2)).len(), 18);
+    assert_eq!(a.status().reconnects, 0);
+}
+
+#[test]
+fn without_udp_packets_take_tcp() {
+    let chain = Chain::of(2);
+    let relay = Relay::to(chain.nodes[0].remote);
+    relay.set(true, false);
+    let (a, b) =
+        (DatagramSocket::bind(relay.address, 4_000).expect("bound"), chain.nodes[1].bind(1));
+    assert_eq!(a.status().transport, Some(Transport::Tcp));
+    assert_eq!(stream(&a, &b, 0..100, ms(10)).len(), 100);
+    assert_eq!(stream(&b, &a, 0..100, ms(10)).len(), 100);
+    assert_eq!(a.status().transport, Some(Transport::Tcp));
+    assert_eq!(chain.nodes[0].metrics().sum("remote_sessions", "carrier=\"tcp\""), 1);
+    // It is tried again.
+    relay.set(true, true);
+    settle(&a, Transport::Udp);
+    assert_eq!(stream(&a, &b, 100..120, ms(2)).len(), 20);
+    // And if it stops in the middle of a call, the call goes on.
+    relay.set(true, false);
+    let cut = Instant::now();
+    let got = stream(&a, &b, 0..400, ms(15));
+    println!("{} of 400 packets arrived, the last took {:?}", got.len(), a.status().transport);
+    assert!(cut.elapsed() >= ms(4_000));
+    assert!(got.len() > 200 && got.last().is_some_and(|(n, _)| *n == 399), "{}", got.len());
+    assert_eq!(stream(&b, &a, 0..20, ms(2)).len(), 20);
+    assert_eq!((a.status().transport, a.status().reconnects), (Some(Transport::Tcp), 0));
+}
+
+#[test]
+fn a_nat_that_changes_its_mind_costs_nothing() {
+    let chain = Chain::of(2);
+    let relay = Relay::to(chain.nodes[0].remote);
+    let (a, b) = (attach(relay.address, 0), chain.nodes[1].bind(4_000));
+    assert_eq!(stream(&b, &a, 0..20, ms(2)).len(), 20);
+    for _ in 0..3 {
+        relay.remap();
+        assert_eq!(stream(&a, &b, 0..20, ms(2)).len(), 20, "from the new address");
+        assert_eq!(stream(&b, &a, 0..20, ms(2)).len(), 20, "to the new address");
+    }
+    assert_eq!((a.status().transport, a.status().reconnects), (Some(Transport::Udp), 0));
+    assert_eq!(drops(&chain.nodes[0], "bad_datagram"), 0);
+}
+
+/// A connection without the client library, to say what that never would.
+struct Raw {
+    tcp: TcpStream,
+    udp: UdpSocket,
+    token: Token,
+}
+
+impl Raw {
+    fn connect(at: SocketAddr) -> Raw {
+        let tcp = TcpStream::connect(at).expect("connected");
+        tcp.set_read_timeout(Some(PATIENCE)).expect("an option");
+        let udp = UdpSocket::bind((at.ip(), 0)).expect("a port");
+        udp.connect(at).expect("connected");
+        udp.set_read_timeout(Some(ms(200))).expect("an option");
+        let mut raw = Raw { tcp, udp, token: Token(0) };
+        raw.token = match FromNode::parse(&raw.read().expect("a welcome")) {
+            Ok(FromNode::Welcome { token }) => token,
+            other => panic!("{other:?}"),
+        };
+        raw
+    }
+
+    fn bound(at: SocketAddr) -> Raw {
+        let mut raw = Raw::connect(at);
+        raw.say(&bytes(|w| ToNode::Bind { version: SESSION_VERSION, port: 0 }.emit_head(w)));
+        let answer = raw.read().expect("an answer");
+        assert!(matches!(ToClient::parse(&answer), Ok(ToClient::Bound { .. })), "{answer:?}");
+        raw
+    }
+
+    fn say(&mut self, message: &[u8]) {
+        let _ = self.tcp.write_all(&[&prefix(message.len())[..], message].concat());
+    }
+
+    fn read(&mut self) -> Option<Vec<u8>> {
+        let mut len = [0; 2];
+        self.tcp.read_exact(&mut len).ok()?;
+        let mut message = vec![0; u16::from_be_bytes(len).into()];
+        self.tcp.read_exact(&mut message).ok()?;
+        Some(message)
+    }
+
+    fn closed(&mut self) -> bool {
+        match self.tcp.read(&mut [0; 100]) {
+            Ok(n) => n == 0,
+            Err(e) => e.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+
+    /// Whether a datagram is answered.
+    fn pings(&self, token: Token, counter: u64) -> bool {
+        let ping = bytes(|w| FromClient::Ping.emit(w));
+        let head = Datagram { token, counter, message: &[] }.head();
+        self.udp.send(&[&head[..], &ping].concat()).expect("sent");
+        self.udp.recv(&mut [0; 100]).is_ok()
+    }
+}
+
+fn bytes<E: std::fmt::Debug>(emit: impl FnOnce(&mut Writer<'_>) -> Result<(), E>) -> Vec<u8> {
+    let mut out = [0; 100];
+    let mut w = Writer::new(&mut out);
+    emit(&mut w).expect("room");
+    w.written().to_vec()
+}
+
+/// Streams both ways while `hostile` runs; all must arrive.
+fn undisturbed(chain: &Chain, hostile: impl FnOnce()) {
+    let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[1].bind_remote(0));
+    thread::scope(|scope| {
+        let call = scope.spawn(|| stream(&a, &b, 0..300, ms(10)).len());
+        hostile();
+        assert_eq!(call.join().expect("the call ends"), 300, "packets of a good session");
+    });
+    assert_eq!(stream(&b, &a, 0..50, ms(2)).len(), 50);
+    assert_eq!((a.status().reconnects, b.status().reconnects), (0, 0));
+}
+
+#[test]
+fn garbage_on_tcp_ends_that_connection_only() {
+    let mut chain = Chain::of(2);
+    let at = chain.nodes[0].remote;
+    let huge = u16::try_from(MAX_MESSAGE + 1).expect("small").to_be_bytes();
+    let endings: [&[u8]; 6] =
+        [&[0, 0], &huge, &[0xff, 0xff, 1, 2, 3], &[0, 1, 0x7f], &[0, 2, 0x43, 9], &[0, 1, 0x42]];
+    undisturbed(&chain, || {
+        for (i, ending) in endings.iter().enumerate() {
+            let mut raw = Raw::bound(at);
+            raw.tcp.write_all(ending).expect("sent");
+            assert!(raw.closed(), "{ending:?}");
+            assert_eq!(drops(&chain.nodes[0], "bad_stream"), 1 + i as u64, "{ending:?}");
+        }
+        // What breaks the session's rules, not the carrier's, has an answer.
+        let mut raw = Raw::connect(at);
+        for message in [&[0x17][..], &[2, 2], &[1]] {
+            raw.say(message);
+            let answer = raw.read().expect("an answer");
+            let refused = ToClient::parse(&answer);
+            assert!(
+                matches!(refused, Ok(ToClient::Error { refusal: Refusal::Malformed, .. })),
+                "{refused:?}"
+            );
+        }
+        // Two identities on one connection.
+        raw.say(&bytes(|w| FromClient::Hello { identity: 1 }.emit(w)));
+        raw.say(&bytes(|w| FromClient::Hello { identity: 2 }.emit(w)));
+        assert!(raw.closed());
+        let mut rng = rand_pcg::Pcg64Mcg::new(3);
+        for round in 0..300 {
+            let mut raw = Raw::connect(at);
+            let mut junk: Vec<u8> = (0..rng.random_range(1..200)).map(|_| rng.random()).collect();
+            if round % 2 == 0 {
+                // Lengths that make sense, so that more is looked at.
+                let len = u8::try_from(junk.len()).expect("small").saturating_sub(2).max(1);
+                junk = [&[0, len][..], &junk[..]].concat();
+                junk[2] = [1, 2, 0x41, 0x42, 0x43][round / 2 % 5];
+            }
+            let _ = raw.tcp.write_all(&junk);
+        }
+    });
+    wait_for("them to go", || (sessions(&chain.nodes[0]) == 0).then_some(()));
+    chain.first().assert_healthy();
+}
+
+#[test]
+fn who_does_not_bind_in_time_is_shown_out() {
+    let chain = Chain::of(2);
+    let at = chain.nodes[0].remote;
+    undisturbed(&chain, || {
+        let start = Instant::now();
+        let mut idle: Vec<_> = (0..20).map(|_| Raw::connect(at)).collect();
+        // One that drips, one that was bound and idles.
+        let mut drip = Raw::connect(at);
+        let mut bound = Raw::bound(at);
+        assert_eq!(sessions(&chain.nodes[0]), 23);
+        drip.tcp.write_all(&[0]).expect("sent");
+        thread::sleep(ms(2_500));
+        drip.tcp.write_all(&[4]).expect("sent");
+        assert!(idle.iter_mut().all(Raw::closed) && drip.closed());
+        let took = start.elapsed();
+        assert!((HANDSHAKE_TIMEOUT..HANDSHAKE_TIMEOUT + ms(2_000)).contains(&took), "{took:?}");
+        bound.say(&bytes(|w| FromClient::Ping.emit(w)));
+        assert_eq!(bound.read().expect("it lives"), bytes(|w| FromNode::Pong.emit(w)));
+    });
+    assert_eq!(drops(&chain.nodes[0], "handshake_timeout"), 21);
+}
+
+#[test]
+fn strange_datagrams_are_counted_and_change_nothing() {
+    let mut chain = Chain::of(2);
+    let at = chain.nodes[0].remote;
+    let count = |why| drops(&chain.nodes[0], why);
+    undisturbed(&chain, || {
+        let good = Raw::bound(at);
+        let (token, thief) = (good.token, UdpSocket::bind((at.ip(), 0)).expect("a port"));
+        assert!(good.pings(token, 5));
+        assert!(!good.pings(token, 5), "replayed");
+        assert!(good.pings(token, 4), "overtaken on the way");
+        assert!(!good.pings(Token(token.0 ^ 1), 6), "another token");
+        assert!(!good.pings(token, u64::MAX), "the end of the count");
+        assert!(good.pings(token, 6));
+        assert_eq!((count("replayed_datagram"), count("bad_datagram")), (1, 2));
+        let head = Datagram { token, counter: 7, message: &[] }.head();
+        let send = |message: &[u8]| thief.send_to(&[&head, message].concat(), at).expect("sent");
+        let bind = bytes(|w| ToNode::Bind { version: SESSION_VERSION, port: 0 }.emit_head(w));
+        let large = vec![2; MAX_DATAGRAM];
+        let hello = bytes(|w| FromClient::Hello { identity: 1 }.emit(w));
+        for message in [&[][..], &bind, &hello, &[0xc1], &[0x7f], &[2, 9], &large] {
+            send(message);
+        }
+        for n in 0..head.len() {
+            thief.send_to(&head[..n], at).expect("sent");
+        }
+        wait_for("their count", || (count("bad_datagram") == 2 + 7 + 16).then_some(()));
+        // None of them was taken for the session's newest: it has its address.
+        assert!(good.pings(token, 7));
+        // A copy of a true one from elsewhere does not move it either.
+        let ping = bytes(|w| FromClient::Ping.emit(w));
+        thief.send_to(&[&head[..], &ping].concat(), at).expect("sent");
+        wait_for("its count", || (count("replayed_datagram") == 2).then_some(()));
+
+        let mut rng = rand_pcg::Pcg64Mcg::new(4);
+        let sent = 20_000;
+        for i in 0..sent {
+            let junk: [u8; 40] = rng.random();
+            thief.send_to(&junk, at).expect("sent");
+            if i % 50 == 0 {
+                thread::sleep(ms(1));
+            }
+        }
+        let counted = wait_for("the flood's count", || {
+            let m = chain.nodes[0].metrics();
+            let n = m.sum("remote_drops_total", "bad_datagram") - 25;
+            let lost = m.sum("kernel_drops_total", "");
+            (n + lost * 64 >= sent && n <= sent).then_some(n)
+        });
+        println!("{counted} of {sent} random datagrams counted");
+    });
+    chain.first().assert_healthy();
+}
+
+#[test]
+fn a_client_that_reads_nothing_loses_only_its_own() {
+    let mut chain = Chain::of(2);
+    let at = chain.nodes[0].remote;
+    // Its packets take TCP, since it never speaks by UDP.
+    let mut lazy = Raw::connect(at);
+    lazy.say(&bytes(|w| ToNode::Bind { version: SESSION_VERSION, port: 7 }.emit_head(w)));
+    let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[0].bind_remote(0));
+    let to = chain.nodes[0].address(7);
+    let full = || chain.nodes[0].metrics().drops("session_full");
+    let packet = vec![1; 1_100];
+    let sent = wait_for("its buffers to be full", || {
+        for _ in 0..200 {
+            b.send_to(&packet, to).expect("sent");
+        }
+        (full() > 500).then_some(full())
+    });
+    println!("{sent} dropped");
+    assert_eq!(stream(&a, &b, 0..50, ms(2)).len(), 50);
+    // What it finds when it reads after all is whole messages.
+    let mut seen = 0;
+    lazy.tcp.set_read_timeout(Some(ms(500))).expect("an option");
+    while let Some(message) = lazy.read() {
+        match ToClient::parse(&message) {
+            Ok(ToClient::Received { payload, .. }) => {
+                assert_eq!(payload, packet);
+                seen += 1;
+            }
+            Ok(ToClient::Bound { port: 7, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    println!("{seen} packets had waited for it");
+    assert!(seen > 5);
+    // And it hears the present again.
+    b.send_to(&packet, to).expect("sent");
+    assert!(lazy.read().is_some());
+    chain.first().assert_healthy();
+}
+
+#[test]
+fn a_recording_holds_remote_sessions() {
+    let mut chain = Chain::of(1);
+    let file = chain.dir.path().join("remote.rec");
+    let node = chain.first();
+    node.crash();
+    node.start_with(&["--record", file.to_str().expect("text")]);
+    let (a, b) = (node.bind_remote(0), node.bind_remote(0));
+    assert_eq!(stream(&a, &b, 0..50, ms(2)).len(), 50);
+    drop(Raw::bound(node.remote));
+    drop((a, b));
+    node.process().close_stdin();
+    node.process().wait();
+    let replayed = common::run(common::trunkline(["replay", "--json"]).arg(&file));
+    assert_eq!(replayed.code, Some(0), "{}", replayed.stderr);
+    assert!(replayed.stdout.contains("\"identical\":true"), "{}", replayed.stdout);
+}
