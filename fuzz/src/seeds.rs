@@ -120,7 +120,7 @@ fn remote_messages() -> Vec<(&'static str, Vec<u8>)> {
     let from_client = |m: FromClient<'_>| written(|w| m.emit(w));
     let framed = |m: Vec<u8>| [&prefix(m.len())[..], &m].concat();
     let token = Token(0x0123_4567_89ab_cdef);
-    let hello = from_client(FromClient::Hello { identity: 7 });
+    let hello = from_client(FromClient::Hello { identity: 7, attempt: 1 });
     let stream = [
         hello,
         messages()[0].1.clone(),

@@ -45,6 +45,8 @@ pub(crate) struct Connection {
     at: Attachment,
     /// A secret by which a node knows this socket again, over all connections.
     identity: u64,
+    /// Counts the connections tried.
+    attempt: u32,
     link: Link,
     pause: Duration,
     /// The last refusal of a rebind that the application knows of.
@@ -156,6 +158,7 @@ impl Connection {
             max_payload: 0,
             at,
             identity,
+            attempt: 0,
             link: Link::Unbound,
             pause: FIRST_PAUSE,
             told: None,
@@ -376,7 +379,8 @@ impl Connection {
 
     /// Connects and sends a bind.
     fn connect(&mut self) -> Result<(), Error> {
-        let mut carrier = self.at.connect(self.identity)?;
+        self.attempt = self.attempt.wrapping_add(1);
+        let mut carrier = self.at.connect(self.identity, self.attempt)?;
         let bind = ToNode::Bind { version: SESSION_VERSION, port: self.local.port };
         if emit(&bind, |head| carrier.send(head, &[])).is_err() {
             return Err(Error::Disconnected);

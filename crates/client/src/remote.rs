@@ -72,8 +72,12 @@ pub(crate) struct Remote {
 
 impl Remote {
     /// Begins to connect to the node at `address`. `identity` is the socket's
-    /// secret.
-    pub(crate) fn connect(address: SocketAddr, identity: u64) -> Result<Remote, Error> {
+    /// secret, `attempt` counts its connections.
+    pub(crate) fn connect(
+        address: SocketAddr,
+        identity: u64,
+        attempt: u32,
+    ) -> Result<Remote, Error> {
         let away = |source| Error::NotRunning { at: format!("tcp://{address}"), source };
         let local = |source| Error::Io { what: "create a socket".into(), source };
         let to = SockAddr::from(address);
@@ -112,7 +116,7 @@ impl Remote {
             timer,
             armed: Time::NEVER,
         };
-        remote.tell(&FromClient::Hello { identity });
+        remote.tell(&FromClient::Hello { identity, attempt });
         Ok(remote)
     }
 

@@ -104,17 +104,17 @@ impl fmt::Display for Attachment {
 }
 
 impl Attachment {
-    /// `identity` is the socket's secret.
-    pub(crate) fn connect(&self, identity: u64) -> Result<Box<dyn Carrier>, Error> {
+    /// `identity` is the socket's secret, `attempt` counts its connections.
+    pub(crate) fn connect(&self, identity: u64, attempt: u32) -> Result<Box<dyn Carrier>, Error> {
         Ok(match self {
             Attachment::Unix(path) => Box::new(Unix::connect(path)?),
             Attachment::InProcess(connector) => Box::new(connector.connect()?),
-            Attachment::Remote(address) => Box::new(Remote::connect(*address, identity)?),
+            Attachment::Remote(address) => Box::new(Remote::connect(*address, identity, attempt)?),
             Attachment::RemoteName(name) => {
                 let address = look_up(name)?.next();
                 let address =
                     address.ok_or_else(|| no_address(name, io::ErrorKind::NotFound.into()))?;
-                Box::new(Remote::connect(address, identity)?)
+                Box::new(Remote::connect(address, identity, attempt)?)
             }
         })
     }

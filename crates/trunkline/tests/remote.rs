@@ -410,8 +410,8 @@ fn garbage_on_tcp_ends_that_connection_only() {
             );
         }
         // Two identities on one connection.
-        raw.say(&bytes(|w| FromClient::Hello { identity: 1 }.emit(w)));
-        raw.say(&bytes(|w| FromClient::Hello { identity: 2 }.emit(w)));
+        raw.say(&bytes(|w| FromClient::Hello { identity: 1, attempt: 1 }.emit(w)));
+        raw.say(&bytes(|w| FromClient::Hello { identity: 2, attempt: 1 }.emit(w)));
         assert!(raw.closed());
         let mut rng = rand_pcg::Pcg64Mcg::new(3);
         for round in 0..300 {
@@ -428,6 +428,31 @@ fn garbage_on_tcp_ends_that_connection_only() {
     });
     wait_for("them to go", || (sessions(&chain.nodes[0]) == 0).then_some(()));
     chain.first().assert_healthy();
+}
+
+#[test]
+fn the_later_connection_of_a_client_stays() {
+    let chain = Chain::of(1);
+    let node = &chain.nodes[0];
+    let hello = |attempt| bytes(|w| FromClient::Hello { identity: 9, attempt }.emit(w));
+    // The count may wrap while a client waits for its node.
+    for later in [7_u32, 2, 1_u32 << 31] {
+        let (mut first, mut second) = (Raw::bound(node.remote), Raw::bound(node.remote));
+        first.say(&hello(later));
+        first.say(&bytes(|w| FromClient::Ping.emit(w)));
+        assert!(first.read().is_some(), "an answer");
+        // Was under way for longer than the one that came after it.
+        second.say(&hello(later.wrapping_sub(2)));
+        assert!(second.closed(), "{later}");
+        let mut third = Raw::bound(node.remote);
+        third.say(&hello(later.wrapping_add(1)));
+        assert!(first.closed(), "{later}");
+        third.say(&bytes(|w| FromClient::Ping.emit(w)));
+        assert!(third.read().is_some(), "an answer");
+        drop(third);
+        wait_for("it to go", || (sessions(node) == 0).then_some(()));
+    }
+    assert_eq!(node.metrics().sum("remote_replaced_total", ""), 6);
 }
 
 #[test]
@@ -472,7 +497,7 @@ fn strange_datagrams_are_counted_and_change_nothing() {
         let send = |message: &[u8]| thief.send_to(&[&head, message].concat(), at).expect("sent");
         let bind = bytes(|w| ToNode::Bind { version: SESSION_VERSION, port: 0 }.emit_head(w));
         let large = vec![2; MAX_DATAGRAM];
-        let hello = bytes(|w| FromClient::Hello { identity: 1 }.emit(w));
+        let hello = bytes(|w| FromClient::Hello { identity: 1, attempt: 1 }.emit(w));
         for message in [&[][..], &bind, &hello, &[0xc1], &[0x7f], &[2, 9], &large] {
             send(message);
         }

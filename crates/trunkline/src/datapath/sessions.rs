@@ -1,7 +1,7 @@
 //! The applications attached to a node: the Unix socket that lets them in, and
 //! one carrier for each.
 
-use super::remote::{self, Remotes};
+use super::remote::{self, Hello, Remotes};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind, IoSlice, Read as _};
 use std::net::SocketAddr;
@@ -142,8 +142,8 @@ pub enum Read {
     Message(usize),
     /// Something that was the carrier's own business, or part of a message.
     Handled,
-    /// A client's secret: whatever session had it before is over.
-    Identity(u64),
+    /// Whose connection it is: an earlier one of the same client is over.
+    Hello(Hello),
     /// Bytes that make no sense: the carrier is of no more use.
     Broken,
     /// Nothing now.

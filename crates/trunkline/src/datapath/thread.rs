@@ -348,9 +348,9 @@ impl PacketThread {
                     self.node.session_recv(now, id, message, &mut self.carriers);
                 }
                 Read::Handled => self.carriers.note_stuck(id),
-                Read::Identity(identity) => {
-                    if let Some(before) = self.carriers.remotes.identify(id, identity) {
-                        self.close(before);
+                Read::Hello(hello) => {
+                    if let Some(earlier) = self.carriers.remotes.identify(id, hello) {
+                        self.close(earlier);
                     }
                 }
                 Read::Empty => return,

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! client                          node
-//!    TCP  Hello{identity}, Bind  ─►
+//!    TCP  Hello{identity,…}, Bind ►
 //!     ◄─  Welcome{token}, Bound       TCP
 //!    UDP  token, 0, Ping         ─►      the token tells whose address this is
 //!     ◄─  token, 0, Pong              UDP
@@ -23,7 +23,8 @@
 //! The identity is the client's own secret, the same for the life of its
 //! socket. When the network was away, the client's next connection may find
 //! that the node still believes in the last one; the identity lets it replace
-//! that, and have its port again at once.
+//! that, and have its port again at once. Connections carry the number of the
+//! attempt: one of earlier, held up on the way, replaces nothing.
 
 mod liveness;
 mod peer;

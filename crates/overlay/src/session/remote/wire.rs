@@ -40,10 +40,13 @@ impl fmt::Debug for Token {
 pub enum FromClient<'a> {
     /// Answer with [`FromNode::Pong`], on the same path. TCP and UDP.
     Ping,
-    /// The client's secret; a session that had it before is over.
+    /// Whose connection this is; an earlier one of the same client is over.
     Hello {
-        /// See the module.
+        /// The client's secret; see the module.
         identity: u64,
+        /// Counts the client's connections, so that one which was long under
+        /// way does not replace a later one.
+        attempt: u32,
     },
     /// How packets shall come from now on.
     Packets {
@@ -73,7 +76,9 @@ impl<'a> FromClient<'a> {
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
             FromClient::Ping => w.u8(PING),
-            FromClient::Hello { identity } => w.u8(HELLO).and_then(|()| w.u64(identity)),
+            FromClient::Hello { identity, attempt } => {
+                w.u8(HELLO).and_then(|()| w.u64(identity)).and_then(|()| w.u32(attempt))
+            }
             FromClient::Packets { udp } => w.u8(PACKETS).and_then(|()| w.u8(udp.into())),
             FromClient::Session(message) => w.bytes(message),
         }
@@ -85,7 +90,7 @@ impl<'a> FromClient<'a> {
         let mut r = Reader::new(message);
         Ok(match r.u8()? {
             PING => FromClient::Ping,
-            HELLO => FromClient::Hello { identity: r.u64()? },
+            HELLO => FromClient::Hello { identity: r.u64()?, attempt: r.u32()? },
             PACKETS => match r.u8()? {
                 0 => FromClient::Packets { udp: false },
                 1 => FromClient::Packets { udp: true },
@@ -197,7 +202,7 @@ mod tests {
             let from_node = [&[first | 0x80][..], &rest].concat();
             for m in [
                 FromClient::Ping,
-                FromClient::Hello { identity: n },
+                FromClient::Hello { identity: n, attempt: n as u32 },
                 FromClient::Packets { udp },
                 FromClient::Session(&from_client),
             ] {

@@ -4,7 +4,7 @@
 mod outbox;
 mod session;
 
-pub use session::Session;
+pub use session::{Hello, Session};
 
 use super::sessions::Door;
 use super::udp::Udp;
@@ -101,7 +101,8 @@ impl Remote {
 pub struct Remotes {
     /// Hashed under a key of this process, so that nobody can aim.
     tokens: HashMap<Token, SessionId>,
-    identities: HashMap<u64, SessionId>,
+    /// The latest connection of each client.
+    identities: HashMap<u64, (SessionId, u32)>,
     /// Sessions by when they must be bound, in order; some are long.
     handshakes: VecDeque<(Time, SessionId, Token)>,
     outboxes: Vec<Outbox>,
@@ -124,8 +125,8 @@ impl Remotes {
 
     pub(super) fn dismiss(&mut self, id: SessionId, session: &Session) {
         self.tokens.remove(&session.token());
-        if let Some(identity) = session.identity
-            && self.identities.get(&identity) == Some(&id)
+        if let Some(Hello { identity, attempt }) = session.hello
+            && self.identities.get(&identity) == Some(&(id, attempt))
         {
             self.identities.remove(&identity);
         }
@@ -157,11 +158,17 @@ impl Remotes {
         self.handshakes.pop_front().map(|(_, id, token)| (id, token))
     }
 
-    /// Session `id` is `identity`'s from now on; the one that was before.
-    pub fn identify(&mut self, id: SessionId, identity: u64) -> Option<SessionId> {
-        let before = self.identities.insert(identity, id).filter(|before| *before != id);
-        self.stats.replaced += u64::from(before.is_some());
-        before
+    /// Session `id` is of the client that `hello` names. The earlier one of its
+    /// two sessions, if it has two: that may be `id`.
+    pub fn identify(&mut self, id: SessionId, hello: Hello) -> Option<SessionId> {
+        let Hello { identity, attempt } = hello;
+        let (other, its) = self.identities.insert(identity, (id, attempt)).filter(|o| o.0 != id)?;
+        self.stats.replaced += 1;
+        if attempt.wrapping_sub(its) < 1 << 31 {
+            return Some(other);
+        }
+        self.identities.insert(identity, (other, its));
+        Some(id)
     }
 
     /// Reads a datagram as far as to tell whose it is.

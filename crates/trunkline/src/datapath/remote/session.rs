@@ -20,6 +20,13 @@ const ASK: u32 = 4;
 /// How long bytes may go unacknowledged: as long.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
+/// Whose connection, and the client's how manieth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    pub identity: u64,
+    pub attempt: u32,
+}
+
 /// A client's connection.
 pub struct Session {
     tcp: Socket,
@@ -29,7 +36,7 @@ pub struct Session {
     pub(super) peer: Peer,
     /// Which of the node's remote addresses its datagrams come to.
     pub(super) via: usize,
-    pub(super) identity: Option<u64>,
+    pub(super) hello: Option<Hello>,
     /// Somebody waits until `tcp` takes more.
     pub(super) noted: bool,
 }
@@ -49,7 +56,7 @@ impl Session {
             backlog: Backlog::default(),
             peer: Peer::new(token),
             via: 0,
-            identity: None,
+            hello: None,
             noted: false,
         };
         let mut welcome = [0; 16];
@@ -139,11 +146,12 @@ impl Session {
                 // A client that reads nothing gets no answer either.
                 Ok(FromClient::Ping) => drop(self.send(&pong(), &[])),
                 Ok(FromClient::Packets { udp }) => self.peer.set_udp(udp),
-                Ok(FromClient::Hello { identity }) => {
-                    if self.identity.replace(identity).is_some_and(|i| i != identity) {
+                Ok(FromClient::Hello { identity, attempt }) => {
+                    let hello = Hello { identity, attempt };
+                    if self.hello.replace(hello).is_some_and(|h| h != hello) {
                         return Read::Broken;
                     }
-                    return Read::Identity(identity);
+                    return Read::Hello(hello);
                 }
                 Err(_) => return Read::Broken,
             }
