@@ -143,6 +143,11 @@ impl<const WORDS: usize> SeqTracker<WORDS> {
         Place::Start
     }
 
+    /// The highest unwrapped number, once there is one.
+    pub fn highest(&self) -> Option<u64> {
+        self.window.as_ref().map(SeqWindow::highest)
+    }
+
     /// Whether the unwrapped number `seq` has come.
     pub fn has(&self, seq: u64) -> bool {
         self.window.as_ref().is_some_and(|w| w.contains(seq))

@@ -1,6 +1,7 @@
 use crate::error::WorldError;
 use crate::network::{HostId, address};
 use crate::world::World;
+use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::link_model::LinkModel;
 use trunkline_overlay::link;
@@ -83,41 +84,46 @@ impl Topology {
         self.links.push(Wire { a, b, ab, ba });
     }
 
-    /// A static route at `at`: to `to` by its neighbour `via`.
-    pub fn route(&mut self, at: HostId, to: HostId, via: HostId) {
+    /// A static route at `at`: to `to` by its neighbour `via`, from where it
+    /// takes `onward`.
+    pub fn route(&mut self, at: HostId, to: HostId, via: HostId, onward: Duration) {
         let [to, via] = [to, via].map(|h| self.hosts[h.0 as usize].id);
-        self.hosts[at.0 as usize].routes.push(StaticRoute { to: Some(to), via });
+        self.hosts[at.0 as usize].routes.push(StaticRoute { to: Some(to), via, onward });
     }
 
     /// Static routes with the fewest hops from every host to every other that
     /// can be reached; of several, the one over the link added first.
     pub fn route_all(&mut self) {
         for at in 0..self.hosts.len() as u32 {
-            for (to, via) in self.first_hops(HostId(at)) {
-                self.route(HostId(at), to, via);
+            for (to, via, onward) in self.first_hops(HostId(at)) {
+                self.route(HostId(at), to, via, onward);
             }
         }
     }
 
-    /// The first hop to each host that is not a neighbour, breadth first.
-    fn first_hops(&self, at: HostId) -> Vec<(HostId, HostId)> {
-        let mut via: Vec<Option<HostId>> = vec![None; self.hosts.len()];
+    /// The first hop to each host that is not a neighbour, and the delay from
+    /// there, breadth first.
+    fn first_hops(&self, at: HostId) -> Vec<(HostId, HostId, Duration)> {
+        let mut via: Vec<Option<(HostId, Duration)>> = vec![None; self.hosts.len()];
         let mut found = Vec::new();
         let mut queue = VecDeque::from([at]);
         while let Some(here) = queue.pop_front() {
             for link in &self.links {
-                let next = match (link.a == here, link.b == here) {
-                    (true, _) => link.b,
-                    (_, true) => link.a,
+                let (next, delay) = match (link.a == here, link.b == here) {
+                    (true, _) => (link.b, link.ab.delay),
+                    (_, true) => (link.a, link.ba.delay),
                     _ => continue,
                 };
                 if next == at || via[next.0 as usize].is_some() {
                     continue;
                 }
-                let first = if here == at { next } else { via[here.0 as usize].unwrap_or(next) };
-                via[next.0 as usize] = Some(first);
+                let (first, onward) = match via[here.0 as usize].filter(|_| here != at) {
+                    Some((first, so_far)) => (first, so_far + delay),
+                    None => (next, Duration::ZERO),
+                };
+                via[next.0 as usize] = Some((first, onward));
                 if here != at {
-                    found.push((next, first));
+                    found.push((next, first, onward));
                 }
                 queue.push_back(next);
             }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use std::time::Duration;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::wire::{MAX_HOPS, NodeId, Service};
@@ -85,9 +86,9 @@ fn a_packet_in_a_circle_dies() {
     // Node d is nowhere: everybody sends what is for it to the next.
     let d = t.host(NodeId(4));
     t.link(c, d, link(ms(1), Loss::None), link(ms(1), Loss::None));
-    t.route(a, d, b);
-    t.route(b, d, c);
-    t.route(c, d, a);
+    t.route(a, d, b, Duration::ZERO);
+    t.route(b, d, c, Duration::ZERO);
+    t.route(c, d, a, Duration::ZERO);
     let mut world = t.build(1).unwrap();
     let made = calls(&mut world, (0, 3), RT, 5_000, 1, (at(1_000), 10));
     world.run_until(at(3_000));
@@ -106,8 +107,8 @@ fn a_packet_is_not_sent_back_where_it_came_from() {
     let [a, b, c] = [1, 2, 3].map(|id| t.host(NodeId(id)));
     t.link(a, b, link(ms(1), Loss::None), link(ms(1), Loss::None));
     t.link(b, c, link(ms(1), Loss::None), link(ms(1), Loss::None));
-    t.route(a, c, b);
-    t.route(b, c, a);
+    t.route(a, c, b, Duration::ZERO);
+    t.route(b, c, a, Duration::ZERO);
     let mut world = t.build(1).unwrap();
     calls(&mut world, (0, 2), RT, 5_000, 1, (at(1_000), 10));
     world.run_until(at(3_000));

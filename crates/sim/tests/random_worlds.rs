@@ -113,7 +113,7 @@ proptest! {
         for &(at, to, via) in &routes {
             let joins = |l: &&Link| l.ends == (at, via) || l.ends == (via, at);
             if links.iter().any(|l| joins(&l)) {
-                t.route(ids[at as usize], ids[to as usize], ids[via as usize]);
+                t.route(ids[at as usize], ids[to as usize], ids[via as usize], Duration::ZERO);
             }
         }
         t.route_all();

@@ -1,5 +1,5 @@
-//! The real-time service on one link of 10 ms that loses packets in both
-//! directions (the setting of Amir et al. 2005, section IV-A).
+//! The real-time service as the paper has it, on one link of 10 ms that loses
+//! packets in both directions (the setting of Amir et al. 2005, section IV-A).
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::*;
 use std::time::Duration;
 use trunkline_base::link_model::{Chain, Loss};
 use trunkline_overlay::counters::Drop;
-use trunkline_overlay::link::realtime;
+use trunkline_overlay::link::realtime::{self, Recovery};
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Call, VoiceSource};
 use trunkline_sim::{HostId, Topology, World};
@@ -29,7 +29,10 @@ fn ten_calls(
     let mut t = Topology::new();
     let (a, b) = (t.host(NodeId(1)), t.host(NodeId(2)));
     let model = link(ms(10), loss);
-    t.link_with(a, b, model.clone(), model, |c| adjust(&mut c.realtime));
+    t.link_with(a, b, model.clone(), model, |c| {
+        c.realtime = realtime::Config::paper();
+        adjust(&mut c.realtime);
+    });
     let mut world = t.build(seed).unwrap();
     let made = calls(&mut world, (0, 1), service, 5_000, 10, (at(2_000), 50 * seconds));
     world.run_until(at(3_000 + 1_000 * seconds));
@@ -114,7 +117,7 @@ fn repeats_keep_to_their_share() {
 
 #[test]
 fn without_recovery_nothing_is_asked_for() {
-    let (world, made) = ten_calls(uniform(P), RT, 20, 8, |c| c.recovery = false);
+    let (world, made) = ten_calls(uniform(P), RT, 20, 8, |c| c.recovery = Recovery::Off);
     assert_eq!(stats(&world, 1, 0).receiver.asked, 0);
     let lost = outcome(&world, &made).residual;
     assert!((lost.estimate - P).abs() < 4.0 * lost.standard_error);
@@ -123,7 +126,11 @@ fn without_recovery_nothing_is_asked_for() {
 #[test]
 fn numbers_wrap_in_order() {
     for (loss, most_lost) in [(Loss::None, 0), (uniform(0.01), 40)] {
-        let mut world = Topology::chain([link(ms(10), loss.clone())]).build(9).unwrap();
+        let mut t = Topology::chain([link(ms(10), loss.clone())]);
+        for host in [HostId(0), HostId(1)] {
+            t.config_mut(host).links[0].realtime = realtime::Config::paper();
+        }
+        let mut world = t.build(9).unwrap();
         let made = calls(&mut world, (0, 1), RT, 5_000, 1, (at(1_000), 0));
         let mut source = VoiceSource::new(NodeId(2), 5_000, RT, at(1_000), 70_000);
         source.spacing = ms(1);

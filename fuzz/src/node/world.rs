@@ -9,6 +9,7 @@ use trunkline_base::wire::Writer;
 use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
+use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::node::{Config, Drained, Node, Why};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
@@ -68,14 +69,22 @@ fn config(settings: &[u8]) -> Config {
         small(&mut link);
         link.address = (i != 1).then(|| address(i));
         link.realtime.reorder = u16::from(settings[0] % 4);
-        link.realtime.recovery = !settings[1].is_multiple_of(8);
+        link.realtime.recovery = match settings[1] % 8 {
+            0 => Recovery::Off,
+            1..4 => Recovery::OneStrike,
+            _ => Recovery::UntilDeadline,
+        };
         config.links.push(link);
     }
     config.links[1].mtu = [1_280, 576][usize::from(settings[2] % 2)];
     let kbits = [64, 512, 2_000, 100_000][usize::from(settings[3] % 4)];
     config.links[2].rate = Some(Bitrate::from_bps(kbits * 1_000));
     config.routes = [(Some(20), 2), (Some(20), 4), (Some(30), 3), (None, 4)]
-        .map(|(to, via)| StaticRoute { to: to.map(NodeId), via: NodeId(via) })
+        .map(|(to, via)| StaticRoute {
+            to: to.map(NodeId),
+            via: NodeId(via),
+            onward: Duration::from_millis(u64::from(settings[0] / 4)),
+        })
         .to_vec();
     config
 }
@@ -94,7 +103,7 @@ impl Peer {
         small(&mut to_us);
         to_us.address = Some((Ipv4Addr::new(192, 0, 2, 1), 7_000).into());
         config.links.push(to_us);
-        config.routes.push(StaticRoute { to: None, via: OWN });
+        config.routes.push(StaticRoute { to: None, via: OWN, onward: Duration::ZERO });
         let mut node = Node::new(config, Incarnation(incarnation), 7, now).expect("valid");
         let session = node.session_open().expect("there is room");
         let bind = message(ToNode::Bind { version: SESSION_VERSION, port: 5 });

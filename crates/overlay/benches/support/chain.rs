@@ -139,7 +139,7 @@ impl Stage {
             config.links.push(link);
         }
         if at == Role::Origin as usize {
-            config.routes.push(StaticRoute { to: None, via: id(1) });
+            config.routes.push(StaticRoute { to: None, via: id(1), onward: Duration::ZERO });
         }
         let node = Node::new(config, Incarnation(1), 1, Time::ZERO).expect("a valid configuration");
         let arena = TxArena::new(256 << 10, 256); // as the daemon's

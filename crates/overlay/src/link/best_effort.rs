@@ -47,7 +47,8 @@ impl Queue {
         if !self.ring.has_room(len) {
             return Err(Drop::QueueFull);
         }
-        let (_, frame) = self.ring.push(len, now, packet.deadline).ok_or(Drop::QueueFull)?;
+        let (_, frame) =
+            self.ring.push(len, now, packet.deadline, packet.latest).ok_or(Drop::QueueFull)?;
         packet.write(frame)
     }
 

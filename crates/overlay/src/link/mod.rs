@@ -84,7 +84,10 @@ impl Config {
 pub(crate) struct Outgoing<'a> {
     pub header: DataHeader,
     pub payload: &'a [u8],
+    /// Until when it is of use to whom it is for.
     pub deadline: Time,
+    /// Until when it is of use to the next node.
+    pub latest: Time,
 }
 
 impl Outgoing<'_> {
@@ -255,22 +258,33 @@ impl Link {
     /// Takes a request; `allowance` is how many numbers may be looked up for
     /// the rest of this envelope.
     pub(crate) fn on_nack(&mut self, now: Time, nack: Nack<'_>, allowance: &mut usize) {
-        let one_way = self.monitor.rtt().one_way();
-        let ranges = nack.ranges();
-        self.tx.repeat(now, ranges, one_way, allowance, &mut self.stats.drops);
+        let rtt = self.monitor.rtt().get().unwrap_or_default();
+        self.tx.repeat(now, nack.ranges(), rtt, allowance, &mut self.stats.drops);
     }
 
     /// Takes note of a packet that arrived; on success gives the moment until
-    /// which it is of use.
-    pub(crate) fn on_data(&mut self, at: Time, header: &DataHeader) -> Result<Time, Drop> {
+    /// which it is of use. From here it takes `onward` to its destination.
+    pub(crate) fn on_data(
+        &mut self,
+        at: Time,
+        header: &DataHeader,
+        len: usize,
+        onward: Duration,
+    ) -> Result<Time, Drop> {
         let rtt = self.monitor.rtt();
         let left = Duration::from_millis(u64::from(header.remaining_ms));
         let left = left.saturating_sub(rtt.one_way());
         let deadline = at + left;
         if header.service == Service::RealTime {
-            let repaired_at = at + rtt.get().unwrap_or_default();
-            let drops = &mut self.stats.drops;
-            let arrival = self.rx.accept(header.link_seq, deadline, repaired_at, drops);
+            let packet = realtime::Incoming {
+                wire_seq: header.link_seq,
+                len,
+                recovered: header.recovered,
+                at,
+                useful_until: deadline - onward,
+                rtt: rtt.get().unwrap_or_default(),
+            };
+            let arrival = self.rx.accept(&packet, &mut self.stats.drops);
             if arrival == realtime::Arrival::Duplicate {
                 return Err(Drop::Duplicate);
             }
@@ -295,13 +309,27 @@ impl Link {
         self.stats.drops.count(why);
     }
 
-    /// Declares the link down after long silence; true if that is news.
-    pub(crate) fn check(&mut self, now: Time) -> bool {
+    /// Does what is due, and declares the link down after long silence; true if
+    /// that is news.
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> bool {
+        let rtt = self.monitor.rtt().get().unwrap_or_default();
+        self.rx.handle_timeout(now, rtt, &mut self.stats.drops);
+        self.tx.handle_timeout(now);
         let died = self.monitor.check(now);
         if died {
             self.stats.downs += 1;
             self.seal.doubt_peer();
         }
         died
+    }
+
+    /// When to ask again for what is missing.
+    pub(crate) fn ask_at(&self) -> Time {
+        self.rx.next_timeout()
+    }
+
+    /// When the next copy of a repetition is due.
+    pub(crate) fn copy_at(&self) -> Time {
+        self.tx.next_timeout()
     }
 }

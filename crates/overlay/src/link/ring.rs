@@ -14,8 +14,12 @@ pub struct Entry {
     len: u16,
     /// When it was put in.
     pub since: Time,
-    /// When it stops being of use.
+    /// When it stops being of use to whom it is for.
     pub deadline: Time,
+    /// When it stops being of use to the next node: that has a way to go.
+    pub latest: Time,
+    /// When it was last repeated; [`Time::ZERO`] if never.
+    pub repeated: Time,
     /// Its link sequence number, once it has been sent.
     pub seq: Option<u64>,
 }
@@ -34,7 +38,16 @@ impl PacketRing {
     /// A ring of `bytes` bytes and `packets` packets, rounded up to a power of
     /// two.
     pub fn new(bytes: usize, packets: usize) -> PacketRing {
-        let empty = Entry { offset: 0, len: 0, since: Time::ZERO, deadline: Time::ZERO, seq: None };
+        const NEVER: Time = Time::ZERO;
+        let empty = Entry {
+            offset: 0,
+            len: 0,
+            since: NEVER,
+            deadline: NEVER,
+            latest: NEVER,
+            repeated: NEVER,
+            seq: None,
+        };
         PacketRing {
             bytes: vec![0; bytes.min(u32::MAX as usize)].into(),
             entries: vec![empty; packets.max(1).next_power_of_two()].into(),
@@ -51,7 +64,13 @@ impl PacketRing {
 
     /// Room for a packet of `len` bytes, displacing the oldest ones where
     /// there is none; `None` if it is larger than the whole ring.
-    pub fn push(&mut self, len: usize, since: Time, deadline: Time) -> Option<(Slot, &mut [u8])> {
+    pub fn push(
+        &mut self,
+        len: usize,
+        since: Time,
+        deadline: Time,
+        latest: Time,
+    ) -> Option<(Slot, &mut [u8])> {
         if len > self.bytes.len() {
             return None;
         }
@@ -66,8 +85,15 @@ impl PacketRing {
             }
         };
         let slot = self.next;
-        *self.entry_mut(slot) =
-            Entry { offset: offset as u32, len: len16, since, deadline, seq: None };
+        *self.entry_mut(slot) = Entry {
+            offset: offset as u32,
+            len: len16,
+            since,
+            deadline,
+            latest,
+            repeated: Time::ZERO,
+            seq: None,
+        };
         self.next += 1;
         self.head = offset + len;
         Some((slot, &mut self.bytes[offset..offset + len]))
@@ -114,6 +140,13 @@ impl PacketRing {
         }
     }
 
+    /// Notes that the packet in `slot` is repeated at `now`.
+    pub fn mark_repeated(&mut self, slot: Slot, now: Time) {
+        if (self.first..self.next).contains(&slot) {
+            self.entry_mut(slot).repeated = now;
+        }
+    }
+
     /// Frees every packet up to and with `slot`.
     pub fn release(&mut self, slot: Slot) {
         self.first = self.first.max((slot + 1).min(self.next));
@@ -152,7 +185,7 @@ mod tests {
             for (len, fill, release) in steps {
                 let roomy = ring.has_room(len);
                 let before = ring.len();
-                let (slot, bytes) = ring.push(len, Time::ZERO, Time::ZERO).unwrap();
+                let (slot, bytes) = ring.push(len, Time::ZERO, Time::ZERO, Time::ZERO).unwrap();
                 bytes.fill(fill);
                 model.push_back((slot, vec![fill; len]));
                 prop_assert!(!roomy || ring.len() == before + 1);
@@ -174,8 +207,8 @@ mod tests {
     #[test]
     fn larger_than_the_ring_is_refused() {
         let mut ring = PacketRing::new(100, 4);
-        assert!(ring.push(101, Time::ZERO, Time::ZERO).is_none());
-        assert!(ring.push(100, Time::ZERO, Time::ZERO).is_some());
+        assert!(ring.push(101, Time::ZERO, Time::ZERO, Time::ZERO).is_none());
+        assert!(ring.push(100, Time::ZERO, Time::ZERO, Time::ZERO).is_some());
         assert!(!ring.has_room(1));
     }
 }

@@ -12,12 +12,29 @@ pub struct Liveness {
     pub interval: Duration,
     /// Without any envelope for this long, the link is down.
     pub dead_after: Duration,
+    /// Whether an overdue hello is asked for, every 20 ms: a burst of losses
+    /// then takes many to look like a death.
+    pub probes: bool,
 }
 
 impl Default for Liveness {
     fn default() -> Liveness {
-        Liveness { interval: Duration::from_millis(200), dead_after: Duration::from_secs(1) }
+        Liveness {
+            interval: Duration::from_millis(200),
+            dead_after: Duration::from_secs(1),
+            probes: true,
+        }
     }
+}
+
+impl Liveness {
+    /// The paper's (III-A): a hello a second, "under 10 seconds" to notice a
+    /// failure, no probes.
+    pub const PAPER: Liveness = Liveness {
+        interval: Duration::from_secs(1),
+        dead_after: Duration::from_secs(10),
+        probes: false,
+    };
 }
 
 /// Two hellos are at least this far apart, whatever provokes them.
@@ -87,7 +104,8 @@ impl HelloClock {
     /// hellos, does not look like a death, which takes all.
     fn is_suspect(&self, now: Time) -> bool {
         let patience = self.liveness.interval * 3 / 2;
-        self.up && self.heard.is_some_and(|at| now.since(at) > patience)
+        let overdue = self.heard.is_some_and(|at| now.since(at) > patience);
+        self.liveness.probes && self.up && overdue
     }
 
     /// Whether a hello is to be sent at `now`.

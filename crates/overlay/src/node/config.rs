@@ -64,11 +64,12 @@ fn check_ranges(link: &link::Config) -> Result<(), ConfigError> {
     let range = |what, ok: bool| {
         if ok { Ok(()) } else { Err(ConfigError::OutOfRange(link.neighbour, what)) }
     };
-    let realtime::Config { repeat_share, bytes, packets, .. } = link.realtime;
+    let realtime::Config { repeat_share, extra_share, bytes, packets, .. } = link.realtime;
     range("mtu: 576 to 9000 bytes", (576..=9_000).contains(&link.mtu))?;
     range("dscp: 0 to 63", link.dscp <= 63)?;
     range("rate: more than 0", link.rate.is_none_or(|r| r.as_bps() > 0))?;
     range("repeat share: 0 to 1", (0.0..=1.0).contains(&repeat_share))?;
+    range("extra share: 0 to 1", (0.0..=1.0).contains(&extra_share))?;
     let memory = 4 << 10..=1 << 30;
     range("[realtime] memory: 4 KiB to 1 GiB", memory.contains(&bytes))?;
     range("[realtime] packets: 16 to 32768", (16..=1 << 15).contains(&packets))?;
@@ -109,6 +110,7 @@ pub enum ConfigError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::time::Duration;
 
     #[test]
     fn each_mistake_has_its_error() {
@@ -126,7 +128,7 @@ mod tests {
             matches!(paths.validate(), Err(ConfigError::OutOfRange(_, why)) if why.contains("mtu"))
         );
         let lost = Config {
-            routes: vec![StaticRoute { to: None, via: NodeId(9) }],
+            routes: vec![StaticRoute { to: None, via: NodeId(9), onward: Duration::ZERO }],
             ..with(vec![link(2)])
         };
         assert_eq!(lost.validate(), Err(ConfigError::NoSuchNeighbour(NodeId(9))));

@@ -3,7 +3,7 @@ use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{Link, LinkId, Outgoing, Progress};
-use crate::route::ForwardingTable;
+use crate::route::{ForwardingTable, Hop};
 use crate::session::Sessions;
 use crate::wire::{
     DataHeader, Frame, Frames, Incarnation, Kind, NodeId, ReceiverIndex, Seal, open_header,
@@ -141,7 +141,7 @@ impl Forwarder {
         let Kind::Null = header.kind;
         let found = self.by_index.binary_search_by_key(&header.receiver, |&(i, _)| i);
         let id = found.map(|i| self.by_index[i].1).map_err(|_| (None, Drop::UnknownReceiver))?;
-        let link = &mut self.links[usize::from(id.0)];
+        let link = self.link(id);
         let came_up =
             link.open(datagram.at, datagram.from, datagram.bytes).map_err(|why| (Some(id), why))?;
         if came_up {
@@ -150,23 +150,47 @@ impl Forwarder {
         // What one envelope can make this node look up, however it is filled.
         let mut allowance = MAX_GAP as usize;
         for frame in Frames::new(Seal::frames(datagram.bytes)) {
-            let link = &mut self.links[usize::from(id.0)];
-            match frame.map_err(|_| (Some(id), Drop::Malformed))? {
-                Frame::Hello(hello) => link.on_hello(datagram.at, &hello),
-                Frame::Nack(nack) => link.on_nack(now, nack, &mut allowance),
-                Frame::Data(header, payload) => match link.on_data(datagram.at, &header) {
-                    Ok(deadline) => {
-                        self.relay(now, id, Packet { header, payload, deadline }, sink);
+            let frame = frame.map_err(|_| (Some(id), Drop::Malformed))?;
+            match frame {
+                Frame::Hello(hello) => self.link(id).on_hello(datagram.at, &hello),
+                Frame::Nack(nack) => self.link(id).on_nack(now, nack, &mut allowance),
+                Frame::Data(header, payload) => {
+                    let goes_on = header.destination != self.id;
+                    let hop = goes_on.then(|| self.next_hop(header.destination)).flatten();
+                    let onward = self.onward(hop);
+                    let link = self.link(id);
+                    match link.on_data(datagram.at, &header, payload.len(), onward) {
+                        Ok(deadline) => {
+                            self.relay(now, id, hop, Packet { header, payload, deadline }, sink);
+                        }
+                        Err(why) => link.drop_counted(why),
                     }
-                    Err(why) => link.drop_counted(why),
-                },
+                }
             }
         }
         Ok(())
     }
 
+    fn link(&mut self, LinkId(id): LinkId) -> &mut Link {
+        &mut self.links[usize::from(id)]
+    }
+
+    /// How long a packet takes that goes on by `hop`, as far as known.
+    fn onward(&self, hop: Option<Hop>) -> Duration {
+        let Some(Hop { link, onward }) = hop else { return Duration::ZERO };
+        let link = self.links.get(usize::from(link.0));
+        link.map_or(Duration::ZERO, |link| link.monitor().rtt().one_way() + onward)
+    }
+
     /// A packet from a link: to an application here, or one hop further.
-    fn relay(&mut self, now: Time, from: LinkId, packet: Packet<'_>, sink: &mut impl Sink) {
+    fn relay(
+        &mut self,
+        now: Time,
+        from: LinkId,
+        hop: Option<Hop>,
+        packet: Packet<'_>,
+        sink: &mut impl Sink,
+    ) {
         if packet.header.destination == self.id {
             if let Err(why) = self.deliver(now, &packet, sink) {
                 self.stats.drops.count(why);
@@ -176,31 +200,39 @@ impl Forwarder {
         let Some(hop_limit) = packet.header.hop_limit.checked_sub(1) else {
             return self.stats.drops.count(Drop::HopLimit);
         };
-        if self.table.next_hop(packet.header.destination) == Some(from) {
+        if hop.is_some_and(|hop| hop.link == from) {
             return self.stats.drops.count(Drop::Bounced);
         }
         let header = DataHeader { hop_limit, ..packet.header };
-        match self.forward(now, &Packet { header, ..packet }) {
+        match self.forward(now, hop, &Packet { header, ..packet }) {
             Ok(()) => self.stats.forwarded += 1,
             Err((link, why)) => self.drop_counted(link, why),
         }
     }
 
-    /// Hands a packet to the link that leads to its destination.
+    /// Where packets to `destination` go.
+    pub(super) fn next_hop(&self, destination: NodeId) -> Option<Hop> {
+        self.table.next_hop(destination)
+    }
+
+    /// Hands a packet to the link of `hop`.
     pub(super) fn forward(
         &mut self,
         now: Time,
+        hop: Option<Hop>,
         packet: &Packet<'_>,
     ) -> Result<(), (Option<LinkId>, Drop)> {
-        let id = self.table.next_hop(packet.header.destination).ok_or((None, Drop::NoRoute))?;
-        let link = self.links.get_mut(usize::from(id.0)).ok_or((None, Drop::NoRoute))?;
+        let hop = hop.ok_or((None, Drop::NoRoute))?;
+        let link = self.links.get_mut(usize::from(hop.link.0)).ok_or((None, Drop::NoRoute))?;
         let &Packet { header, payload, deadline } = packet;
-        link.enqueue(now, &Outgoing { header, payload, deadline }).map_err(|why| (Some(id), why))
+        let latest = deadline - hop.onward;
+        link.enqueue(now, &Outgoing { header, payload, deadline, latest })
+            .map_err(|why| (Some(hop.link), why))
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
         for (link, id) in self.links.iter_mut().zip(0..) {
-            if link.check(now) {
+            if link.handle_timeout(now) {
                 self.reports.push_back(Report::Down(LinkId(id)));
             }
         }
@@ -234,6 +266,8 @@ impl Forwarder {
             offer(link.hello_at(), Why::Hello(id));
             offer(link.monitor().dead_at(), Why::Silence(id));
             offer(link.pace_at(now), Why::Pace(id));
+            offer(Some(link.ask_at()), Why::Ask(id));
+            offer(Some(link.copy_at()), Why::Copy(id));
         }
         next
     }

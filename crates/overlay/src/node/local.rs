@@ -133,7 +133,7 @@ impl Forwarder {
         } else if packet.header.destination == self.id {
             self.deliver(now, &packet, sink).map_err(|why| (None, why))
         } else {
-            self.forward(now, &packet)
+            self.forward(now, self.next_hop(packet.header.destination), &packet)
         };
         let Err((link, why)) = done else { return Ok(()) };
         self.drop_counted(link, why);

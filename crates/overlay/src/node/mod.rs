@@ -26,6 +26,10 @@ pub enum Why {
     Silence(LinkId),
     /// This link's rate lets the next packet go.
     Pace(LinkId),
+    /// A lost packet is to be asked for again on this link.
+    Ask(LinkId),
+    /// Another copy of a repetition is to go into this link.
+    Copy(LinkId),
     /// Nothing: sleep until there is input.
     Nothing,
 }

@@ -3,6 +3,7 @@
 
 use crate::link::LinkId;
 use crate::wire::NodeId;
+use core::time::Duration;
 
 /// An operator's route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,13 +12,25 @@ pub struct StaticRoute {
     pub to: Option<NodeId>,
     /// The neighbour that leads there.
     pub via: NodeId,
+    /// One-way delay from that neighbour to the destination; zero if unknown.
+    /// Recovery on the way there leaves so much of a packet's time alone.
+    pub onward: Duration,
+}
+
+/// The first step towards a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hop {
+    /// The link to take.
+    pub link: LinkId,
+    /// As [`StaticRoute::onward`].
+    pub onward: Duration,
 }
 
 /// What forwarding reads: immutable once built.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct ForwardingTable {
-    exact: Vec<(NodeId, LinkId)>,
-    default: Option<LinkId>,
+    exact: Vec<(NodeId, Hop)>,
+    default: Option<Hop>,
 }
 
 impl ForwardingTable {
@@ -26,13 +39,14 @@ impl ForwardingTable {
     /// link is up counts, in the order given; if none is up, the first. A
     /// neighbour that no route names is reached directly.
     pub fn from_static(routes: &[StaticRoute], links: &[(NodeId, bool)]) -> ForwardingTable {
-        let link_to = |via: NodeId, want_up: bool| {
+        let link_to = |via: NodeId, onward: Duration, want_up: bool| {
             let found = links.iter().position(|&(node, up)| node == via && (up || !want_up))?;
-            u16::try_from(found).ok().map(LinkId)
+            u16::try_from(found).ok().map(|link| Hop { link: LinkId(link), onward })
         };
         let best = |to: Option<NodeId>| {
             let pick = |want_up| {
-                routes.iter().filter(|r| r.to == to).find_map(|r| link_to(r.via, want_up))
+                let mut to = routes.iter().filter(|r| r.to == to);
+                to.find_map(|r| link_to(r.via, r.onward, want_up))
             };
             pick(true).or_else(|| pick(false))
         };
@@ -40,7 +54,10 @@ impl ForwardingTable {
         let mut nodes: Vec<NodeId> = named.chain(links.iter().map(|&(node, _)| node)).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let direct = |node| link_to(node, true).or_else(|| link_to(node, false));
+        let direct = |node| {
+            let link = |want_up| link_to(node, Duration::ZERO, want_up);
+            link(true).or_else(|| link(false))
+        };
         let exact = nodes
             .into_iter()
             .filter_map(|node| Some((node, best(Some(node)).or_else(|| direct(node))?)))
@@ -48,8 +65,8 @@ impl ForwardingTable {
         ForwardingTable { exact, default: best(None) }
     }
 
-    /// The link towards `node`.
-    pub fn next_hop(&self, node: NodeId) -> Option<LinkId> {
+    /// The first step towards `node`.
+    pub fn next_hop(&self, node: NodeId) -> Option<Hop> {
         match self.exact.binary_search_by_key(&node, |&(n, _)| n) {
             Ok(i) => Some(self.exact[i].1),
             Err(_) => self.default,
@@ -57,7 +74,7 @@ impl ForwardingTable {
     }
 
     /// Every destination that has an entry of its own.
-    pub fn iter(&self) -> impl Iterator<Item = (NodeId, LinkId)> {
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, Hop)> {
         self.exact.iter().copied()
     }
 }
@@ -69,14 +86,11 @@ mod tests {
     #[test]
     fn the_first_route_that_is_up_counts() {
         let (b, c, d, z) = (NodeId(2), NodeId(3), NodeId(4), NodeId(99));
-        let routes = [
-            StaticRoute { to: Some(d), via: b },
-            StaticRoute { to: Some(d), via: c },
-            StaticRoute { to: None, via: c },
-        ];
+        let route = |to, via| StaticRoute { to, via, onward: Duration::ZERO };
+        let routes = [route(Some(d), b), route(Some(d), c), route(None, c)];
         let table = |links: &[(NodeId, bool)]| {
             let t = ForwardingTable::from_static(&routes, links);
-            [d, z, b].map(|n| t.next_hop(n).map(|l| l.0))
+            [d, z, b].map(|n| t.next_hop(n).map(|hop| hop.link.0))
         };
         assert_eq!(table(&[(b, true), (c, true)]), [Some(0), Some(1), Some(0)]);
         assert_eq!(table(&[(b, false), (c, true)]), [Some(1), Some(1), Some(0)]);

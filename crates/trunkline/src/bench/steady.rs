@@ -65,7 +65,7 @@ impl Neighbour {
         let mut link = link::Config::new(RELAY);
         link.address = Some(relay);
         config.links.push(link);
-        config.routes.push(StaticRoute { to: None, via: RELAY });
+        config.routes.push(StaticRoute { to: None, via: RELAY, onward: Duration::ZERO });
         let now = clock::now();
         let mut node = Node::new(config, Incarnation(clock::since_epoch()), 1, now)
             .map_err(|_| Error::Broken("a neighbour refused its configuration"))?;

@@ -115,7 +115,7 @@ impl Chain {
             let folder = chain._dir.path();
             let socket = folder.join(format!("{}.sock", letter(i)));
             let config = folder.join(format!("{}.toml", letter(i)));
-            let text = node_config(i, nodes, &listen, &ends, &socket, http);
+            let text = node_config(i, setup, &listen, &ends, &socket, http);
             std::fs::write(&config, text).map_err(cannot("write a configuration"))?;
             let process = start_node(&config)?;
             chain.nodes.push(Node { config, socket, http, process });
@@ -302,7 +302,7 @@ fn impair_config(
 
 fn node_config(
     i: u32,
-    nodes: u32,
+    setup: &Setup,
     listen: &[SocketAddr],
     ends: &[(SocketAddr, SocketAddr)],
     socket: &std::path::Path,
@@ -315,10 +315,14 @@ fn node_config(
         listen[i as usize],
         socket.to_string_lossy(),
     );
+    let (nodes, delay) = (setup.hops + 1, setup.delay);
     let mut link = |neighbour: u32, address: SocketAddr, reaches: Vec<u32>| {
         let id = neighbour + 1;
         let _ = write!(text, "[[link]]\nneighbour = {id}\naddress = \"{address}\"\n");
-        let _ = write!(text, "[[route]]\nto = {reaches:?}\nvia = {id}\n");
+        for to in reaches {
+            let onward = delay.as_nanos() * u128::from(to.abs_diff(id));
+            let _ = write!(text, "[[route]]\nto = [{to}]\nvia = {id}\nonward = \"{onward}ns\"\n");
+        }
     };
     if i > 0 {
         link(i - 1, ends[i as usize - 1].1, (1..=i).collect());

@@ -6,7 +6,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toml::Spanned;
+use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::link::{self, DSCP_EF};
 use trunkline_overlay::monitor::Liveness;
 use trunkline_overlay::node as overlay;
@@ -103,6 +105,8 @@ struct LinkSection {
 struct RouteSection {
     to: Destinations,
     via: u32,
+    #[serde(default)]
+    onward: Option<Span>,
 }
 
 #[derive(Deserialize)]
@@ -121,10 +125,11 @@ enum Star {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct RealtimeSection {
-    recovery: Option<bool>,
+    recovery: Option<RecoveryName>,
     reorder: Option<u16>,
     repeat_share: Option<Fraction>,
     repeat_burst: Option<u32>,
+    extra_share: Option<Fraction>,
     max_wait: Option<Span>,
     memory: Option<Size>,
 }
@@ -141,6 +146,25 @@ struct BestEffortSection {
 struct HelloSection {
     interval: Option<Span>,
     dead_after: Option<Span>,
+    probes: Option<bool>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+enum RecoveryName {
+    Off,
+    OneStrike,
+    UntilDeadline,
+}
+
+impl From<RecoveryName> for Recovery {
+    fn from(name: RecoveryName) -> Recovery {
+        match name {
+            RecoveryName::Off => Recovery::Off,
+            RecoveryName::OneStrike => Recovery::OneStrike,
+            RecoveryName::UntilDeadline => Recovery::UntilDeadline,
+        }
+    }
 }
 
 /// A mistake in a configuration file, where it is, and what to do.
@@ -218,11 +242,16 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     for section in &file.route {
         let route = section.get_ref();
         let via = NodeId(route.via);
+        let onward = route.onward.map_or(Duration::ZERO, |s| s.0);
         match &route.to {
-            Destinations::Others(Star::Star) => config.routes.push(StaticRoute { to: None, via }),
-            Destinations::Some(nodes) => config
-                .routes
-                .extend(nodes.iter().map(|&n| StaticRoute { to: Some(NodeId(n)), via })),
+            Destinations::Others(Star::Star) => {
+                config.routes.push(StaticRoute { to: None, via, onward })
+            }
+            Destinations::Some(nodes) => config.routes.extend(nodes.iter().map(|&n| StaticRoute {
+                to: Some(NodeId(n)),
+                via,
+                onward,
+            })),
         }
         config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
     }
@@ -245,16 +274,18 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
     c.mtu = section.mtu.unwrap_or(c.mtu);
     c.dscp = section.dscp.unwrap_or(DSCP_EF);
     c.rate = section.rate.map(|r| r.0);
-    let Liveness { interval, dead_after } = c.liveness;
+    let Liveness { interval, dead_after, probes } = c.liveness;
     c.liveness = Liveness {
         interval: file.hello.interval.map_or(interval, |s| s.0),
         dead_after: file.hello.dead_after.map_or(dead_after, |s| s.0),
+        probes: file.hello.probes.unwrap_or(probes),
     };
     let size = |s: Size| usize::try_from(s.0).unwrap_or(usize::MAX);
     let (rt, from) = (&mut c.realtime, &file.realtime);
-    rt.recovery = from.recovery.unwrap_or(rt.recovery);
+    rt.recovery = from.recovery.map_or(rt.recovery, Recovery::from);
     rt.reorder = from.reorder.unwrap_or(rt.reorder);
     rt.repeat_share = from.repeat_share.map_or(rt.repeat_share, |f| f.0);
+    rt.extra_share = from.extra_share.map_or(rt.extra_share, |f| f.0);
     rt.repeat_burst = from.repeat_burst.unwrap_or(rt.repeat_burst);
     rt.max_wait = from.max_wait.map_or(rt.max_wait, |s| s.0);
     rt.bytes = from.memory.map_or(rt.bytes, size);

@@ -1,23 +1,18 @@
-use super::Config;
+use super::rhythm::Rhythm;
+use super::wanted::Wanted;
+use super::{Config, MAX_GAP, MAX_RUNS, Recovery};
 use crate::counters::{Drop, Drops};
-use crate::wire::{MAX_NACK_RANGES, NackRange};
+use crate::link::SMALLEST_HEADERS;
+use crate::wire::{DATA_OVERHEAD, ENVELOPE_OVERHEAD, MAX_NACK_RANGES, NACK_RANGE_LEN, NackRange};
+use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{Place, SeqTracker, Time};
 
 /// 16,384 numbers: a round trip of what one core forwards, with room to spare.
 type Numbers = SeqTracker<256>;
 
-/// A gap of more packets than this is an outage or a confused neighbour, not
-/// loss to repair: a tenth of a second of two hundred calls, and four times
-/// what a sender repeats in one burst by default.
-pub(crate) const MAX_GAP: u64 = 1_024;
-
-/// Gaps that may wait for the reordering tolerance, and ranges that may wait
-/// to be asked for.
-const MAX_PENDING: usize = 4 * MAX_NACK_RANGES;
-
-/// The receiving half: tells new packets from duplicates and finds what to ask
-/// for, each packet at most once.
+/// The receiving half: tells new packets from duplicates, and finds what to ask
+/// for and when.
 #[derive(Debug)]
 pub struct Receiver {
     numbers: Numbers,
@@ -25,8 +20,17 @@ pub struct Receiver {
     useful_until: Time,
     gaps: VecDeque<Gap>,
     asks: VecDeque<NackRange>,
-    reorder: u16,
-    recovery: bool,
+    wanted: Wanted,
+    rhythm: Rhythm,
+    /// When to ask again for everything that is wanted.
+    again: Time,
+    /// When to ask for a packet that nothing has shown to be missing.
+    unheard: Time,
+    /// The highest number asked for in that way.
+    guessed: u64,
+    /// Bytes that requests may take beyond one per strike.
+    spare: f64,
+    config: Config,
     stats: ReceiverStats,
 }
 
@@ -37,7 +41,7 @@ pub struct ReceiverStats {
     pub received: u64,
     /// Packets found missing when a later one came.
     pub missing: u64,
-    /// Packets asked for.
+    /// Packets asked for, each counted once.
     pub asked: u64,
     /// Missing packets that came after all, repeated or reordered.
     pub filled: u64,
@@ -52,6 +56,22 @@ pub enum Arrival {
     Duplicate,
 }
 
+/// A packet that has come in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Incoming {
+    pub wire_seq: u16,
+    /// Bytes of the application's packet.
+    pub len: usize,
+    /// Whether somebody has repeated it.
+    pub recovered: bool,
+    /// When it came.
+    pub at: Time,
+    /// When it stops being of use here.
+    pub useful_until: Time,
+    /// The link's round trip.
+    pub rtt: Duration,
+}
+
 /// Missing numbers `first..end`, and how many packets came after them.
 #[derive(Debug, Clone, Copy)]
 struct Gap {
@@ -60,15 +80,27 @@ struct Gap {
     later: u16,
 }
 
+/// IPv4 and UDP headers and the envelope, of what costs nothing else.
+const REQUEST_OVERHEAD: usize = SMALLEST_HEADERS + ENVELOPE_OVERHEAD + 2;
+/// What an answer may come later than the round trip says, beside a part of it.
+const GRACE: Duration = Duration::from_millis(1);
+/// The most that is kept for requests: 32 of them.
+const MOST_SPARE: f64 = 32.0 * REQUEST_OVERHEAD as f64;
+
 impl Receiver {
     pub(crate) fn new(config: &Config) -> Receiver {
         Receiver {
             numbers: Numbers::default(),
             useful_until: Time::ZERO,
-            gaps: VecDeque::with_capacity(MAX_PENDING),
-            asks: VecDeque::with_capacity(MAX_PENDING),
-            reorder: config.reorder.max(1),
-            recovery: config.recovery,
+            gaps: VecDeque::with_capacity(MAX_RUNS),
+            asks: VecDeque::with_capacity(MAX_RUNS),
+            wanted: Wanted::new(),
+            rhythm: Rhythm::default(),
+            again: Time::NEVER,
+            unheard: Time::NEVER,
+            guessed: 0,
+            spare: 0.0,
+            config: config.clone(),
             stats: ReceiverStats::default(),
         }
     }
@@ -78,37 +110,43 @@ impl Receiver {
         self.numbers = Numbers::default();
         self.gaps.clear();
         self.asks.clear();
+        self.wanted.clear();
+        self.rhythm = Rhythm::default();
+        (self.again, self.unheard) = (Time::NEVER, Time::NEVER);
     }
 
-    /// Takes note of the packet numbered `wire_seq`, which is of use until
-    /// `deadline`. A repair asked for now would arrive at `repaired_at`.
-    pub(crate) fn accept(
-        &mut self,
-        wire_seq: u16,
-        deadline: Time,
-        repaired_at: Time,
-        drops: &mut Drops,
-    ) -> Arrival {
+    /// Takes note of a packet.
+    pub(crate) fn accept(&mut self, packet: &Incoming, drops: &mut Drops) -> Arrival {
         // Whose the missing packet is nobody knows. Ask if any flow of this
         // link would be glad of it; the sender knows its deadline.
-        self.useful_until = self.useful_until.max(deadline);
-        let seq = match self.numbers.note(wire_seq) {
+        self.useful_until = self.useful_until.max(packet.useful_until);
+        let mut regular = true;
+        let seq = match self.numbers.note(packet.wire_seq) {
             Place::Known => return Arrival::Duplicate,
             Place::Start => {
                 self.gaps.clear();
+                self.wanted.clear();
                 self.stats.received += 1;
                 return Arrival::New;
             }
             Place::Behind { seq } => {
                 self.stats.filled += 1;
+                self.wanted.filled(seq, &self.numbers);
                 seq
             }
             Place::Ahead { seq, missing } => {
+                regular = missing == 0;
+                if regular && packet.recovered && seq <= self.guessed {
+                    self.earn(seq, 1, packet.len);
+                    self.stats.missing += 1;
+                    self.stats.asked += 1;
+                    self.stats.filled += 1;
+                }
                 if missing > MAX_GAP {
                     self.gaps.clear();
                 } else if missing > 0 {
                     self.stats.missing += missing;
-                    if self.recovery && self.gaps.len() < MAX_PENDING {
+                    if self.config.recovery != Recovery::Off && self.gaps.len() < MAX_RUNS {
                         self.gaps.push_back(Gap { first: seq - missing, end: seq, later: 0 });
                     }
                 }
@@ -117,48 +155,127 @@ impl Receiver {
         };
         self.stats.received += 1;
         if !self.gaps.is_empty() {
-            self.ripen(seq, repaired_at < self.useful_until, drops);
+            self.ripen(seq, packet, drops);
+        }
+        if self.config.recovery == Recovery::UntilDeadline {
+            if !packet.recovered {
+                self.rhythm.note(packet.at, regular);
+            }
+            self.listen(packet.at, packet.rtt);
         }
         Arrival::New
     }
 
     /// Turns gaps that enough later packets have followed into requests.
-    fn ripen(&mut self, arrived: u64, in_time: bool, drops: &mut Drops) {
+    fn ripen(&mut self, arrived: u64, packet: &Incoming, drops: &mut Drops) {
         for gap in &mut self.gaps {
             if arrived >= gap.end {
                 gap.later += 1;
             }
         }
-        while let Some(gap) = self.gaps.front().filter(|gap| gap.later >= self.reorder) {
-            let (first, end) = (gap.first, gap.end);
+        let reorder = self.config.reorder.max(1);
+        while let Some(&Gap { first, end, .. }) = self.gaps.front().filter(|g| g.later >= reorder) {
             self.gaps.pop_front();
-            if in_time {
-                self.ask(first, end);
-            } else {
+            if packet.at + packet.rtt >= self.useful_until {
                 drops.add(Drop::RepeatLate, end - first);
+            } else if self.config.recovery == Recovery::OneStrike {
+                self.stats.asked += queue(&mut self.asks, &self.numbers, first, end);
+            } else {
+                self.want(first, end, packet);
             }
         }
     }
 
-    /// Queues requests for those of `first..end` that have not come meanwhile.
-    fn ask(&mut self, first: u64, end: u64) {
-        let mut run: Option<NackRange> = None;
-        for seq in first..=end {
-            if self.asks.len() == MAX_PENDING {
-                return;
-            }
-            let wanted = seq < end && !self.numbers.has(seq);
-            match &mut run {
-                Some(range) if wanted && range.count < 256 => range.count += 1,
-                _ => {
-                    if let Some(range) = run.take() {
-                        self.stats.asked += u64::from(range.count);
-                        self.asks.push_back(range);
-                    }
-                    run = wanted.then_some(NackRange { first: seq as u16, count: 1 });
-                }
-            }
+    /// Asks for `first..end`, until it comes or is of no use.
+    fn want(&mut self, first: u64, end: u64, packet: &Incoming) {
+        let until = self.useful_until - packet.rtt;
+        if !self.wanted.push(packet.at, first, end, until) {
+            return;
         }
+        self.stats.asked += end - first;
+        self.earn(first, end - first, packet.len);
+        self.ask_for_all(packet.at, packet.rtt);
+    }
+
+    /// One request for everything that is wanted.
+    fn ask_for_all(&mut self, now: Time, rtt: Duration) {
+        self.asks.clear();
+        for run in self.wanted.iter() {
+            queue(&mut self.asks, &self.numbers, run.first, run.end);
+        }
+        self.wanted.asked(now, patience(rtt));
+        self.plan(now, rtt);
+    }
+
+    /// So many packets of `len` bytes from `first` on were lost.
+    fn earn(&mut self, first: u64, packets: u64, len: usize) {
+        let lost = packets as f64 * (len + DATA_OVERHEAD + SMALLEST_HEADERS) as f64;
+        // A guess that was right was a strike.
+        let strike = if first <= self.guessed { REQUEST_OVERHEAD as f64 } else { 0.0 };
+        self.spare = (self.spare + self.config.extra_share * lost + strike).min(MOST_SPARE);
+    }
+
+    /// Whether the budget has room for another request.
+    fn is_rich(&self) -> bool {
+        self.spare >= REQUEST_OVERHEAD as f64
+    }
+
+    /// When to ask again: when an answer is overdue, or before, as a request
+    /// may have been lost and the budget has room for another.
+    fn plan(&mut self, now: Time, rtt: Duration) {
+        self.again = match self.wanted.overdue_at() {
+            None => Time::NEVER,
+            Some(overdue) if self.is_rich() => {
+                // The more there is to spend, the faster.
+                let wealthy = self.spare * 2.0 > MOST_SPARE;
+                let urgent = self.wanted.is_urgent(now, patience(rtt));
+                let pause = if wealthy { pause(rtt) / 2 } else { pause(rtt) };
+                if urgent { overdue.min(now + pause) } else { overdue }
+            }
+            Some(overdue) => overdue,
+        };
+    }
+
+    /// Notes when the silence that follows now would be suspicious.
+    fn listen(&mut self, now: Time, rtt: Duration) {
+        self.unheard = Time::NEVER;
+        if self.is_rich()
+            && let Some(at) = self.rhythm.overdue_at(rtt)
+            && at + rtt < self.useful_until
+        {
+            self.unheard = at.max(now);
+        }
+    }
+
+    /// Asks again for what is due.
+    pub(crate) fn handle_timeout(&mut self, now: Time, rtt: Duration, drops: &mut Drops) {
+        let unheard = now >= self.unheard;
+        if !unheard && now < self.again {
+            return;
+        }
+        drops.add(Drop::RepeatLate, self.wanted.expire(now, &self.numbers));
+        let due = self.wanted.overdue_at().is_some_and(|at| at <= now);
+        if !due && (unheard || !self.wanted.is_empty()) {
+            self.spare -= (REQUEST_OVERHEAD + NACK_RANGE_LEN) as f64;
+        }
+        self.ask_for_all(now, rtt);
+        if unheard {
+            if let Some(highest) = self.numbers.highest()
+                && self.asks.len() < MAX_RUNS
+            {
+                let count = self.rhythm.missing(now);
+                self.guessed = highest + u64::from(count);
+                self.asks.push_back(NackRange { first: (highest + 1) as u16, count });
+            }
+            let next = now + 2 * pause(rtt);
+            let goes_on = self.is_rich() && next + rtt < self.useful_until;
+            self.unheard = if goes_on { next } else { Time::NEVER };
+        }
+    }
+
+    /// When [`Receiver::handle_timeout`] has something to do.
+    pub(crate) fn next_timeout(&self) -> Time {
+        self.again.min(self.unheard)
     }
 
     /// How many ranges wait to be asked for, at most what one frame holds.
@@ -183,16 +300,56 @@ impl Receiver {
     }
 }
 
+/// Queues requests for those of `first..end` that have not come meanwhile; how
+/// many these are.
+fn queue(asks: &mut VecDeque<NackRange>, numbers: &Numbers, first: u64, end: u64) -> u64 {
+    let mut queued = 0;
+    let mut run: Option<NackRange> = None;
+    for seq in first..=end {
+        if asks.len() == MAX_RUNS {
+            break;
+        }
+        let wanted = seq < end && !numbers.has(seq);
+        match &mut run {
+            Some(range) if wanted && range.count < 256 => range.count += 1,
+            _ => {
+                if let Some(range) = run.take() {
+                    queued += u64::from(range.count);
+                    asks.push_back(range);
+                }
+                run = wanted.then_some(NackRange { first: seq as u16, count: 1 });
+            }
+        }
+    }
+    queued
+}
+
+/// How long to wait for an answer.
+fn patience(rtt: Duration) -> Duration {
+    rtt + GRACE + rtt / 16
+}
+
+/// Between two requests for the same packet: a quarter of the round trip, so
+/// that a burst that takes one spares the next.
+fn pause(rtt: Duration) -> Duration {
+    (rtt / 4).clamp(Duration::from_millis(2), Duration::from_millis(10))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const SOON: Time = Time::from_millis(1);
 
+    fn packet(wire_seq: u16, useful_until: Time, at: Time) -> Incoming {
+        let rtt = Duration::ZERO;
+        Incoming { wire_seq, len: 160, recovered: false, at, useful_until, rtt }
+    }
+
     fn feed(r: &mut Receiver, seqs: &[u16]) -> Vec<(u16, u16)> {
         let mut drops = Drops::default();
         for &s in seqs {
-            r.accept(s, SOON, Time::ZERO, &mut drops);
+            r.accept(&packet(s, SOON, Time::ZERO), &mut drops);
         }
         let n = r.pending_asks();
         let (ranges, n) = r.take_asks(n);
@@ -201,18 +358,18 @@ mod tests {
 
     #[test]
     fn the_first_gap_is_asked_for_once() {
-        let mut r = Receiver::new(&Config::default());
+        let mut r = Receiver::new(&Config::paper());
         assert_eq!(feed(&mut r, &[10, 11, 14]), [(12, 2)]);
         assert_eq!(feed(&mut r, &[15, 16, 12]), []);
         let mut drops = Drops::default();
-        assert_eq!(r.accept(12, SOON, Time::ZERO, &mut drops), Arrival::Duplicate);
-        assert_eq!(r.accept(13, SOON, Time::ZERO, &mut drops), Arrival::New);
+        assert_eq!(r.accept(&packet(12, SOON, Time::ZERO), &mut drops), Arrival::Duplicate);
+        assert_eq!(r.accept(&packet(13, SOON, Time::ZERO), &mut drops), Arrival::New);
         assert_eq!(r.stats(), ReceiverStats { received: 7, missing: 2, asked: 2, filled: 2 });
     }
 
     #[test]
     fn with_tolerance_a_swap_costs_nothing() {
-        let mut r = Receiver::new(&Config { reorder: 3, ..Config::default() });
+        let mut r = Receiver::new(&Config { reorder: 3, ..Config::paper() });
         assert_eq!(feed(&mut r, &[1, 3, 2, 4, 5, 6, 7]), []);
         assert_eq!(feed(&mut r, &[9, 10]), []);
         assert_eq!(feed(&mut r, &[11]), [(8, 1)]);
@@ -222,37 +379,123 @@ mod tests {
 
     #[test]
     fn numbers_wrap() {
-        let mut r = Receiver::new(&Config::default());
+        let mut r = Receiver::new(&Config::paper());
         assert_eq!(feed(&mut r, &[65_534, 1]), [(65_535, 2)]);
     }
 
     #[test]
     fn an_outage_is_not_repaired_and_late_repairs_are_not_asked_for() {
-        let mut r = Receiver::new(&Config::default());
+        let mut r = Receiver::new(&Config::paper());
         assert_eq!(feed(&mut r, &[0, 5_000]), []);
         let mut drops = Drops::default();
-        r.accept(5_002, SOON, SOON, &mut drops);
+        r.accept(&packet(5_002, SOON, SOON), &mut drops);
         assert_eq!((r.pending_asks(), drops.get(Drop::RepeatLate)), (0, 1));
         // Of a flow that has time left, whatever shows the gap.
         let later = Time::from_millis(100);
-        r.accept(5_003, later, SOON, &mut drops);
-        r.accept(5_005, SOON, SOON, &mut drops);
+        r.accept(&packet(5_003, later, SOON), &mut drops);
+        r.accept(&packet(5_005, SOON, SOON), &mut drops);
         assert_eq!(r.pending_asks(), 1);
     }
 
     #[test]
     fn a_sender_that_went_on_during_a_long_outage_is_heard_again() {
-        let mut r = Receiver::new(&Config::default());
+        let mut r = Receiver::new(&Config::paper());
         feed(&mut r, &[0, 1, 2]);
         let mut drops = Drops::default();
         let heard: Vec<_> =
-            (40_000..40_010).map(|s| r.accept(s, SOON, Time::ZERO, &mut drops)).collect();
+            (40_000..40_010).map(|s| r.accept(&packet(s, SOON, Time::ZERO), &mut drops)).collect();
         assert_eq!(heard.iter().filter(|a| **a == Arrival::New).count(), 9);
     }
 
     #[test]
     fn long_gaps_are_split_into_what_the_wire_holds() {
-        let mut r = Receiver::new(&Config::default());
+        let mut r = Receiver::new(&Config::paper());
         assert_eq!(feed(&mut r, &[0, 601]), [(1, 256), (257, 256), (513, 88)]);
+    }
+
+    const RTT: Duration = Duration::from_millis(20);
+
+    fn arrives(r: &mut Receiver, wire_seq: u16, ms: u64) -> Vec<(u16, u16)> {
+        let at = Time::from_millis(ms);
+        let useful_until = at + Duration::from_millis(90);
+        let len = 160;
+        let packet = Incoming { wire_seq, len, recovered: false, at, useful_until, rtt: RTT };
+        r.accept(&packet, &mut Drops::default());
+        asked(r)
+    }
+
+    fn asked(r: &mut Receiver) -> Vec<(u16, u16)> {
+        let (ranges, n) = r.take_asks(r.pending_asks());
+        ranges[..n].iter().map(|x| (x.first, x.count)).collect()
+    }
+
+    fn wakes(r: &mut Receiver, ms: u64, drops: &mut Drops) -> Vec<(u16, u16)> {
+        r.handle_timeout(Time::from_millis(ms), RTT, drops);
+        asked(r)
+    }
+
+    /// A neighbour that speaks every 2 ms and loses numbers 5 and 6.
+    fn gap(config: Config) -> Receiver {
+        let mut r = Receiver::new(&config);
+        for k in 0..5 {
+            assert_eq!(arrives(&mut r, k, 2 * u64::from(k)), []);
+        }
+        assert_eq!(arrives(&mut r, 7, 14), [(5, 2)]);
+        r
+    }
+
+    #[test]
+    fn what_does_not_come_is_asked_for_again_until_it_is_too_late() {
+        let mut drops = Drops::default();
+        let mut r = gap(Config { extra_share: 0.0, ..Config::default() });
+        // A round trip, a sixteenth of it, and a millisecond.
+        let overdue = Time::from_nanos(14_000_000 + 22_250_000);
+        assert_eq!(r.next_timeout(), overdue);
+        assert_eq!(wakes(&mut r, 30, &mut drops), [], "early is harmless");
+        assert_eq!(arrives(&mut r, 5, 35), []);
+        assert_eq!(wakes(&mut r, 37, &mut drops), [(6, 1)], "5 has come");
+        assert_eq!(wakes(&mut r, 60, &mut drops), [(6, 1)]);
+        // Of use until 104: what is asked for at 84 comes too late.
+        assert_eq!(wakes(&mut r, 83, &mut drops), [(6, 1)]);
+        assert_eq!(drops.get(Drop::RepeatLate), 0);
+        assert_eq!(wakes(&mut r, 106, &mut drops), []);
+        assert_eq!((drops.get(Drop::RepeatLate), r.next_timeout()), (1, Time::NEVER));
+        assert_eq!(r.stats().asked, 2, "each counts once");
+    }
+
+    #[test]
+    fn what_the_losses_earned_is_spent_when_time_runs_out() {
+        let mut drops = Drops::default();
+        let mut r = gap(Config { extra_share: 1.0, ..Config::default() });
+        // The neighbour goes on speaking, so that nothing is guessed.
+        let mut asked_at = Vec::new();
+        for ms in 16..110 {
+            if ms % 2 == 0 {
+                assert_eq!(arrives(&mut r, ms as u16 / 2, ms), []);
+            }
+            if !wakes(&mut r, ms, &mut drops).is_empty() {
+                asked_at.push(ms);
+            }
+        }
+        // Strikes a round trip apart; from 60 on there is time for one more at
+        // most. Two packets earn 464 bytes, a request takes 57.
+        assert_eq!(asked_at, [37, 60, 65, 70, 75, 80, 83]);
+    }
+
+    #[test]
+    fn silence_is_answered_by_a_guess_once_losses_have_paid_for_it() {
+        let mut drops = Drops::default();
+        let mut r = gap(Config::default());
+        assert_eq!(arrives(&mut r, 8, 16), []);
+        let quiet = r.next_timeout();
+        assert!(quiet > Time::from_millis(18 + 5) && quiet < Time::from_millis(36), "{quiet:?}");
+        r.handle_timeout(quiet, RTT, &mut drops);
+        let guess = asked(&mut r);
+        assert_eq!(guess[0], (5, 2), "with all that is missing");
+        assert_eq!(guess[1].0, 9);
+        // On a link without losses nobody guesses.
+        let mut calm = Receiver::new(&Config::default());
+        (0..50).for_each(|k| drop(arrives(&mut calm, k, 2 * u64::from(k))));
+        assert_eq!(calm.next_timeout(), Time::NEVER);
     }
 }

@@ -1,10 +1,12 @@
-use super::Config;
 use super::agenda::Agenda;
+use super::{Config, Recovery};
 use crate::counters::{Drop, Drops};
 use crate::link::ring::{PacketRing, Slot};
 use crate::link::{Outgoing, PendingFrame};
 use crate::wire::NackRange;
+use core::cmp::Reverse;
 use core::time::Duration;
+use std::collections::BinaryHeap;
 use trunkline_base::{Time, extend};
 
 /// The sending half: keeps packets for as long as they are of use, and sends
@@ -18,8 +20,22 @@ pub struct Sender {
     slots: Box<[Slot]>,
     next_seq: u64,
     budget: Budget,
+    /// Further copies of repetitions, and when each is due.
+    copies: BinaryHeap<Reverse<(Time, Slot)>>,
+    /// What limits them.
+    extra: Budget,
     max_wait: Duration,
+    recovery: Recovery,
 }
+
+/// Copies that wait for their time.
+const MAX_COPIES: usize = 1_024;
+/// Copies that may be sent for losses of before.
+const EXTRA_BURST: u32 = 32;
+/// How far ahead a neighbour may ask for what it has no sign of.
+const MAX_GUESS: u16 = 16;
+/// The most copies beside a repetition.
+const COPIES: u64 = 3;
 
 impl Sender {
     pub(crate) fn new(config: &Config) -> Sender {
@@ -30,7 +46,10 @@ impl Sender {
             slots: vec![0; packets].into(),
             next_seq: 0,
             budget: Budget::new(config.repeat_share, config.repeat_burst),
+            copies: BinaryHeap::with_capacity(MAX_COPIES),
+            extra: Budget { tokens: 0, ..Budget::new(config.extra_share, EXTRA_BURST) },
             max_wait: config.max_wait,
+            recovery: config.recovery,
         }
     }
 
@@ -40,21 +59,23 @@ impl Sender {
         }
         // What this displaces is the oldest packet; if that one was still
         // waiting, `head` finds it gone and counts it.
-        let (slot, frame) =
-            self.ring.push(packet.frame_len(), now, packet.deadline).ok_or(Drop::QueueFull)?;
+        let (slot, frame) = self
+            .ring
+            .push(packet.frame_len(), now, packet.deadline, packet.latest)
+            .ok_or(Drop::QueueFull)?;
         packet.write(frame)?;
         self.agenda.push(packet.deadline, slot, false);
         Ok(())
     }
 
     /// Queues the retransmissions that `ranges` ask for, as far as they can
-    /// still be in time over a link of one-way delay `one_way`, looking up
-    /// `allowance` of them at most.
+    /// still be in time over a link of round trip `rtt`, looking up `allowance`
+    /// of them at most.
     pub(crate) fn repeat(
         &mut self,
         now: Time,
         ranges: impl Iterator<Item = NackRange>,
-        one_way: Duration,
+        rtt: Duration,
         allowance: &mut usize,
         drops: &mut Drops,
     ) {
@@ -62,7 +83,7 @@ impl Sender {
         for seq in numbers {
             let Some(rest) = allowance.checked_sub(1) else { return };
             *allowance = rest;
-            match self.repeat_one(now, seq, one_way) {
+            match self.repeat_one(now, seq, rtt) {
                 Ok(()) => {}
                 Err(Drop::RepeatBudget) => return drops.count(Drop::RepeatBudget),
                 Err(why) => drops.count(why),
@@ -70,23 +91,74 @@ impl Sender {
         }
     }
 
-    fn repeat_one(&mut self, now: Time, wire_seq: u16, one_way: Duration) -> Result<(), Drop> {
+    fn repeat_one(&mut self, now: Time, wire_seq: u16, rtt: Duration) -> Result<(), Drop> {
         let last = self.next_seq.checked_sub(1).ok_or(Drop::RepeatUnknown)?;
         let seq = extend(last, wire_seq);
+        // A guess of the neighbour's at what comes next.
+        if seq > last && seq - last <= u64::from(MAX_GUESS) {
+            return Ok(());
+        }
         let slot = self.slots[self.place(seq)];
         let (entry, _) = self.ring.get(slot).ok_or(Drop::RepeatUnknown)?;
         if entry.seq != Some(seq) {
             return Err(Drop::RepeatUnknown);
         }
-        let deadline = entry.deadline;
-        if now + one_way >= deadline {
+        let (deadline, repeated) = (entry.deadline, entry.repeated);
+        let send_by = entry.latest - rtt / 2;
+        if now >= send_by {
             return Err(Drop::RepeatLate);
+        }
+        // The request left before the last repetition could have come.
+        if repeated > Time::ZERO && now < repeated + rtt {
+            return Ok(());
         }
         if self.agenda.is_full() || !self.budget.spend() {
             return Err(Drop::RepeatBudget);
         }
         self.agenda.push(deadline, slot, true);
+        self.ring.mark_repeated(slot, now);
+        if self.recovery == Recovery::UntilDeadline {
+            if repeated == Time::ZERO {
+                self.extra.earn();
+            }
+            // After this one there is no time for another strike.
+            if now + rtt + rtt / 16 > send_by {
+                self.copy(now, send_by, slot);
+            }
+        }
         Ok(())
+    }
+
+    /// Plans further copies of what is in `slot`, spread over the time that is
+    /// left, since what takes one takes its neighbours too.
+    fn copy(&mut self, now: Time, send_by: Time, slot: Slot) {
+        let affordable = (self.extra.tokens / WHOLE).div_ceil(4).min(COPIES);
+        for k in 1..=affordable {
+            if self.copies.len() < MAX_COPIES && self.extra.spend() {
+                let share = send_by.since(now) * k as u32 / (affordable as u32 + 1);
+                self.copies.push(Reverse((now + share, slot)));
+            }
+        }
+    }
+
+    /// Queues the copies that are due.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        while let Some(&Reverse((at, slot))) = self.copies.peek()
+            && at <= now
+        {
+            self.copies.pop();
+            if let Some((entry, _)) = self.ring.get(slot)
+                && !self.agenda.is_full()
+                && self.budget.spend()
+            {
+                self.agenda.push(entry.deadline, slot, true);
+            }
+        }
+    }
+
+    /// When [`Sender::handle_timeout`] has something to do.
+    pub(crate) fn next_timeout(&self) -> Time {
+        self.copies.peek().map_or(Time::NEVER, |&Reverse((at, _))| at)
     }
 
     /// Where the slot of packet `seq` is noted; their number is a power of two.
@@ -107,7 +179,7 @@ impl Sender {
             let verdict = match self.ring.get(job.slot) {
                 None if job.repeat => Err(Drop::RepeatUnknown),
                 None => Err(Drop::QueueFull),
-                Some((entry, _)) if job.repeat && now + one_way >= entry.deadline => {
+                Some((entry, _)) if job.repeat && now + one_way >= entry.latest => {
                     Err(Drop::RepeatLate)
                 }
                 Some((entry, _)) if !job.repeat && now.since(entry.since) > self.max_wait => {
@@ -146,8 +218,8 @@ impl Sender {
     }
 }
 
-/// The token bucket that holds retransmissions to a share of originals, in
-/// millionths of a packet.
+/// A token bucket in millionths of a packet: retransmissions as a share of
+/// originals, or copies as a share of retransmissions.
 #[derive(Debug)]
 struct Budget {
     share: u64,
@@ -199,6 +271,7 @@ mod tests {
             },
             payload,
             deadline: Time::from_millis(deadline_ms),
+            latest: Time::from_millis(deadline_ms),
         }
     }
 
@@ -227,7 +300,7 @@ mod tests {
         s.repeat(
             Time::from_millis(30),
             [ask].into_iter(),
-            Duration::from_millis(10),
+            Duration::from_millis(20),
             &mut 9,
             &mut drops,
         );
@@ -237,7 +310,7 @@ mod tests {
         s.repeat(
             Time::from_millis(90),
             [ask].into_iter(),
-            Duration::from_millis(10),
+            Duration::from_millis(20),
             &mut 9,
             &mut drops,
         );

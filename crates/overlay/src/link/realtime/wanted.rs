@@ -1,0 +1,100 @@
+use super::MAX_RUNS;
+use core::time::Duration;
+use std::collections::VecDeque;
+use trunkline_base::{SeqTracker, Time};
+
+/// Missing numbers `first..end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub first: u64,
+    pub end: u64,
+    /// After this a request would be answered too late.
+    until: Time,
+    /// When the answer to the last request should have come.
+    overdue: Time,
+    /// The least time between two strikes.
+    rest: Duration,
+}
+
+/// Strikes for one packet, so that a short round trip is no reason for many
+/// requests.
+const MAX_STRIKES: u32 = 8;
+
+/// What is missing and would still be of use, oldest first, at most so many
+/// runs.
+#[derive(Debug)]
+pub(super) struct Wanted(VecDeque<Run>);
+
+impl Wanted {
+    pub fn new() -> Wanted {
+        Wanted(VecDeque::with_capacity(MAX_RUNS))
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Run> {
+        self.0.iter()
+    }
+
+    /// Adds `first..end`, due at once; false if there is no room.
+    pub fn push(&mut self, now: Time, first: u64, end: u64, until: Time) -> bool {
+        if self.0.len() == MAX_RUNS {
+            return false;
+        }
+        let rest = until.since(now) / MAX_STRIKES;
+        self.0.push_back(Run { first, end, until, overdue: Time::ZERO, rest });
+        true
+    }
+
+    /// Number `seq` has come; `numbers` knows all that have.
+    pub fn filled<const W: usize>(&mut self, seq: u64, numbers: &SeqTracker<W>) {
+        let Some(at) = self.0.iter().position(|r| (r.first..r.end).contains(&seq)) else { return };
+        let run = &mut self.0[at];
+        while run.first < run.end && numbers.has(run.first) {
+            run.first += 1;
+        }
+        while run.first < run.end && numbers.has(run.end - 1) {
+            run.end -= 1;
+        }
+        if run.first == run.end {
+            self.0.remove(at);
+        }
+    }
+
+    /// Forgets what can't be in time any more; how many numbers that were.
+    pub fn expire<const W: usize>(&mut self, now: Time, numbers: &SeqTracker<W>) -> u64 {
+        let mut gone = 0;
+        self.0.retain(|run| {
+            let late = now >= run.until;
+            if late {
+                gone += (run.first..run.end).filter(|&seq| !numbers.has(seq)).count() as u64;
+            }
+            !late
+        });
+        gone
+    }
+
+    /// When the first answer is overdue.
+    pub fn overdue_at(&self) -> Option<Time> {
+        self.0.iter().map(|run| run.overdue).min()
+    }
+
+    /// Whether something has time for one more strike at most.
+    pub fn is_urgent(&self, now: Time, patience: Duration) -> bool {
+        self.0.iter().any(|run| run.until < now + 2 * patience)
+    }
+
+    /// Everything is being asked for at `now`; answers should come within
+    /// `patience`.
+    pub fn asked(&mut self, now: Time, patience: Duration) {
+        for run in self.0.iter_mut().filter(|run| run.overdue <= now) {
+            run.overdue = now + patience.max(run.rest);
+        }
+    }
+}
