@@ -2,6 +2,7 @@
 //! to the same calls without them.
 
 mod chain;
+mod report;
 mod score;
 mod table;
 mod traffic;
@@ -57,7 +58,8 @@ pub struct Args {
     /// Print the result as JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Where result.json and what the listeners heard go
+    /// Where index.html (a report with sound), result.json and what the
+    /// listeners heard go
     #[arg(long, default_value = "demo-out")]
     out: PathBuf,
     /// Kill this node (by its letter) in the middle of the calls, without
@@ -68,6 +70,9 @@ pub struct Args {
 
 /// Network delay after which a packet is of no use (Amir et al. 2005, IV-A).
 const DEADLINE: Duration = Duration::from_millis(100);
+
+/// The page to look at, in the folder of results.
+const REPORT: &str = "index.html";
 
 /// Why a demo failed.
 #[derive(Debug, thiserror::Error)]
@@ -134,6 +139,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     for listener in &heard {
         call::write_wav(&args.out.join(listener.file_name()), &listener.pcm)?;
     }
+    let page = report::page(args, &plan, &traffic, &heard, &result, &json)?;
+    let path = args.out.join(REPORT);
+    std::fs::write(&path, page).map_err(cannot(format!("write {}", path.display())))?;
     if args.json {
         println!("{json}");
     } else {

@@ -5,9 +5,10 @@ use super::chain::{Ledger, Metrics, letter, lossy_link};
 use super::traffic::{INTERVAL, Kind, Packet, Plan, Traffic};
 use crate::score::{self, Pesq};
 use serde::Serialize;
+use std::fmt;
 use trunkline_base::stats::{Ratio, quantile};
 use trunkline_media::codec::g711::{Concealing, Law};
-use trunkline_media::playout::{self, Playout};
+use trunkline_media::playout::{self, Fate, Playout};
 use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio, rate};
 use trunkline_media::quality::pesq::{Score, summarize};
 
@@ -73,6 +74,30 @@ pub struct Check {
     pub links: serde_json::Value,
 }
 
+/// Impair's p99.9 lateness, in microseconds, above which a run tells more about
+/// the machine than about the services.
+const BUSY_US: f64 = 1_000.0;
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.problems.is_empty() {
+            return write!(f, "THE LEDGER DOES NOT ADD UP: {}", self.problems.join("; "));
+        }
+        let lateness = self.lateness_us["p99.9"].as_f64().unwrap_or(0.0);
+        write!(
+            f,
+            "The ledger adds up: {} datagrams offered = {} delivered + {} lost + those dropped \
+             otherwise or under way;\nnodes and listeners received what was delivered. Impair was \
+             late by {lateness} µs (p99.9).",
+            self.offered, self.delivered, self.lost
+        )?;
+        if lateness > BUSY_US {
+            write!(f, "\nThat is much: this machine was busy, and some packets are late for it.")?;
+        }
+        Ok(())
+    }
+}
+
 /// Reckons everything.
 pub fn score(
     seed: u64,
@@ -83,10 +108,9 @@ pub fn score(
     heard: &[Heard],
 ) -> Result {
     let restarted = traffic.outage.is_some();
-    let scores = listen(plan, heard);
     let run = |kind| {
-        let of_kind = heard.iter().zip(&scores).filter(|(h, _)| h.kind == kind);
-        let pesq = summarize(of_kind.flat_map(|(_, scores)| scores.iter().copied()));
+        let of_kind = heard.iter().filter(|h| h.kind == kind);
+        let pesq = summarize(of_kind.flat_map(|h| h.scores.iter().copied()));
         Run { pesq: pesq.map(Pesq::from), ..run(kind, plan, traffic, ledger, hops) }
     };
     Result {
@@ -100,7 +124,7 @@ pub fn score(
     }
 }
 
-fn ms(d: std::time::Duration) -> f64 {
+pub fn ms(d: std::time::Duration) -> f64 {
     d.as_secs_f64() * 1e3
 }
 
@@ -112,7 +136,12 @@ fn is_missed(p: &Packet) -> bool {
     p.arrival.is_none() || is_late(p)
 }
 
-fn packets<'a>(kind: Kind, plan: &Plan, traffic: &'a Traffic) -> impl Iterator<Item = &'a Packet> {
+/// Those that were sent, of every call of one service.
+pub fn packets<'a>(
+    kind: Kind,
+    plan: &Plan,
+    traffic: &'a Traffic,
+) -> impl Iterator<Item = &'a Packet> {
     let calls = (0..plan.calls).flat_map(move |call| traffic.call(kind, call));
     calls.filter(|p| p.sent.is_some())
 }
@@ -282,6 +311,10 @@ pub struct Heard {
     pub kind: Kind,
     pub call: usize,
     pub pcm: Vec<i16>,
+    /// What became of each packet.
+    pub fates: Vec<Fate>,
+    /// PESQ of each segment in turn; none where nobody speaks.
+    pub scores: Vec<Option<Score>>,
 }
 
 impl Heard {
@@ -291,7 +324,7 @@ impl Heard {
     }
 }
 
-/// What each listener heard, by kind and call.
+/// What each listener heard, by kind and call, and its scores.
 pub fn heard(plan: &Plan, traffic: &Traffic) -> Vec<Heard> {
     let mut out = Vec::new();
     for kind in Kind::ALL {
@@ -309,17 +342,22 @@ pub fn heard(plan: &Plan, traffic: &Traffic) -> Vec<Heard> {
                 let _ = playout.receive(k as u16, delay, a.recovered, plan.frame(call, k));
             }
             let played = playout.finish(Some(plan.packets), &mut Concealing::new(Law::Mu));
-            out.push(Heard { kind, call, pcm: played.pcm });
+            let (pcm, fates) = (played.pcm, played.fates);
+            out.push(Heard { kind, call, pcm, fates, scores: Vec::new() });
         }
     }
+    listen(plan, &mut out);
     out
 }
 
-/// Each listener's scores by segment. As in Amir et al. 2005, §II-C, the
-/// reference is the recording itself, so that what the codec costs is in it.
-pub fn listen(plan: &Plan, heard: &[Heard]) -> Vec<Vec<Option<Score>>> {
+/// Scores by segment. As in Amir et al. 2005, §II-C, the reference is the
+/// recording itself, so that what the codec costs is in it.
+fn listen(plan: &Plan, heard: &mut [Heard]) {
     let pairs: Vec<(&[i16], &[i16])> =
         heard.iter().map(|h| (&plan.speech[h.call][..], &h.pcm[..])).collect();
     // Both are as long as the call, and no call is too short.
-    score::all(&pairs).unwrap_or_default()
+    let scores = score::all(&pairs).unwrap_or_default();
+    for (listener, scores) in heard.iter_mut().zip(scores) {
+        listener.scores = scores;
+    }
 }

@@ -55,19 +55,8 @@ pub fn print(args: &Args, result: &Result) {
             gaps.join(", ")
         );
     }
-    let ledger = &result.ledger;
-    if ledger.problems.is_empty() {
-        println!(
-            "The ledger adds up: {} datagrams offered = {} delivered + {} lost + those dropped \
-             otherwise or under way;\nnodes and listeners received what was delivered. Impair was \
-             late by {} µs (p99.9).",
-            ledger.offered, ledger.delivered, ledger.lost, ledger.lateness_us["p99.9"]
-        );
-    }
-    for problem in &ledger.problems {
-        println!("THE LEDGER DOES NOT ADD UP: {problem}");
-    }
-    println!("Listen: {}/real-time-01.wav, best-effort-01.wav, udp-01.wav", args.out.display());
+    println!("{}", result.ledger);
+    println!("Look and listen: open {}", args.out.join(super::REPORT).display());
 }
 
 fn header() {

@@ -1,0 +1,90 @@
+//! The chain, drawn.
+
+use super::super::Args;
+use super::super::chain::{index_of, letter, lossy_link};
+use super::{percent, span};
+use std::fmt::Write as _;
+
+/// Heights above the lower edge: the UDP path, the chain.
+const UDP: f64 = 52.0;
+const CHAIN: f64 = 128.0;
+const HEIGHT: f64 = 196.0;
+/// Of the boxes at the ends, where the applications are.
+const BOX: f64 = 34.0;
+/// Between the middles of two nodes, at least: the delay is written there.
+const CLOSEST: f64 = 50.0;
+
+/// Callers, nodes, listeners and what lies between them, in `width` CSS pixels
+/// or more if the nodes need it.
+pub fn chain(args: &Args, width: f64) -> String {
+    let hops = f64::from(args.hops);
+    let room = (width - 2.0 * BOX - 2.0) / (hops + 1.2);
+    // A short chain is not stretched to the edges.
+    let pitch = room.clamp(CLOSEST, 150.0);
+    let width = 2.0 * BOX + 2.0 + pitch * (hops + 1.2);
+    let x = |node: u32| 1.0 + BOX + pitch * (0.6 + f64::from(node));
+    let killed = args.restart.and_then(|name| index_of(name, args.hops).ok());
+    let middle = lossy_link(args.hops);
+
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{HEIGHT}\" \
+         role=\"img\" aria-label=\"Callers, a chain of nodes A to {}, listeners, and the UDP path \
+         beside the chain\">",
+        letter(args.hops)
+    );
+    let right = width - BOX - 1.0;
+    let mut draw = |text: String| svg.push_str(&text);
+    draw(line("udp", (BOX + 1.0, UDP), (right, UDP)));
+    let whole = args.delay.0 * args.hops;
+    draw(label("", width / 2.0, UDP - 26.0, &format!("plain UDP: one path of {}", span(whole))));
+    draw(label("loss", width / 2.0, UDP - 8.0, "the same losses"));
+    draw(line("local", (BOX + 1.0, CHAIN), (x(0), CHAIN)));
+    draw(line("local", (x(args.hops), CHAIN), (right, CHAIN)));
+    for i in 0..args.hops {
+        let (a, b) = (x(i), x(i + 1));
+        let class = if i == middle && args.loss.0 > 0.0 { "link lossy" } else { "link" };
+        draw(line(class, (a, CHAIN), (b, CHAIN)));
+        draw(label("", (a + b) / 2.0, CHAIN - 20.0, &span(args.delay.0)));
+    }
+    let centre = (x(middle) + x(middle + 1)) / 2.0;
+    let (loss, burst) = (percent(args.loss.0), percent(args.burst.0));
+    let said = [
+        format!("{}-{} loses {loss} % each way", letter(middle), letter(middle + 1)),
+        format!("burstiness {burst} %"),
+    ];
+    for (said, y) in said.iter().zip([36.0, 54.0]) {
+        draw(label("loss", centre, CHAIN + y, said));
+    }
+    for i in 0..=args.hops {
+        let class = if killed == Some(i) { "node killed" } else { "node" };
+        draw(format!("<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{CHAIN}\" r=\"13\"/>", x(i)));
+        draw(label("name", x(i), CHAIN + 5.0, &letter(i).to_string()));
+    }
+    for (left, who) in [(1.0, "callers"), (right, "listeners")] {
+        let (top, bottom) = (UDP - 22.0, CHAIN + 22.0);
+        let (middle, height) = ((top + bottom) / 2.0, bottom - top);
+        draw(format!(
+            "<rect class=\"box\" x=\"{left:.1}\" y=\"{top}\" width=\"{BOX}\" height=\"{height}\" \
+             rx=\"5\"/><text text-anchor=\"middle\" transform=\"translate({:.1} {middle}) \
+             rotate(-90)\">{} {who}</text>",
+            left + BOX / 2.0 + 5.0,
+            args.calls
+        ));
+    }
+    svg + "</svg>"
+}
+
+fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> String {
+    let ((x1, y1), (x2, y2)) = (from, to);
+    format!("<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1}\" x2=\"{x2:.1}\" y2=\"{y2}\"/>")
+}
+
+/// `text` is a number, a unit or words of ours: nothing to escape.
+fn label(class: &str, x: f64, y: f64, text: &str) -> String {
+    let mut out = String::new();
+    let _ = write!(
+        out,
+        "<text class=\"{class}\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{y}\">{text}</text>"
+    );
+    out
+}

@@ -1,0 +1,121 @@
+//! What the page lets its reader hear.
+
+use super::super::score::Heard;
+use super::super::traffic::Kind;
+use super::{count, title};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use trunkline_media::audio::{RATE, write_wav};
+use trunkline_media::playout::Fate;
+
+/// Seconds of one call that are embedded.
+pub const LONGEST: u32 = 60;
+
+/// Seconds of one service that are embedded: two calls of a minute. All three
+/// services then take 7.7 MB, which a telephone still opens.
+const TOTAL: u32 = 120;
+
+/// One call over one service.
+pub struct Clip {
+    /// Which call, from 1.
+    pub call: usize,
+    pub service: &'static str,
+    pub name: &'static str,
+    /// What happened to it.
+    pub caption: String,
+    /// A WAV file, in base64.
+    pub wav: String,
+    /// A letter for each packet's fate; report.js has them, too.
+    pub fates: String,
+}
+
+/// The calls that are embedded, by number, and their clips, by service.
+pub fn clips(heard: &[Heard]) -> (Vec<usize>, Vec<Clip>) {
+    let samples = heard.iter().map(|h| h.pcm.len()).max().unwrap_or(0);
+    let seconds = samples.div_ceil(RATE as usize).clamp(1, LONGEST as usize);
+    let calls = heard.iter().map(|h| h.call + 1).max().unwrap_or(0);
+    let calls: Vec<usize> = (1..=calls.min(TOTAL as usize / seconds)).collect();
+    let last = calls.len();
+    let of = |kind| heard.iter().filter(move |h| h.kind == kind && h.call < last);
+    // The one that the overlay is for comes first.
+    let clips = Kind::ALL.into_iter().rev().flat_map(of).map(clip).collect();
+    (calls, clips)
+}
+
+fn clip(heard: &Heard) -> Clip {
+    let seconds = LONGEST as usize;
+    let pcm = &heard.pcm[..heard.pcm.len().min(seconds * RATE as usize)];
+    let fates = &heard.fates[..heard.fates.len().min(seconds * 50)];
+    let mut wav = std::io::Cursor::new(Vec::new());
+    // Memory takes whatever is shorter than four hours.
+    let _ = write_wav(&mut wav, pcm);
+    Clip {
+        call: heard.call + 1,
+        service: heard.kind.name(),
+        name: title(heard.kind),
+        caption: caption(heard),
+        wav: STANDARD.encode(wav.into_inner()),
+        fates: fates.iter().map(|f| letter(*f)).collect(),
+    }
+}
+
+fn letter(fate: Fate) -> char {
+    match fate {
+        Fate::Played => '.',
+        Fate::Recovered => 'r',
+        Fate::Late => 'l',
+        Fate::Lost => 'x',
+    }
+}
+
+fn caption(heard: &Heard) -> String {
+    let number = |fate| heard.fates.iter().filter(|f| **f == fate).count() as u64;
+    let mut parts = vec![format!(
+        "{} of {} packets lost",
+        count(number(Fate::Lost)),
+        count(heard.fates.len() as u64)
+    )];
+    for (fate, what) in [(Fate::Late, "late"), (Fate::Recovered, "recovered")] {
+        if number(fate) > 0 {
+            parts.push(format!("{} {what}", count(number(fate))));
+        }
+    }
+    let scores: Vec<f64> = heard.scores.iter().flatten().map(|s| s.raw).collect();
+    if !scores.is_empty() {
+        let mean = scores.iter().sum::<f64>() / scores.len() as f64;
+        parts.push(format!("PESQ {mean:.2}"));
+    }
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(kind: Kind, call: usize, seconds: usize) -> Heard {
+        let pcm = vec![0; seconds * 8_000];
+        Heard { kind, call, pcm, fates: vec![Fate::Recovered; seconds * 50], scores: vec![] }
+    }
+
+    #[test]
+    fn a_page_of_long_calls_stays_small() {
+        let many = |calls, seconds| {
+            let of = |kind| (0..calls).map(move |call| heard(kind, call, seconds));
+            let (numbers, clips) = clips(&Kind::ALL.into_iter().flat_map(of).collect::<Vec<_>>());
+            let size: usize = clips.iter().map(|c| c.wav.len() + c.fates.len()).sum();
+            assert!(size < 8_000_000, "{calls} calls of {seconds} s: {size} bytes");
+            (numbers.len(), clips.len(), clips[0].fates.len())
+        };
+        assert_eq!(many(3, 3), (3, 9, 150));
+        assert_eq!(many(4, 60), (2, 6, 3_000));
+        assert_eq!(many(3, 300), (2, 6, 3_000));
+        assert_eq!(many(1, 1), (1, 3, 50));
+    }
+
+    #[test]
+    fn a_caption_counts() {
+        let mut one = heard(Kind::RealTime, 0, 1);
+        one.fates[..3].copy_from_slice(&[Fate::Lost, Fate::Late, Fate::Lost]);
+        assert_eq!(caption(&one), "2 of 50 packets lost, 1 late, 47 recovered");
+    }
+}
