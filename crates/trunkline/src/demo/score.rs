@@ -92,7 +92,7 @@ impl fmt::Display for Check {
             self.offered, self.delivered, self.lost
         )?;
         if lateness > BUSY_US {
-            write!(f, "\nThat is much: this machine was busy, and some packets are late for it.")?;
+            write!(f, "\nThat is a lot: this machine was busy, which delayed packets.")?;
         }
         Ok(())
     }

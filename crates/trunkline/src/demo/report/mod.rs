@@ -12,6 +12,7 @@ use super::{Args, DEADLINE, Error};
 use askama::Template;
 use std::path::Path;
 use std::time::Duration;
+use trunkline_media::quality::pesq::SEGMENT;
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -32,6 +33,8 @@ struct Page<'a> {
     pesq: [String; 2],
     rows: Vec<Row>,
     segments: usize,
+    /// Seconds of a segment.
+    piece: u64,
     headline: String,
     result: &'a Result,
     json: &'a str,
@@ -83,6 +86,7 @@ pub fn page(
         pesq: WIDTHS.map(|width| plots::pesq(heard, &result.runs, width)),
         rows: Kind::ALL.iter().zip(&result.runs).map(|(kind, run)| row(*kind, run)).collect(),
         segments: result.runs.iter().find_map(|r| r.pesq).map_or(0, |p| p.segments),
+        piece: SEGMENT.as_secs().min(args.seconds.into()),
         headline: headline(&result.runs),
         result,
         json,
