@@ -191,6 +191,13 @@ fn check_layout(browser: &mut Browser, width: u32) {
     let wide = browser.eval("[document.scrollingElement.scrollWidth, innerWidth]");
     assert_eq!(wide[1], width);
     assert!(wide[0].as_u64() <= Some(width.into()), "the page is wider than the screen: {wide}");
+    let hidden = browser.eval(
+        "all('.plot > div, .drawing > div, .scroll').filter((e) => !e.closest('details') && e.scrollWidth > e.clientWidth)
+          .map((e) => [e.outerHTML.slice(0, 200), e.scrollWidth, e.clientWidth])",
+    );
+    // A long chain may be scrolled sideways in its box.
+    let long = |e: &Value| e[0].as_str().is_some_and(|html| html.contains("chain of nodes A to M"));
+    assert!(hidden.as_array().into_iter().flatten().all(long), "beyond the right edge: {hidden}");
     let small = browser.eval(
         "all('body *').filter((e) => e.getClientRects().length && e.tagName !== 'SCRIPT'
             && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))

@@ -10,19 +10,23 @@ const UDP: f64 = 52.0;
 const CHAIN: f64 = 128.0;
 const HEIGHT: f64 = 196.0;
 /// Of the boxes at the ends, where the applications are.
-const BOX: f64 = 34.0;
-/// Between the middles of two nodes, at least: the delay is written there.
-const CLOSEST: f64 = 50.0;
+const BOX: f64 = 26.0;
+/// Between them and the first and last node, in parts of what is between nodes.
+const EDGE: f64 = 0.45;
+/// Between the middles of two nodes, at least.
+const CLOSEST: f64 = 44.0;
+/// What a letter takes, at most, of the text on links.
+const LETTER: f64 = 8.0;
 
 /// Callers, nodes, listeners and what lies between them, in `width` CSS pixels
 /// or more if the nodes need it.
 pub fn chain(args: &Args, width: f64) -> String {
     let hops = f64::from(args.hops);
-    let room = (width - 2.0 * BOX - 2.0) / (hops + 1.2);
+    let room = (width - 2.0 * BOX - 2.0) / (hops + 2.0 * EDGE);
     // A short chain is not stretched to the edges.
     let pitch = room.clamp(CLOSEST, 150.0);
-    let width = 2.0 * BOX + 2.0 + pitch * (hops + 1.2);
-    let x = |node: u32| 1.0 + BOX + pitch * (0.6 + f64::from(node));
+    let width = 2.0 * BOX + 2.0 + pitch * (hops + 2.0 * EDGE);
+    let x = |node: u32| 1.0 + BOX + pitch * (EDGE + f64::from(node));
     let killed = args.restart.and_then(|name| index_of(name, args.hops).ok());
     let middle = lossy_link(args.hops);
 
@@ -37,14 +41,24 @@ pub fn chain(args: &Args, width: f64) -> String {
     draw(line("udp", (BOX + 1.0, UDP), (right, UDP)));
     let whole = args.delay.0 * args.hops;
     draw(label("", width / 2.0, UDP - 26.0, &format!("plain UDP: one path of {}", span(whole))));
-    draw(label("loss", width / 2.0, UDP - 8.0, "the same losses"));
+    let lossy = args.loss.0 > 0.0;
+    if lossy {
+        draw(label("loss", width / 2.0, UDP - 8.0, "the same losses"));
+    }
     draw(line("local", (BOX + 1.0, CHAIN), (x(0), CHAIN)));
     draw(line("local", (x(args.hops), CHAIN), (right, CHAIN)));
+    let each = span(args.delay.0);
+    let fits = each.chars().count() as f64 * LETTER <= pitch;
+    if !fits {
+        draw(label("", width / 2.0, CHAIN - 20.0, &format!("each link {each}")));
+    }
     for i in 0..args.hops {
         let (a, b) = (x(i), x(i + 1));
-        let class = if i == middle && args.loss.0 > 0.0 { "link lossy" } else { "link" };
+        let class = if i == middle && lossy { "link lossy" } else { "link" };
         draw(line(class, (a, CHAIN), (b, CHAIN)));
-        draw(label("", (a + b) / 2.0, CHAIN - 20.0, &span(args.delay.0)));
+        if fits {
+            draw(label("", (a + b) / 2.0, CHAIN - 20.0, &each));
+        }
     }
     let centre = (x(middle) + x(middle + 1)) / 2.0;
     let (loss, burst) = (percent(args.loss.0), percent(args.burst.0));
@@ -52,7 +66,7 @@ pub fn chain(args: &Args, width: f64) -> String {
         format!("{}-{} loses {loss} % each way", letter(middle), letter(middle + 1)),
         format!("burstiness {burst} %"),
     ];
-    for (said, y) in said.iter().zip([36.0, 54.0]) {
+    for (said, y) in said.iter().zip([36.0, 54.0]).filter(|_| lossy) {
         draw(label("loss", centre, CHAIN + y, said));
     }
     for i in 0..=args.hops {
@@ -87,4 +101,45 @@ fn label(class: &str, x: f64, y: f64, text: &str) -> String {
         "<text class=\"{class}\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{y}\">{text}</text>"
     );
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::WIDTHS;
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn drawn(line: &str, width: f64) -> (f64, String) {
+        let command = Command::parse_from(format!("demo {line}").split_whitespace());
+        let svg = chain(&command.args, width);
+        let number = svg.split('"').nth(3).and_then(|n| n.parse().ok());
+        (number.expect("a width"), svg)
+    }
+
+    #[test]
+    fn the_usual_chain_fits_a_telephone() {
+        for width in WIDTHS {
+            let (wide, svg) = drawn("", width);
+            assert!(wide <= width, "{wide} > {width}");
+            assert_eq!(svg.matches(">10 ms<").count(), 5, "{svg}");
+        }
+        let (wide, svg) = drawn("--hops 25 --delay 12.5ms", WIDTHS[1]);
+        assert!(wide > WIDTHS[1] && svg.contains(">Z<"), "{svg}");
+        assert_eq!(svg.matches(">each link 12.5 ms<").count(), 1, "{svg}");
+    }
+
+    #[test]
+    fn what_is_broken_is_marked() {
+        let (_, svg) = drawn("--restart c --loss 5%", WIDTHS[0]);
+        assert!(svg.contains("killed") && svg.contains("lossy"), "{svg}");
+        let (_, svg) = drawn("--loss 0", WIDTHS[0]);
+        assert!(!svg.contains("killed") && !svg.contains("lossy"), "{svg}");
+        assert!(!svg.contains("loses") && !svg.contains("same losses"), "{svg}");
+    }
 }
