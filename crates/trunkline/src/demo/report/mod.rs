@@ -162,8 +162,8 @@ fn quoted(path: &Path) -> String {
 fn headline(runs: &[Run]) -> String {
     let [udp, best_effort, real_time] = runs else { return String::new() };
     let mut text = format!(
-        "Of {} packets each, listeners missed {:.2} % over plain UDP, {:.2} % over the overlay's \
-         best-effort service and {:.2} % over its real-time service",
+        "Of {} packets each, listeners missed {:.2}\u{a0}% over plain UDP, {:.2}\u{a0}% over the overlay's \
+         best-effort service and {:.2}\u{a0}% over its real-time service",
         count(real_time.sent),
         udp.missed_percent,
         best_effort.missed_percent,
