@@ -1,4 +1,4 @@
-//! The processes of a demo: nodes in a chain, and one that impairs their
+//! The processes of a demo: nodes in two rows, and one that impairs their
 //! links. None of them knows that it is watched.
 
 use super::{Error, cannot};
@@ -18,6 +18,27 @@ pub struct Setup {
     pub loss: f64,
     pub burst: f64,
     pub seed: u64,
+}
+
+/// Two rows of nodes that differ in how they recover.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Row {
+    /// With every default: nodes A, B, …
+    Default,
+    /// As Amir et al. 2005, IV-A: nodes a, b, …
+    Paper,
+}
+
+impl Row {
+    pub const ALL: [Row; 2] = [Row::Default, Row::Paper];
+
+    /// The name of its node at `index`.
+    pub fn name(self, index: u32) -> char {
+        match self {
+            Row::Default => letter(index),
+            Row::Paper => letter(index).to_ascii_lowercase(),
+        }
+    }
 }
 
 /// Nodes are named A, B, …
@@ -53,14 +74,13 @@ impl Drop for Process {
     }
 }
 
-/// A running chain.
+/// The running rows.
 pub struct Chain {
-    nodes: Vec<Node>,
+    rows: [Vec<Node>; 2],
     impair: Process,
     /// Where the UDP path begins, and the socket at its end.
     pub udp_entry: SocketAddr,
     pub udp_exit: Option<UdpSocket>,
-    names: Vec<String>,
     _dir: TempDir,
 }
 
@@ -69,13 +89,39 @@ pub fn lossy_link(hops: u32) -> u32 {
     (hops - 1) / 2
 }
 
+/// Where a row's nodes listen, and the ends of its links that impair has.
+struct Addresses {
+    listen: Vec<SocketAddr>,
+    ends: Vec<(SocketAddr, SocketAddr)>,
+}
+
+impl Addresses {
+    fn free(hops: u32) -> Result<Addresses, Error> {
+        let listen = (0..=hops).map(|_| free_udp()).collect::<Result<_, _>>()?;
+        let ends = (0..hops).map(|_| Ok((free_udp()?, free_udp()?)));
+        Ok(Addresses { listen, ends: ends.collect::<Result<_, Error>>()? })
+    }
+}
+
+/// The name of the row's link at `index`.
+pub fn link_name(row: Row, index: u32) -> String {
+    format!("{}-{}", row.name(index), row.name(index + 1))
+}
+
+/// An address of the loopback interface that no other demo uses at the same
+/// time: free ports are found by looking, and two that look find the same.
+pub fn home() -> Ipv4Addr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, high, low, 1)
+}
+
 fn free_udp() -> Result<SocketAddr, Error> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
+    let socket = UdpSocket::bind((home(), 0));
     socket.and_then(|s| s.local_addr()).map_err(cannot("find a free UDP port"))
 }
 
 fn free_tcp() -> Result<SocketAddr, Error> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let listener = TcpListener::bind((home(), 0));
     listener.and_then(|s| s.local_addr()).map_err(cannot("find a free TCP port"))
 }
 
@@ -86,39 +132,35 @@ impl Chain {
             .prefix("trunkline-demo-")
             .tempdir()
             .map_err(cannot("make a temporary folder"))?;
-        let nodes = setup.hops + 1;
-        let listen = (0..nodes).map(|_| free_udp()).collect::<Result<Vec<_>, _>>()?;
-        let ends = (0..setup.hops)
-            .map(|_| Ok((free_udp()?, free_udp()?)))
-            .collect::<Result<Vec<_>, Error>>()?;
-        let udp_exit = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
-            .map_err(cannot("bind the listener of the UDP calls"))?;
+        let rows = [Addresses::free(setup.hops)?, Addresses::free(setup.hops)?];
+        let udp_exit =
+            UdpSocket::bind((home(), 0)).map_err(cannot("bind the listener of the UDP calls"))?;
         let udp = (free_udp()?, free_udp()?);
         let exit = udp_exit.local_addr().map_err(cannot("look at a socket"))?;
 
         let config = dir.path().join("impair.toml");
-        let text = impair_config(setup, &listen, &ends, udp, exit);
+        let text = impair_config(setup, &rows, udp, exit);
         std::fs::write(&config, text).map_err(cannot("write a configuration"))?;
         let mut impair = spawn(&["impair", &config.to_string_lossy(), "--until-stdin-closes"])?;
         wait_for_line(&mut impair, "ready")?;
 
         let mut chain = Chain {
-            nodes: Vec::new(),
+            rows: [Vec::new(), Vec::new()],
             impair,
             udp_entry: udp.0,
             udp_exit: Some(udp_exit),
-            names: (0..setup.hops).map(|i| format!("{}-{}", letter(i), letter(i + 1))).collect(),
             _dir: dir,
         };
-        for i in 0..nodes {
-            let http = free_tcp()?;
-            let folder = chain._dir.path();
-            let socket = folder.join(format!("{}.sock", letter(i)));
-            let config = folder.join(format!("{}.toml", letter(i)));
-            let text = node_config(i, setup, &listen, &ends, &socket, http);
-            std::fs::write(&config, text).map_err(cannot("write a configuration"))?;
-            let process = start_node(&config)?;
-            chain.nodes.push(Node { config, socket, http, process });
+        for (row, addresses) in Row::ALL.into_iter().zip(&rows) {
+            for i in 0..=setup.hops {
+                let http = free_tcp()?;
+                let file = |kind| chain._dir.path().join(format!("{row:?}-{}.{kind}", letter(i)));
+                let (socket, config) = (file("sock"), file("toml"));
+                let text = node_config(row, i, setup, addresses, &socket, http);
+                std::fs::write(&config, text).map_err(cannot("write a configuration"))?;
+                let process = start_node(&config)?;
+                chain.rows[row as usize].push(Node { config, socket, http, process });
+            }
         }
         chain.wait_until_up()?;
         Ok(chain)
@@ -126,10 +168,11 @@ impl Chain {
 
     fn wait_until_up(&self) -> Result<(), Error> {
         let patience = Instant::now() + Duration::from_secs(10);
-        for (node, i) in self.nodes.iter().zip(0..) {
+        let of_row = |row: Row| self.rows[row as usize].iter().zip((0..).map(move |i| row.name(i)));
+        for (node, name) in Row::ALL.into_iter().flat_map(of_row) {
             while !node.metrics().is_ok_and(|m| m.links_up()) {
                 if Instant::now() > patience {
-                    let what = format!("node {}'s links did not come up in 10 s", letter(i));
+                    let what = format!("node {name}'s links did not come up in 10 s");
                     return Err(Error::Process(what));
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -138,24 +181,47 @@ impl Chain {
         Ok(())
     }
 
-    /// Where applications of the first and the last node attach, and the last
+    /// Waits until the nodes have read what impair has sent.
+    fn wait_until_read(&self) -> Result<(), Error> {
+        let mut last = -1.0;
+        for _ in 0..50 {
+            let mut sum = 0.0;
+            for node in self.rows.iter().flatten() {
+                let m = node.metrics()?;
+                sum += m.sum_where("trunkline_link_received_envelopes_total", &[]);
+            }
+            if sum == last {
+                break;
+            }
+            last = sum;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Where applications of a row's first and last node attach, and the last
     /// node's id.
-    pub fn ends(&self) -> (&PathBuf, &PathBuf, u32) {
-        let (first, last) = (&self.nodes[0], &self.nodes[self.nodes.len() - 1]);
-        (&first.socket, &last.socket, self.nodes.len() as u32)
+    pub fn ends(&self, row: Row) -> (&PathBuf, &PathBuf, u32) {
+        let nodes = &self.rows[row as usize];
+        (&nodes[0].socket, &nodes[nodes.len() - 1].socket, nodes.len() as u32)
     }
 
-    /// Kills node `index` as a crash would.
+    /// Kills node `index` of each row as a crash would.
     pub fn kill(&mut self, index: u32) -> Result<(), Error> {
-        let process = &mut self.nodes[index as usize].process;
-        process.child.kill().map_err(cannot("kill a node"))?;
-        process.child.wait().map(|_| ()).map_err(cannot("wait for a node"))
+        for nodes in &mut self.rows {
+            let process = &mut nodes[index as usize].process;
+            process.child.kill().map_err(cannot("kill a node"))?;
+            process.child.wait().map_err(cannot("wait for a node"))?;
+        }
+        Ok(())
     }
 
-    /// Starts node `index` again.
+    /// Starts node `index` of each row again.
     pub fn revive(&mut self, index: u32) -> Result<(), Error> {
-        let node = &mut self.nodes[index as usize];
-        node.process = start_node(&node.config)?;
+        for nodes in &mut self.rows {
+            let node = &mut nodes[index as usize];
+            node.process = start_node(&node.config)?;
+        }
         Ok(())
     }
 
@@ -170,8 +236,11 @@ impl Chain {
         }
         let links: serde_json::Value = serde_json::from_str(&text)
             .map_err(|e| Error::Process(format!("impair's ledger is no JSON: {e}")))?;
-        let nodes = self.nodes.iter().map(Node::metrics).collect::<Result<_, _>>()?;
-        Ok(Ledger { impair: links, nodes, names: std::mem::take(&mut self.names) })
+        self.wait_until_read()?;
+        let metrics = |row: Row| self.rows[row as usize].iter().map(Node::metrics).collect();
+        let rows: [Result<_, Error>; 2] = Row::ALL.map(metrics);
+        let [default, paper] = rows;
+        Ok(Ledger { impair: links, rows: [default?, paper?] })
     }
 }
 
@@ -179,10 +248,8 @@ impl Chain {
 pub struct Ledger {
     /// impair's JSON.
     pub impair: serde_json::Value,
-    /// Each node's metrics.
-    pub nodes: Vec<Metrics>,
-    /// The links' names.
-    pub names: Vec<String>,
+    /// Each node's metrics, by row.
+    pub rows: [Vec<Metrics>; 2],
 }
 
 /// A node's metrics by name and labels, as in "name{a="b"}".
@@ -268,27 +335,27 @@ fn wait_for_line(process: &mut Process, word: &str) -> Result<(), Error> {
 
 fn impair_config(
     setup: &Setup,
-    listen: &[SocketAddr],
-    ends: &[(SocketAddr, SocketAddr)],
+    rows: &[Addresses; 2],
     udp: (SocketAddr, SocketAddr),
     exit: SocketAddr,
 ) -> String {
     let mut text = format!("seed = {}\n", setup.seed);
     let middle = lossy_link(setup.hops);
     let nanos = setup.delay.as_nanos();
-    // The lossy link and the UDP path meet the same loss process: one stream.
+    // The lossy links and the UDP path meet the same loss process: one stream.
     let loss = format!("loss = {}\nburst = {}\nstream = 0\n", setup.loss, setup.burst);
-    for (&(a, b), i) in ends.iter().zip(0..) {
-        let (peer_a, peer_b) = (listen[i as usize], listen[i as usize + 1]);
-        let _ = write!(
-            text,
-            "[[link]]\nname = \"{}-{}\"\ndelay = \"{nanos}ns\"\n\
-             a = {{ listen = \"{a}\", peer = \"{peer_a}\" }}\n\
-             b = {{ listen = \"{b}\", peer = \"{peer_b}\" }}\n{}",
-            letter(i),
-            letter(i + 1),
-            if i == middle { loss.as_str() } else { "" }
-        );
+    for (row, Addresses { listen, ends }) in Row::ALL.into_iter().zip(rows) {
+        for (&(a, b), i) in ends.iter().zip(0..) {
+            let (peer_a, peer_b) = (listen[i as usize], listen[i as usize + 1]);
+            let _ = write!(
+                text,
+                "[[link]]\nname = \"{}\"\ndelay = \"{nanos}ns\"\n\
+                 a = {{ listen = \"{a}\", peer = \"{peer_a}\" }}\n\
+                 b = {{ listen = \"{b}\", peer = \"{peer_b}\" }}\n{}",
+                link_name(row, i),
+                if i == middle { loss.as_str() } else { "" }
+            );
+        }
     }
     let nanos = nanos * u128::from(setup.hops);
     let _ = write!(
@@ -301,17 +368,17 @@ fn impair_config(
 }
 
 fn node_config(
+    row: Row,
     i: u32,
     setup: &Setup,
-    listen: &[SocketAddr],
-    ends: &[(SocketAddr, SocketAddr)],
+    Addresses { listen, ends }: &Addresses,
     socket: &std::path::Path,
     http: SocketAddr,
 ) -> String {
     let mut text = format!(
         "[node]\nid = {}\nname = \"{}\"\nlisten = [\"{}\"]\nsocket = {:?}\nhttp = \"{http}\"\n",
         i + 1,
-        letter(i),
+        row.name(i),
         listen[i as usize],
         socket.to_string_lossy(),
     );
@@ -329,6 +396,9 @@ fn node_config(
     }
     if i + 1 < nodes {
         link(i + 1, ends[i as usize].0, (i + 2..=nodes).collect());
+    }
+    if row == Row::Paper {
+        text += "[realtime]\nrecovery = \"one-strike\"\n";
     }
     text
 }

@@ -1,7 +1,7 @@
 //! What a demo's packets amount to.
 
 use super::DEADLINE;
-use super::chain::{Ledger, Metrics, letter, lossy_link};
+use super::chain::{Ledger, Metrics, Row, link_name, lossy_link};
 use super::traffic::{INTERVAL, Kind, Packet, Plan, Traffic};
 use crate::score::{self, Pesq};
 use serde::Serialize;
@@ -208,10 +208,10 @@ const IP_UDP: f64 = 28.0;
 
 /// On one link or on all.
 fn overhead_percent(kind: Kind, sent: u64, ledger: &Ledger, hops: u32, link: Option<u32>) -> f64 {
+    let Some(row) = kind.row() else { return 0.0 };
     let classes: &[&str] = match kind {
-        Kind::Udp => return 0.0,
-        Kind::BestEffort => &["best_effort"],
-        Kind::RealTime => &["realtime", "repeat", "request"],
+        Kind::Udp | Kind::BestEffort => &["best_effort"],
+        Kind::OneStrike | Kind::RealTime => &["realtime", "repeat", "request"],
     };
     // Node ids count from 1; a link's ends are its index and the next.
     let neighbour = |node: usize| {
@@ -225,7 +225,8 @@ fn overhead_percent(kind: Kind, sent: u64, ledger: &Ledger, hops: u32, link: Opt
             let one = |class: &&str| m.sum_where(name, &[&labels, &format!("class=\"{class}\"")]);
             classes.iter().map(one).sum()
         };
-        ledger.nodes.iter().enumerate().filter(|(i, _)| here(*i)).map(of_node).sum()
+        let nodes = ledger.rows[row as usize].iter().enumerate();
+        nodes.filter(|(i, _)| here(*i)).map(of_node).sum()
     };
     let bytes = |classes: &[&str]| {
         total("trunkline_link_sent_bytes_total", classes)
@@ -285,15 +286,17 @@ fn check(plan: &Plan, traffic: &Traffic, ledger: &Ledger, restarted: bool) -> Ch
         }
     }
     // A node that was killed took its counts with it.
-    for (i, name) in ledger.names.iter().enumerate().filter(|_| !restarted) {
-        let link = find(name).unwrap_or_default();
+    let all = |row: Row| (1..ledger.rows[row as usize].len()).map(move |to| (row, to - 1));
+    for (row, i) in Row::ALL.into_iter().flat_map(all).filter(|_| !restarted) {
+        let name = link_name(row, i as u32);
+        let link = find(&name).unwrap_or_default();
         for (way, node, from) in [("forward", i + 1, i + 1), ("reverse", i, i + 2)] {
             let labels = format!("neighbour=\"{from}\"");
-            let m = &ledger.nodes[node];
+            let m = &ledger.rows[row as usize][node];
             let seen = m.sum_where("trunkline_link_received_envelopes_total", &[&labels]) as u64;
             let counted = count(&link[way], "delivered");
             if seen != counted {
-                let who = letter(node as u32);
+                let who = row.name(node as u32);
                 problems
                     .push(format!("{name} {way}: {who} received {seen}, in the ledger {counted}"));
             }

@@ -27,11 +27,12 @@ pub fn print(args: &Args, result: &Result) {
     for run in &result.runs {
         row(run);
     }
-    let real_time = result.runs.iter().find(|r| r.service == "real-time");
+    let of = |service| result.runs.iter().find(|r| r.service == service);
+    let (real_time, one_strike) = (of("real-time"), of("one-strike"));
     let on_lossy = real_time.and_then(|r| r.overhead_lossy_link_percent);
     println!();
     println!(
-        "Expected of real time: the paper's 2p² − 3p³ = {:.3} %, exactly 2p² − p³ = {:.3} %.",
+        "Expected of one strike: the paper's 2p² − 3p³ = {:.3} %, exactly 2p² − p³ = {:.3} %.",
         (2.0 * p * p - 3.0 * p * p * p) * 100.0,
         (2.0 * p * p - p * p * p) * 100.0
     );
@@ -42,8 +43,12 @@ pub fn print(args: &Args, result: &Result) {
             pesq.segments
         );
     }
-    if let Some(percent) = on_lossy {
-        println!("On the lossy link alone, real time's overhead is {percent:.1} %.");
+    let of_one = one_strike.and_then(|r| r.overhead_lossy_link_percent);
+    if let (Some(ours), Some(one)) = (on_lossy, of_one) {
+        println!(
+            "On the lossy link alone, real time's overhead is {ours:.1} %, with one strike \
+             {one:.1} %."
+        );
     }
     if let Some(restart) = &result.restart {
         let gaps: Vec<_> =

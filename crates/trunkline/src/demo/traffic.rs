@@ -1,7 +1,7 @@
 //! The applications of a demo: callers at the first node, listeners at the
-//! last, three services at the same time.
+//! last, every service at the same time.
 
-use super::chain::Chain;
+use super::chain::{self, Chain, Row};
 use super::{DEADLINE, Error, cannot};
 use crate::call::line::{Line, Target};
 use crate::call::{SAMPLES, sleep_until};
@@ -9,7 +9,7 @@ use crate::clock;
 use crate::stop::Signals;
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trunkline_base::Time;
@@ -22,17 +22,29 @@ use trunkline_media::rtp::{self, Packetizer, Stream};
 pub enum Kind {
     Udp,
     BestEffort,
+    /// Real time as in the paper, in a row of nodes of its own.
+    OneStrike,
     RealTime,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 3] = [Kind::Udp, Kind::BestEffort, Kind::RealTime];
+    pub const ALL: [Kind; 4] = [Kind::Udp, Kind::BestEffort, Kind::OneStrike, Kind::RealTime];
 
     pub fn name(self) -> &'static str {
         match self {
             Kind::Udp => "udp",
             Kind::BestEffort => "best-effort",
+            Kind::OneStrike => "one-strike",
             Kind::RealTime => "real-time",
+        }
+    }
+
+    /// The row of nodes that it crosses; none with plain UDP.
+    pub fn row(self) -> Option<Row> {
+        match self {
+            Kind::Udp => None,
+            Kind::OneStrike => Some(Row::Paper),
+            Kind::BestEffort | Kind::RealTime => Some(Row::Default),
         }
     }
 }
@@ -184,7 +196,7 @@ fn watch(
     let bar = ProgressBar::new(plan.duration().as_secs());
     let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} s, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_message(format!("{} calls, three ways each", plan.calls));
+    bar.set_message(format!("{} calls, {} ways each", plan.calls, Kind::ALL.len()));
     let (end, middle) = (start + plan.duration(), start + plan.duration() / 2);
     let mut outage = None;
     while clock::now() < end && !failed() {
@@ -210,19 +222,19 @@ fn watch(
 /// The callers by kind and call, and the listeners.
 fn open(plan: &Plan, chain: &mut Chain) -> Result<(Vec<Caller>, Vec<Line>), Error> {
     let overlay = |e: trunkline_client::Error| Error::Process(e.to_string());
-    let (near, far, node) = chain.ends();
     let mut callers = Vec::new();
     let mut listeners = Vec::new();
     for kind in Kind::ALL {
         for call in 0..plan.calls {
-            if kind == Kind::Udp {
-                continue;
-            }
+            let Some(row) = kind.row() else { continue };
+            let (near, far, node) = chain.ends(row);
             let port = 5_000 + (kind as usize * plan.calls + call) as u16;
             let to = Target::Overlay(Address { node: NodeId(node), port });
             let caller = DatagramSocket::bind(near.as_path(), 0).map_err(overlay)?;
-            let service =
-                if kind == Kind::RealTime { Service::RealTime } else { Service::BestEffort };
+            let service = match kind {
+                Kind::Udp | Kind::BestEffort => Service::BestEffort,
+                Kind::OneStrike | Kind::RealTime => Service::RealTime,
+            };
             caller.set_option(SocketOption::Service(service)).map_err(overlay)?;
             caller.set_option(SocketOption::Deadline(DEADLINE)).map_err(overlay)?;
             callers.push(Caller { line: Line::Overlay(caller), to });
@@ -231,7 +243,7 @@ fn open(plan: &Plan, chain: &mut Chain) -> Result<(Vec<Caller>, Vec<Line>), Erro
         }
     }
     // The UDP calls share one pair of sockets, since their path knows one peer.
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cannot("bind a caller"))?;
+    let socket = UdpSocket::bind((chain::home(), 0)).map_err(cannot("bind a caller"))?;
     callers.push(Caller { line: Line::Udp(socket), to: Target::Udp(chain.udp_entry) });
     listeners.extend(chain.udp_exit.take().map(Line::Udp));
     for line in &listeners {
@@ -271,11 +283,10 @@ fn send(
         }
         let frame = &plan.codes[call][k * SAMPLES..(k + 1) * SAMPLES];
         for kind in Kind::ALL {
-            // UDP's one caller stands behind those of the other two.
+            // UDP's one caller stands behind those of the others.
             let caller = match kind {
-                Kind::Udp => &callers[2 * plan.calls],
-                Kind::BestEffort => &callers[call],
-                Kind::RealTime => &callers[plan.calls + call],
+                Kind::Udp => &callers[callers.len() - 1],
+                _ => &callers[(kind as usize - 1) * plan.calls + call],
             };
             let packetizer = &mut packetizers[kind as usize * plan.calls + call];
             // 172 bytes hold the header and a frame.

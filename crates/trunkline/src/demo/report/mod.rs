@@ -102,6 +102,7 @@ pub fn title(kind: Kind) -> &'static str {
     match kind {
         Kind::Udp => "plain UDP",
         Kind::BestEffort => "best effort",
+        Kind::OneStrike => "one strike",
         Kind::RealTime => "real time",
     }
 }
@@ -160,20 +161,22 @@ fn quoted(path: &Path) -> String {
 
 /// The result in a sentence or two.
 fn headline(runs: &[Run]) -> String {
-    let [udp, best_effort, real_time] = runs else { return String::new() };
+    let [udp, best_effort, one_strike, real_time] = runs else { return String::new() };
     let mut text = format!(
         "Of {} packets each, listeners missed {:.2}\u{a0}% over plain UDP, {:.2}\u{a0}% over the overlay's \
-         best-effort service and {:.2}\u{a0}% over its real-time service",
+         best-effort service, {:.2}\u{a0}% where a lost packet was asked for once, and {:.2}\u{a0}% \
+         over its real-time service",
         count(real_time.sent),
         udp.missed_percent,
         best_effort.missed_percent,
+        one_strike.missed_percent,
         real_time.missed_percent
     );
     text += &match real_time.recovered {
         0 => ", which had nothing to recover.".into(),
         n => format!(
-            ", which asked for lost packets again on the link that lost them and had {} back in \
-             time.",
+            ", which goes on asking for lost packets on the link that lost them while there is \
+             time, and had {} back.",
             count(n)
         ),
     };

@@ -65,7 +65,7 @@ const STEP: f64 = 0.1;
 
 /// How many packets are still missing, against time. What is lost for good
 /// stays above the axis, and what recovery brings is where the curve falls.
-pub fn delays(services: &[Delays; 3], runs: &[Run], width: f64) -> String {
+pub fn delays(services: &[Delays; 4], runs: &[Run], width: f64) -> String {
     let deadline = ms(DEADLINE);
     let quickest =
         services.iter().filter_map(|d| d.sorted.first()).copied().fold(deadline, f64::min);
@@ -76,7 +76,7 @@ pub fn delays(services: &[Delays; 3], runs: &[Run], width: f64) -> String {
     let last = |d: &Delays| d.missing(to).max(70.0 / d.sent.max(1) as f64);
     let lowest = services.iter().map(last).fold(100.0, f64::min);
     let floor = 10f64.powf((lowest * 0.9).log10().floor());
-    let mut plots: Vec<Plot> = (0..3)
+    let mut plots: Vec<Plot> = (0..Kind::ALL.len())
         .map(|i| {
             let steps = ((to - from) / STEP) as usize;
             let mut points: Vec<(f64, f64)> = Vec::new();
@@ -91,13 +91,17 @@ pub fn delays(services: &[Delays; 3], runs: &[Run], width: f64) -> String {
                 }
                 points.push((x, y));
             }
-            let style = if i == 1 { LineStyle::Dashed } else { LineStyle::Solid };
+            let style = match Kind::ALL[i] {
+                Kind::BestEffort => LineStyle::Dashed,
+                Kind::OneStrike => LineStyle::DashDot,
+                Kind::Udp | Kind::RealTime => LineStyle::Solid,
+            };
             let name = title(Kind::ALL[i]);
             LinePlot::new()
                 .with_data(points)
                 .with_color(color(Kind::ALL[i]))
                 .with_line_style(style)
-                .with_stroke_width(if i == 2 { 3.0 } else { 1.5 })
+                .with_stroke_width(if Kind::ALL[i] == Kind::RealTime { 3.0 } else { 1.5 })
                 .with_legend(format!("{name}: {:.2} % missed", runs[i].missed_percent))
                 .into()
         })
@@ -127,7 +131,8 @@ pub fn delays(services: &[Delays; 3], runs: &[Run], width: f64) -> String {
 /// Every segment's score, by service.
 pub fn pesq(heard: &[Heard], runs: &[Run], width: f64) -> String {
     let mut plots: Vec<Plot> = Vec::new();
-    let shapes = [MarkerShape::Cross, MarkerShape::Square, MarkerShape::Circle];
+    let shapes =
+        [MarkerShape::Cross, MarkerShape::Square, MarkerShape::Triangle, MarkerShape::Circle];
     for (i, kind) in Kind::ALL.into_iter().enumerate() {
         // Real time on top.
         let row = i as f64 + 1.0;
@@ -163,13 +168,13 @@ pub fn pesq(heard: &[Heard], runs: &[Run], width: f64) -> String {
         let row = Kind::ALL.get((y.round() as usize).wrapping_sub(1));
         row.filter(|_| (y - y.round()).abs() < 0.01).map_or(String::new(), |k| title(*k).to_owned())
     };
-    let layout = layout(&plots, width, 280.0)
+    let layout = layout(&plots, width, 340.0)
         .with_legend_position(LegendPosition::OutsideBottomColumns)
         .with_x_axis_min((lowest * 2.0).floor() / 2.0)
         .with_x_axis_max(4.5)
         .with_x_tick_step(0.5)
         .with_y_axis_min(0.5)
-        .with_y_axis_max(3.5)
+        .with_y_axis_max(4.5)
         .with_y_tick_step(1.0)
         .with_x_tick_format(TickFormat::Fixed(1))
         .with_y_tick_format(TickFormat::Custom(Arc::new(name)))
