@@ -177,7 +177,7 @@ fn check_table(browser: &mut Browser, result: &Value) {
             ("delay p50, ms", &run["delay_ms"]["p50"], 1),
             ("R", &run["r"], 1),
             ("PESQ mean", &run["pesq"]["mean"], 2),
-            ("PESQ 5th perc.", &run["pesq"]["p5"], 2),
+            ("PESQ 5 %", &run["pesq"]["p5"], 2),
         ] {
             let text = format!("{:.digits$}", number.as_f64().expect("a number"));
             assert_eq!(row[label].as_str(), Some(text.as_str()), "{label}: {row} {run}");

@@ -173,7 +173,7 @@ fn headline(runs: &[Run]) -> String {
         real_time.missed_percent
     );
     text += &match real_time.recovered {
-        0 => ", which had nothing to recover.".into(),
+        0 => ".".into(),
         n => format!(
             ", which goes on asking for lost packets on the link that lost them while there is \
              time, and had {} back.",
@@ -201,7 +201,7 @@ fn row(kind: Kind, run: &Run) -> Row {
         ("R", format!("{:.1}", run.r)),
         ("MOS", format!("{:.2}", run.mos)),
         ("PESQ mean", pesq(|p| p.mean)),
-        ("PESQ 5th perc.", pesq(|p| p.p5)),
+        ("PESQ 5 %", pesq(|p| p.p5)),
         ("overhead", run.overhead_percent.map_or_else(none, |p| format!("{p:.1} %"))),
     ];
     let cells = cells.into_iter().map(|(label, text)| Cell { label, text }).collect();
