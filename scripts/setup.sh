@@ -67,6 +67,8 @@ apt_install valgrind valgrind "the tests of the C interface, the benchmark that 
 apt_install pkg-config pkg-config "the tests of what make install leaves"
 apt_install c++ g++ "the header is for C++ too"
 apt_install python3 python3 "the example in Python"
+apt_install iperf3 iperf3 "the tests of trunkline proxy with programs of others"
+apt_install ffmpeg ffmpeg "the same; 160 MB"
 if [ -z "${CI:-}" ]; then
     # For `make bench`, which CI does not run; must be of the version that
     # Cargo.lock has of the library.

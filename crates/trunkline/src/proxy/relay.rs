@@ -105,8 +105,11 @@ impl Relay {
             }
             if now >= next_sweep {
                 next_sweep = now + SWEEP;
-                let expired = &mut self.tally.flows.expired;
-                self.flows.expire(now, self.limits.idle, |_| *expired += 1);
+                let tally = &mut self.tally;
+                self.flows.expire(now, self.limits.idle, |far| {
+                    tally.flows.expired += 1;
+                    give_up(&far, tally);
+                });
             }
         }
     }
@@ -128,8 +131,9 @@ impl Relay {
                 None => match open(to, limits.dscp, opener, next_ticket) {
                     Ok(far) => {
                         let (slot, displaced) = flows.insert(key, far, now);
-                        if displaced.is_some() {
+                        if let Some(far) = displaced {
                             tally.displaced(limits.max_flows);
+                            give_up(&far, tally);
                         }
                         if let Some((_, Far::Open(port))) = flows.at(slot) {
                             watch(epoll, port, slot, tally);
@@ -229,6 +233,14 @@ fn open(to: &Target, dscp: u8, opener: &Opener, next_ticket: &mut Ticket) -> io:
                 Err(io::Error::other("too many wait for one"))
             }
         }
+    }
+}
+
+/// Counts what waited in a flow that is gone.
+fn give_up(far: &Far, tally: &mut Tally) {
+    if let Far::Opening { waiting, .. } = far {
+        let why = "a sender was forgotten before the node gave it a port";
+        tally.drop(Reason::Waiting, waiting.len(), why);
     }
 }
 
