@@ -104,7 +104,7 @@ mod tests {
     fn the_one_silent_longest_makes_room() {
         let mut table = Table::new(3);
         let slots: Vec<usize> =
-            (0..3).map(|k| table.insert(k, k * 10, s(u64::from(k))).0).collect();
+            (0..3_u32).map(|k| table.insert(k, k * 10, s(u64::from(k))).0).collect();
         assert_eq!(table.touch(slots[0], s(5)), Some((0, &mut 0)));
         let (slot, displaced) = table.insert(7, 70, s(6));
         assert_eq!((slot, displaced), (slots[1], Some(10)), "1 was used before 0 and 2");
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn what_is_silent_lapses() {
         let mut table = Table::new(9);
-        for k in 0..4 {
+        for k in 0..4_u64 {
             table.insert(k, k, s(k));
         }
         let mut gone = Vec::new();
