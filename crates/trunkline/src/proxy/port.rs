@@ -194,3 +194,28 @@ impl AsFd for Port {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    #[test]
+    fn a_refusal_does_not_cost_the_next_packet() {
+        let at = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = Port::towards(at, 46).unwrap();
+        let (mut tx, mut tally) = (TxBatch::new(), Tally::default());
+        let to = Target::Udp(at);
+        port.send(&to, &[(to, b"nobody hears this")], &mut tx, &mut tally);
+        let socket = UdpSocket::bind(at).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        port.send(&to, &[(to, b"one"), (to, b"two")], &mut tx, &mut tally);
+        let mut buf = [0; 9];
+        for said in [b"one", b"two"] {
+            let n = socket.recv(&mut buf).expect("a packet");
+            assert_eq!(&buf[..n], said);
+        }
+        assert_eq!(tally.json()["dropped"]["udp_refused"], 1);
+    }
+}
