@@ -80,8 +80,12 @@ struct tl_addr {
 
 /*
  * A new socket for the node at `attachment`: the path of the node's Unix socket
- * ([node] socket in its configuration). It connects in tl_bind. Returns a
- * descriptor.
+ * ([node] socket in its configuration), or "tcp://HOST:PORT" for a node on
+ * another host ([node] remote there); HOST is a name or an IP address, IPv6 in
+ * brackets. It connects in tl_bind. Returns a descriptor.
+ *
+ * A connection to another host is neither authenticated nor encrypted: use it
+ * in networks that you trust only.
  *
  * Errors: EINVAL (empty), EMFILE, ENFILE, ENOMEM.
  */
@@ -89,15 +93,16 @@ int tl_socket(const char *attachment);
 
 /*
  * Attaches to the node and takes virtual port `port`, or any free one if that
- * is 0. Waits for the node up to 2 s. Returns 0. After an error it can be tried
- * again.
+ * is 0. Waits for the node up to 2 s, for one on another host up to 4 s (for
+ * each address that its name has), and for the look-up of that name. Returns 0.
+ * After an error it can be tried again.
  *
  * Errors: EINVAL (bound already), EADDRINUSE (another application has the
  * port), EADDRNOTAVAIL (no port is free), ECONNREFUSED (no node runs there),
  * ETIMEDOUT (it runs but does not answer), ENOTCONN (it hung up), ENOBUFS (it
  * has as many applications as it may have), EPROTONOSUPPORT (it is of another
- * version), EPROTO (it answered nonsense), and those of connect(2), such as
- * EACCES and ENAMETOOLONG.
+ * version), EPROTO (it answered nonsense), ENOENT (HOST:PORT in the attachment
+ * has no address), and those of connect(2), such as EACCES and ENAMETOOLONG.
  */
 int tl_bind(int fd, uint16_t port);
 

@@ -68,6 +68,11 @@ apt_install pkg-config pkg-config "the tests of what make install leaves"
 apt_install c++ g++ "the header is for C++ too"
 apt_install python3 python3 "the example in Python"
 apt_install chromium chromium "the tests of the demo's report"
+apt_install iperf3 iperf3 "the tests of trunkline proxy with programs of others"
+apt_install ffmpeg ffmpeg "the same; 160 MB"
+apt_install socat socat "the test that does what docs/guide.md says"
+apt_install curl curl "the same"
+apt_install ip iproute2 "the same"
 if [ -z "${CI:-}" ]; then
     # For `make bench`, which CI does not run; must be of the version that
     # Cargo.lock has of the library.

@@ -18,6 +18,14 @@ pub enum Error {
         /// What the operating system said.
         source: io::Error,
     },
+    /// The name of a node's host has no address.
+    #[error("cannot find the address of {name} ({source}): it must be HOST:PORT; is it right?")]
+    NoAddress {
+        /// What was looked up.
+        name: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// A node listens but did not answer a bind within 2 s.
     #[error("the trunkline node at {at} did not answer: is it overloaded or stopped?")]
     NoAnswer {

@@ -61,6 +61,7 @@ fn boundary<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
 fn errno(error: Error) -> Errno {
     match error {
         Error::NotRunning { .. } | Error::NoPort { .. } => Errno::ECONNREFUSED,
+        Error::NoAddress { .. } => Errno::ENOENT,
         Error::NoAnswer { .. } => Errno::ETIMEDOUT,
         Error::Version => Errno::EPROTONOSUPPORT,
         Error::PortInUse { .. } => Errno::EADDRINUSE,
@@ -100,6 +101,7 @@ fn meaning(errno: Errno) -> Option<&'static CStr> {
         Errno::EIO => c"a bug in the trunkline library: please report what it has printed",
         Errno::EMSGSIZE => c"the packet or the buffer is of the wrong size: see TL_MAX_PAYLOAD",
         Errno::ENOBUFS => c"as many applications are attached to the node as it allows",
+        Errno::ENOENT => c"the name in tcp://HOST:PORT has no address: is it right?",
         Errno::ENOPROTOOPT => c"there is no such option, or it can only be read",
         Errno::ENOTCONN => c"the node is away: the packet was dropped, the socket reconnects",
         Errno::EPROTO => c"node and library do not understand each other: are both of one release?",

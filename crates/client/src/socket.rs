@@ -132,7 +132,7 @@ pub(crate) fn look_up(name: &str) -> Result<impl Iterator<Item = SocketAddr>, Er
 }
 
 pub(crate) fn no_address(name: &str, source: io::Error) -> Error {
-    Error::Io { what: format!("find the address of {name} (HOST:PORT)"), source }
+    Error::NoAddress { name: name.to_owned(), source }
 }
 
 /// What [`DatagramSocket::set_option`] sets.
@@ -216,7 +216,8 @@ impl DatagramSocket {
     ///
     /// # Errors
     ///
-    /// [`NotRunning`](Error::NotRunning), [`NoAnswer`](Error::NoAnswer),
+    /// [`NotRunning`](Error::NotRunning), [`NoAddress`](Error::NoAddress),
+    /// [`NoAnswer`](Error::NoAnswer),
     /// [`PortInUse`](Error::PortInUse), [`NoFreePort`](Error::NoFreePort),
     /// [`Version`](Error::Version), [`Disconnected`](Error::Disconnected) if the
     /// node hung up, [`Protocol`](Error::Protocol), [`Io`](Error::Io).

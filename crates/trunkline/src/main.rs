@@ -10,6 +10,7 @@ mod datapath;
 mod demo;
 mod impair;
 mod node;
+mod proxy;
 mod score;
 mod stop;
 mod sys;
@@ -41,6 +42,7 @@ enum Command {
     Replay(node::replay::Args),
     Demo(demo::Args),
     Call(call::Args),
+    Proxy(proxy::Args),
     Score(score::Args),
     Impair(Box<impair::Args>),
     Bench(bench::Args),
@@ -104,6 +106,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Replay(args) => node::replay::run(&args).map_err(|e| failure(1)(&e)),
         Command::Demo(args) => demo::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Call(args) => call::run(&args).map_err(|e| failure(e.exit_code())(&e)),
+        Command::Proxy(args) => proxy::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Score(args) => score::run(&args).map_err(|e| failure(1)(&e)),
         Command::Impair(args) => impair::run(*args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Bench(args) => bench::run(&args).map_err(|e| failure(1)(&e)),

@@ -131,9 +131,14 @@ fn report(reference: &[i16], degraded: &[i16]) -> Result<Report, PesqError> {
 pub fn line(pesq: Option<Pesq>) -> String {
     pesq.map_or("no PESQ: nobody speaks in the reference".to_owned(), |p| {
         format!(
-            "{} segments: PESQ mean {:.2}, 5th percentile {:.2}; MOS-LQO mean {:.2}, 5th \
+            "{} segment{}: PESQ mean {:.2}, 5th percentile {:.2}; MOS-LQO mean {:.2}, 5th \
              percentile {:.2}",
-            p.segments, p.mean, p.p5, p.mos_lqo_mean, p.mos_lqo_p5
+            p.segments,
+            if p.segments == 1 { "" } else { "s" },
+            p.mean,
+            p.p5,
+            p.mos_lqo_mean,
+            p.mos_lqo_p5
         )
     })
 }

@@ -97,12 +97,16 @@ fn succeeded(ended: &Ended) {
     assert_eq!(ended.stderr, "");
 }
 
-/// Runs the program of errors.c against two nodes, and stops and starts the
-/// first as it asks.
+/// Runs the program of errors.c against two nodes.
 fn go_through_the_errors(mut program: Command) {
-    let mut chain = Chain::of(2);
+    let chain = Chain::of(2);
     let dir = temp_dir();
     program.arg(&chain.nodes[0].socket).arg(&chain.nodes[1].socket).arg(dir.path());
+    go_through(chain, program);
+}
+
+/// Runs a program to a good end, and stops and starts the first node as it asks.
+fn go_through(mut chain: Chain, mut program: Command) {
     let mut process = Process::start(&mut program);
     for word in ["stop", "start"] {
         wait_for(word, || {
@@ -184,6 +188,23 @@ fn threads_share_sockets() {
     run_with(linked(&program), "500");
     if installed("valgrind") {
         run_with(valgrind(&program), "20");
+    }
+}
+
+#[test]
+fn a_node_on_another_host_is_as_good() {
+    let dir = temp_dir();
+    let program = dir.path().join("remote");
+    compile("crates/trunkline/tests/c_api/remote.c", &program);
+    let run_with = |mut command: Command| {
+        let chain = Chain::of(2);
+        let nodes = [0, 1].map(|i: usize| format!("tcp://{}", chain.nodes[i].remote));
+        command.args(nodes);
+        go_through(chain, command);
+    };
+    run_with(linked(&program));
+    if installed("valgrind") {
+        run_with(valgrind(&program));
     }
 }
 

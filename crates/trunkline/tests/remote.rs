@@ -121,7 +121,8 @@ fn mistakes_arrive_with_their_names() {
     assert!(matches!(absent, Error::NotRunning { .. }), "{absent:?}");
     assert!(absent.to_string().contains(&format!("tcp://{closed}")), "{absent}");
     let nameless = DatagramSocket::bind("tcp://no-port-here", 0).expect_err("no port");
-    assert!(nameless.to_string().contains("no-port-here (HOST:PORT)"), "{nameless}");
+    let says = nameless.to_string();
+    assert!(says.contains("no-port-here") && says.contains("HOST:PORT"), "{says}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub enum LineError {
 }
 
 /// Where a call goes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Target {
     /// A virtual port of a node.
     Overlay(Address),

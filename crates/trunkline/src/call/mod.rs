@@ -114,20 +114,25 @@ impl Carrier {
             let local = socket.local_addr().map_err(LineError::Udp)?.to_string();
             return Ok(Open { line: Line::Udp(socket), local, _node: None });
         }
-        let (at, node): (Attachment, _) = match (&self.socket, &self.node) {
-            (Some(path), _) => {
-                let at = path.to_str().map_or_else(|| path.as_path().into(), Attachment::from);
-                (at, None)
-            }
-            (None, Some(config)) => {
-                let running = node::Running::start(config)?;
-                (running.connector().into(), Some(running))
-            }
-            (None, None) => return Err(Error::Usage("give --socket, --node or --udp")),
-        };
+        let (at, node) = attachment(self.socket.as_deref(), self.node.as_deref())?;
         let socket = DatagramSocket::bind(at, port).map_err(LineError::from)?;
         let local = socket.local_addr().to_string();
         Ok(Open { line: Line::Overlay(socket), local, _node: node })
+    }
+}
+
+/// The node at `socket`, or one that is started here from the file `node`.
+pub fn attachment(
+    socket: Option<&Path>,
+    node: Option<&Path>,
+) -> Result<(Attachment, Option<node::Running>), Error> {
+    match (socket, node) {
+        (Some(path), _) => Ok((path.to_str().map_or_else(|| path.into(), Attachment::from), None)),
+        (None, Some(config)) => {
+            let running = node::Running::start(config)?;
+            Ok((running.connector().into(), Some(running)))
+        }
+        (None, None) => Err(Error::Usage("give --socket or --node")),
     }
 }
 

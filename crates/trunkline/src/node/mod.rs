@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
 
 /// Every application costs a descriptor; the soft limit is often too low for
 /// the paper's thousand, and raising it to the hard one needs no privilege.
-fn raise_descriptor_limit() {
+pub fn raise_descriptor_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));

@@ -1,0 +1,159 @@
+//! The two ends of a proxy as people write them.
+
+use crate::call::line::Target;
+use std::fmt;
+use std::io;
+use std::net::ToSocketAddrs;
+use std::str::FromStr;
+use trunkline_client::{Address, NodeId};
+
+/// Ports in one endpoint: a few calls' RTP and RTCP. Each port that is listened
+/// on is a socket or a session of the node.
+const MAX_PORTS: usize = 64;
+
+/// One end: a host's UDP ports or a node's virtual ports, one or a range.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Endpoint {
+    pub place: Place,
+    first: u16,
+    last: u16,
+}
+
+/// Where an end is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A host by name or IP address, reached by UDP.
+    Udp(String),
+    /// A node of the overlay.
+    Node(NodeId),
+}
+
+impl Endpoint {
+    /// How many ports it has, at least 1.
+    pub fn len(&self) -> usize {
+        usize::from(self.last - self.first) + 1
+    }
+
+    /// Its ports as addresses, in order; a name is looked up.
+    ///
+    /// # Errors
+    /// Those of the look-up.
+    pub fn targets(&self) -> io::Result<Vec<Target>> {
+        let ports = self.first..=self.last;
+        match &self.place {
+            Place::Node(node) => {
+                Ok(ports.map(|port| Target::Overlay(Address { node: *node, port })).collect())
+            }
+            Place::Udp(host) => {
+                let found = (host.as_str(), self.first).to_socket_addrs()?.next();
+                let mut address = found.ok_or(io::ErrorKind::NotFound)?;
+                let at = |port| {
+                    address.set_port(port);
+                    Target::Udp(address)
+                };
+                Ok(ports.map(at).collect())
+            }
+        }
+    }
+}
+
+fn ports(text: &str) -> Option<(u16, u16)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+    let fits = first > 0 && first <= last && usize::from(last - first) < MAX_PORTS;
+    fits.then_some((first, last))
+}
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Endpoint, String> {
+        let parse = || {
+            let udp = text.strip_prefix("udp:");
+            let (host, numbers) = udp.unwrap_or(text).rsplit_once(':')?;
+            let (first, last) = ports(numbers)?;
+            let place = match udp {
+                None => Place::Node(NodeId(host.parse().ok()?)),
+                Some(_) => {
+                    // Brackets keep an IPv6 address's colons from the port's.
+                    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+                    if host.is_empty() || (bare.is_none() && host.contains(':')) {
+                        return None;
+                    }
+                    Place::Udp(bare.unwrap_or(host).to_owned())
+                }
+            };
+            Some(Endpoint { place, first, last })
+        };
+        parse().ok_or_else(|| {
+            format!(
+                "\"{text}\" is neither udp:HOST:PORT (\"udp:127.0.0.1:5004\") nor NODE:PORT \
+                 (\"6:5004\"); ports are 1 to 65535, or up to {MAX_PORTS} of them as in \"5004-5005\""
+            )
+        })
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Udp(host) if host.contains(':') => write!(f, "udp:[{host}]:{}", self.first)?,
+            Place::Udp(host) => write!(f, "udp:{host}:{}", self.first)?,
+            Place::Node(node) => write!(f, "{node}:{}", self.first)?,
+        }
+        if self.len() > 1 { write!(f, "-{}", self.last) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_read_and_written() {
+        for (text, place, len) in [
+            ("udp:127.0.0.1:5004", Place::Udp("127.0.0.1".into()), 1),
+            ("udp:[::1]:5004-5005", Place::Udp("::1".into()), 2),
+            ("udp:phone.example:1-64", Place::Udp("phone.example".into()), 64),
+            ("6:5004", Place::Node(NodeId(6)), 1),
+            ("4294967295:65535", Place::Node(NodeId(u32::MAX)), 1),
+            ("6:5004-5005", Place::Node(NodeId(6)), 2),
+        ] {
+            let endpoint: Endpoint = text.parse().expect(text);
+            assert_eq!((&endpoint.place, endpoint.len()), (&place, len), "{text}");
+            assert_eq!(endpoint.to_string(), text);
+        }
+        let two: Endpoint = "udp:[::1]:5004-5005".parse().expect("two ports");
+        let addresses: Vec<_> =
+            two.targets().expect("an address").iter().map(Target::to_string).collect();
+        assert_eq!(addresses, ["[::1]:5004", "[::1]:5005"]);
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused() {
+        for text in [
+            "",
+            "udp:",
+            "6",
+            "6:",
+            ":5004",
+            "6:0",
+            "6:65536",
+            "6:5-4",
+            "6:1-65",
+            "6:4-",
+            "a:4",
+            "-1:4",
+            "4294967296:1",
+            "udp:5004",
+            "udp::5004",
+            "udp:::1:5004",
+            "udp:host:0",
+            "127.0.0.1:5004",
+            "tcp:127.0.0.1:1",
+        ] {
+            let why = text.parse::<Endpoint>().expect_err(text);
+            assert!(why.contains("NODE:PORT"), "{why}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! `trunkline proxy`: unmodified UDP programs over the overlay.
+//!
+//! One end is listened on, the other is sent to; one is UDP, the other a
+//! virtual port. Each sender at the end that is listened on gets a flow: a port
+//! of its own on the other side, so that answers find the way back. That is what
+//! a NAT does, and the terms here are those of RFC 4787.
+
+mod endpoint;
+mod opener;
+mod port;
+mod relay;
+mod table;
+mod tally;
+
+use crate::call::{self, line::Target};
+use crate::node;
+use crate::stop::Signals;
+use crate::units::Span;
+use endpoint::{Endpoint, Place};
+use port::Port;
+use relay::Relay;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+use trunkline_client::{
+    Attachment, DatagramSocket, Error as ClientError, NodeId, Service, SocketOption,
+};
+
+const HELP: &str = "\
+Examples:
+  A DNS server at site F (node 6) answers programs at site A (node 1):
+    on F:  trunkline proxy --socket /run/trunkline/node.sock 6:53 udp:127.0.0.1:53
+    on A:  trunkline proxy --socket /run/trunkline/node.sock udp:127.0.0.1:5353 6:53
+           dig @127.0.0.1 -p 5353 example.org
+
+  RTP and RTCP from A to F:
+    on F:  trunkline proxy --socket /run/trunkline/node.sock 6:5004-5005 udp:127.0.0.1:5004-5005
+    on A:  trunkline proxy --socket /run/trunkline/node.sock udp:127.0.0.1:5004-5005 6:5004-5005
+           ffmpeg -re -i speech.wav -c:a pcm_mulaw -f rtp 'rtp://127.0.0.1:5004?pkt_size=172'
+
+Every sender at LISTEN gets a port of its own at SEND's side, and answers to that
+port go back to it. A sender is forgotten after --idle, or, where there are more
+than --max-flows, when it is the one silent longest.
+
+Packets larger than the overlay carries (shown at start; 1,188 bytes unless a
+link's mtu says otherwise) are dropped. While the node is away packets are lost;
+the proxy waits for it to come back. It runs until SIGTERM or SIGINT, then prints
+what it counted.
+
+Whoever can send to LISTEN can reach SEND: for udp: use 127.0.0.1 or a network
+that you trust; a virtual port can be reached from every node.";
+
+/// Let unmodified UDP programs talk over the overlay
+#[derive(clap::Args, Debug)]
+#[command(after_help = HELP)]
+pub struct Args {
+    #[command(flatten)]
+    attach: Attach,
+    /// Where to listen: udp:HOST:PORT, or NODE:PORT with the node's own number.
+    /// A range of ports is FIRST-LAST
+    #[arg(value_name = "LISTEN")]
+    listen: Endpoint,
+    /// Where to send what comes there: NODE:PORT, or udp:HOST:PORT
+    #[arg(value_name = "SEND")]
+    send: Endpoint,
+    /// How packets are carried over the overlay from here
+    #[arg(long, value_enum, default_value = "real-time")]
+    service: ServiceName,
+    /// How old a packet may become and still be of use, 1 to 255 ms: nodes
+    /// repeat a lost packet only in that time
+    #[arg(long, default_value = "100ms")]
+    deadline: Span,
+    /// Forget a sender after this much silence both ways (RFC 4787, REQ-5)
+    #[arg(long, default_value = "5 min")]
+    idle: Span,
+    /// Senders at once; each costs three open files, and a virtual port where
+    /// LISTEN is udp:
+    #[arg(long, value_name = "N", default_value_t = 256,
+          value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    max_flows: u16,
+    /// Print the final counts as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The node
+#[derive(clap::Args, Debug)]
+#[group(required = true, multiple = false)]
+struct Attach {
+    /// The node at this Unix socket, or on another host at tcp://HOST:PORT
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// A node of this configuration, in this process
+    #[arg(long, value_name = "FILE")]
+    node: Option<PathBuf>,
+}
+
+/// Services, as an option.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum ServiceName {
+    /// Lost packets are asked for again while they can still be in time
+    RealTime,
+    /// Sent once
+    BestEffort,
+}
+
+/// Why a proxy could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Ends that make no proxy.
+    #[error("{0}")]
+    Usage(String),
+    /// The node.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The node in this process.
+    #[error(transparent)]
+    Node(#[from] call::Error),
+    /// The system refused something.
+    #[error("cannot {what}: {source}{advice}")]
+    Io {
+        /// What was attempted.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+        /// What to do, after a semicolon; may be empty.
+        advice: &'static str,
+    },
+}
+
+impl Error {
+    /// 2 where the user's input is to blame.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) | Error::Client(ClientError::InvalidOption { .. }) => 2,
+            Error::Node(error) => error.exit_code(),
+            _ => 1,
+        }
+    }
+}
+
+fn cannot(what: impl Into<String>, advice: &'static str) -> impl FnOnce(io::Error) -> Error {
+    let what = what.into();
+    move |source| Error::Io { what, source, advice }
+}
+
+/// How virtual ports are taken.
+#[derive(Clone)]
+struct Overlay {
+    at: Attachment,
+    service: Service,
+    deadline: Duration,
+}
+
+impl Overlay {
+    fn bind(&self, port: u16) -> Result<DatagramSocket, ClientError> {
+        let socket = DatagramSocket::bind(self.at.clone(), port)?;
+        socket.set_option(SocketOption::Nonblocking(true))?;
+        socket.set_option(SocketOption::Service(self.service))?;
+        socket.set_option(SocketOption::Deadline(self.deadline))?;
+        Ok(socket)
+    }
+}
+
+/// What a proxy may use.
+struct Limits {
+    max_flows: usize,
+    idle: Duration,
+    /// What the node said at first, in bytes.
+    max_payload: usize,
+    /// How packets that leave by UDP are marked: as the overlay marks them.
+    dscp: u8,
+}
+
+/// A pair of ends.
+struct Forward {
+    listen: Port,
+    to: Target,
+}
+
+/// Expedited forwarding (RFC 3246).
+const EXPEDITED: u8 = 46;
+
+/// Runs `trunkline proxy`.
+pub fn run(args: &Args) -> Result<(), Error> {
+    check(args)?;
+    let stop = Signals::block().map_err(cannot("take over SIGTERM and SIGINT", ""))?;
+    node::raise_descriptor_limit();
+    let (at, _node) = call::attachment(args.attach.socket.as_deref(), args.attach.node.as_deref())?;
+    let (service, dscp) = match args.service {
+        ServiceName::RealTime => (Service::RealTime, EXPEDITED),
+        ServiceName::BestEffort => (Service::BestEffort, 0),
+    };
+    let overlay = Overlay { at, service, deadline: args.deadline.0 };
+    // Also if virtual ports are wanted only later: now somebody is looking.
+    let probe = overlay.bind(0)?;
+    let (own, max_payload) = (probe.local_addr().node, probe.max_payload());
+    drop(probe);
+    let forwards = listen(args, &overlay, own, dscp)?;
+    let (max_flows, idle) = (usize::from(args.max_flows), args.idle.0);
+    let limits = Limits { max_flows, idle, max_payload, dscp };
+    let mut relay = Relay::new(forwards, overlay, limits).map_err(cannot("start", ""))?;
+    eprintln!(
+        "listening on {}, sending to {}; packets of up to {max_payload} bytes",
+        args.listen, args.send
+    );
+    let ended = relay.run(&stop).map_err(cannot("wait for packets", ""));
+    match args.json {
+        true => println!("{}", relay.tally().json()),
+        false => println!("{}", relay.tally().line()),
+    }
+    ended
+}
+
+/// Whether the two ends make a proxy.
+fn check(args: &Args) -> Result<(), Error> {
+    let (listen, send) = (&args.listen, &args.send);
+    let udp = [listen, send].map(|end| matches!(end.place, Place::Udp(_)));
+    if udp[0] == udp[1] {
+        return Err(Error::Usage(format!(
+            "from {listen} to {send} nothing is to be done: of the two ends one is udp:HOST:PORT, \
+             the other NODE:PORT"
+        )));
+    }
+    if listen.len() != send.len() {
+        return Err(Error::Usage(format!(
+            "{listen} is {} port(s), {send} {}: give as many of both",
+            listen.len(),
+            send.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Opens what is listened on; `own` is the node's number.
+fn listen(args: &Args, overlay: &Overlay, own: NodeId, dscp: u8) -> Result<Vec<Forward>, Error> {
+    let look_up = |end: &Endpoint| {
+        let what = format!("find the address of {end}");
+        end.targets().map_err(cannot(what, "; is the name right?"))
+    };
+    let mut forwards = Vec::new();
+    for (at, to) in look_up(&args.listen)?.into_iter().zip(look_up(&args.send)?) {
+        let listen = match at {
+            Target::Udp(address) => {
+                let advice = "; stop what uses it, or listen elsewhere";
+                let opened = Port::listen(address, dscp);
+                opened.map_err(cannot(format!("listen on UDP {address}"), advice))?
+            }
+            Target::Overlay(address) if address.node != own => {
+                return Err(Error::Usage(format!(
+                    "cannot listen on {address}: the node at {} is {own}, so it would be {own}:{}",
+                    overlay.at, address.port
+                )));
+            }
+            Target::Overlay(address) => Port::Overlay(overlay.bind(address.port)?),
+        };
+        forwards.push(Forward { listen, to });
+    }
+    Ok(forwards)
+}

@@ -1,0 +1,74 @@
+//! Takes virtual ports on a thread of its own: a node on another host takes a
+//! round trip to answer, a node that is away seconds, and the packets of other
+//! flows must not wait for that.
+
+use super::Overlay;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+use trunkline_client::{DatagramSocket, Error};
+
+/// After an attempt that failed: a sender's packets ask for the next one, as
+/// often as they come.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A number that tells one request from all others.
+pub type Ticket = u64;
+
+/// What came of a request.
+pub type Opened = (Ticket, Result<DatagramSocket, Error>);
+
+pub struct Opener {
+    requests: SyncSender<Ticket>,
+    opened: Receiver<Opened>,
+    ready: Arc<EventFd>,
+}
+
+impl Opener {
+    /// Starts the thread, which ends when the opener is dropped. At most `max`
+    /// requests wait.
+    pub fn start(overlay: Overlay, max: usize) -> io::Result<Opener> {
+        let (requests, asked) = sync_channel::<Ticket>(max);
+        let (reply, opened) = sync_channel(max);
+        let ready = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?);
+        let wake = Arc::clone(&ready);
+        std::thread::Builder::new().name("virtual ports".into()).spawn(move || {
+            for ticket in asked {
+                let result = overlay.bind(0);
+                let failed = result.is_err();
+                if reply.send((ticket, result)).is_err() || wake.write(1).is_err() {
+                    return;
+                }
+                if failed {
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        })?;
+        Ok(Opener { requests, opened, ready })
+    }
+
+    /// Asks for a virtual port; false if too many requests wait already.
+    pub fn ask(&self, ticket: Ticket) -> bool {
+        self.requests.try_send(ticket).is_ok()
+    }
+
+    /// The next answer, if one is there.
+    pub fn next(&self) -> Option<Opened> {
+        self.opened.try_recv().ok()
+    }
+
+    /// Makes the descriptor unreadable; then look for answers with `next`.
+    pub fn clear(&self) {
+        // Nothing to read is as good.
+        let _ = self.ready.read();
+    }
+}
+
+impl AsFd for Opener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+}

@@ -1,0 +1,267 @@
+//! The loop of a proxy: packets from where it listens to where it sends, and
+//! answers back to whom they are for.
+
+use super::opener::{Opener, Ticket};
+use super::port::{Memory, Packet, Port};
+use super::table::Table;
+use super::tally::{Reason, Tally};
+use super::{Forward, Limits, Overlay};
+use crate::call::line::Target;
+use crate::clock;
+use crate::datapath::mmsg::TxBatch;
+use crate::stop::Signals;
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_client::Error;
+
+/// Packets of one flow that wait for its virtual port: a third of a second of a
+/// call, while a node on this machine answers in microseconds.
+const WAITING: usize = 16;
+
+/// How often idle flows are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// Events in one wake-up.
+const EVENTS: usize = 64;
+
+/// What the numbers of events mean: below [`FLOWS`] an end that is listened on,
+/// from there a flow's slot.
+const STOP: u64 = u64::MAX;
+const OPENED: u64 = u64::MAX - 1;
+const FLOWS: u64 = 1 << 32;
+
+/// Which end that is listened on, and who speaks there.
+type Key = (usize, Target);
+
+/// The far side of a flow.
+enum Far {
+    /// Its virtual port is asked for.
+    Opening {
+        ticket: Ticket,
+        waiting: Vec<Box<[u8]>>,
+    },
+    Open(Port),
+}
+
+/// See the module.
+pub struct Relay {
+    epoll: Epoll,
+    forwards: Vec<Forward>,
+    flows: Table<Key, Far>,
+    limits: Limits,
+    opener: Opener,
+    next_ticket: Ticket,
+    memory: Memory,
+    tx: TxBatch,
+    tally: Tally,
+}
+
+impl Relay {
+    pub fn new(forwards: Vec<Forward>, overlay: Overlay, limits: Limits) -> io::Result<Relay> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let opener = Opener::start(overlay, limits.max_flows)?;
+        epoll.add(&opener, EpollEvent::new(EpollFlags::EPOLLIN, OPENED))?;
+        for (i, forward) in forwards.iter().enumerate() {
+            epoll.add(&forward.listen, EpollEvent::new(EpollFlags::EPOLLIN, i as u64))?;
+        }
+        Ok(Relay {
+            epoll,
+            forwards,
+            flows: Table::new(limits.max_flows),
+            limits,
+            opener,
+            next_ticket: 0,
+            memory: Memory::new(),
+            tx: TxBatch::new(),
+            tally: Tally::default(),
+        })
+    }
+
+    /// Relays until a signal comes.
+    pub fn run(&mut self, stop: &Signals) -> io::Result<()> {
+        self.epoll.add(stop.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, STOP))?;
+        let mut events = [EpollEvent::empty(); EVENTS];
+        let mut next_sweep = clock::now() + SWEEP;
+        loop {
+            let timeout = EpollTimeout::try_from(SWEEP).unwrap_or(EpollTimeout::ZERO);
+            let n = match self.epoll.wait(&mut events, timeout) {
+                Ok(n) => n,
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            let now = clock::now();
+            for event in &events[..n] {
+                match event.data() {
+                    STOP => return Ok(()),
+                    OPENED => self.opened(),
+                    // A slot that is used anew meanwhile has nothing to receive.
+                    slot @ FLOWS.. => self.answered((slot - FLOWS) as usize, now),
+                    i => self.listened(i as usize, now),
+                }
+            }
+            if now >= next_sweep {
+                next_sweep = now + SWEEP;
+                let tally = &mut self.tally;
+                self.flows.expire(now, self.limits.idle, |far| {
+                    tally.flows.expired += 1;
+                    give_up(&far, tally);
+                });
+            }
+        }
+    }
+
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Forwards what came at an end that is listened on.
+    fn listened(&mut self, i: usize, now: Time) {
+        let Relay { epoll, forwards, flows, limits, opener, next_ticket, memory, tx, tally } = self;
+        let Some(Forward { listen, to }) = forwards.get(i) else { return };
+        let packets = listen.recv(memory, tally);
+        // A sender's packets come in runs; they leave in runs too.
+        for run in packets.chunk_by(|(a, _), (b, _)| a == b) {
+            let key = (i, run[0].0);
+            let slot = match flows.find(&key) {
+                Some(slot) => slot,
+                None => match open(to, limits.dscp, opener, next_ticket) {
+                    Ok(far) => {
+                        let (slot, displaced) = flows.insert(key, far, now);
+                        if let Some(far) = displaced {
+                            tally.displaced(limits.max_flows);
+                            give_up(&far, tally);
+                        }
+                        if let Some((_, Far::Open(port))) = flows.at(slot) {
+                            watch(epoll, port, slot, tally);
+                        }
+                        slot
+                    }
+                    Err(error) => {
+                        let why = format_args!("no socket for another sender: {error}{MORE_FILES}");
+                        tally.drop(Reason::Unopened, run.len(), why);
+                        continue;
+                    }
+                },
+            };
+            match flows.touch(slot, now) {
+                Some((_, Far::Open(port))) => port.send(to, run, tx, tally),
+                Some((_, Far::Opening { waiting, .. })) => wait(waiting, run, limits, tally),
+                None => {}
+            }
+        }
+    }
+
+    /// Returns what came back to a flow.
+    fn answered(&mut self, slot: usize, now: Time) {
+        let Relay { forwards, flows, memory, tx, tally, .. } = self;
+        let Some(((i, peer), Far::Open(port))) = flows.at(slot) else { return };
+        let Some(Forward { listen, to }) = forwards.get(i) else { return };
+        let mut packets = port.recv(memory, tally);
+        // By UDP the kernel lets only the far end in.
+        if let Target::Overlay(_) = to {
+            let all = packets.len();
+            packets.retain(|(from, _)| from == to);
+            let why = format_args!("packets from elsewhere than {to} were dropped");
+            tally.drop(Reason::Stranger, all - packets.len(), why);
+        }
+        if !packets.is_empty() {
+            listen.send(&peer, &packets, tx, tally);
+            // Answers keep a flow as its sender's packets do.
+            flows.touch(slot, now);
+        }
+    }
+
+    /// Takes the virtual ports that are there by now.
+    fn opened(&mut self) {
+        self.opener.clear();
+        while let Some((ticket, result)) = self.opener.next() {
+            // Displaced or expired meanwhile: so is the port.
+            let Some(slot) = self.slot_of(ticket) else { continue };
+            match result {
+                Ok(socket) => self.begin(slot, Port::Overlay(socket)),
+                Err(error) => {
+                    let Some(Far::Opening { waiting, .. }) = self.flows.remove(slot) else {
+                        continue;
+                    };
+                    let (reason, advice) = match &error {
+                        Error::Io { .. } => (Reason::Unopened, MORE_FILES),
+                        Error::NoFreePort | Error::Refused(_) => (Reason::Unopened, ""),
+                        _ => (Reason::NodeAway, ""),
+                    };
+                    let why = format_args!("no virtual port for a sender: {error}{advice}");
+                    self.tally.drop(reason, waiting.len(), why);
+                }
+            }
+        }
+    }
+
+    /// A look at each: this happens once per flow.
+    fn slot_of(&mut self, ticket: Ticket) -> Option<usize> {
+        self.flows.position(|far| matches!(far, Far::Opening { ticket: t, .. } if *t == ticket))
+    }
+
+    /// Sends what waited for `port`.
+    fn begin(&mut self, slot: usize, port: Port) {
+        let Relay { epoll, forwards, flows, tx, tally, .. } = self;
+        let Some(((i, peer), far)) = flows.at(slot) else { return };
+        watch(epoll, &port, slot, tally);
+        let waited = std::mem::replace(far, Far::Open(port));
+        if let (Far::Opening { waiting, .. }, Far::Open(port)) = (waited, far) {
+            for bytes in &waiting {
+                port.send(&forwards[i].to, &[(peer, bytes)], tx, tally);
+            }
+        }
+    }
+}
+
+const MORE_FILES: &str = "; if it is for want of open files, raise the limit (ulimit -n)";
+
+/// The far side of a new flow.
+fn open(to: &Target, dscp: u8, opener: &Opener, next_ticket: &mut Ticket) -> io::Result<Far> {
+    match to {
+        Target::Udp(address) => Ok(Far::Open(Port::towards(*address, dscp)?)),
+        Target::Overlay(_) => {
+            *next_ticket += 1;
+            let ticket = *next_ticket;
+            if opener.ask(ticket) {
+                Ok(Far::Opening { ticket, waiting: Vec::new() })
+            } else {
+                Err(io::Error::other("too many wait for one"))
+            }
+        }
+    }
+}
+
+/// Counts what waited in a flow that is gone.
+fn give_up(far: &Far, tally: &mut Tally) {
+    if let Far::Opening { waiting, .. } = far {
+        let why = "a sender was forgotten before the node gave it a port";
+        tally.drop(Reason::Waiting, waiting.len(), why);
+    }
+}
+
+fn watch(epoll: &Epoll, port: &Port, slot: usize, tally: &mut Tally) {
+    tally.flows.opened += 1;
+    let added = epoll.add(port, EpollEvent::new(EpollFlags::EPOLLIN, FLOWS + slot as u64));
+    if let Err(errno) = added {
+        tracing::warn!("answers to one sender will not come back: epoll: {errno}");
+    }
+}
+
+/// Keeps packets until their flow has a port.
+fn wait(waiting: &mut Vec<Box<[u8]>>, run: &[Packet<'_>], limits: &Limits, tally: &mut Tally) {
+    for (_, bytes) in run {
+        if bytes.len() > limits.max_payload {
+            tally.overlay(&Error::TooLarge { len: bytes.len(), max: limits.max_payload }, 1);
+        } else if waiting.len() < WAITING {
+            waiting.push((*bytes).into());
+        } else {
+            let why = "a new sender's packets were dropped: the node has not given it a port yet";
+            tally.drop(Reason::Waiting, 1, why);
+        }
+    }
+}
