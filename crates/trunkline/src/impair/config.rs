@@ -340,7 +340,7 @@ impl<'de, T: Deserialize<'de> + Copy> Deserialize<'de> for PerDirection<T> {
 }
 
 /// A queue's limit: `"100 packets"` or a size such as `"64 kB"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Limit(pub Queue);
 
