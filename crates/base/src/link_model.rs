@@ -34,6 +34,7 @@ mod loss;
 mod queue;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub use ecn::Ecn;
 use loss::LossProcess;
 pub use queue::{Queue, Red, Unit};
 use queue::{Refusal, Transmitter};
+pub use trace::{BadTrace, MAX_TRACE, parse_trace};
 
 /// What one direction of a link does to packets. The default is a perfect
 /// wire: no delay, no loss, no rate limit.
@@ -92,7 +94,8 @@ pub enum Loss {
         chain: Chain,
     },
     /// A recording: entry `k` says whether the `k`-th packet on the wire is
-    /// lost. Starts again from the front when it is used up.
+    /// lost. Starts again from the front when it is used up. [`parse_trace`]
+    /// reads one from text.
     Trace(Arc<[bool]>),
 }
 
