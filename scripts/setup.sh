@@ -66,6 +66,7 @@ cargo_tool cargo-fuzz 0.13.2
 apt_install valgrind valgrind "the tests of the C interface, the benchmark that counts instructions"
 apt_install pkg-config pkg-config "the tests of what make install leaves"
 apt_install c++ g++ "the header is for C++ too"
+apt_install tshark tshark "the tests that read the simulator's captures"
 apt_install python3 python3 "the example in Python"
 apt_install chromium chromium "the tests of the demo's report"
 apt_install iperf3 iperf3 "the tests of trunkline proxy with programs of others"

@@ -5,10 +5,11 @@
 //! all use this type, so that a loss process measured in one is the loss
 //! process of the others.
 //!
-//! A packet meets, in this order: the drop-tail [`Queue`], the transmitter
-//! (`rate`), [`Loss`] on the wire, then `delay` and `jitter`. A lost packet has
-//! therefore used the queue and the wire, and a packet that the queue turned
-//! away does not advance the loss process.
+//! A packet meets, in this order: the [`Queue`] (drop tail, or random early
+//! detection that may mark it instead: see [`Impairment::offer_ecn`]), the
+//! transmitter (`rate`), [`Loss`] on the wire, then `delay` and `jitter`. A
+//! lost packet has therefore used the queue and the wire, and a packet that the
+//! queue turned away does not advance the loss process.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,18 +29,24 @@
 //! # Ok::<(), trunkline_base::link_model::InvalidModel>(())
 //! ```
 
+mod ecn;
 mod loss;
+mod queue;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rand::Rng as _;
 
 use crate::{Bitrate, Rng, Time, rng};
+pub use ecn::Ecn;
 use loss::LossProcess;
+pub use queue::{Queue, Red, Unit};
+use queue::{Refusal, Transmitter};
+pub use trace::{BadTrace, MAX_TRACE, parse_trace};
 
 /// What one direction of a link does to packets. The default is a perfect
 /// wire: no delay, no loss, no rate limit.
@@ -87,7 +94,8 @@ pub enum Loss {
         chain: Chain,
     },
     /// A recording: entry `k` says whether the `k`-th packet on the wire is
-    /// lost. Starts again from the front when it is used up.
+    /// lost. Starts again from the front when it is used up. [`parse_trace`]
+    /// reads one from text.
     Trace(Arc<[bool]>),
 }
 
@@ -110,23 +118,6 @@ pub enum Chain {
         /// The packet spacing at which `b` holds; at least 1 µs.
         spacing: Duration,
     },
-}
-
-/// A drop-tail FIFO: the most that may wait. The packet in transmission does
-/// not count, so a limit of 0 is a link without a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
-    /// At most this many packets.
-    Packets(usize),
-    /// At most this many bytes.
-    Bytes(usize),
-}
-
-impl Default for Queue {
-    /// 100 packets.
-    fn default() -> Queue {
-        Queue::Packets(100)
-    }
 }
 
 /// A [`LinkModel`] that describes no process.
@@ -160,6 +151,25 @@ pub enum InvalidModel {
     /// A trace without entries.
     #[error("the loss trace is empty, and must have at least one entry")]
     EmptyTrace,
+    /// Thresholds of [`Red`] between which nothing is.
+    #[error(
+        "red: min is {min} and max is {max}, and must be above 0, min below max and both finite"
+    )]
+    RedThresholds {
+        /// The lower one.
+        min: f64,
+        /// The upper one.
+        max: f64,
+    },
+    /// The largest share of [`Red`] outside 0 to 1.
+    #[error("red: max_p is {0}, and must be a probability from 0 to 1")]
+    RedShare(f64),
+    /// A weight of [`Red`] that is none.
+    #[error("red: weight is {0}, and must be above 0 and at most 1")]
+    RedWeight(f64),
+    /// Typical packets of [`Red`] without bytes.
+    #[error("red: packet is 0 bytes, and must be at least 1 byte")]
+    RedPacket,
     /// A rate of 0.
     #[error("rate is 0 bit/s, and must be at least 1 bit/s; leave it out for an unlimited link")]
     Rate,
@@ -175,6 +185,7 @@ impl LinkModel {
         if self.rate.is_some_and(|r| r.as_bps() == 0) {
             return Err(InvalidModel::Rate);
         }
+        self.queue.validate()?;
         self.loss.validate()
     }
 }
@@ -193,7 +204,7 @@ pub enum Verdict {
 pub enum Cause {
     /// Lost on the wire.
     Loss,
-    /// No room in the queue.
+    /// Turned away by the queue: no room, or [`Red`].
     Queue,
 }
 
@@ -226,13 +237,28 @@ pub struct Ledger {
     pub lost: Count,
     /// Turned away by the queue.
     pub queue_dropped: Count,
+    /// Those of `queue_dropped` that [`Red`] chose by chance (early drops). The
+    /// others are forced drops: the buffer was full, or the average too high.
+    pub early_dropped: Count,
+    /// Marked by [`Red`]; each was then delivered or lost.
+    pub marked: Count,
+}
+
+impl Ledger {
+    /// Those of `queue_dropped` that had no chance: all with drop tail.
+    pub fn forced_dropped(&self) -> Count {
+        Count {
+            packets: self.queue_dropped.packets - self.early_dropped.packets,
+            bytes: self.queue_dropped.bytes - self.early_dropped.bytes,
+        }
+    }
 }
 
 /// One direction of a link at work.
 ///
 /// The same model, seed and stream give the same verdicts to the same packets
-/// on every machine. Loss and jitter draw from separate generators, so adding
-/// jitter does not change which packets are lost.
+/// on every machine. Loss, jitter and [`Red`] draw from separate generators, so
+/// adding one does not change what another does to the n-th packet on the wire.
 #[derive(Clone, Debug)]
 pub struct Impairment {
     delay: Duration,
@@ -250,6 +276,7 @@ pub struct Impairment {
 /// draws from the same seed and stream.
 const LOSS_SALT: u64 = 0x6c6f_7373_6c6f_7373;
 const JITTER_SALT: u64 = 0x6a69_7474_6572_6a69;
+const QUEUE_SALT: u64 = 0x7175_6575_6571_7565;
 
 impl Impairment {
     /// A link at rest. `stream` tells links of one run apart; two links with
@@ -265,31 +292,47 @@ impl Impairment {
             jitter_nanos: u64::try_from(model.jitter.as_nanos()).unwrap_or(u64::MAX),
             jitter_rng: rng(seed ^ JITTER_SALT, stream),
             loss: LossProcess::new(model.loss, rng(seed ^ LOSS_SALT, stream)),
-            transmitter: model.rate.map(|rate| Transmitter::new(rate, model.queue)),
+            transmitter: model
+                .rate
+                .map(|rate| Transmitter::new(rate, model.queue, rng(seed ^ QUEUE_SALT, stream))),
             now: Time::ZERO,
             last_arrival: Time::ZERO,
             ledger: Ledger::default(),
         })
     }
 
-    /// Decides about a packet of `bytes` that enters the link at `now`. A `now`
-    /// before that of the packet before it counts as the same moment.
+    /// Decides about a packet of `bytes` that enters the link at `now` and
+    /// can't be marked. A `now` before that of the packet before it counts as
+    /// the same moment.
     ///
     /// `bytes` are those that take time at `rate`: the caller decides which
     /// headers to include.
     pub fn offer(&mut self, now: Time, bytes: usize) -> Verdict {
+        self.offer_ecn(now, bytes, &mut Ecn::NotCapable)
+    }
+
+    /// As [`Impairment::offer`], of a packet with these bits, which the queue
+    /// may turn to [`Ecn::Marked`] on the way.
+    pub fn offer_ecn(&mut self, now: Time, bytes: usize, ecn: &mut Ecn) -> Verdict {
         self.now = self.now.max(now);
         self.ledger.offered.add(bytes);
+        let before = *ecn;
         let sent = match &mut self.transmitter {
             None => self.now,
-            Some(transmitter) => match transmitter.send(self.now, bytes) {
-                Some(sent) => sent,
-                None => {
+            Some(transmitter) => match transmitter.send(self.now, bytes, ecn) {
+                Ok(sent) => sent,
+                Err(why) => {
                     self.ledger.queue_dropped.add(bytes);
+                    if why == Refusal::Early {
+                        self.ledger.early_dropped.add(bytes);
+                    }
                     return Verdict::Drop(Cause::Queue);
                 }
             },
         };
+        if *ecn != before {
+            self.ledger.marked.add(bytes);
+        }
         // Drawn for lost packets too: the n-th packet has the n-th jitter.
         let jitter = self.draw_jitter();
         if self.loss.loses(sent) {
@@ -314,45 +357,5 @@ impl Impairment {
         // no release of a library can change the numbers.
         let wide = u128::from(self.jitter_rng.next_u64()) * (u128::from(self.jitter_nanos) + 1);
         Duration::from_nanos((wide >> 64) as u64)
-    }
-}
-
-/// The transmitter and the packets that wait for it.
-#[derive(Clone, Debug)]
-struct Transmitter {
-    rate: Bitrate,
-    queue: Queue,
-    free_at: Time,
-    /// When transmission begins, and bytes, of each packet that waits.
-    waiting: VecDeque<(Time, usize)>,
-    waiting_bytes: usize,
-}
-
-impl Transmitter {
-    fn new(rate: Bitrate, queue: Queue) -> Transmitter {
-        Transmitter { rate, queue, free_at: Time::ZERO, waiting: VecDeque::new(), waiting_bytes: 0 }
-    }
-
-    /// When the last bit leaves; `None` if the queue is full.
-    fn send(&mut self, now: Time, bytes: usize) -> Option<Time> {
-        while let Some(&(begins, size)) = self.waiting.front()
-            && begins <= now
-        {
-            self.waiting.pop_front();
-            self.waiting_bytes -= size;
-        }
-        if self.free_at > now {
-            let room = match self.queue {
-                Queue::Packets(limit) => self.waiting.len() < limit,
-                Queue::Bytes(limit) => self.waiting_bytes.saturating_add(bytes) <= limit,
-            };
-            if !room {
-                return None;
-            }
-            self.waiting.push_back((self.free_at, bytes));
-            self.waiting_bytes += bytes;
-        }
-        self.free_at = self.free_at.max(now) + self.rate.time_for(bytes);
-        Some(self.free_at)
     }
 }

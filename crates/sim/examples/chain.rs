@@ -10,13 +10,16 @@
 use clap::Parser;
 use rand::RngExt;
 use serde::Serialize;
+use std::error::Error;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Call, Outcome, VoiceSink, VoiceSource};
-use trunkline_sim::{HostId, Topology, WireId, WorldError};
+use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 
 /// Send calls over a chain of nodes with a lossy link in the middle.
 #[derive(Parser)]
@@ -50,6 +53,10 @@ struct Args {
     /// that steps per packet is then stepped by one service only.
     #[arg(long)]
     apart: bool,
+    /// Write what passes both ends of the lossy link, and of the plain path,
+    /// to this folder, as pcapng files that Wireshark opens.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "apart")]
+    capture: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -105,7 +112,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<(), WorldError> {
+fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let runs = if args.apart {
         let each: Result<Vec<_>, _> = ALL.iter().map(|&one| simulate(args, &[one])).collect();
         each?.concat()
@@ -122,7 +129,7 @@ fn run(args: &Args) -> Result<(), WorldError> {
     Ok(())
 }
 
-fn simulate(args: &Args, over: &[Over]) -> Result<Vec<(Over, Outcome)>, WorldError> {
+fn simulate(args: &Args, over: &[Over]) -> Result<Vec<(Over, Outcome)>, Box<dyn Error>> {
     let loss = match (args.burst, args.spacing) {
         (None, _) => Loss::Bernoulli { p: args.loss },
         (Some(b), None) => Loss::Burst { p: args.loss, b, chain: Chain::PerPacket },
@@ -139,6 +146,11 @@ fn simulate(args: &Args, over: &[Over]) -> Result<Vec<(Over, Outcome)>, WorldErr
     let mut world = Topology::chain((0..args.hops).map(link)).build(args.seed)?;
     let whole = LinkModel { delay: args.delay * args.hops, loss, ..LinkModel::default() };
     let path = world.plain_path(whole.clone(), whole, Some(WireId(middle)))?;
+
+    if let Some(folder) = &args.capture {
+        capture(&mut world, WireId(middle), folder, "link")?;
+        capture(&mut world, path.0.wire(), folder, "path")?;
+    }
 
     let mut calls: Vec<(Over, Vec<Call>)> = Vec::new();
     for &one in over {
@@ -170,7 +182,25 @@ fn simulate(args: &Args, over: &[Over]) -> Result<Vec<(Over, Outcome)>, WorldErr
         + args.delay * args.hops
         + Duration::from_secs(2);
     world.run_until(START + longest);
+    world.finish_captures()?;
     Ok(calls.into_iter().map(|(one, c)| (one, Outcome::of(&world, &c, LATE_AFTER))).collect())
+}
+
+/// NAME-a.pcapng and NAME-b.pcapng in `folder`, of both ends of a wire.
+#[allow(clippy::disallowed_types, reason = "an example is a program")]
+fn capture(
+    world: &mut World,
+    wire: WireId,
+    folder: &Path,
+    name: &str,
+) -> Result<(), Box<dyn Error>> {
+    for (end, which) in [(WireEnd::First, "a"), (WireEnd::Second, "b")] {
+        let path = folder.join(format!("{name}-{which}.pcapng"));
+        let file = std::fs::File::create(&path)
+            .map_err(|why| format!("cannot create {}: {why}", path.display()))?;
+        world.capture(wire, end, BufWriter::new(file))?;
+    }
+    Ok(())
 }
 
 fn summary(over: Over, outcome: &Outcome) -> Run {

@@ -7,7 +7,13 @@
 //! answer to an event leaves at the moment of the event.
 //!
 //! The same seed gives the same run, byte for byte, on every machine;
-//! [`World::digest`] shows it.
+//! [`World::digest`] shows it. [`World::capture`] records what passes an end of
+//! a wire in a file that Wireshark opens:
+//!
+//! ```text
+//! tshark -r path-b.pcapng -d udp.port==5000-5009,rtp -q -z rtp,streams
+//! tshark -r link-a.pcapng -Y 'frame.comment contains "lost"'
+//! ```
 //!
 //! ```
 //! use std::time::Duration;
@@ -38,6 +44,7 @@
 //! ```
 
 mod app;
+mod capture;
 mod error;
 mod host;
 mod network;
@@ -47,6 +54,7 @@ pub mod voice;
 mod world;
 
 pub use app::{AppId, Application, Io};
+pub use capture::{CaptureError, WireEnd};
 pub use error::WorldError;
 pub use network::{HostId, WireId, address};
 pub use topology::Topology;

@@ -1,10 +1,11 @@
 //! The wires between hosts, and the datagrams on them.
 
+use crate::capture::{Capture, CaptureError, Datagram, Passing};
 use crate::queue::{Event, EventQueue};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use trunkline_base::Time;
-use trunkline_base::link_model::{Impairment, Verdict};
+use trunkline_base::link_model::{Cause, Ecn, Impairment, Verdict};
 use trunkline_overlay::link::IP_UDP_HEADERS;
 
 /// Which host of a world: an index, in the order of adding.
@@ -56,6 +57,18 @@ pub struct Direction {
     /// Which of the seed's loss processes it has.
     pub stream: u64,
     pub to: End,
+    /// Whether its datagrams say that their sender minds marks.
+    pub ecn_capable: bool,
+    /// Datagrams so far.
+    sent: u64,
+    /// What passes the end where it begins, whichever way.
+    capture: Option<Box<Capture>>,
+}
+
+impl Direction {
+    pub fn new(impairment: Impairment, stream: u64, to: End) -> Direction {
+        Direction { impairment, stream, to, ecn_capable: false, sent: 0, capture: None }
+    }
 }
 
 /// What is at the end of a direction.
@@ -79,22 +92,32 @@ pub struct Network {
 }
 
 impl Network {
-    /// Puts a datagram on a wire.
-    pub fn offer(&mut self, now: Time, direction: u32, datagram: &[u8]) {
+    /// Puts a datagram on a wire, with this code point (RFC 2474).
+    pub fn offer(&mut self, now: Time, direction: u32, dscp: u8, datagram: &[u8]) {
         let wire = &mut self.directions[direction as usize];
         // A plain datagram begins with a part of its UDP header.
         let counted = match wire.to {
             End::Host { .. } => 0,
             End::Plain { .. } => PLAIN_PORTS,
         };
-        let verdict = wire.impairment.offer(now, datagram.len() - counted + IP_UDP_HEADERS);
+        let bytes = datagram.len() - counted + IP_UDP_HEADERS;
+        let sent = if wire.ecn_capable { Ecn::Ect0 } else { Ecn::NotCapable };
+        let mut ecn = sent;
+        let verdict = wire.impairment.offer_ecn(now, bytes, &mut ecn);
+        let [before, tos] = [sent, ecn].map(|e| e.in_tos(dscp << 2));
+        let number = wire.sent as u16;
+        wire.sent += 1;
         self.datagrams += 1;
         self.digest.word(now.as_nanos());
-        self.digest.word(u64::from(direction));
+        self.digest.word(u64::from(direction) | u64::from(tos) << 32);
         self.digest.bytes(datagram);
+        if wire.capture.is_some() {
+            let fate = fate(verdict, ecn != sent);
+            self.record(now, direction, Passing::Sent, (before, number), datagram, fate);
+        }
         if let Verdict::Deliver(at) = verdict {
             self.digest.word(at.as_nanos());
-            let buffer = self.pool.take(datagram);
+            let buffer = self.pool.take(datagram, tos, number);
             self.queue.push(at, Event::Arrival { direction, buffer });
         }
     }
@@ -106,9 +129,84 @@ impl Network {
         datagram.extend_from_slice(&ports.0.to_be_bytes());
         datagram.extend_from_slice(&ports.1.to_be_bytes());
         datagram.extend_from_slice(payload);
-        self.offer(now, direction, &datagram);
+        self.offer(now, direction, 0, &datagram);
         self.scratch = datagram;
     }
+
+    /// Takes note of a datagram at the end of its direction.
+    pub fn arrived(&mut self, now: Time, direction: u32, buffer: u32) {
+        if self.directions[direction as usize ^ 1].capture.is_some() {
+            let Buffer { bytes, tos, number } = &mut self.pool.buffers[buffer as usize];
+            let (bytes, head) = (std::mem::take(bytes), (*tos, *number));
+            self.record(now, direction, Passing::Received, head, &bytes, None);
+            self.pool.buffers[buffer as usize].bytes = bytes;
+        }
+    }
+
+    /// Writes a datagram of `direction` to the capture at one of its ends.
+    fn record(
+        &mut self,
+        now: Time,
+        direction: u32,
+        passing: Passing,
+        (tos, number): (u8, u16),
+        datagram: &[u8],
+        fate: Option<&'static str>,
+    ) {
+        let (from, to, payload) = match &self.directions[direction as usize].to {
+            &End::Host { from, .. } => {
+                let End::Host { from: to, .. } = self.directions[direction as usize ^ 1].to else {
+                    unreachable!("a wire has nodes at both ends, or at none");
+                };
+                (from, to, datagram)
+            }
+            End::Plain { .. } => {
+                let Some((ports, payload)) = split_plain(datagram) else { return };
+                let [from, to] = plain_addresses(direction, ports);
+                (from, to, payload)
+            }
+        };
+        let at = match passing {
+            Passing::Sent => direction,
+            Passing::Received => direction ^ 1,
+        };
+        if let Some(capture) = &mut self.directions[at as usize].capture {
+            let datagram = Datagram { from, to, tos, number, payload };
+            capture.record(now, passing, &datagram, fate);
+        }
+    }
+
+    /// Records what passes the end where `direction` begins; ends what was
+    /// recorded there before.
+    pub fn capture(&mut self, direction: u32, capture: Capture) -> Result<(), CaptureError> {
+        let here = &mut self.directions[direction as usize].capture;
+        here.replace(Box::new(capture)).map_or(Ok(()), |old| old.finish())
+    }
+
+    /// Ends all captures; the first error of any.
+    pub fn finish_captures(&mut self) -> Result<(), CaptureError> {
+        let captures = self.directions.iter_mut().filter_map(|d| d.capture.take());
+        captures.map(|c| c.finish()).fold(Ok(()), Result::and)
+    }
+}
+
+/// What a capture says of a datagram where it is sent.
+fn fate(verdict: Verdict, marked: bool) -> Option<&'static str> {
+    match (verdict, marked) {
+        (Verdict::Drop(Cause::Loss), _) => Some("lost on the wire"),
+        (Verdict::Drop(Cause::Queue), _) => Some("dropped by the queue"),
+        (Verdict::Deliver(_), true) => Some("marked by the queue"),
+        (Verdict::Deliver(_), false) => None,
+    }
+}
+
+/// Made-up addresses for the ends of a plain path, who have none: in the
+/// networks for measurements (RFC 2544, appendix C.2.2).
+fn plain_addresses(direction: u32, ports: (u16, u16)) -> [SocketAddr; 2] {
+    let [_, _, high, low] = (direction / 2 + 1).to_be_bytes();
+    let end = |which: u32| Ipv4Addr::new(198, if which == 0 { 18 } else { 19 }, high, low);
+    let (from, to) = (end(direction % 2), end(1 - direction % 2));
+    [(from, ports.0), (to, ports.1)].map(SocketAddr::from)
 }
 
 /// The ports and the payload of a plain datagram.
@@ -120,24 +218,32 @@ pub fn split_plain(datagram: &[u8]) -> Option<((u16, u16), &[u8])> {
 /// Buffers of datagrams under way, used again and again.
 #[derive(Default)]
 pub struct Pool {
-    buffers: Vec<Vec<u8>>,
+    buffers: Vec<Buffer>,
     free: Vec<u32>,
 }
 
+#[derive(Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    tos: u8,
+    number: u16,
+}
+
 impl Pool {
-    fn take(&mut self, bytes: &[u8]) -> u32 {
+    fn take(&mut self, bytes: &[u8], tos: u8, number: u16) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.buffers.push(Vec::new());
+            self.buffers.push(Buffer::default());
             self.buffers.len() as u32 - 1
         });
         let buffer = &mut self.buffers[index as usize];
-        buffer.clear();
-        buffer.extend_from_slice(bytes);
+        (buffer.tos, buffer.number) = (tos, number);
+        buffer.bytes.clear();
+        buffer.bytes.extend_from_slice(bytes);
         index
     }
 
     pub fn get_mut(&mut self, index: u32) -> &mut [u8] {
-        &mut self.buffers[index as usize]
+        &mut self.buffers[index as usize].bytes
     }
 
     pub fn release(&mut self, index: u32) {
@@ -149,13 +255,21 @@ impl Pool {
     }
 }
 
-/// Like FNV-1a, but by 64-bit words for speed: it compares runs, and need not
-/// withstand anyone.
+/// Like FNV-1a, but by 64-bit words, and a datagram's in four chains that do
+/// not wait for each other: it compares runs, and need not withstand anyone.
 pub struct Digest(u64);
+
+const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// The rotation lets a word's high bits reach the low ones, which the product
+/// alone does not.
+fn mix(state: u64, word: u64) -> u64 {
+    (state ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29)
+}
 
 impl Default for Digest {
     fn default() -> Digest {
-        Digest(0xcbf2_9ce4_8422_2325)
+        Digest(BASIS)
     }
 }
 
@@ -165,19 +279,23 @@ impl Digest {
     }
 
     fn word(&mut self, word: u64) {
-        // The rotation lets a word's high bits reach the low ones, which the
-        // product alone does not.
-        self.0 = (self.0 ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
+        self.0 = mix(self.0, word);
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for w in words {
-            self.word(u64::from_le_bytes(*w));
-        }
-        let mut last = [0; 8];
+        let (blocks, rest) = bytes.as_chunks::<32>();
+        let mut last = [0; 32];
         last[..rest.len()].copy_from_slice(rest);
-        self.word(u64::from_le_bytes(last));
+        // What the four begin with need not differ: each is mixed in by itself.
+        let mut chains = [BASIS; 4];
+        for block in blocks.iter().chain([&last]) {
+            for (chain, word) in chains.iter_mut().zip(block.as_chunks::<8>().0) {
+                *chain = mix(*chain, u64::from_le_bytes(*word));
+            }
+        }
+        for chain in chains {
+            self.word(chain);
+        }
         self.word(bytes.len() as u64);
     }
 }

@@ -1,5 +1,7 @@
 //! Telephone calls, as far as a network sees them: a packet every 20 ms.
 
+mod log;
+
 use crate::app::{AppId, Application, Io};
 use crate::world::World;
 use core::time::Duration;
@@ -9,6 +11,8 @@ use trunkline_base::stats::{Ratio, quantile};
 use trunkline_base::wire::{Reader, Writer};
 use trunkline_overlay::session::wire::{ToClient, ToNode};
 use trunkline_overlay::wire::{NodeId, Service};
+
+pub use log::{FlowLog, VoiceLog};
 
 /// RTP header (RFC 3550), then 20 ms of G.711: 12 + 160 bytes.
 pub const VOICE_PACKET: usize = RTP_HEADER + 160;
@@ -176,22 +180,63 @@ pub struct VoiceSink {
 
 impl Application for VoiceSink {
     fn receive(&mut self, message: &ToClient<'_>, io: &mut Io<'_>) {
-        let &ToClient::Received { recovered, from, port, payload, .. } = message else { return };
-        let mut r = Reader::new(payload);
-        let stamps = r.bytes(RTP_HEADER).and_then(|_| Ok((r.u64()?, r.u64()?)));
-        match stamps {
-            Ok((sent, number)) if number < MAX_NUMBER => {
-                let delay = io.now().since(Time::from_nanos(sent));
-                let flow = self.flows.entry((from, port)).or_default();
-                flow.record(number, Arrival { delay, recovered });
+        match heard(message, io.now()) {
+            Heard::Packet { from, number, arrival } => {
+                self.flows.entry(from).or_default().record(number, arrival);
             }
-            _ => self.foreign += 1,
+            Heard::Foreign => self.foreign += 1,
+            Heard::Nothing => {}
         }
     }
 }
 
+/// What a message is to a sink.
+enum Heard {
+    /// A source's packet.
+    Packet { from: (NodeId, u16), number: u64, arrival: Arrival },
+    /// Another packet.
+    Foreign,
+    /// No packet.
+    Nothing,
+}
+
+fn heard(message: &ToClient<'_>, now: Time) -> Heard {
+    let &ToClient::Received { recovered, from, port, payload, .. } = message else {
+        return Heard::Nothing;
+    };
+    let mut r = Reader::new(payload);
+    match r.bytes(RTP_HEADER).and_then(|_| Ok((r.u64()?, r.u64()?))) {
+        Ok((sent, number)) if number < MAX_NUMBER => {
+            let delay = now.since(Time::from_nanos(sent));
+            Heard::Packet { from: (from, port), number, arrival: Arrival { delay, recovered } }
+        }
+        _ => Heard::Foreign,
+    }
+}
+
+/// What [`Outcome`] asks a sink.
+pub trait Sinks: Application {
+    /// The first arrival of each packet of the flow from this node and port,
+    /// by number.
+    fn arrivals(&self, from: (NodeId, u16)) -> impl Fn(u64) -> Option<Arrival>;
+
+    /// How many packets of that flow arrived again.
+    fn duplicates(&self, from: (NodeId, u16)) -> u64;
+}
+
+impl Sinks for VoiceSink {
+    fn arrivals(&self, from: (NodeId, u16)) -> impl Fn(u64) -> Option<Arrival> {
+        let flow = self.flows.get(&from);
+        move |number| *flow?.arrivals.get(number as usize)?
+    }
+
+    fn duplicates(&self, from: (NodeId, u16)) -> u64 {
+        self.flows.get(&from).map_or(0, |f| f.duplicates)
+    }
+}
+
 /// A source and the sink that it sends to.
-pub type Call = (AppId<VoiceSource>, AppId<VoiceSink>);
+pub type Call<S = VoiceSink> = (AppId<VoiceSource>, AppId<S>);
 
 /// What became of the packets of some calls.
 #[derive(Clone, Debug)]
@@ -216,19 +261,19 @@ pub struct Outcome {
 
 impl Outcome {
     /// Of `calls` in `world`, where a packet is late after `late_after`.
-    pub fn of(world: &World, calls: &[Call], late_after: Duration) -> Outcome {
+    pub fn of<S: Sinks>(world: &World, calls: &[Call<S>], late_after: Duration) -> Outcome {
         // For each second: sent, lost, late.
         let mut seconds: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         let (mut recovered, mut duplicates, mut delays) = (0, 0, Vec::new());
         for &(source, sink) in calls {
-            let flow = world.app(sink).flows.get(&world.origin(source));
-            let source = world.app(source);
-            duplicates += flow.map_or(0, |f| f.duplicates);
+            let (sink, from, source) = (world.app(sink), world.origin(source), world.app(source));
+            duplicates += sink.duplicates(from);
+            let arrival = sink.arrivals(from);
             for number in 0..source.sent() {
                 let second = source.sent_at(number).as_nanos() / 1_000_000_000;
                 let (sent, lost, late) = seconds.entry(second).or_default();
                 *sent += 1;
-                match flow.and_then(|f| *f.arrivals.get(number as usize)?) {
+                match arrival(number) {
                     None => *lost += 1,
                     Some(arrival) => {
                         *late += u64::from(arrival.delay > late_after);

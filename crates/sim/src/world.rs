@@ -1,10 +1,12 @@
 use crate::app::{AppId, Application, Outbox};
+use crate::capture::{Capture, CaptureError, WireEnd};
 use crate::error::WorldError;
 use crate::host::{AppSlot, Apps, Host, Place};
 use crate::network::{Direction, End, HostId, Network, WireId, address, locate, split_plain};
 use crate::queue::Event;
 use core::any::Any;
 use core::net::SocketAddr;
+use std::io::Write;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Impairment, InvalidModel, Ledger, LinkModel};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
@@ -37,6 +39,13 @@ pub struct World {
 pub struct PlainEnd {
     /// The direction that starts here.
     direction: u32,
+}
+
+impl PlainEnd {
+    /// The wire of which this is an end.
+    pub fn wire(self) -> WireId {
+        WireId(self.direction / 2)
+    }
 }
 
 /// Who a plain datagram is from, as far as nodes go.
@@ -133,7 +142,7 @@ impl World {
         let mut made = Vec::with_capacity(2);
         for ((model, to), stream) in directions.into_iter().zip(stream..) {
             let impairment = Impairment::new(model, self.seed, stream)?;
-            made.push(Direction { impairment, stream, to });
+            made.push(Direction::new(impairment, stream, to));
         }
         self.net.directions.append(&mut made);
         Ok(WireId(first as u32 / 2))
@@ -162,6 +171,58 @@ impl World {
             true => Ok(()),
             false => Err(WorldError::Address(at, to)),
         }
+    }
+
+    /// Lets the datagrams of a wire say that their senders mind marks (ECT(0),
+    /// RFC 3168), so that a queue with
+    /// [`Red::ecn`](trunkline_base::link_model::Red::ecn) marks them instead of
+    /// dropping them. Marks are counted and captured; no node looks at them
+    /// yet.
+    pub fn ecn_capable(&mut self, wire: WireId) {
+        for direction in [2 * wire.0, 2 * wire.0 + 1] {
+            self.net.directions[direction as usize].ecn_capable = true;
+        }
+    }
+
+    /// Records from now on what passes an end of a wire, as `tcpdump` on the
+    /// host there would: pcapng with raw IPv4 packets, nanoseconds since
+    /// [`Time::ZERO`] as time. Wrap a file in a `BufWriter`, and call
+    /// [`World::finish_captures`] at the end.
+    ///
+    /// What is sent has, if it will not arrive or is marked, a comment that
+    /// says so (`frame.comment` in Wireshark): lost on the wire, dropped by
+    /// the queue, marked by the queue. What is received comes when it arrives.
+    /// The identification field counts the datagrams in each direction, so that
+    /// one is found again at the other end. The addresses are those that
+    /// [`address`] gives; the ends of a plain path have 198.18.0.0/16 and
+    /// 198.19.0.0/16. A packet is 20 bytes shorter than in
+    /// [`World::ledgers`], which count the headers of IPv6.
+    ///
+    /// # Errors
+    ///
+    /// If `out` does not take the beginning of the file, or a capture there
+    /// before could not be written to its end.
+    pub fn capture(
+        &mut self,
+        wire: WireId,
+        end: WireEnd,
+        out: impl Write + 'static,
+    ) -> Result<(), CaptureError> {
+        let (direction, name) = match end {
+            WireEnd::First => (2 * wire.0, "first"),
+            WireEnd::Second => (2 * wire.0 + 1, "second"),
+        };
+        let what = format!("wire {}, {name} end", wire.0);
+        self.net.capture(direction, Capture::new(what, Box::new(out))?)
+    }
+
+    /// Ends all captures.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that could not be written.
+    pub fn finish_captures(&mut self) -> Result<(), CaptureError> {
+        self.net.finish_captures()
     }
 
     /// Attaches an application to `host` through a session of its own, bound
@@ -274,6 +335,7 @@ impl World {
 
     fn arrive(&mut self, direction: u32, buffer: u32) {
         let now = self.now;
+        self.net.arrived(now, direction, buffer);
         let bytes = self.net.pool.get_mut(buffer);
         match &self.net.directions[direction as usize].to {
             &End::Host { host, from, .. } => {
@@ -348,7 +410,7 @@ impl World {
                     continue;
                 };
                 for envelope in self.arena.envelopes(run) {
-                    self.net.offer(self.now, direction, envelope);
+                    self.net.offer(self.now, direction, run.dscp, envelope);
                 }
             }
             self.arena.clear();

@@ -218,6 +218,131 @@ fn a_file_a_learned_peer_and_packets_that_cannot_go() {
     std::fs::remove_dir_all(&dir).expect("removed");
 }
 
+/// A folder with a configuration, and the relay that runs it.
+fn start_from(text: &str) -> (tempfile::TempDir, Running) {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let config = dir.path().join("links.toml");
+    std::fs::write(&config, text).expect("written");
+    let relay = Running::start(impair().arg(&config).current_dir("/"));
+    (dir, relay)
+}
+
+#[test]
+fn a_trace_says_packet_by_packet() {
+    let ((a, _), (b, b_addr)) = (node(), node());
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let trace = dir.path().join("outage.txt");
+    std::fs::write(&trace, "# one outage\n0 1 1\n0\n").expect("written");
+    let relay = Running::start(
+        impair()
+            .args(["--a", "127.0.0.1:0", "--b", &format!("127.0.0.1:0={b_addr}")])
+            .arg("--trace")
+            .arg(&trace),
+    );
+    for k in 0..10 {
+        a.send_to(&[k], relay.listens[0]).expect("sent");
+    }
+    let mut got = Vec::new();
+    let mut byte = [0];
+    for _ in 0..5 {
+        b.recv_from(&mut byte).expect("arrives");
+        got.push(byte[0]);
+    }
+    assert_eq!(got, [0, 3, 4, 7, 8]);
+    let ledger = relay.stop(sigterm);
+    assert_eq!(packets(&ledger["links"][0]["forward"], "lost"), 5);
+}
+
+/// EF (RFC 3246), and that the sender minds marks (RFC 3168).
+const EF: u8 = 46 << 2;
+const ECT0: u8 = 2;
+
+/// Sends from one `node` address to another, with these TOS bytes, through a
+/// narrow link with a queue that marks; the TOS bytes that arrive, and the
+/// ledger.
+fn through_red(node: &str, listen: &str, toses: &[u8]) -> (Vec<u8>, Value) {
+    use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+    use std::io::IoSliceMut;
+    use std::os::fd::AsRawFd;
+
+    let socket = || {
+        let socket = UdpSocket::bind(node).expect("a free port");
+        socket.set_read_timeout(Some(Duration::from_millis(1_000))).expect("a socket option");
+        socket
+    };
+    let (a, b) = (socket(), socket());
+    let b_addr = b.local_addr().expect("bound");
+    let v6 = b_addr.is_ipv6();
+    if v6 {
+        setsockopt(&b, sockopt::Ipv6RecvTClass, &true).expect("a socket option");
+    } else {
+        setsockopt(&b, sockopt::IpRecvTos, &true).expect("a socket option");
+    }
+    // 100 bytes take 1 ms; the average is the queue itself.
+    let size = if listen.starts_with('[') { 52 } else { 72 };
+    let (_dir, relay) = start_from(&format!(
+        "[[link]]\na = {{ listen = \"{listen}\" }}\n\
+         b = {{ listen = \"{listen}\", peer = \"{b_addr}\" }}\n\
+         rate = {{ forward = \"800 kbit/s\" }}\nqueue = \"200 packets\"\n\
+         red = {{ min = \"5 packets\", max = \"100 packets\", max_p = 0.5, weight = 1, ecn = true }}\n"
+    ));
+    let relay_at = SocketAddr::new(b_addr.ip(), relay.listens[0].port());
+    for (tos, k) in toses.iter().zip(0u8..) {
+        if v6 {
+            setsockopt(&a, sockopt::Ipv6TClass, &i32::from(*tos)).expect("a socket option");
+        } else {
+            setsockopt(&a, sockopt::Ipv4Tos, &i32::from(*tos)).expect("a socket option");
+        }
+        a.send_to(&vec![k; size], relay_at).expect("sent");
+    }
+    let mut control = nix::cmsg_space!(i32);
+    let mut bytes = [0; 100];
+    let mut arrived = Vec::new();
+    loop {
+        let mut iov = [IoSliceMut::new(&mut bytes)];
+        let got = recvmsg::<()>(b.as_raw_fd(), &mut iov, Some(&mut control), MsgFlags::empty());
+        let Ok(message) = got else { break };
+        arrived.extend(message.cmsgs().expect("room").filter_map(|c| match c {
+            ControlMessageOwned::Ipv4Tos(tos) => Some(tos),
+            ControlMessageOwned::Ipv6TClass(class) => Some(class as u8),
+            _ => None,
+        }));
+    }
+    let ledger = relay.stop(sigterm)["links"][0]["forward"].clone();
+    assert_adds_up(&ledger);
+    assert_eq!(arrived.len() as u64, packets(&ledger, "delivered"));
+    (arrived, ledger)
+}
+
+#[test]
+fn red_marks_what_can_be_marked_and_drops_the_rest() {
+    // All at once, so that the queue grows to some 80 packets.
+    let cases = [("127.0.0.1:0", "127.0.0.1:0"), ("[::1]:0", "[::1]:0"), ("127.0.0.1:0", "[::]:0")];
+    for (node, listen) in cases {
+        if UdpSocket::bind(listen).is_err() {
+            println!("skipped: this machine has no IPv6");
+            continue;
+        }
+        let (arrived, ledger) = through_red(node, listen, &[EF | ECT0; 80]);
+        let marked = arrived.iter().filter(|&&tos| tos == (EF | 3)).count() as u64;
+        let untouched = arrived.iter().filter(|&&tos| tos == (EF | ECT0)).count() as u64;
+        assert_eq!((marked + untouched, arrived.len()), (80, 80), "{listen}: {arrived:?}");
+        assert_eq!(marked, packets(&ledger, "marked"));
+        assert!(marked > 10 && untouched > 10, "{listen}: {marked} of 80 marked");
+
+        let (arrived, ledger) = through_red(node, listen, &[EF; 80]);
+        assert!(arrived.iter().all(|&tos| tos == EF), "{listen}: {arrived:?}");
+        assert_eq!(packets(&ledger, "marked"), 0);
+        let early = packets(&ledger, "early_dropped");
+        assert_eq!(early, packets(&ledger, "queue_dropped"));
+        assert!(early > 5, "{listen}: {early} of 80 dropped");
+
+        // Each datagram keeps its own.
+        let mixed: Vec<u8> = (0..6).map(|k| k << 4).collect();
+        assert_eq!(through_red(node, listen, &mixed).0, mixed);
+    }
+}
+
 /// Runs it to its end, which must be a failure told in one line.
 fn failure(command: &mut Command) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } = command.output().expect("the binary starts");

@@ -232,6 +232,10 @@ fn jitter_is_uniform_and_leaves_the_losses_alone() {
     assert!(least < 0.01 && most > 9.99 && most <= 10.0, "{least} to {most}");
 }
 
+fn red(red: Red) -> LinkModel {
+    LinkModel { queue: Queue::Red(red), ..LinkModel::default() }
+}
+
 #[test]
 fn bad_models_are_refused_by_name_and_value() {
     let bernoulli = |p| lossy(Loss::Bernoulli { p });
@@ -254,8 +258,28 @@ fn bad_models_are_refused_by_name_and_value() {
             LinkModel { rate: Some(Bitrate::from_bps(0)), ..LinkModel::default() },
             InvalidModel::Rate,
         ),
+        (
+            red(Red { min: 15.0, max: 5.0, ..Red::default() }),
+            InvalidModel::RedThresholds { min: 15.0, max: 5.0 },
+        ),
+        (
+            red(Red { max: f64::INFINITY, ..Red::default() }),
+            InvalidModel::RedThresholds { min: 5.0, max: f64::INFINITY },
+        ),
+        (red(Red { max_p: 1.1, ..Red::default() }), InvalidModel::RedShare(1.1)),
+        (red(Red { weight: 0.0, ..Red::default() }), InvalidModel::RedWeight(0.0)),
+        (red(Red { packet: 0, ..Red::default() }), InvalidModel::RedPacket),
     ] {
         assert_eq!(Impairment::new(model, 0, 0).err(), Some(error));
+    }
+    let (nan, fine) = (f64::NAN, Red::default());
+    for bad in [
+        Red { min: nan, ..fine },
+        Red { max: nan, ..fine },
+        Red { max_p: nan, ..fine },
+        Red { weight: nan, ..fine },
+    ] {
+        assert!(red(bad).validate().is_err(), "{bad:?}");
     }
     assert!(matches!(bernoulli(f64::NAN).validate(), Err(InvalidModel::Loss(_))));
     assert!(matches!(per_packet(0.1, f64::NAN).validate(), Err(InvalidModel::Burst(_))));
@@ -284,16 +308,47 @@ fn any_loss() -> impl Strategy<Value = Loss> {
     ]
 }
 
+fn any_queue() -> impl Strategy<Value = Queue> {
+    let red = (
+        any::<bool>(),
+        0usize..30,
+        0.1f64..10.0,
+        0.1f64..20.0,
+        (0.0..=1.0, 0.001f64..=1.0),
+        any::<[bool; 2]>(),
+    );
+    prop_oneof![
+        (0usize..30).prop_map(Queue::Packets),
+        (0usize..3_000).prop_map(Queue::Bytes),
+        red.prop_map(|(bytes, limit, min, above, (max_p, weight), [gentle, ecn])| {
+            let (unit, scale) = if bytes { (Unit::Bytes, 100) } else { (Unit::Packets, 1) };
+            Queue::Red(Red {
+                unit,
+                limit: limit * scale,
+                min: min * scale as f64,
+                max: (min + above) * scale as f64,
+                max_p,
+                weight,
+                gentle,
+                ecn,
+                ..Red::default()
+            })
+        }),
+    ]
+}
+
+fn any_ecn() -> impl Strategy<Value = Ecn> {
+    (0u8..4).prop_map(Ecn::of_tos)
+}
+
 prop_compose! {
     fn any_model()(
         loss in any_loss(),
         delay in 0u32..50,
         jitter in 0u32..50,
         rate in prop::option::of(1_000u64..10_000_000),
-        limit in 0usize..3_000,
-        by_bytes in any::<bool>(),
+        queue in any_queue(),
     ) -> LinkModel {
-        let queue = if by_bytes { Queue::Bytes(limit) } else { Queue::Packets(limit / 100) };
         LinkModel { delay: delay * MS, jitter: jitter * MS, loss, rate: rate.map(Bitrate::from_bps), queue }
     }
 }
@@ -304,15 +359,18 @@ proptest! {
         model in any_model(),
         seed in any::<u64>(),
         stream in any::<u64>(),
-        packets in prop::collection::vec((0u64..30_000, 1usize..1_500), 1..200),
+        packets in prop::collection::vec((0u64..30_000, 1usize..1_500, any_ecn()), 1..200),
     ) {
         let mut link = Impairment::new(model.clone(), seed, stream).unwrap();
         let mut twin = Impairment::new(model.clone(), seed, stream).unwrap();
         let (mut now, mut last, mut expected) = (Time::ZERO, Time::ZERO, Ledger::default());
-        for (gap, bytes) in packets {
+        let may_mark = matches!(model.queue, Queue::Red(Red { ecn: true, .. }));
+        for (gap, bytes, sent) in packets {
             now += Duration::from_micros(gap);
-            let verdict = link.offer(now, bytes);
-            prop_assert_eq!(twin.offer(now, bytes), verdict);
+            let (mut ecn, mut same) = (sent, sent);
+            let verdict = link.offer_ecn(now, bytes, &mut ecn);
+            prop_assert_eq!(twin.offer_ecn(now, bytes, &mut same), verdict);
+            prop_assert_eq!(ecn, same);
             expected.offered.add(bytes);
             match verdict {
                 Verdict::Deliver(at) => {
@@ -323,10 +381,39 @@ proptest! {
                 Verdict::Drop(Cause::Loss) => expected.lost.add(bytes),
                 Verdict::Drop(Cause::Queue) => expected.queue_dropped.add(bytes),
             }
+            if ecn != sent {
+                prop_assert!(may_mark && ecn == Ecn::Marked && sent != Ecn::NotCapable);
+                if verdict != Verdict::Drop(Cause::Queue) {
+                    expected.marked.add(bytes);
+                }
+            }
         }
         let l = link.ledger();
-        prop_assert_eq!(l, expected);
+        prop_assert_eq!(Ledger { early_dropped: Count::default(), ..l }, expected);
         prop_assert_eq!(l.offered.packets, l.delivered.packets + l.lost.packets + l.queue_dropped.packets);
         prop_assert_eq!(l.offered.bytes, l.delivered.bytes + l.lost.bytes + l.queue_dropped.bytes);
+        let queued = l.early_dropped.packets + l.forced_dropped().packets;
+        prop_assert_eq!(l.queue_dropped.packets, queued);
+        if !matches!(model.queue, Queue::Red(_)) {
+            prop_assert_eq!(l.early_dropped, Count::default());
+        }
+    }
+
+    /// Whatever the queue does, the n-th packet on the wire has its luck.
+    #[test]
+    fn a_queue_does_not_change_the_losses(queue in any_queue(), seed in any::<u64>()) {
+        let on_the_wire = |queue| {
+            let model = LinkModel {
+                rate: Some(Bitrate::from_bps(1_000_000)),
+                queue,
+                ..burst(0.2, 0.5, Chain::PerPacket)
+            };
+            let mut link = Impairment::new(model, seed, 0).unwrap();
+            // 125 bytes take 1 ms: one and a half times the rate.
+            let verdicts = (0..300).map(move |k| link.offer(Time::from_micros(667 * k), 125));
+            verdicts.filter(|v| *v != Verdict::Drop(Cause::Queue)).map(|v| v == Verdict::Drop(Cause::Loss)).collect::<Vec<_>>()
+        };
+        let (with, without) = (on_the_wire(queue), on_the_wire(Queue::Packets(usize::MAX)));
+        prop_assert_eq!(&with[..], &without[..with.len()]);
     }
 }

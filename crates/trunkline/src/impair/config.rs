@@ -1,18 +1,23 @@
 //! What the user writes, and the links it means.
 
+mod values;
+
 use std::collections::BTreeSet;
-use std::fmt;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, IntoDeserializer, MapAccess, Visitor};
-use trunkline_base::link_model::{Chain, InvalidModel, LinkModel, Loss, Queue};
+use serde::{Deserialize, Deserializer};
+use trunkline_base::link_model::{
+    BadTrace, Chain, InvalidModel, LinkModel, Loss, MAX_TRACE, parse_trace,
+};
 
 use crate::units::{Fraction, Rate, Size, Span};
+pub use values::{ChainKind, Limit, PerDirection};
+use values::{DifferentUnits, RedText};
 
 /// A configuration that cannot be run; each says what to change.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +78,34 @@ pub enum Problem {
         /// chain or spacing.
         key: &'static str,
     },
+    /// Two answers to which packets are lost.
+    #[error("{direction}: trace and loss both say what is lost; remove one of them")]
+    TraceAndLoss {
+        /// forward or reverse.
+        direction: &'static str,
+    },
+    /// A trace that cannot be read.
+    #[error("{direction}: cannot read the loss trace {}: {source}", path.display())]
+    Trace {
+        /// forward or reverse.
+        direction: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: TraceError,
+    },
+    /// A queue that nothing would wait in.
+    #[error("red needs rate; add rate, or remove red")]
+    RedAlone,
+    /// Thresholds that cannot be compared with the queue.
+    #[error(
+        "{direction}: queue, red.min and red.max must all count packets or all be sizes; \
+         without queue it is 100 packets"
+    )]
+    RedUnits {
+        /// forward or reverse.
+        direction: &'static str,
+    },
     /// Values out of range.
     #[error("{direction}: {source}")]
     Model {
@@ -81,6 +114,17 @@ pub enum Problem {
         /// The field, its value and its range.
         source: InvalidModel,
     },
+}
+
+/// Why a loss trace cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// What is in it.
+    #[error(transparent)]
+    Content(#[from] BadTrace),
 }
 
 /// A configuration that can be run.
@@ -169,10 +213,15 @@ pub struct LinkText {
     pub chain: PerDirection<ChainKind>,
     #[serde(default)]
     pub spacing: PerDirection<Span>,
+    /// Files of [`parse_trace`], instead of loss.
+    #[serde(default)]
+    pub trace: PerDirection<PathBuf>,
+    /// Of both queues.
+    pub red: Option<RedText>,
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a file. The paths in it begin at its folder.
     ///
     /// # Errors
     ///
@@ -180,7 +229,7 @@ impl Config {
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        let file: File = toml::from_str(&text).map_err(|error| {
+        let mut file: File = toml::from_str(&text).map_err(|error| {
             let at = error.span().map_or(0, |s| s.start).min(text.len());
             let before = &text.as_bytes()[..at];
             let start_of_line = before.iter().rposition(|&b| b == b'\n').map_or(0, |n| n + 1);
@@ -192,6 +241,10 @@ impl Config {
                 message: error.message().replace('\n', ", "),
             }
         })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for trace in file.link.iter_mut().flat_map(|l| &mut l.trace.0).flatten() {
+            *trace = folder.join(&trace);
+        }
         Config::new(file.seed, file.buffer, file.link)
     }
 
@@ -234,6 +287,9 @@ impl LinkText {
         if self.a.peer.is_none() && self.b.peer.is_none() {
             return Err(Problem::NoPeer);
         }
+        if self.red.is_some() && self.rate == PerDirection::default() {
+            return Err(Problem::RedAlone);
+        }
         // Directions of one link must not lose in step, links with one stream must.
         let stream = self.stream.unwrap_or(index).wrapping_mul(2);
         Ok([
@@ -245,8 +301,38 @@ impl LinkText {
     /// The model of direction `d`.
     fn model(&self, d: usize) -> Result<LinkModel, Problem> {
         let direction = DIRECTIONS[d];
+        let loss = match &self.trace.0[d] {
+            None => self.loss(d)?,
+            Some(_) if self.loss.0[d].is_some() || self.burst.0[d].is_some() => {
+                return Err(Problem::TraceAndLoss { direction });
+            }
+            Some(path) => match read_trace(path) {
+                Ok(lost) => Loss::Trace(lost),
+                Err(source) => {
+                    return Err(Problem::Trace { direction, path: path.clone(), source });
+                }
+            },
+        };
+        let queue = values::queue(self.queue.0[d], self.red.as_ref())
+            .map_err(|DifferentUnits| Problem::RedUnits { direction })?;
+        let model = LinkModel {
+            delay: self.delay.0[d].unwrap_or_default().0,
+            jitter: self.jitter.0[d].unwrap_or_default().0,
+            loss,
+            rate: self.rate.0[d].map(|r| r.0),
+            queue,
+        };
+        match model.validate() {
+            Ok(()) => Ok(model),
+            Err(source) => Err(Problem::Model { direction, source }),
+        }
+    }
+
+    /// The loss process of direction `d`, if it is not a trace.
+    fn loss(&self, d: usize) -> Result<Loss, Problem> {
+        let direction = DIRECTIONS[d];
         let (chain, spacing) = (self.chain.0[d], self.spacing.0[d]);
-        let loss = match (self.loss.0[d], self.burst.0[d]) {
+        Ok(match (self.loss.0[d], self.burst.0[d]) {
             (None, Some(_)) => return Err(Problem::BurstAlone { direction }),
             (_, None) if chain.is_some() => {
                 return Err(Problem::ChainAlone { direction, key: "chain" });
@@ -266,119 +352,19 @@ impl LinkText {
                     }
                 },
             },
-        };
-        let model = LinkModel {
-            delay: self.delay.0[d].unwrap_or_default().0,
-            jitter: self.jitter.0[d].unwrap_or_default().0,
-            loss,
-            rate: self.rate.0[d].map(|r| r.0),
-            queue: self.queue.0[d].map_or(Queue::default(), |l| l.0),
-        };
-        match model.validate() {
-            Ok(()) => Ok(model),
-            Err(source) => Err(Problem::Model { direction, source }),
-        }
+        })
     }
 }
 
-/// A value for both directions, or `{ forward = …, reverse = … }`, of which
-/// either may be left out. Forward is from a to b.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PerDirection<T>(pub [Option<T>; 2]);
-
-impl<T> Default for PerDirection<T> {
-    fn default() -> Self {
-        PerDirection([None, None])
+fn read_trace(path: &Path) -> Result<Arc<[bool]>, TraceError> {
+    // The longest trace with as much white space again: /dev/zero has no end.
+    let limit = 2 * MAX_TRACE as u64;
+    let mut text = Vec::new();
+    std::fs::File::open(path)?.take(limit + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > limit {
+        return Err(BadTrace::TooLong.into());
     }
-}
-
-impl<T: Copy> PerDirection<T> {
-    /// `value` for both directions.
-    pub fn both(value: Option<T>) -> Self {
-        PerDirection([value, value])
-    }
-}
-
-impl<'de, T: Deserialize<'de> + Copy> Deserialize<'de> for PerDirection<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields, bound = "T: Deserialize<'de>")]
-        struct Pair<T> {
-            forward: Option<T>,
-            reverse: Option<T>,
-        }
-
-        struct Either<T>(std::marker::PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de> + Copy> Visitor<'de> for Either<T> {
-            type Value = PerDirection<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value, or { forward = value, reverse = value }")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Self::Value, E> {
-                T::deserialize(v.into_deserializer()).map(|t| PerDirection::both(Some(t)))
-            }
-
-            fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<Self::Value, E> {
-                T::deserialize(v.into_deserializer()).map(|t| PerDirection::both(Some(t)))
-            }
-
-            fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<Self::Value, E> {
-                T::deserialize(v.into_deserializer()).map(|t| PerDirection::both(Some(t)))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                let pair = Pair::<T>::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(PerDirection([pair.forward, pair.reverse]))
-            }
-        }
-
-        deserializer.deserialize_any(Either(std::marker::PhantomData))
-    }
-}
-
-/// A queue's limit: `"100 packets"` or a size such as `"64 kB"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Limit(pub Queue);
-
-impl FromStr for Limit {
-    type Err = LimitError;
-
-    fn from_str(text: &str) -> Result<Limit, LimitError> {
-        let limit = match text.trim().trim_end_matches('s').strip_suffix("packet") {
-            Some(number) => number.trim().parse().ok().map(Queue::Packets),
-            None => (text.parse::<Size>().ok())
-                .and_then(|size| usize::try_from(size.0).ok())
-                .map(Queue::Bytes),
-        };
-        limit.map(Limit).ok_or_else(|| LimitError(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for Limit {
-    type Error = LimitError;
-
-    fn try_from(text: String) -> Result<Limit, LimitError> {
-        text.parse()
-    }
-}
-
-/// Text that is not a queue's limit.
-#[derive(Debug, thiserror::Error)]
-#[error("\"{0}\" is not a queue limit: write \"100 packets\" or a size, as in \"64 kB\"")]
-pub struct LimitError(String);
-
-/// What moves the chain of bursty loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum ChainKind {
-    /// One step per packet
-    PerPacket,
-    /// Time: outages that do not depend on the packets
-    Continuous,
+    Ok(parse_trace(&text)?)
 }
 
 impl FromStr for End {
@@ -413,76 +399,4 @@ fn some_address_text<'de, D: Deserializer<'de>>(d: D) -> Result<Option<SocketAdd
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ENDS: &str = "a = { listen = \"127.0.0.1:5001\", peer = \"127.0.0.1:7003\" }\n\
-                        b = { listen = \"[::1]:5002\" }\n";
-
-    fn parse(text: &str) -> Result<Config, String> {
-        let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
-        Config::new(file.seed, file.buffer, file.link).map_err(|e| e.to_string())
-    }
-
-    fn link(keys: &str) -> Result<Config, String> {
-        parse(&format!("[[link]]\nname = \"C-D\"\n{ENDS}{keys}"))
-    }
-
-    #[test]
-    fn keys_hold_for_both_directions_or_for_one() {
-        let config = link(
-            "delay = \"10ms\"\nloss = { forward = \"5%\" }\nburst = { forward = 0.25 }\n\
-             rate = { reverse = \"1 Mbit/s\" }\nqueue = \"64 kB\"\nstream = 7",
-        )
-        .unwrap();
-        let [forward, reverse] = &config.links[0].directions;
-        let ms = Duration::from_millis;
-        assert_eq!((forward.model.delay, reverse.model.delay), (ms(10), ms(10)));
-        let burst = Loss::Burst { p: 0.05, b: 0.25, chain: Chain::PerPacket };
-        assert_eq!((&forward.model.loss, &reverse.model.loss), (&burst, &Loss::None));
-        assert_eq!(forward.model.rate, None);
-        assert_eq!(reverse.model.rate.map(|r| r.as_bps()), Some(1_000_000));
-        assert_eq!(forward.model.queue, Queue::Bytes(64_000));
-        assert_eq!((forward.stream, reverse.stream), (14, 15));
-        assert_eq!(config.links[0].ends[1].peer, None);
-
-        let config = link("loss = 0.1\nburst = 0.5\nchain = \"continuous\"\nqueue = \"1 packet\"");
-        let [forward, _] = &config.unwrap().links[0].directions;
-        let chain = Chain::Continuous { spacing: ms(20) };
-        assert_eq!(forward.model.loss, Loss::Burst { p: 0.1, b: 0.5, chain });
-        assert_eq!(forward.model.queue, Queue::Packets(1));
-    }
-
-    #[test]
-    fn every_mistake_is_named() {
-        for (keys, says) in [
-            ("los = 0.1", "unknown field `los`"),
-            ("loss = 1.1", "expected a share from 0 to 1"),
-            ("loss = { forwards = 0.1 }", "unknown field `forwards`"),
-            ("delay = { forward = 10 }", "expected a length of time"),
-            ("delay = \"10\"", "\"10\" is not a length of time"),
-            ("queue = \"100\"", "\"100\" is not a queue limit"),
-            ("burst = 0.5", "link C-D: forward: burst needs loss"),
-            ("loss = 0.1\nchain = \"continuous\"", "link C-D: forward: chain needs burst"),
-            ("loss = 0.1\nspacing = \"20ms\"", "link C-D: forward: spacing needs burst"),
-            (
-                "loss = { reverse = 0.9 }\nburst = 0.1",
-                "link C-D: forward: burst needs loss; add loss, or remove burst",
-            ),
-            (
-                "loss = 0.9\nburst = 0.1",
-                "link C-D: forward: loss 0.9 is more than burst 0.1 allows",
-            ),
-            ("chain = \"both\"", "unknown variant `both`"),
-            (&format!("[[link]]\nname = \"C-D\"\n{ENDS}"), "link C-D: the name is taken"),
-        ] {
-            let error = link(keys).unwrap_err();
-            assert!(error.contains(says), "{keys}: {error}");
-        }
-        let name = "[[link]]\na = { listen = \"localhost:5\" }";
-        assert!(parse(name).unwrap_err().contains("\"localhost:5\" is not an address: write"));
-        assert!(parse("seed = 1").unwrap_err().starts_with("no link"));
-        let nobody = "[[link]]\na = { listen = \"[::1]:1\" }\nb = { listen = \"[::1]:2\" }";
-        assert!(parse(nobody).unwrap_err().starts_with("link 1: neither a nor b has a peer"));
-    }
-}
+mod tests;

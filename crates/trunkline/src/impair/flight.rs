@@ -21,6 +21,8 @@ pub struct Packet {
     slot: usize,
     /// Its length in bytes.
     pub len: usize,
+    /// DSCP and ECN.
+    pub tos: u8,
 }
 
 /// All packets under way.
@@ -47,13 +49,13 @@ impl Flight {
 
     /// Takes a copy of `bytes`; false if the pool is full, or if they are more
     /// than [`SLOT`].
-    pub fn push(&mut self, due: Time, direction: usize, bytes: &[u8]) -> bool {
+    pub fn push(&mut self, due: Time, direction: usize, tos: u8, bytes: &[u8]) -> bool {
         if bytes.len() > SLOT {
             return false;
         }
         let Some(slot) = self.free.pop() else { return false };
         self.storage[slot * SLOT..][..bytes.len()].copy_from_slice(bytes);
-        let packet = Packet { due, order: self.order, direction, slot, len: bytes.len() };
+        let packet = Packet { due, order: self.order, direction, slot, len: bytes.len(), tos };
         self.order += 1;
         self.heap.push(Reverse(packet));
         true
@@ -89,18 +91,18 @@ mod tests {
     fn out_by_time_then_by_order_and_never_more_than_the_pool() {
         let mut flight = Flight::new(3 * SLOT);
         let ms = Time::from_millis;
-        assert!(!flight.push(ms(1), 0, &[0; SLOT + 1]));
-        assert!(flight.push(ms(5), 0, b"second"));
-        assert!(flight.push(ms(5), 1, b"third"));
-        assert!(flight.push(ms(1), 2, b"first"));
-        assert!(!flight.push(ms(0), 3, b"no room"));
+        assert!(!flight.push(ms(1), 0, 0, &[0; SLOT + 1]));
+        assert!(flight.push(ms(5), 0, 0, b"second"));
+        assert!(flight.push(ms(5), 1, 0, b"third"));
+        assert!(flight.push(ms(1), 2, 0, b"first"));
+        assert!(!flight.push(ms(0), 3, 0, b"no room"));
         assert_eq!(flight.pop_due(ms(0)), None);
         let mut out = Vec::new();
         while let Some((packet, bytes)) = flight.pop_due(ms(9)) {
             out.push((packet.direction, bytes.to_vec()));
         }
         assert_eq!(out, [(2, b"first".to_vec()), (0, b"second".to_vec()), (1, b"third".to_vec())]);
-        assert!(flight.push(ms(0), 3, b"room again"));
+        assert!(flight.push(ms(0), 3, 0, b"room again"));
         assert_eq!(flight.iter().count(), 1);
     }
 }

@@ -49,6 +49,19 @@ Examples:
   (of packets, at which burst holds on a continuous chain; \"20ms\"), and stream:
   links with one stream share one loss process.
 
+  Instead of loss, trace = \"FILE\" (beside the configuration): a 0 for each
+  packet that is received and a 1 for each that is lost, in order, from the
+  front again at the end. White space, and lines that begin with #, don't count.
+
+  Random early detection (Floyd and Jacobson, 1993) before the queue is full, in
+  both directions that have a rate; the values shown are the defaults:
+    red = { min = \"5 packets\", max = \"15 packets\", max_p = \"2%\",
+            weight = 0.002, packet = \"500 B\", gentle = false, ecn = false }
+  With ecn it marks packets that can be marked (RFC 3168) instead of dropping
+  them. If queue is a size, so are min and max.
+
+DSCP and ECN of a datagram stay as they are, but for those marks.
+
 It runs until SIGTERM or SIGINT, then prints a JSON ledger of every packet, and
 how late it sent them, on standard output. On a busy machine give it real-time
 priority, or it will be late: chrt --fifo 50 trunkline impair ...";
@@ -103,6 +116,9 @@ struct OneLink {
     /// Packet spacing at which --burst holds on a continuous chain [default: 20ms]
     #[arg(long, value_name = "TIME", requires = "burst")]
     spacing: Option<Span>,
+    /// Instead of --loss, a file of 0 (received) and 1 (lost), one per packet
+    #[arg(long, value_name = "FILE", conflicts_with = "loss")]
+    trace: Option<PathBuf>,
     /// Seed of all randomness [default: 0]
     #[arg(long)]
     seed: Option<u64>,
@@ -237,6 +253,8 @@ impl OneLink {
             burst: PerDirection::both(self.burst),
             chain: PerDirection::both(self.chain),
             spacing: PerDirection::both(self.spacing),
+            trace: PerDirection::both(self.trace),
+            red: None,
         };
         Config::new(self.seed.unwrap_or(0), self.buffer, vec![link])
     }

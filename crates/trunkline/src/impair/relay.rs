@@ -10,7 +10,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::timer::{Expiration, TimerSetTimeFlags};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use trunkline_base::Time;
-use trunkline_base::link_model::{Cause, Count, Impairment, Verdict};
+use trunkline_base::link_model::{Cause, Count, Ecn, Impairment, Verdict};
 
 use super::Error;
 use super::clock::Clock;
@@ -149,8 +149,9 @@ impl Relay {
             let Some((packet, bytes)) = self.flight.pop_due(now) else { return Ok(()) };
             let late = u64::try_from(now.since(packet.due).as_nanos()).unwrap_or(u64::MAX);
             self.lateness.saturating_record(late);
-            let out = &self.ports[packet.direction ^ 1];
-            let sent = out.peer.is_some_and(|peer| out.socket.send(bytes, peer).is_ok());
+            let out = &mut self.ports[packet.direction ^ 1];
+            let sent =
+                out.peer.is_some_and(|peer| out.socket.send(bytes, packet.tos, peer).is_ok());
             let port = &mut self.ports[packet.direction];
             let count = if sent { &mut port.sent } else { &mut port.send_errors };
             count.add(packet.len + port.header);
@@ -230,10 +231,11 @@ impl Port {
         if datagram.truncated {
             return self.oversize.add(size);
         }
-        match self.impairment.offer(arrived, size) {
+        let mut ecn = Ecn::of_tos(datagram.tos);
+        match self.impairment.offer_ecn(arrived, size, &mut ecn) {
             Verdict::Drop(Cause::Loss | Cause::Queue) => {}
             Verdict::Deliver(due) => {
-                if !flight.push(due, k, datagram.bytes) {
+                if !flight.push(due, k, ecn.in_tos(datagram.tos), datagram.bytes) {
                     self.pool_dropped.add(size);
                 }
             }
@@ -247,6 +249,8 @@ impl Port {
             delivered: self.sent.into(),
             lost: model.lost.into(),
             queue_dropped: model.queue_dropped.into(),
+            early_dropped: model.early_dropped.into(),
+            marked: model.marked.into(),
             pool_dropped: self.pool_dropped.into(),
             send_errors: self.send_errors.into(),
             in_flight: in_flight.into(),

@@ -67,6 +67,11 @@ pub struct DirectionReport {
     pub lost: Tally,
     /// Turned away by the model's queue.
     pub queue_dropped: Tally,
+    /// Those of queue_dropped that random early detection chose by chance.
+    pub early_dropped: Tally,
+    /// Marked by random early detection; then delivered, lost or one of those
+    /// below.
+    pub marked: Tally,
     /// No room in the relay's buffer.
     pub pool_dropped: Tally,
     /// Could not be sent, or the far peer was not known yet.

@@ -1,8 +1,8 @@
-//! One UDP socket of the relay: large buffers, receive timestamps, and the
-//! kernel's own count of what it dropped.
+//! One UDP socket of the relay: large buffers, receive timestamps, TOS bytes,
+//! and the kernel's own count of what it dropped.
 
 use std::io::{self, IoSliceMut};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::cmsg_space;
@@ -26,7 +26,7 @@ pub struct RxBuffer {
 impl RxBuffer {
     /// Room for one datagram.
     pub fn new() -> RxBuffer {
-        RxBuffer { bytes: vec![0; SLOT], control: cmsg_space!(TimeSpec, u32) }
+        RxBuffer { bytes: vec![0; SLOT], control: cmsg_space!(TimeSpec, u32, i32, i32) }
     }
 }
 
@@ -39,6 +39,8 @@ pub struct Datagram<'a> {
     pub truncated: bool,
     /// When it arrived, CLOCK_REALTIME.
     pub stamp: Option<TimeSpec>,
+    /// DSCP and ECN.
+    pub tos: u8,
 }
 
 /// A bound, non-blocking UDP socket.
@@ -48,6 +50,8 @@ pub struct Socket {
     /// The kernel's drop counter, which wraps.
     drops_seen: u32,
     drops: u64,
+    /// What is sent has this TOS byte.
+    tos: u8,
 }
 
 impl Socket {
@@ -65,7 +69,12 @@ impl Socket {
             let _ = setsockopt(&udp, sockopt::SndBuf, &KERNEL_BUFFER);
         }
         let _ = setsockopt(&udp, sockopt::RxqOvfl, &1);
-        Ok(Socket { udp, drops_seen: 0, drops: 0 })
+        // IPv4 arrives at a `[::]` socket too.
+        setsockopt(&udp, sockopt::IpRecvTos, &true)?;
+        if addr.is_ipv6() {
+            setsockopt(&udp, sockopt::Ipv6RecvTClass, &true)?;
+        }
+        Ok(Socket { udp, drops_seen: 0, drops: 0, tos: 0 })
     }
 
     /// Where it is bound.
@@ -81,7 +90,7 @@ impl Socket {
 
     /// The next datagram; `None` when there is none now.
     pub fn recv<'a>(&mut self, buffer: &'a mut RxBuffer) -> io::Result<Option<Datagram<'a>>> {
-        let (len, truncated, source, stamp) = loop {
+        let (len, truncated, source, stamp, tos) = loop {
             let mut iov = [IoSliceMut::new(&mut buffer.bytes)];
             let got = recvmsg::<SockaddrStorage>(
                 self.udp.as_raw_fd(),
@@ -95,10 +104,12 @@ impl Socket {
                 Err(nix::Error::EINTR) => continue,
                 Err(error) => return Err(error.into()),
             };
-            let mut stamp = None;
+            let (mut stamp, mut tos) = (None, 0);
             for control in message.cmsgs()? {
                 match control {
                     ControlMessageOwned::ScmTimestampns(t) => stamp = Some(t),
+                    ControlMessageOwned::Ipv4Tos(byte) => tos = byte,
+                    ControlMessageOwned::Ipv6TClass(class) => tos = class as u8,
                     ControlMessageOwned::RxqOvfl(total) => {
                         self.drops += u64::from(total.wrapping_sub(self.drops_seen));
                         self.drops_seen = total;
@@ -109,15 +120,25 @@ impl Socket {
             // A UDP datagram always has an IP source.
             if let Some(source) = message.address.as_ref().and_then(socket_addr) {
                 let truncated = message.flags.contains(MsgFlags::MSG_TRUNC);
-                break (message.bytes, truncated, source, stamp);
+                break (message.bytes, truncated, source, stamp, tos);
             }
         };
         let bytes = &buffer.bytes[..len.min(SLOT)];
-        Ok(Some(Datagram { bytes, source, truncated, stamp }))
+        Ok(Some(Datagram { bytes, source, truncated, stamp, tos }))
     }
 
-    /// Sends to `to`, or fails at once.
-    pub fn send(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
+    /// Sends to `to` with this TOS byte, or fails at once.
+    pub fn send(&mut self, bytes: &[u8], tos: u8, to: SocketAddr) -> io::Result<usize> {
+        // An option of the socket rather than of the datagram: a link's
+        // packets are mostly alike, and nix allocates for control messages.
+        if tos != self.tos {
+            let value = i32::from(tos);
+            match to.ip().to_canonical() {
+                IpAddr::V4(_) => setsockopt(&self.udp, sockopt::Ipv4Tos, &value)?,
+                IpAddr::V6(_) => setsockopt(&self.udp, sockopt::Ipv6TClass, &value)?,
+            }
+            self.tos = tos;
+        }
         self.udp.send_to(bytes, to)
     }
 }

@@ -1,0 +1,182 @@
+//! What passes an end of a wire, as a file that Wireshark opens.
+//!
+//! The format is pcapng rather than pcap, because its packets carry comments,
+//! by which one sees at the sender's end what will become of a datagram. Each
+//! end has a file of its own, as if `tcpdump` ran on both hosts: in one file
+//! for both, Wireshark would see every packet twice, and its analysis of RTP
+//! would find no loss.
+
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::time::Duration;
+use etherparse::{IpDscp, IpEcn, IpNumber, Ipv4Header, UdpHeader};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::{DataLink, Endianness, PcapError};
+use std::borrow::Cow;
+use std::io::{self, Write};
+use trunkline_base::Time;
+
+/// Which end of a wire: the order is that of the hosts in
+/// [`World::connect`](crate::World::connect), of a link in
+/// [`Topology`](crate::Topology), and of the ends of a plain path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WireEnd {
+    /// Where the first direction begins.
+    First,
+    /// Where it ends.
+    Second,
+}
+
+/// A capture that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the capture of {what}: {source}")]
+pub struct CaptureError {
+    what: String,
+    source: io::Error,
+}
+
+/// A datagram as a capture needs it.
+pub struct Datagram<'a> {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    /// The TOS byte: DSCP and ECN.
+    pub tos: u8,
+    /// Counts the datagrams of one direction.
+    pub number: u16,
+    pub payload: &'a [u8],
+}
+
+/// Bits 0 and 1 of a packet's flags (pcapng, section 4.3.1).
+#[derive(Clone, Copy)]
+pub enum Passing {
+    Received = 1,
+    Sent = 2,
+}
+
+/// A file at one end of a wire.
+pub struct Capture {
+    what: String,
+    out: PcapNgWriter<Box<dyn Write>>,
+    packet: Vec<u8>,
+    /// The first; nothing is written after it.
+    failed: Option<io::Error>,
+}
+
+impl Capture {
+    /// Begins a file.
+    pub fn new(what: String, out: Box<dyn Write>) -> Result<Capture, CaptureError> {
+        let section = SectionHeaderBlock {
+            // Of the same bytes on every machine.
+            endianness: Endianness::Little,
+            options: vec![SectionHeaderOption::UserApplication("trunkline-sim".into())],
+            ..SectionHeaderBlock::default()
+        };
+        let interface = InterfaceDescriptionBlock {
+            // Raw IP, no link layer: nothing here has a MAC address.
+            linktype: DataLink::RAW,
+            snaplen: 0,
+            options: vec![
+                InterfaceDescriptionOption::IfName(what.clone().into()),
+                // Units of 10⁻⁹ s.
+                InterfaceDescriptionOption::IfTsResol(9),
+            ],
+        };
+        let begun = PcapNgWriter::with_section_header(out, section).and_then(|mut out| {
+            out.write_pcapng_block(interface)?;
+            Ok(out)
+        });
+        match begun {
+            Ok(out) => Ok(Capture { what, out, packet: Vec::new(), failed: None }),
+            Err(why) => Err(CaptureError { what, source: io_error(why) }),
+        }
+    }
+
+    /// Records a datagram with IP and UDP headers. What fails is kept for
+    /// [`Capture::finish`].
+    pub fn record(
+        &mut self,
+        now: Time,
+        passing: Passing,
+        datagram: &Datagram<'_>,
+        comment: Option<&'static str>,
+    ) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.failed = self.try_record(now, passing, datagram, comment).err();
+    }
+
+    fn try_record(
+        &mut self,
+        now: Time,
+        passing: Passing,
+        datagram: &Datagram<'_>,
+        comment: Option<&'static str>,
+    ) -> io::Result<()> {
+        self.packet.clear();
+        put_packet(datagram, &mut self.packet)?;
+        let mut options = vec![EnhancedPacketOption::Flags(passing as u32)];
+        options.extend(comment.map(|c| EnhancedPacketOption::Comment(Cow::Borrowed(c))));
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            // Time::ZERO is shown as the beginning of 1970.
+            timestamp: Duration::from_nanos(now.as_nanos()),
+            // The packet was written, so it has less than 64 KiB.
+            original_len: self.packet.len() as u32,
+            data: Cow::Borrowed(&self.packet),
+            options,
+        };
+        self.out.write_pcapng_block(block).map(drop).map_err(io_error)
+    }
+
+    /// Writes what is buffered.
+    pub fn finish(mut self) -> Result<(), CaptureError> {
+        let done = match self.failed.take() {
+            None => self.out.get_mut().flush(),
+            Some(why) => Err(why),
+        };
+        done.map_err(|source| CaptureError { what: self.what, source })
+    }
+}
+
+fn io_error(why: PcapError) -> io::Error {
+    match why {
+        PcapError::IoError(why) => why,
+        other => io::Error::other(other),
+    }
+}
+
+/// Appends the datagram with its headers (RFC 791, RFC 768) and checksums.
+fn put_packet(datagram: &Datagram<'_>, packet: &mut Vec<u8>) -> io::Result<()> {
+    let [from, to] = [datagram.from, datagram.to].map(|a| match a {
+        SocketAddr::V4(a) => a,
+        // No address in a world is one; see `address`.
+        SocketAddr::V6(a) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, a.port()),
+    });
+    let payload = datagram.payload;
+    let length = UdpHeader::LEN + payload.len();
+    let too_long = || io::Error::other(format!("{} bytes are no UDP datagram", payload.len()));
+    let mut ip = Ipv4Header::new(
+        u16::try_from(length).map_err(|_| too_long())?,
+        64,
+        IpNumber::UDP,
+        from.ip().octets(),
+        to.ip().octets(),
+    )
+    .map_err(|_| too_long())?;
+    ip.dscp = IpDscp::try_new(datagram.tos >> 2).unwrap_or_default();
+    ip.ecn = IpEcn::try_new(datagram.tos & 0b11).unwrap_or_default();
+    ip.identification = datagram.number;
+    ip.dont_fragment = true;
+    ip.header_checksum = ip.calc_header_checksum();
+    let udp = UdpHeader::with_ipv4_checksum(from.port(), to.port(), &ip, payload)
+        .map_err(|_| too_long())?;
+    packet.extend_from_slice(&ip.to_bytes());
+    packet.extend_from_slice(&udp.to_bytes());
+    packet.extend_from_slice(payload);
+    Ok(())
+}

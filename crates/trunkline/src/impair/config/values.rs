@@ -1,0 +1,169 @@
+//! The values of a link as they are written.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, IntoDeserializer, MapAccess, Visitor};
+use trunkline_base::link_model::{Queue, Red, Unit};
+
+use crate::units::{Fraction, Size};
+
+/// A value for both directions, or `{ forward = …, reverse = … }`, of which
+/// either may be left out. Forward is from a to b.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PerDirection<T>(pub [Option<T>; 2]);
+
+impl<T> Default for PerDirection<T> {
+    fn default() -> Self {
+        PerDirection([None, None])
+    }
+}
+
+impl<T: Clone> PerDirection<T> {
+    /// `value` for both directions.
+    pub fn both(value: Option<T>) -> Self {
+        PerDirection([value.clone(), value])
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Clone> Deserialize<'de> for PerDirection<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields, bound = "T: Deserialize<'de>")]
+        struct Pair<T> {
+            forward: Option<T>,
+            reverse: Option<T>,
+        }
+
+        struct Either<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de> + Clone> Visitor<'de> for Either<T> {
+            type Value = PerDirection<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value, or { forward = value, reverse = value }")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Self::Value, E> {
+                T::deserialize(v.into_deserializer()).map(|t| PerDirection::both(Some(t)))
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<Self::Value, E> {
+                T::deserialize(v.into_deserializer()).map(|t| PerDirection::both(Some(t)))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<Self::Value, E> {
+                T::deserialize(v.into_deserializer()).map(|t| PerDirection::both(Some(t)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                let pair = Pair::<T>::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(PerDirection([pair.forward, pair.reverse]))
+            }
+        }
+
+        deserializer.deserialize_any(Either(std::marker::PhantomData))
+    }
+}
+
+/// A queue's limit, or a threshold: `"100 packets"` or a size such as
+/// `"64 kB"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Limit {
+    most: usize,
+    unit: Unit,
+}
+
+impl Limit {
+    fn drop_tail(self) -> Queue {
+        match self.unit {
+            Unit::Packets => Queue::Packets(self.most),
+            Unit::Bytes => Queue::Bytes(self.most),
+        }
+    }
+}
+
+impl FromStr for Limit {
+    type Err = LimitError;
+
+    fn from_str(text: &str) -> Result<Limit, LimitError> {
+        let bad = || LimitError(text.to_owned());
+        let (most, unit) = match text.trim().trim_end_matches('s').strip_suffix("packet") {
+            Some(number) => (number.trim().parse().map_err(|_| bad())?, Unit::Packets),
+            None => {
+                let size: Size = text.parse().map_err(|_| bad())?;
+                (usize::try_from(size.0).map_err(|_| bad())?, Unit::Bytes)
+            }
+        };
+        Ok(Limit { most, unit })
+    }
+}
+
+impl TryFrom<String> for Limit {
+    type Error = LimitError;
+
+    fn try_from(text: String) -> Result<Limit, LimitError> {
+        text.parse()
+    }
+}
+
+/// Text that is not a queue's limit.
+#[derive(Debug, thiserror::Error)]
+#[error("\"{0}\" is not a queue limit: write \"100 packets\" or a size, as in \"64 kB\"")]
+pub struct LimitError(String);
+
+/// What moves the chain of bursty loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChainKind {
+    /// One step per packet
+    PerPacket,
+    /// Time: outages that do not depend on the packets
+    Continuous,
+}
+
+/// Random early detection in a link's queue; what is left out is as in
+/// [`Red::default`].
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedText {
+    min: Option<Limit>,
+    max: Option<Limit>,
+    max_p: Option<Fraction>,
+    weight: Option<Fraction>,
+    packet: Option<Size>,
+    #[serde(default)]
+    gentle: bool,
+    #[serde(default)]
+    ecn: bool,
+}
+
+/// Limit and thresholds of a queue that count different things.
+#[derive(Debug)]
+pub struct DifferentUnits;
+
+/// The queue that `limit` and `red` describe.
+pub fn queue(limit: Option<Limit>, red: Option<&RedText>) -> Result<Queue, DifferentUnits> {
+    let Some(red) = red else { return Ok(limit.map_or(Queue::default(), Limit::drop_tail)) };
+    let default = Red::default();
+    let unit = limit.map_or(default.unit, |l| l.unit);
+    let threshold = |written: Option<Limit>, otherwise: f64| match written {
+        None if unit == default.unit => Ok(otherwise),
+        Some(l) if l.unit == unit => Ok(l.most as f64),
+        _ => Err(DifferentUnits),
+    };
+    Ok(Queue::Red(Red {
+        unit,
+        limit: limit.map_or(default.limit, |l| l.most),
+        min: threshold(red.min, default.min)?,
+        max: threshold(red.max, default.max)?,
+        max_p: red.max_p.map_or(default.max_p, |p| p.0),
+        weight: red.weight.map_or(default.weight, |w| w.0),
+        packet: red.packet.map_or(default.packet, |p| usize::try_from(p.0).unwrap_or(usize::MAX)),
+        gentle: red.gentle,
+        ecn: red.ecn,
+    }))
+}
