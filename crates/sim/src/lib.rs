@@ -37,6 +37,9 @@
 //! # Ok::<(), trunkline_sim::WorldError>(())
 //! ```
 
+/// What the nodes are made of.
+pub use trunkline_overlay as overlay;
+
 mod app;
 mod error;
 mod host;
