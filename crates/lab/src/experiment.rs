@@ -133,6 +133,18 @@ impl Verdict {
     }
 }
 
+/// The largest of some measurements. If there is none, or one is not a number,
+/// neither is this: a claim must not hold because its points are missing.
+pub fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
+    let max = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
+    values.into_iter().reduce(max).unwrap_or(f64::NAN)
+}
+
+/// The smallest, likewise.
+pub fn smallest(values: impl IntoIterator<Item = f64>) -> f64 {
+    -largest(values.into_iter().map(|v| -v))
+}
+
 /// Something that the paper says and the data can contradict.
 pub struct Claim {
     /// Short and unique within the figure.
@@ -198,5 +210,19 @@ impl Experiment {
     /// `voip-overlay/loss`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.paper, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_no_extreme() {
+        assert_eq!((largest([1.0, 3.0, 2.0]), smallest([1.0, 3.0, 2.0])), (3.0, 1.0));
+        for none in [&[][..], &[f64::NAN, 1.0], &[1.0, f64::NAN]] {
+            assert!(largest(none.iter().copied()).is_nan());
+            assert!(smallest(none.iter().copied()).is_nan());
+        }
     }
 }

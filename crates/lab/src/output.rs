@@ -2,7 +2,7 @@
 //! `figure.png` and `claims.json`, in `OUT/paper/figure/`.
 
 use crate::error::Error;
-use crate::experiment::{Claim, Experiment, Figure};
+use crate::experiment::{Claim, Experiment, Figure, Verdict};
 use crate::plot;
 use crate::store::{write_file, write_json};
 use crate::table::Table;
@@ -29,10 +29,22 @@ pub struct Judged {
 
 /// Judges a claim.
 pub fn judge(claim: &Claim, table: &Table) -> Judged {
-    let verdict = (claim.judge)(table);
-    let print = |n: f64| format!("{n:.*}", claim.decimals);
+    let mut verdict = (claim.judge)(table);
+    if !verdict.measured.is_finite() {
+        verdict = Verdict {
+            holds: false,
+            note: "The points that it needs have not been measured.".into(),
+            ..verdict
+        };
+    }
+    let known = |n: f64| format!("{n:.*}", claim.decimals);
+    let print = |n: f64| if n.is_finite() { known(n) } else { "nothing".into() };
     // Said where the claim does what it was published as doing.
-    let why = if verdict.holds == claim.expected { claim.why } else { "" };
+    let why = if verdict.holds == claim.expected && verdict.measured.is_finite() {
+        claim.why
+    } else {
+        ""
+    };
     let note: Vec<&str> = [why, &verdict.note].into_iter().filter(|n| !n.is_empty()).collect();
     Judged {
         claim: claim.says.to_owned(),

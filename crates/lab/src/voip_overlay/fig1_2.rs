@@ -1,7 +1,7 @@
 //! Figures 1 and 2: what loss does to one call over plain UDP (§II-C).
 
 use super::quality::{Statistic, apart, at, chart, note};
-use crate::experiment::{Claim, Figure, Verdict};
+use crate::experiment::{Claim, Figure, Verdict, largest, smallest};
 
 /// Both figures.
 pub fn figures() -> Vec<Figure> {
@@ -38,7 +38,7 @@ fn fig1() -> Figure {
                 decimals: 2,
                 judge: Box::new(|table| {
                     let values = at(table, Statistic::Mean, "udp", 1.0);
-                    let worst = values.iter().map(|v| v.0).fold(f64::INFINITY, f64::min);
+                    let worst = smallest(values.iter().map(|v| v.0));
                     let note = note(table, Statistic::Mean, "udp", 1.0);
                     Verdict { measured: worst, holds: worst >= 4.0, note }
                 }),
@@ -89,7 +89,7 @@ fn fig2() -> Figure {
                 decimals: 2,
                 judge: Box::new(|table| {
                     let values = at(table, Statistic::P5, "udp", 0.5);
-                    let best = values.iter().map(|v| v.0).fold(f64::NEG_INFINITY, f64::max);
+                    let best = largest(values.iter().map(|v| v.0));
                     // On speech that is below 4.0 anyway, loss must still show.
                     let without = at(table, Statistic::P5, "udp", 0.0);
                     let holds = best < 4.0 && without.iter().all(|v| best < v.0);

@@ -4,7 +4,7 @@
 use super::{PAPER, burst_label, ten_ms};
 use crate::chain::{Bursts, Chain, Policy, SECONDS_PER_HOP};
 use crate::experiment::{
-    Cells, Claim, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size, Verdict,
+    Cells, Claim, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size, Verdict, largest,
 };
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Column, Record, Table};
@@ -269,10 +269,10 @@ fn follows(says: &'static str, curve: fn(f64) -> f64) -> Claim {
             let off = |loss: f64| {
                 let expected = 100.0 * curve(loss / 100.0);
                 let (measured, half) = pooled(table, loss);
-                100.0 * ((measured - expected).abs() - half).max(0.0) / expected
+                let beyond = (measured - expected).abs() - half;
+                100.0 * if beyond < 0.0 { 0.0 } else { beyond } / expected
             };
-            let worst =
-                LOSSES.into_iter().filter(|l| *l >= RATIOS_FROM).map(off).fold(0.0, f64::max);
+            let worst = largest(LOSSES.into_iter().filter(|l| *l >= RATIOS_FROM).map(off));
             Verdict::new(worst, worst <= 15.0)
         }),
         at: &[],
@@ -317,7 +317,7 @@ fn independent() -> Claim {
             let off = |r: &Record<'_>| {
                 (r.number("residual_low_pct") - mean).max(mean - r.number("residual_high_pct"))
             };
-            let worst = 100.0 * five.iter().map(off).fold(0.0, f64::max) / mean;
+            let worst = 100.0 * largest(five.iter().map(off).chain([0.0])) / mean;
             Verdict::new(worst, worst <= 20.0)
         }),
         at: &[5.0],

@@ -2,7 +2,7 @@
 
 use super::fig1_2::OTHER_SPEECH;
 use super::quality::{Statistic, apart, at, chart, note};
-use crate::experiment::{Claim, Figure, Verdict};
+use crate::experiment::{Claim, Figure, Verdict, smallest};
 use crate::table::Table;
 
 /// Both figures.
@@ -87,7 +87,7 @@ fn fig10() -> Figure {
 }
 
 fn worst(values: &[(f64, (f64, f64))]) -> f64 {
-    values.iter().map(|v| v.0).fold(f64::INFINITY, f64::min)
+    smallest(values.iter().map(|v| v.0))
 }
 
 fn sustained(

@@ -3,7 +3,9 @@
 
 use super::{PAPER, burst_label, fig1_2, fig9_10, ten_ms};
 use crate::chain::{self, Bursts, Chain, Policy, Run, SECONDS_PER_HOP};
-use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
+use crate::experiment::{
+    Cells, Experiment, Inputs, Point, PointError, Sabotage, Size, largest, smallest,
+};
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::speech::{PACKETS, Speech};
 use crate::table::{Cell, Column, Record, Table};
@@ -226,8 +228,8 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let bursts: &[Bursts] = size.pick(&Bursts::PAPER[..2], &Bursts::PAPER, &Bursts::PAPER);
     // The paper plays five minutes twenty times: 500 segments.
     let paths = [
-        (Path::Udp, 1, size.pick(2, 50, 500), &["fig1", "fig2", "fig9", "fig10"][..]),
-        (Path::Overlay(policy), 10, size.pick(1, 5, 50), &["fig9", "fig10"][..]),
+        (Path::Udp, 1, size.pick(1, 50, 500), &["fig1", "fig2", "fig9", "fig10"][..]),
+        (Path::Overlay(policy), size.pick(2, 10, 10), size.pick(1, 5, 50), &["fig9", "fig10"][..]),
     ];
     let mut points = Vec::new();
     for (path, calls, segments, figures) in paths {
@@ -338,9 +340,8 @@ pub fn at(
 /// How far the intervals of the burstinesses are apart: 0 if one value can be
 /// in all of them.
 pub fn apart(values: &[(f64, (f64, f64))]) -> f64 {
-    let highest_low = values.iter().map(|v| v.1.0).fold(f64::NEG_INFINITY, f64::max);
-    let lowest_high = values.iter().map(|v| v.1.1).fold(f64::INFINITY, f64::min);
-    (highest_low - lowest_high).max(0.0)
+    let distance = largest(values.iter().map(|v| v.1.0)) - smallest(values.iter().map(|v| v.1.1));
+    if distance < 0.0 { 0.0 } else { distance }
 }
 
 /// The same value as MOS-LQO at `loss_pct` and without loss, and the raw score
@@ -352,7 +353,7 @@ pub fn note(table: &Table, statistic: Statistic, path: &str, loss_pct: f64) -> S
     };
     let least = |column: &str, loss: f64| {
         let there = table.iter().filter(|r| r.is("path", path) && r.number("loss_pct") == loss);
-        there.map(|r| r.number(column)).fold(f64::INFINITY, f64::min)
+        smallest(there.map(|r| r.number(column)))
     };
     let clean = least(raw, 0.0);
     let clean = if clean.is_finite() {
