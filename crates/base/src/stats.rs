@@ -47,6 +47,42 @@ impl Ratio {
     }
 }
 
+/// A mean of independent values and how sure it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// The mean; 0 of nothing.
+    pub estimate: f64,
+    /// Its 95 % interval by Student's t; of fewer than two values the mean
+    /// itself.
+    pub interval: (f64, f64),
+}
+
+impl Mean {
+    /// Of these values.
+    pub fn of(values: &[f64]) -> Mean {
+        let n = values.len() as f64;
+        let estimate = if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / n };
+        let squares: f64 = values.iter().map(|v| (v - estimate) * (v - estimate)).sum();
+        let half = match values.len() {
+            0 | 1 => 0.0,
+            _ => t_quantile(n - 1.0) * libm::sqrt(squares / (n - 1.0) / n),
+        };
+        Mean { estimate, interval: (estimate - half, estimate + half) }
+    }
+}
+
+/// The 95 % interval of [`quantile`], whatever the distribution: the values
+/// whose ranks are 1.96 standard deviations of the binomial distribution away
+/// (Conover, *Practical Nonparametric Statistics*, 1999, section 3.2). With few
+/// values it ends at the smallest or largest, and covers less than it says.
+pub fn quantile_interval<T: Copy>(sorted: &[T], share: f64) -> Option<(T, T)> {
+    let n = sorted.len() as f64;
+    let half = Z * libm::sqrt(n * share * (1.0 - share));
+    let rank = |r: f64| libm::ceil(r).clamp(1.0, n.max(1.0)) as usize - 1;
+    let at = |r: f64| sorted.get(rank(r)).copied();
+    Some((at(n * share - half)?, at(n * share + half + 1.0)?))
+}
+
 /// Student's 97.5 % quantile for `v` degrees of freedom (Abramowitz and
 /// Stegun, 26.7.5): within 0.3 % from four degrees on, too low below.
 fn t_quantile(v: f64) -> f64 {
@@ -109,6 +145,25 @@ mod tests {
         let twice: Vec<_> = once.iter().map(|&(e, c)| (2 * e, 2 * c)).collect();
         let (a, b) = (Ratio::of_clusters(&once), Ratio::of_clusters(&twice));
         near(a.standard_error, b.standard_error, 1e-12);
+    }
+
+    #[test]
+    fn means_by_hand() {
+        // 2, 4, 6, 8, 10: s² = 10, t = 2.776 for four degrees of freedom.
+        let mean = Mean::of(&[2.0, 4.0, 6.0, 8.0, 10.0]);
+        near(mean.interval.1 - mean.estimate, 2.776_4 * 2f64.sqrt(), 0.012);
+        near(mean.estimate - 6.0, 0.0, 1e-12);
+        assert_eq!(Mean::of(&[3.0]).interval, (3.0, 3.0));
+        assert_eq!(Mean::of(&[]).estimate, 0.0);
+    }
+
+    #[test]
+    fn intervals_of_quantiles_are_ranks() {
+        // 500 values: 25 ± 1.96 √23.75 = 25 ± 9.55, so ranks 16 and 36.
+        let sorted: Vec<u32> = (1..=500).collect();
+        assert_eq!(quantile_interval(&sorted, 0.05), Some((16, 36)));
+        assert_eq!(quantile_interval(&[7], 0.05), Some((7, 7)));
+        assert_eq!(quantile_interval::<u8>(&[], 0.05), None);
     }
 
     #[test]

@@ -43,6 +43,9 @@
 //! # Ok::<(), trunkline_sim::WorldError>(())
 //! ```
 
+/// What the nodes are made of.
+pub use trunkline_overlay as overlay;
+
 mod app;
 mod capture;
 mod error;

@@ -1,0 +1,359 @@
+//! The command line.
+
+use crate::progress::{Bar, Weighed};
+use clap::{Parser, Subcommand};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+use trunkline_lab::check::Against;
+use trunkline_lab::experiment::{Claim, Experiment, Figure, Size};
+use trunkline_lab::output::{self, Judged};
+use trunkline_lab::plan::{Drawn, Plan, speech, whole};
+use trunkline_lab::run::Settings;
+use trunkline_lab::speech::Speech;
+use trunkline_lab::{Error, Papers, check, papers, report, scenario};
+
+/// Measure the papers' figures again, with the daemon's own code in a simulated network
+#[derive(Parser, Debug)]
+#[command(
+    name = "trunkline-lab",
+    version,
+    after_help = "\
+Examples:
+  trunkline-lab list
+  trunkline-lab run voip-overlay/fig4 --quick
+  trunkline-lab run all --out results && trunkline-lab report --out results
+  trunkline-lab check --quick
+
+Exit status: 0, all is well; 1, a claim does not do what was published; 2, bad
+input, or a file that can't be read or written."
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Name every figure and what it claims
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    Run(Run),
+    Merge(Merge),
+    Report(Report),
+    Check(Check),
+}
+
+/// Measure a figure, draw it and judge its claims
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Writes data.csv, figure.svg, figure.png and claims.json to OUT/PAPER/FIGURE.
+Points that are there from an interrupted run are kept.
+
+Examples:
+  trunkline-lab run voip-overlay/fig4 --quick
+  trunkline-lab run all --seed 7 --out results
+  trunkline-lab run all --shard 2/8 --out shard-2     (then: merge)
+  trunkline-lab run my-network.toml")]
+struct Run {
+    /// PAPER/FIGURE, `all`, or a scenario of your own: a .toml file
+    what: String,
+    #[command(flatten)]
+    how: How,
+    /// Where results go
+    #[arg(long, default_value = "lab-out")]
+    out: PathBuf,
+    /// Measure only the i-th of n parts, to be put together by `merge`
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Part>,
+}
+
+/// How points are measured.
+#[derive(clap::Args, Debug)]
+struct How {
+    /// A minute's worth, instead of as much as the paper measured
+    #[arg(long)]
+    quick: bool,
+    /// Hardly anything: for tests of this program
+    #[arg(long, hide = true, conflicts_with = "quick")]
+    tiny: bool,
+    /// What everything random follows from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Points measured at once [default: one for each processor]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// The folder of the project's five recordings
+    #[arg(long, default_value = "speech", value_name = "DIR")]
+    speech: PathBuf,
+}
+
+impl How {
+    fn size(&self) -> Size {
+        match (self.tiny, self.quick) {
+            (true, _) => Size::Tiny,
+            (_, true) => Size::Quick,
+            _ => Size::Full,
+        }
+    }
+
+    fn threads(&self) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.jobs.map_or_else(all, usize::from)
+    }
+}
+
+/// Put the shards of a run together
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+The result is the same, byte for byte, as that of the run in one piece.
+
+Example:
+  trunkline-lab merge shard-1 shard-2 shard-3 --out results")]
+struct Merge {
+    /// The folders that `run --shard` wrote
+    #[arg(required = true)]
+    shards: Vec<PathBuf>,
+    /// Where the whole goes
+    #[arg(long, default_value = "lab-out")]
+    out: PathBuf,
+    /// The folder of the project's five recordings
+    #[arg(long, default_value = "speech", value_name = "DIR")]
+    speech: PathBuf,
+}
+
+/// Make one page of all results: every figure beside what the paper says of it
+#[derive(clap::Args, Debug)]
+struct Report {
+    /// Where results are; the page becomes OUT/report.html
+    #[arg(long, default_value = "lab-out")]
+    out: PathBuf,
+}
+
+/// See whether every claim still does what was published
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Exits with 1 if a claim that held no longer does; with --sabotage, if a claim
+survives what should make it fail. Stores nothing.
+
+Examples:
+  trunkline-lab check --quick
+  trunkline-lab check --quick --sabotage voip-overlay/fig4")]
+struct Check {
+    /// PAPER/FIGURE, or `all`
+    #[arg(default_value = "all")]
+    what: String,
+    #[command(flatten)]
+    how: How,
+    /// Break what each claim depends on, and see it fail
+    #[arg(long)]
+    sabotage: bool,
+}
+
+/// `2/8`.
+#[derive(Clone, Copy, Debug)]
+struct Part(usize, usize);
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Part, String> {
+        let parts =
+            text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        match parts {
+            Some((i, n)) if (1..=n).contains(&i) && n <= 10_000 => Ok(Part(i, n)),
+            _ => Err("write a part as 2/8: from 1/8 to 8/8".into()),
+        }
+    }
+}
+
+/// Runs the command line; the exit status.
+pub fn run(args: &Args) -> ExitCode {
+    let papers = papers();
+    let done = match &args.command {
+        Command::List { json } => {
+            list(&papers, *json);
+            Ok(true)
+        }
+        Command::Run(args) if args.what.ends_with(".toml") => scenario(args),
+        Command::Run(args) => measure(&papers, args),
+        Command::Merge(args) => merge(&papers, args),
+        Command::Report(args) => report(&papers, args),
+        Command::Check(args) => check(&papers, args),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A figure in `list --json`.
+#[derive(Serialize)]
+struct Listed {
+    figure: String,
+    title: &'static str,
+    section: &'static str,
+    paper_says: &'static str,
+    experiment: &'static str,
+    points: [usize; 2],
+    claims: Vec<ListedClaim>,
+}
+
+#[derive(Serialize)]
+struct ListedClaim {
+    id: &'static str,
+    claim: &'static str,
+    published: String,
+    unit: &'static str,
+    holds: bool,
+    sabotage: &'static str,
+}
+
+fn list(papers: &Papers, json: bool) {
+    let claim = |c: &Claim| ListedClaim {
+        id: c.id,
+        claim: c.says,
+        published: format!("{:.*}", c.decimals, c.published),
+        unit: c.unit,
+        holds: c.expected,
+        sabotage: c.sabotage,
+    };
+    let figure = |(e, f): (&Experiment, &Figure)| Listed {
+        figure: format!("{}/{}", e.paper, f.name),
+        title: f.title,
+        section: f.section,
+        paper_says: f.says,
+        experiment: e.name,
+        points: [Size::Quick, Size::Full].map(|size| Plan::new(&[(e, f)], size).len()),
+        claims: f.claims.iter().map(claim).collect(),
+    };
+    let listed: Vec<Listed> = papers.figures().map(figure).collect();
+    if json {
+        println!("{}", serde_json::to_string_pretty(&listed).expect("plain values are JSON"));
+        return;
+    }
+    for f in &listed {
+        println!("{}  {} (§{})", f.figure, f.title, f.section);
+        for c in &f.claims {
+            let word = if c.holds { "holds" } else { "does not hold" };
+            println!("    {} ({word}): {}", c.id, c.claim);
+        }
+    }
+}
+
+fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
+    let plan = Plan::new(&papers.select(&args.what)?, args.how.size());
+    let speech = speech(&plan, &args.how.speech)?;
+    let how = &args.how;
+    let settings = Settings { seed: how.seed, speech: speech.as_ref(), threads: how.threads() };
+    let bar = Bar::new(plan.len());
+    let progress = Weighed(&bar, plan.weight());
+    if let Some(Part(i, n)) = args.shard {
+        let points = plan.run_shard((i, n), &args.out, &settings, &progress)?;
+        bar.finish();
+        println!("shard {i}/{n}: {points} of {} points are in {}", plan.len(), args.out.display());
+        return Ok(true);
+    }
+    let drawn = plan.run(&args.out, &settings, &progress)?;
+    bar.finish();
+    show(&drawn, &args.out);
+    Ok(true)
+}
+
+fn scenario(args: &Run) -> Result<bool, Error> {
+    let path = Path::new(&args.what);
+    let scenario = scenario::load(path)?;
+    let speech = scenario.pesq.then(|| Speech::load(&args.how.speech)).transpose()?;
+    let table = scenario::simulate(&scenario, speech.as_ref(), args.how.seed)
+        .map_err(|why| Error::Point { point: args.what.clone(), why })?;
+    let file = args.out.join("scenario").join(&scenario.name).join("data.csv");
+    output::write_table(&file, &table)?;
+    for r in table.iter() {
+        println!("{}:", r.text("calls"));
+        for column in &table.columns[1..] {
+            let text = r.text(column.name);
+            println!("    {:<16} {}", column.name, if text.is_empty() { "-" } else { text });
+        }
+    }
+    println!("{}", file.display());
+    Ok(true)
+}
+
+fn report(papers: &Papers, args: &Report) -> Result<bool, Error> {
+    let (path, figures) = report::write(papers, &args.out)?;
+    println!("{}: {figures} figures", path.display());
+    Ok(true)
+}
+
+fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
+    let places = check::claims(&papers.select(&args.what)?);
+    let how = &args.how;
+    let needs_speech = places.iter().any(|p| p.experiment.needs_speech);
+    let speech = needs_speech.then(|| Speech::load(&how.speech)).transpose()?;
+    let settings = Settings { seed: how.seed, speech: speech.as_ref(), threads: how.threads() };
+    let judge = |sabotaged| {
+        let batches = check::batches(&places, how.size(), sabotaged);
+        let (points, weight) = check::extent(&batches);
+        let bar = Bar::new(points);
+        let judged = check::judge_all(&batches, &settings, &Weighed(&bar, weight));
+        bar.finish();
+        judged
+    };
+    let honest = judge(false)?;
+    let sabotaged = if args.sabotage { judge(true)? } else { Vec::new() };
+    let mut good = true;
+    for (n, (place, judged)) in places.iter().zip(&honest).enumerate() {
+        let Judged { measured, published, unit, .. } = judged;
+        let mut line = format!("{}: {measured} {unit} (paper: {published})", place.name());
+        let against = check::against(place.claim, judged);
+        let mut word = match against {
+            Against::AsPublished if judged.holds => "holds",
+            Against::AsPublished => "does not hold, as published",
+            Against::Better => "holds, and was published as not holding",
+            Against::Broken => "NO LONGER HOLDS",
+        };
+        good &= against != Against::Broken;
+        if let Some(broken) = sabotaged.get(n) {
+            let _ = write!(line, "; with {}: {}", place.claim.sabotage, broken.measured);
+            if !check::can_fail(judged, broken) {
+                (word, good) = ("CAN'T FAIL", false);
+            }
+        }
+        println!("{word}: {line}");
+    }
+    Ok(good)
+}
+
+fn merge(papers: &Papers, args: &Merge) -> Result<bool, Error> {
+    let shard = whole(&args.shards)?;
+    let size = Size::ALL.into_iter().find(|s| s.name() == shard.size);
+    let size = size.ok_or_else(|| Error::Shards(format!("there is no size \"{}\"", shard.size)))?;
+    let figures: Vec<_> =
+        shard.figures.iter().map(|id| papers.find(id)).collect::<Result<_, _>>()?;
+    let plan = Plan::new(&figures, size);
+    let speech = speech(&plan, &args.speech)?;
+    let settings = Settings { seed: shard.seed, speech: speech.as_ref(), threads: 1 };
+    plan.gather(&args.shards, &args.out, &settings)?;
+    show(&plan.run(&args.out, &settings, &())?, &args.out);
+    Ok(true)
+}
+
+fn show(drawn: &[Drawn<'_>], out: &Path) {
+    for Drawn { experiment, figure, judged } in drawn {
+        let folder = out.join(experiment.paper).join(figure.name);
+        println!("{}/{}: {}", experiment.paper, figure.name, folder.display());
+        for j in judged {
+            let word = if j.holds { "holds" } else { "DOES NOT HOLD" };
+            println!("    {word}: {}: {} {} (paper: {})", j.claim, j.measured, j.unit, j.published);
+        }
+    }
+}

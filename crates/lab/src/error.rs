@@ -1,0 +1,74 @@
+//! What can go wrong.
+
+use crate::experiment::PointError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a command of the lab ended; one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No such figure.
+    #[error("there is no figure \"{wanted}\"{suggestion}: `trunkline-lab list` names them all")]
+    UnknownFigure {
+        /// What was asked for.
+        wanted: String,
+        /// "; did you mean …?", or nothing.
+        suggestion: String,
+    },
+    /// A file or folder that can't be read or written.
+    #[error("{}: {why}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// A file that is not what the lab writes.
+    #[error("{}: {why}: remove it to have it measured again", path.display())]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A folder with the results of another run.
+    #[error("{}: there is another run ({there}; this one: {here}): take another --out, or remove it", path.display())]
+    OtherRun {
+        /// The manifest.
+        path: PathBuf,
+        /// What it says.
+        there: String,
+        /// What it should say.
+        here: String,
+    },
+    /// Speech that can't be used.
+    #[error("{}: {why}", path.display())]
+    Speech {
+        /// The recording.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Shards that don't make a whole.
+    #[error("{0}")]
+    Shards(String),
+    /// A point that can't be measured.
+    #[error("{point}: {why}")]
+    Point {
+        /// Which.
+        point: String,
+        /// Why.
+        why: PointError,
+    },
+    /// A scenario with a mistake.
+    #[error("{0}")]
+    Scenario(#[from] crate::scenario::Mistake),
+}
+
+impl Error {
+    /// For `map_err` after an operation on `path`.
+    pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_owned();
+        |why| Error::File { path, why }
+    }
+}

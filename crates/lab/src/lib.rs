@@ -1,0 +1,39 @@
+//! The papers' figures again, one command each: the daemon's own nodes in a
+//! simulated network, measured, drawn, and held against what the papers say.
+//!
+//! An [`experiment::Experiment`] is a set of independent points, each some rows
+//! of a table; figures are drawn from the table, and claims are judged from it
+//! and nothing else. The same seed gives the same files, byte for byte, however
+//! many processors or machines shared the work.
+//!
+//! ```
+//! use trunkline_lab::experiment::{Sabotage, Size};
+//! use trunkline_lab::{papers, run};
+//!
+//! let papers = papers();
+//! let (experiment, figure) = papers.find("voip-overlay/fig4")?;
+//! let points = (experiment.points)(Size::Tiny, Sabotage::NONE);
+//! let table = run::table(experiment, &points, 1, None)?;
+//! let svg = trunkline_lab::plot::svg(&(figure.chart)(&table));
+//! assert!(svg.starts_with("<svg"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod chain;
+pub mod check;
+pub mod error;
+pub mod experiment;
+pub mod output;
+mod papers;
+pub mod plan;
+pub mod plot;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod speech;
+pub mod store;
+pub mod table;
+pub mod voip_overlay;
+
+pub use error::Error;
+pub use papers::{Papers, papers};

@@ -1,0 +1,50 @@
+use crate::error::Error;
+use crate::experiment::{Experiment, Figure};
+use crate::voip_overlay;
+
+/// Every experiment there is.
+pub struct Papers(pub Vec<Experiment>);
+
+/// All of them.
+pub fn papers() -> Papers {
+    Papers(voip_overlay::experiments())
+}
+
+impl Papers {
+    /// Every figure with its experiment, in order.
+    pub fn figures(&self) -> impl Iterator<Item = (&Experiment, &Figure)> {
+        self.0.iter().flat_map(|e| e.figures.iter().map(move |f| (e, f)))
+    }
+
+    /// The figure with this id, `paper/figure`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownFigure`], with the most similar one.
+    pub fn find(&self, wanted: &str) -> Result<(&Experiment, &Figure), Error> {
+        let id = |e: &Experiment, f: &Figure| format!("{}/{}", e.paper, f.name);
+        if let Some(found) = self.figures().find(|(e, f)| id(e, f) == wanted) {
+            return Ok(found);
+        }
+        let likeness = |name: &str| strsim::normalized_damerau_levenshtein(name, wanted);
+        let nearest = self
+            .figures()
+            .map(|(e, f)| id(e, f))
+            .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+            .filter(|name| likeness(name) > 0.5);
+        let suggestion = nearest.map_or(String::new(), |n| format!("; did you mean \"{n}\"?"));
+        Err(Error::UnknownFigure { wanted: wanted.to_owned(), suggestion })
+    }
+
+    /// The figures that `wanted` names: one, or all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Papers::find`].
+    pub fn select(&self, wanted: &str) -> Result<Vec<(&Experiment, &Figure)>, Error> {
+        match wanted {
+            "all" => Ok(self.figures().collect()),
+            one => Ok(vec![self.find(one)?]),
+        }
+    }
+}

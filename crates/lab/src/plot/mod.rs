@@ -1,0 +1,212 @@
+//! Line charts as a journal prints them: axes with units, 95 % intervals, and
+//! series that differ by line and marker, so that they can be told apart in
+//! grey.
+
+mod png;
+mod svg;
+
+pub use png::png;
+pub use svg::svg;
+
+/// A figure, before it is drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// In the order of the legend.
+    pub series: Vec<Series>,
+}
+
+/// One axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// What it shows, and its unit.
+    pub label: String,
+    /// Its ends.
+    pub range: (f64, f64),
+    /// The distance between two labelled ticks; on a logarithmic axis ticks are
+    /// at the powers of ten.
+    pub step: f64,
+    /// Logarithmic, base 10; both ends must be positive.
+    pub log: bool,
+}
+
+impl Axis {
+    /// A linear axis.
+    pub fn linear(label: &str, range: (f64, f64), step: f64) -> Axis {
+        Axis { label: label.to_owned(), range, step, log: false }
+    }
+
+    /// A logarithmic axis.
+    pub fn log(label: &str, range: (f64, f64)) -> Axis {
+        Axis { label: label.to_owned(), range, step: 1.0, log: true }
+    }
+
+    /// A linear axis from `from` to the first multiple of a round step beyond
+    /// all `values`, with about five ticks.
+    pub fn fitting(label: &str, from: f64, values: impl Iterator<Item = f64>) -> Axis {
+        let top = values.filter(|v| v.is_finite()).fold(from + 1e-9, f64::max);
+        let raw = (top - from) / 5.0;
+        let decade = libm::pow(10.0, libm::floor(libm::log10(raw)));
+        let nice = [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| m * decade);
+        let step = nice.into_iter().find(|&s| s >= raw * 0.999).unwrap_or(10.0 * decade);
+        let to = from + libm::ceil((top - from) / step - 1e-9) * step;
+        Axis::linear(label, (from, to), step)
+    }
+
+    /// Where a value lies, 0 to 1 along the axis.
+    fn place(&self, value: f64) -> f64 {
+        let of = |v: f64| if self.log { libm::log10(v) } else { v };
+        let (from, to) = (of(self.range.0), of(self.range.1));
+        (of(value) - from) / (to - from)
+    }
+
+    /// The labelled ticks.
+    fn ticks(&self) -> Vec<(f64, String)> {
+        if self.log {
+            let exponents = libm::log10(self.range.0).round() as i32..;
+            let powers = exponents.map(|e| libm::pow(10.0, f64::from(e)));
+            let within = powers.take_while(|v| *v <= self.range.1 * 1.000_1);
+            return within.map(|v| (v, format!("{v}"))).collect();
+        }
+        let decimals = (0..4).find(|&d| {
+            let scaled = self.step * libm::pow(10.0, f64::from(d));
+            (scaled - scaled.round()).abs() < 1e-6
+        });
+        let decimals = decimals.unwrap_or(4) as usize;
+        let count = ((self.range.1 - self.range.0) / self.step + 1e-6).floor() as u32;
+        let value = |k: u32| self.range.0 + f64::from(k) * self.step;
+        (0..=count).map(|k| (value(k), format!("{:.decimals$}", value(k)))).collect()
+    }
+}
+
+/// One line of a chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// In the legend.
+    pub name: String,
+    /// How it looks.
+    pub style: Style,
+    /// In ascending x; a point that is not a number interrupts the line.
+    pub points: Vec<Mark>,
+}
+
+/// One point of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mark {
+    /// Horizontally.
+    pub x: f64,
+    /// Vertically.
+    pub y: f64,
+    /// Its 95 % interval.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// How a series looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// The colour, as `#rrggbb`.
+    pub colour: &'static str,
+    /// Lengths of dashes and gaps, as in SVG; empty for a solid line.
+    pub dash: &'static str,
+    /// At each point.
+    pub marker: Marker,
+    /// Line width, tenths of a pixel.
+    pub width: u32,
+    /// How intervals are shown.
+    pub interval: Interval,
+}
+
+/// How intervals are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    /// A bar at each point.
+    Bars,
+    /// A shaded band along the line.
+    Band,
+}
+
+/// What marks a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marker {
+    /// Nothing: a curve.
+    None,
+    /// ●
+    Circle,
+    /// ■
+    Square,
+    /// ▲
+    Triangle,
+    /// ◆
+    Diamond,
+    /// ○, for a series to compare with.
+    Ring,
+}
+
+impl Style {
+    /// Black, for a formula.
+    pub const CURVE: Style = Style {
+        colour: "#000000",
+        dash: "",
+        marker: Marker::None,
+        width: 12,
+        interval: Interval::Bars,
+    };
+    /// The same, dashed.
+    pub const SECOND_CURVE: Style = Style { dash: "2 3", ..Style::CURVE };
+
+    /// The `n`th of four styles that differ in hue, lightness, dash and marker
+    /// (Okabe and Ito's colours, which the colour-blind can tell apart); they
+    /// begin again after four.
+    pub fn nth(n: usize) -> Style {
+        let (colour, dash, marker) = [
+            ("#0072b2", "", Marker::Circle),
+            ("#d55e00", "8 4", Marker::Square),
+            ("#009e73", "8 3 2 3", Marker::Triangle),
+            ("#8f4a75", "3 3", Marker::Diamond),
+        ][n % 4];
+        Style { colour, dash, marker, width: 18, interval: Interval::Bars }
+    }
+
+    /// The same in light grey with rings, for what a figure compares with.
+    pub fn pale(self) -> Style {
+        Style { colour: "#8c8c8c", marker: Marker::Ring, width: 12, ..self }
+    }
+
+    /// Without markers, and with a band for the interval: for many points.
+    pub fn dense(self) -> Style {
+        Style { marker: Marker::None, interval: Interval::Band, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(axis: &Axis) -> Vec<String> {
+        axis.ticks().into_iter().map(|t| t.1).collect()
+    }
+
+    #[test]
+    fn ticks_have_as_many_digits_as_they_need() {
+        assert_eq!(
+            labels(&Axis::linear("", (0.0, 1.0), 0.25)),
+            ["0.00", "0.25", "0.50", "0.75", "1.00"]
+        );
+        assert_eq!(labels(&Axis::linear("", (90.0, 100.0), 5.0)), ["90", "95", "100"]);
+        assert_eq!(labels(&Axis::log("", (0.001, 10.0))), ["0.001", "0.01", "0.1", "1", "10"]);
+        let axis = Axis::fitting("", 0.0, [0.3, 1.93, f64::NAN].into_iter());
+        assert_eq!((axis.range, axis.step), ((0.0, 2.0), 0.5));
+        assert_eq!(Axis::fitting("", 0.0, [].into_iter()).range.0, 0.0);
+    }
+
+    #[test]
+    fn places_are_shares_of_the_axis() {
+        assert_eq!(Axis::linear("", (2.0, 4.0), 1.0).place(3.0), 0.5);
+        assert!((Axis::log("", (0.01, 100.0)).place(1.0) - 0.5).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,132 @@
+//! Quantities as people write them in a scenario.
+
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+use std::fmt;
+use std::time::Duration;
+use trunkline_base::Bitrate;
+use trunkline_base::link_model::Queue;
+
+/// Splits text into a number and its unit.
+fn split(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, text[end..].trim()))
+}
+
+fn span(text: &str) -> Option<Duration> {
+    let (number, unit) = split(text)?;
+    let scale = match unit {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "min" => 60.0,
+        _ => return None,
+    };
+    // A day; no wire is that long, and no one waits for longer calls.
+    let seconds = number * scale;
+    (seconds <= 86_400.0).then(|| Duration::from_nanos((seconds * 1e9).round() as u64))
+}
+
+fn share(text: &str) -> Option<f64> {
+    let (number, unit) = split(text)?;
+    let value = match unit {
+        "" => number,
+        "%" => number / 100.0,
+        _ => return None,
+    };
+    (value <= 1.0).then_some(value)
+}
+
+fn queue(text: &str) -> Option<Queue> {
+    let (number, unit) = split(text)?;
+    let whole = |scale: f64| {
+        let value = number * scale;
+        (value < 1e12).then_some(value.round() as usize)
+    };
+    match unit {
+        "packets" | "packet" => whole(1.0).map(Queue::Packets),
+        "B" => whole(1.0).map(Queue::Bytes),
+        "kB" => whole(1e3).map(Queue::Bytes),
+        "MB" => whole(1e6).map(Queue::Bytes),
+        _ => None,
+    }
+}
+
+/// Reads a string by `parse`; a bare number too, if `number` is.
+fn text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: fn(&str) -> Option<T>,
+    expected: &'static str,
+    number: bool,
+) -> Result<T, D::Error> {
+    struct Text<T>(fn(&str) -> Option<T>, &'static str, bool);
+    impl<T> Visitor<'_> for Text<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.1)
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+            (self.0)(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+        }
+
+        fn visit_f64<E: Error>(self, value: f64) -> Result<T, E> {
+            let parsed = if self.2 { (self.0)(&value.to_string()) } else { None };
+            parsed.ok_or_else(|| E::invalid_value(Unexpected::Float(value), &self))
+        }
+
+        fn visit_i64<E: Error>(self, value: i64) -> Result<T, E> {
+            self.visit_f64(value as f64)
+        }
+    }
+    deserializer.deserialize_any(Text(parse, expected, number))
+}
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident($type:ty), $parse:expr, $expected:expr, $number:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub struct $name(pub $type);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
+                text(deserializer, $parse, $expected, $number).map($name)
+            }
+        }
+    };
+}
+
+quantity!(
+    /// `"10ms"`, `"1.5 s"`.
+    Span(Duration), span, "a length of time up to a day, as \"10ms\" or \"1.5 s\"", false
+);
+quantity!(
+    /// `"5%"`, `0.05`.
+    Share(f64), share, "a share from 0 to 1, as \"5%\" or 0.05", true
+);
+quantity!(
+    /// `"10 Mbit/s"`.
+    Rate(Bitrate), |text| text.parse().ok(), "a rate, as \"10 Mbit/s\"", false
+);
+quantity!(
+    /// `"100 packets"`, `"64 kB"`.
+    Room(Queue), queue, "room for packets or bytes, as \"100 packets\" or \"64 kB\"", false
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities() {
+        assert_eq!(span("1.5 s"), Some(Duration::from_millis(1_500)));
+        assert_eq!(share("2.5%"), Some(0.025));
+        assert_eq!(queue("64 kB"), Some(Queue::Bytes(64_000)));
+        assert_eq!(queue("100 packets"), Some(Queue::Packets(100)));
+        for bad in ["", "10", "-1ms", "ms", "1e9 s", "99999999 min"] {
+            assert_eq!(span(bad), None, "{bad}");
+        }
+        assert_eq!((share("101%"), share("-1"), queue("100")), (None, None, None));
+    }
+}

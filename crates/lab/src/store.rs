@@ -1,0 +1,203 @@
+//! Results on disk: `OUT/paper/experiment/points/KEY.json` and a manifest that
+//! says of which run they are. A point is stored as soon as it is measured, so
+//! that an interrupted run goes on where it was.
+
+use crate::error::Error;
+use crate::experiment::{Experiment, Point, Size};
+use crate::speech::Speech;
+use crate::table::Row;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Raised when the files change their meaning.
+const SCHEMA: u32 = 1;
+
+/// Which run an experiment's points are of. Two runs with equal manifests give
+/// equal points.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    schema: u32,
+    version: String,
+    experiment: String,
+    revision: u32,
+    size: String,
+    seed: u64,
+    /// The columns of a row.
+    columns: Vec<String>,
+    /// Of the recordings, where they matter.
+    speech: Option<String>,
+}
+
+impl Manifest {
+    /// That of a run of `experiment`.
+    pub fn new(
+        experiment: &Experiment,
+        size: Size,
+        seed: u64,
+        speech: Option<&Speech>,
+    ) -> Manifest {
+        let speech = speech.filter(|_| experiment.needs_speech);
+        Manifest {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            experiment: experiment.id(),
+            revision: experiment.revision,
+            size: size.name().to_owned(),
+            seed,
+            columns: experiment.columns.iter().map(|c| c.name.to_owned()).collect(),
+            speech: speech.map(|s| format!("{:016x}", s.digest())),
+        }
+    }
+
+    /// In a line.
+    pub(crate) fn line(&self) -> String {
+        let Manifest { version, revision, size, seed, speech, schema, .. } = self;
+        let speech = speech.as_ref().map_or(String::new(), |s| format!(", speech {s}"));
+        format!("{size}, seed {seed}, version {version}.{schema}.{revision}{speech}")
+    }
+}
+
+/// The points of one experiment within an output folder.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    width: usize,
+}
+
+impl Store {
+    /// Opens or begins the store of the run that `manifest` describes.
+    ///
+    /// # Errors
+    ///
+    /// If another run's points are there, or the folder can't be written.
+    pub fn open(out: &Path, experiment: &Experiment, manifest: &Manifest) -> Result<Store, Error> {
+        let folder = out.join(experiment.paper).join(experiment.name);
+        let path = folder.join("manifest.json");
+        match read_json::<Manifest>(&path)? {
+            Some(there) if there != *manifest => {
+                let (there, here) = (there.line(), manifest.line());
+                return Err(Error::OtherRun { path, there, here });
+            }
+            Some(_) => {}
+            None => {
+                fs::create_dir_all(folder.join("points")).map_err(Error::file(&folder))?;
+                write_json(&path, manifest)?;
+            }
+        }
+        Ok(Store { folder, width: experiment.columns.len() })
+    }
+
+    /// The manifest in `out`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be read.
+    pub fn manifest(out: &Path, experiment: &Experiment) -> Result<Option<Manifest>, Error> {
+        read_json(&out.join(experiment.paper).join(experiment.name).join("manifest.json"))
+    }
+
+    fn path(&self, point: &Point) -> PathBuf {
+        self.folder.join("points").join(format!("{}.json", point.key))
+    }
+
+    /// The rows of a point that has been measured.
+    ///
+    /// # Errors
+    ///
+    /// If the file is damaged.
+    pub fn load(&self, point: &Point) -> Result<Option<Vec<Row>>, Error> {
+        let path = self.path(point);
+        let rows: Option<Vec<Row>> = read_json(&path)?;
+        if rows.iter().flatten().any(|row| row.len() != self.width) {
+            let why = format!("its rows should have {} cells", self.width);
+            return Err(Error::Damaged { path, why });
+        }
+        Ok(rows)
+    }
+
+    /// Stores the rows of a point.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be written.
+    pub fn save(&self, point: &Point, rows: &[Row]) -> Result<(), Error> {
+        write_json(&self.path(point), &rows)
+    }
+}
+
+/// Which part of which figures a folder holds, beside the points themselves.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Shard {
+    /// From 1.
+    pub index: usize,
+    /// Of so many.
+    pub of: usize,
+    /// The figures that were asked for.
+    pub figures: Vec<String>,
+    /// `quick` or `full`.
+    pub size: String,
+    /// What everything random follows from.
+    pub seed: u64,
+}
+
+impl Shard {
+    pub(crate) const FILE: &str = "shard.json";
+
+    /// Notes in `out` what it holds.
+    ///
+    /// # Errors
+    ///
+    /// If another shard is there, or the file can't be written.
+    pub fn write(&self, out: &Path) -> Result<(), Error> {
+        let path = out.join(Shard::FILE);
+        match Shard::read(out)? {
+            Some(there) if there != *self => {
+                let line =
+                    |s: &Shard| format!("shard {}/{} of {}", s.index, s.of, s.figures.join(" "));
+                Err(Error::OtherRun { path, there: line(&there), here: line(self) })
+            }
+            _ => write_json(&path, self),
+        }
+    }
+
+    /// What `out` holds, if it is a shard.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be read.
+    pub fn read(out: &Path) -> Result<Option<Shard>, Error> {
+        read_json(&out.join(Shard::FILE))
+    }
+}
+
+pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, Error> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::file(path)(e)),
+    };
+    let damaged =
+        |e: serde_json::Error| Error::Damaged { path: path.to_owned(), why: e.to_string() };
+    serde_json::from_str(&text).map(Some).map_err(damaged)
+}
+
+/// Writes a file as a whole or not at all, with the line feed at its end.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
+    let mut text = serde_json::to_string_pretty(value).expect("plain values are JSON");
+    text.push('\n');
+    write_file(path, text.as_bytes())
+}
+
+/// Writes a file as a whole or not at all.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(Error::file(folder))?;
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    fs::write(&part, bytes).map_err(Error::file(&part))?;
+    fs::rename(&part, path).map_err(Error::file(path))
+}

@@ -1,0 +1,174 @@
+//! Tables: what an experiment measures, at the precision that it states.
+
+use std::fmt::Write as _;
+
+/// One column of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name, with the unit as a suffix: `residual_pct`, `delay_ms`.
+    pub name: &'static str,
+    /// How a cell is printed.
+    pub kind: Kind,
+}
+
+/// How a cell is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A word, without commas.
+    Text,
+    /// A number with so many decimals.
+    Decimals(usize),
+}
+
+impl Column {
+    /// A column of words.
+    pub const fn text(name: &'static str) -> Column {
+        Column { name, kind: Kind::Text }
+    }
+
+    /// A column of numbers with `decimals` digits after the point.
+    pub const fn number(name: &'static str, decimals: usize) -> Column {
+        Column { name, kind: Kind::Decimals(decimals) }
+    }
+}
+
+/// One value, before it is printed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A word.
+    Text(String),
+    /// A number; not a number prints as nothing.
+    Number(f64),
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(number: f64) -> Cell {
+        Cell::Number(number)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Cell {
+        Cell::Number(number as f64)
+    }
+}
+
+/// A row as it is stored: every cell printed. What is drawn and judged is read
+/// from it again, so that a figure never shows more than its data does, and a
+/// resumed or merged run can't differ in a last digit.
+pub type Row = Vec<String>;
+
+/// Prints a row.
+///
+/// # Panics
+///
+/// If `cells` don't fit `columns`: a mistake in the experiment.
+pub fn print(columns: &[Column], cells: Vec<Cell>) -> Row {
+    assert_eq!(columns.len(), cells.len(), "a row has as many cells as the table has columns");
+    let one = |(column, cell): (&Column, Cell)| match (column.kind, cell) {
+        (Kind::Text, Cell::Text(text)) => {
+            assert!(!text.contains([',', '"', '\n']), "{text:?} would need quotes in a CSV file");
+            text
+        }
+        (Kind::Decimals(_), Cell::Number(n)) if n.is_nan() => String::new(),
+        (Kind::Decimals(d), Cell::Number(n)) => {
+            let text = format!("{n:.d$}");
+            // Of zero the sign says nothing.
+            let zero = text.starts_with('-') && !text.contains(|c| matches!(c, '1'..='9'));
+            if zero { text[1..].to_owned() } else { text }
+        }
+        (kind, cell) => panic!("column {} is {kind:?} and got {cell:?}", column.name),
+    };
+    columns.iter().zip(cells).map(one).collect()
+}
+
+/// Rows under their columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// What the cells of a row are.
+    pub columns: &'static [Column],
+    /// In the order of the points.
+    pub rows: Vec<Row>,
+}
+
+impl Table {
+    /// As comma-separated values (RFC 4180, with line feeds), after one line of
+    /// column names.
+    pub fn csv(&self) -> String {
+        let names: Vec<&str> = self.columns.iter().map(|c| c.name).collect();
+        let mut out = names.join(",") + "\n";
+        for row in &self.rows {
+            let _ = writeln!(out, "{}", row.join(","));
+        }
+        out
+    }
+
+    /// Its rows, to be asked by the names of columns.
+    pub fn iter(&self) -> impl Iterator<Item = Record<'_>> + Clone {
+        self.rows.iter().map(|row| Record { columns: self.columns, row })
+    }
+}
+
+/// A row that knows its columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    columns: &'static [Column],
+    row: &'a Row,
+}
+
+impl<'a> Record<'a> {
+    /// The word in this column.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such column: a mistake in the experiment.
+    pub fn text(&self, column: &str) -> &'a str {
+        let at = self.columns.iter().position(|c| c.name == column);
+        let at = at.unwrap_or_else(|| panic!("the table has no column {column}"));
+        &self.row[at]
+    }
+
+    /// The number in this column; not a number if the cell is empty.
+    ///
+    /// # Panics
+    ///
+    /// As [`Record::text`].
+    pub fn number(&self, column: &str) -> f64 {
+        self.text(column).parse().unwrap_or(f64::NAN)
+    }
+
+    /// Whether the cell of this column is exactly `value`.
+    pub fn is(&self, column: &str, value: &str) -> bool {
+        self.text(column) == value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: &[Column] =
+        &[Column::text("burst"), Column::number("loss_pct", 1), Column::number("sent", 0)];
+
+    #[test]
+    fn numbers_have_the_stated_precision() {
+        let row = |loss: f64| print(COLUMNS, vec!["50".into(), loss.into(), 7u64.into()]);
+        let table = Table { columns: COLUMNS, rows: vec![row(0.25), row(-0.01), row(f64::NAN)] };
+        assert_eq!(table.csv(), "burst,loss_pct,sent\n50,0.2,7\n50,0.0,7\n50,,7\n");
+        let first = table.iter().next().unwrap();
+        assert_eq!((first.text("burst"), first.number("loss_pct")), ("50", 0.2));
+        assert!(table.iter().nth(2).unwrap().number("loss_pct").is_nan());
+    }
+}

@@ -1,0 +1,365 @@
+//! Voice quality against loss, over plain UDP and over the overlay: what
+//! figures 1, 2, 9 and 10 share.
+
+use super::{PAPER, burst_label, fig1_2, fig9_10, ten_ms};
+use crate::chain::{self, Bursts, Chain, Policy, Run, SECONDS_PER_HOP};
+use crate::experiment::{
+    Cells, Experiment, Inputs, Point, PointError, Sabotage, Size, largest, smallest,
+};
+use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::speech::{PACKETS, Speech};
+use crate::table::{Cell, Column, Record, Table};
+use std::time::Duration;
+use trunkline_base::Bitrate;
+use trunkline_base::link_model::{LinkModel, Loss};
+use trunkline_base::stats::{Mean, quantile, quantile_interval};
+use trunkline_media::quality::pesq::Score;
+use trunkline_sim::overlay::link::realtime::Recovery;
+
+/// A row: one path, one loss rate, one burstiness.
+pub const COLUMNS: &[Column] = &[
+    Column::text("path"),
+    Column::number("calls", 0),
+    Column::text("chain"),
+    Column::text("burst_pct"),
+    Column::number("loss_pct", 2),
+    Column::number("segments", 0),
+    Column::number("missed_pct", 4),
+    Column::number("pesq_mean", 2),
+    Column::number("pesq_mean_low", 2),
+    Column::number("pesq_mean_high", 2),
+    Column::number("pesq_p5", 2),
+    Column::number("pesq_p5_low", 2),
+    Column::number("pesq_p5_high", 2),
+    Column::number("mos_lqo_mean", 2),
+    Column::number("mos_lqo_p5", 2),
+    Column::number("overhead_pct", 3),
+];
+
+/// The loss rates of figures 1, 2, 9 and 10, percent.
+pub const LOSSES: [f64; 13] = [0.0, 0.5, 1.0, 2.0, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
+const QUICK_LOSSES: [f64; 7] = [0.0, 0.5, 1.0, 3.5, 5.0, 7.0, 10.0];
+
+/// About how long the score of a segment takes.
+const PESQ_SECONDS: f64 = 0.07;
+
+/// What a call goes over.
+#[derive(Clone)]
+pub enum Path {
+    /// 50 ms and 10 Mbit/s, without recovery; one call (§II-C).
+    Udp,
+    /// Five links of 10 ms, of which the middle one loses packets in both
+    /// directions, with this recovery (§IV-A, figure 8).
+    Overlay(Policy),
+}
+
+/// One point of such a figure; build any figure of voice quality from these.
+#[derive(Clone)]
+pub struct QualityPoint {
+    /// What the calls go over.
+    pub path: Path,
+    /// Calls at once. Plain UDP has one: loss is per stream there.
+    pub calls: u32,
+    /// Segments of 12 s that each call plays.
+    pub segments: usize,
+    /// How losses follow each other. Without any loss there is nothing to tell
+    /// apart, and one measurement stands for all of them.
+    pub bursts: Vec<Bursts>,
+    /// The share of packets that the lossy link loses, percent.
+    pub loss_pct: f64,
+    /// The loss that it is made to have instead, if it is sabotaged.
+    pub really: Option<fn(Bursts, f64) -> Loss>,
+}
+
+impl QualityPoint {
+    /// As a point of these figures.
+    pub fn into_point(self, figures: &[&'static str]) -> Point {
+        let QualityPoint { calls, loss_pct, segments, .. } = self;
+        let path = self.name();
+        let bursts = self.bursts[0];
+        let which = if loss_pct == 0.0 {
+            String::new()
+        } else {
+            format!("-{}{}", bursts.chain_name(), bursts.name())
+        };
+        // PESQ takes far longer than the network, where anything is missed.
+        let (scored, hops) = match self.path {
+            Path::Udp => (1.0 - libm::exp(-6.0 * loss_pct), 1.0),
+            Path::Overlay(_) => (1.0 - libm::exp(-0.12 * loss_pct * loss_pct), 5.0),
+        };
+        let a_segment = PESQ_SECONDS * scored + hops * PACKETS as f64 * SECONDS_PER_HOP;
+        Point {
+            key: format!("{path}-calls{calls}{which}-loss{loss_pct}"),
+            x: loss_pct,
+            figures: figures.to_vec(),
+            weight: f64::from(calls) * segments as f64 * a_segment,
+            measure: Box::new(move |inputs| self.measure(inputs)),
+        }
+    }
+
+    /// `udp`, or the name of the policy.
+    fn name(&self) -> &'static str {
+        match &self.path {
+            Path::Udp => "udp",
+            Path::Overlay(policy) => policy.name,
+        }
+    }
+
+    fn measure(&self, inputs: &Inputs<'_>) -> Result<Cells, PointError> {
+        let speech = inputs.speech.expect("the experiment says that it needs speech");
+        let bursts = self.bursts[0];
+        let normal = |bursts: Bursts, p| bursts.losing(p);
+        let loss = self.really.unwrap_or(normal)(bursts, self.loss_pct / 100.0);
+        let packets = (self.segments * PACKETS) as u64;
+        let (run, overhead) = match &self.path {
+            Path::Udp => {
+                let model = LinkModel {
+                    delay: Duration::from_millis(50),
+                    rate: Some(Bitrate::from_bps(10_000_000)),
+                    loss,
+                    ..LinkModel::default()
+                };
+                (chain::udp(model, packets, inputs.seed)?, 0.0)
+            }
+            Path::Overlay(policy) => {
+                let links = (0..5).map(|k| ten_ms(if k == 2 { loss.clone() } else { Loss::None }));
+                let policy = policy.clone();
+                let chain = Chain { links: links.collect(), policy, calls: self.calls, packets };
+                let run = chain.run(inputs.seed)?;
+                let overhead = run.bytes() as f64 / chain.undisturbed_bytes()? - 1.0;
+                (run, overhead)
+            }
+        };
+        let heard = Heard::of(&run, self.calls, speech)?;
+        let row = |b: &Bursts| self.row(*b, &heard, overhead);
+        Ok(if self.loss_pct == 0.0 {
+            self.bursts.iter().map(row).collect()
+        } else {
+            vec![row(&bursts)]
+        })
+    }
+
+    fn row(&self, bursts: Bursts, heard: &Heard, overhead: f64) -> Vec<Cell> {
+        let p5 = |s: &[f64]| quantile(s, 0.05).unwrap_or(f64::NAN);
+        let interval = quantile_interval(&heard.raw, 0.05).unwrap_or((f64::NAN, f64::NAN));
+        vec![
+            self.name().into(),
+            u64::from(self.calls).into(),
+            bursts.chain_name().into(),
+            bursts.name().into(),
+            self.loss_pct.into(),
+            (heard.raw.len() as u64).into(),
+            (100.0 * heard.missed).into(),
+            heard.mean.estimate.into(),
+            heard.mean.interval.0.into(),
+            heard.mean.interval.1.into(),
+            p5(&heard.raw).into(),
+            interval.0.into(),
+            interval.1.into(),
+            Mean::of(&heard.mos_lqo).estimate.into(),
+            p5(&heard.mos_lqo).into(),
+            (100.0 * overhead).into(),
+        ]
+    }
+}
+
+/// What all listeners of a run heard, in figures.
+struct Heard {
+    missed: f64,
+    mean: Mean,
+    /// In ascending order.
+    raw: Vec<f64>,
+    /// In ascending order.
+    mos_lqo: Vec<f64>,
+}
+
+impl Heard {
+    /// Calls begin at different segments, so that short ones together play all
+    /// of the speech.
+    fn of(run: &Run, calls: u32, speech: &Speech) -> Result<Heard, PointError> {
+        let (mut scores, mut missed, mut sent) = (Vec::new(), 0, 0);
+        // Means over whole plays of the five minutes, which have the same speech.
+        let mut plays = Vec::new();
+        for (k, call) in run.missed().enumerate() {
+            missed += call.iter().filter(|m| **m).count();
+            sent += call.len();
+            let heard = speech.listen(&call, k * speech.len() / calls as usize)?;
+            plays.extend(heard.chunks_exact(speech.len()).map(|play| {
+                let raw: Vec<f64> = play.iter().flatten().map(|s| s.raw).collect();
+                Mean::of(&raw).estimate
+            }));
+            scores.extend(heard.into_iter().flatten());
+        }
+        scores.sort_by(|a: &Score, b| a.raw.total_cmp(&b.raw));
+        let raw: Vec<f64> = scores.iter().map(|s| s.raw).collect();
+        let mut mean = Mean::of(&raw);
+        // Segments differ by what is said in them, plays only by their losses.
+        if plays.len() >= 5 && plays.len() * speech.len() == raw.len() {
+            mean.interval = Mean::of(&plays).interval;
+        }
+        let missed = missed as f64 / sent as f64;
+        Ok(Heard { missed, mean, raw, mos_lqo: scores.iter().map(|s| s.mos_lqo).collect() })
+    }
+}
+
+/// The experiment behind the four figures.
+pub fn experiment() -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name: "quality",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: true,
+        points: Box::new(points),
+        figures: [fig1_2::figures(), fig9_10::figures()].into_iter().flatten().collect(),
+    }
+}
+
+fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let policy = Policy::new("overlay", move |config| {
+        if sabotage.is("nacks-off") {
+            config.realtime.recovery = Recovery::Off;
+        }
+        if sabotage.is("one-repeat-at-a-time") {
+            config.realtime.repeat_burst = 1;
+        }
+    });
+    let losses: &[f64] = size.pick(&[0.0, 5.0], &QUICK_LOSSES, &LOSSES);
+    let bursts: &[Bursts] = size.pick(&Bursts::PAPER[..2], &Bursts::PAPER, &Bursts::PAPER);
+    // The paper plays five minutes twenty times: 500 segments.
+    let paths = [
+        (Path::Udp, 1, size.pick(1, 50, 500), &["fig1", "fig2", "fig9", "fig10"][..]),
+        (Path::Overlay(policy), size.pick(2, 10, 10), size.pick(1, 5, 50), &["fig9", "fig10"][..]),
+    ];
+    let mut points = Vec::new();
+    for (path, calls, segments, figures) in paths {
+        for &loss_pct in losses {
+            let groups: Vec<&[Bursts]> =
+                if loss_pct == 0.0 { vec![bursts] } else { bursts.chunks(1).collect() };
+            for bursts in groups {
+                let (path, bursts) = (path.clone(), bursts.to_vec());
+                let really = really(&path, sabotage);
+                let one = QualityPoint { path, calls, segments, bursts, loss_pct, really };
+                points.push(one.into_point(figures));
+            }
+        }
+    }
+    points
+}
+
+/// What the loss of a sabotaged run really is.
+fn really(path: &Path, sabotage: Sabotage) -> Option<fn(Bursts, f64) -> Loss> {
+    if !matches!(path, Path::Udp) {
+        return None;
+    }
+    match () {
+        () if sabotage.is("udp-loses-nothing") => Some(|_, _| Loss::None),
+        () if sabotage.is("udp-loses-thrice") => Some(|bursts, p| bursts.losing(3.0 * p)),
+        // p taken for P(lost | previous received), as if bursts came on top.
+        () if sabotage.is("bursts-on-top") => {
+            Some(|bursts, p| bursts.losing(p / (1.0 - bursts.burstiness.unwrap_or(p) + p)))
+        }
+        () => None,
+    }
+}
+
+/// Which of the two statistics a figure shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistic {
+    /// The average of all segments.
+    Mean,
+    /// The 5th percentile.
+    P5,
+}
+
+impl Statistic {
+    /// Value and interval in a row.
+    pub fn of(self, r: &Record<'_>) -> (f64, (f64, f64)) {
+        let [value, low, high] = match self {
+            Statistic::Mean => ["pesq_mean", "pesq_mean_low", "pesq_mean_high"],
+            Statistic::P5 => ["pesq_p5", "pesq_p5_low", "pesq_p5_high"],
+        };
+        (r.number(value), (r.number(low), r.number(high)))
+    }
+}
+
+/// PESQ against loss, a series for each path and burstiness. UDP is pale where
+/// it is only there to compare with.
+pub fn chart(title: &str, table: &Table, statistic: Statistic, paths: &[(&str, &str)]) -> Chart {
+    let mut series = Vec::new();
+    for (path, label) in paths {
+        for (n, burst) in ["uniform", "25", "50", "75"].into_iter().enumerate() {
+            let here = table.iter().filter(|r| r.is("path", path) && r.is("burst_pct", burst));
+            let mark = |r: Record<'_>| {
+                let (y, interval) = statistic.of(&r);
+                Mark { x: r.number("loss_pct"), y, interval: Some(interval) }
+            };
+            let points: Vec<Mark> = here.map(mark).collect();
+            let pale = paths.len() > 1 && *path == "udp";
+            let style = if pale { Style::nth(n).pale() } else { Style::nth(n) };
+            if !points.is_empty() {
+                series.push(Series {
+                    name: format!("{label}{}", burst_label(burst)),
+                    style,
+                    points,
+                });
+            }
+        }
+    }
+    // The paper's line to be above.
+    let line = [0.0, 100.0].map(|x| Mark { x, y: 4.0, interval: None }).to_vec();
+    series.push(Series {
+        name: "PSTN quality: 4.0".into(),
+        style: Style::SECOND_CURVE,
+        points: line,
+    });
+    let y = match statistic {
+        Statistic::Mean => "average PESQ of segments (raw, P.862)",
+        Statistic::P5 => "5th percentile PESQ of segments (raw, P.862)",
+    };
+    let losses = table.iter().map(|r| r.number("loss_pct"));
+    Chart {
+        title: title.to_owned(),
+        x: Axis::fitting("loss rate of the network (%)", 0.0, losses),
+        y: Axis::linear(y, (1.5, 4.5), 0.5),
+        series,
+    }
+}
+
+/// Value and interval of `path` at `loss_pct`, for each burstiness.
+pub fn at(
+    table: &Table,
+    statistic: Statistic,
+    path: &str,
+    loss_pct: f64,
+) -> Vec<(f64, (f64, f64))> {
+    let there = |r: &Record<'_>| r.is("path", path) && r.number("loss_pct") == loss_pct;
+    table.iter().filter(there).map(|r| statistic.of(&r)).collect()
+}
+
+/// How far the intervals of the burstinesses are apart: 0 if one value can be
+/// in all of them.
+pub fn apart(values: &[(f64, (f64, f64))]) -> f64 {
+    let distance = largest(values.iter().map(|v| v.1.0)) - smallest(values.iter().map(|v| v.1.1));
+    if distance < 0.0 { 0.0 } else { distance }
+}
+
+/// The same value as MOS-LQO at `loss_pct` and without loss, and the raw score
+/// without loss, for a note: how much of the distance to 4.0 is the codec's.
+pub fn note(table: &Table, statistic: Statistic, path: &str, loss_pct: f64) -> String {
+    let (raw, lqo) = match statistic {
+        Statistic::Mean => ("pesq_mean", "mos_lqo_mean"),
+        Statistic::P5 => ("pesq_p5", "mos_lqo_p5"),
+    };
+    let least = |column: &str, loss: f64| {
+        let there = table.iter().filter(|r| r.is("path", path) && r.number("loss_pct") == loss);
+        smallest(there.map(|r| r.number(column)))
+    };
+    let clean = least(raw, 0.0);
+    let clean = if clean.is_finite() {
+        format!(" Without any loss this speech scores {clean:.2} ({:.2}).", least(lqo, 0.0))
+    } else {
+        String::new()
+    };
+    format!("As MOS-LQO: {:.2}.{clean}", least(lqo, loss_pct))
+}

@@ -1,0 +1,194 @@
+//! Runs through the command line: the same bytes however the work was shared,
+//! and interrupted runs that go on where they were.
+
+mod common;
+
+use common::*;
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// The arguments of a tiny run into `out`.
+fn tiny<'a>(what: &'a str, out: &'a Path, speech: &'a Path) -> Vec<&'a str> {
+    let speech = speech.to_str().unwrap();
+    vec!["run", what, "--tiny", "--speech", speech, "--out", out.to_str().unwrap()]
+}
+
+#[test]
+fn shards_processors_and_interruptions_leave_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let speech = speech();
+    let [whole, two, parts, killed] =
+        ["whole", "two", "parts", "killed"].map(|n| dir.path().join(n));
+
+    good(&[&tiny("all", &whole, &speech)[..], &["--jobs", "1"]].concat());
+    good(&[&tiny("all", &two, &speech)[..], &["--jobs", "2"]].concat());
+    same(&whole, &two);
+    let csv = fs::read_to_string(whole.join("voip-overlay/fig9/data.csv")).unwrap();
+    assert!(csv.starts_with("path,") && csv.lines().count() == 9, "{csv}");
+    let png = fs::read(whole.join("voip-overlay/fig9/figure.png")).unwrap();
+    assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
+
+    let shards = ["1/3", "2/3", "3/3"].map(|part| {
+        let out = dir.path().join(part.replace('/', "-"));
+        good(&[&tiny("all", &out, &speech)[..], &["--shard", part]].concat());
+        out.to_str().unwrap().to_owned()
+    });
+    let speech_arg = speech.to_str().unwrap();
+    let mut merge = vec!["merge", "--speech", speech_arg, "--out", parts.to_str().unwrap()];
+    merge.extend(shards.iter().map(String::as_str));
+    good(&merge);
+    same(&whole, &parts);
+
+    let mut run = lab(&tiny("all", &killed, &speech)).spawn().unwrap();
+    let points = killed.join("voip-overlay/quality/points");
+    while fs::read_dir(&points).map_or(0, Iterator::count) == 0 {
+        assert!(run.try_wait().unwrap().is_none(), "it was over too soon");
+        sleep(Duration::from_millis(2));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert!(!killed.join("voip-overlay/fig1/data.csv").exists(), "it was interrupted");
+    let kept = tree(&killed);
+    good(&tiny("all", &killed, &speech));
+    // What a kill cut off in the middle of writing was written again.
+    for (name, bytes) in
+        kept.iter().filter(|(name, _)| name.extension().is_some_and(|e| e == "json"))
+    {
+        assert!(tree(&killed)[name] == *bytes, "{} was kept", name.display());
+    }
+    for (name, bytes) in tree(&whole) {
+        assert!(fs::read(killed.join(&name)).unwrap() == bytes, "{} differs", name.display());
+    }
+}
+
+#[test]
+fn figures_of_one_experiment_share_its_points() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, nowhere) = (dir.path(), Path::new("/nowhere"));
+    good(&tiny("voip-overlay/fig4", out, nowhere));
+    let before = tree(out).len();
+    good(&tiny("voip-overlay/fig5", out, nowhere));
+    assert_eq!(tree(out).len(), before + 4 + 4, "four points and four files more");
+    // A second run of the first measures nothing: its rows are those on disk.
+    let points = out.join("voip-overlay/loss/points");
+    let one = points.join("links1-paper-calls10-packetuniform-loss5.json");
+    let text = fs::read_to_string(&one).unwrap();
+    fs::write(&one, text.replacen("\"5.00\"", "\"4.75\"", 1)).unwrap();
+    good(&tiny("voip-overlay/fig4", out, nowhere));
+    let csv = fs::read_to_string(out.join("voip-overlay/fig4/data.csv")).unwrap();
+    assert!(csv.contains(",4.75,"), "{csv}");
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, nowhere) = (dir.path().join("out"), Path::new("/nowhere"));
+    let run = |what| tiny(what, &out, nowhere);
+    bad(
+        &run("voip-overlay/fig44"),
+        &["no figure \"voip-overlay/fig44\"", "did you mean \"voip-overlay/fig4\"?"],
+    );
+    bad(&run("nonsense"), &["no figure \"nonsense\":", "list"]);
+    bad(&run("voip-overlay/fig1"), &["/nowhere/en-allison.wav", "--speech"]);
+    bad(&run("/nowhere.toml"), &["/nowhere.toml: cannot be read"]);
+    for (option, value) in
+        [("--jobs", "0"), ("--shard", "3/2"), ("--shard", "0/2"), ("--seed", "-1")]
+    {
+        let args = [&run("voip-overlay/fig4")[..], &[option, value]].concat();
+        assert_eq!(common::run(&args).status.code(), Some(2), "{args:?}");
+    }
+    // Noise instead of speech.
+    let noise = dir.path().join("noise");
+    fs::create_dir(&noise).unwrap();
+    fs::write(noise.join("en-allison.wav"), [7; 1_000]).unwrap();
+    bad(&tiny("voip-overlay/fig1", &out, &noise), &["noise/en-allison.wav: "]);
+
+    good(&run("voip-overlay/fig4"));
+    let other = [&run("voip-overlay/fig4")[..], &["--seed", "2"]].concat();
+    bad(&other, &["manifest.json: there is another run (tiny, seed 1", "this one: tiny, seed 2"]);
+    let point = out.join("voip-overlay/loss/points/links1-paper-calls10-packetuniform-loss5.json");
+    fs::write(&point, "[[\"1\"]]").unwrap();
+    bad(&run("voip-overlay/fig4"), &["loss5.json: ", "remove it"]);
+    fs::write(&point, "half of a fi").unwrap();
+    bad(&run("voip-overlay/fig4"), &["loss5.json: ", "remove it"]);
+}
+
+#[test]
+fn shards_that_make_no_whole_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let shard = |name: &str, part: &str, seed: &str| {
+        let out = path(name);
+        let args =
+            ["run", "voip-overlay/fig4", "--tiny", "--out", &out, "--shard", part, "--seed", seed];
+        good(&args);
+        out
+    };
+    let merged = path("merged");
+    let merge = |folders: &[&str], says: &[&str]| {
+        bad(&[&["merge", "--out", &merged][..], folders].concat(), says);
+    };
+    let (a, b) = (shard("a", "1/2", "1"), shard("b", "2/2", "1"));
+    merge(&[&a], &["shard 2/2 is missing"]);
+    merge(&[&a, &a], &["are both shard 1"]);
+    merge(&[&a, &shard("seed", "2/2", "2")], &["different runs"]);
+    merge(&[&a, &shard("third", "2/3", "1")], &["different runs"]);
+    merge(&[&a, dir.path().to_str().unwrap()], &["there is no shard here"]);
+    let points = Path::new(&b).join("voip-overlay/loss/points");
+    let victim = fs::read_dir(&points).unwrap().next().unwrap().unwrap().path();
+    let kept = fs::read(&victim).unwrap();
+    fs::remove_file(&victim).unwrap();
+    merge(&[&a, &b], &["no shard has point voip-overlay/loss/links1", "interrupted"]);
+    fs::write(&victim, kept).unwrap();
+    good(&["merge", "--out", &merged, &b, &a]);
+}
+
+#[test]
+fn the_report_shows_what_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    good(&tiny("voip-overlay/fig4", dir.path(), Path::new("/nowhere")));
+    assert!(good(&["report", "--out", out]).ends_with("report.html: 1 figures\n"));
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    for has in ["<svg", "2p² − 3p³", "Not measured yet: voip-overlay/fig1,", "seed 1"] {
+        assert!(page.contains(has), "{has}");
+    }
+    assert!(!page.contains("src=") && !page.contains("<script"), "nothing is loaded");
+}
+
+#[test]
+fn a_scenario_of_ones_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.toml");
+    let example = include_str!("../scenarios/three-sites.toml");
+    let quiet = example.replace("pesq = true", "pesq = false").replace("1 min", "10 s");
+    fs::write(&file, &quiet).unwrap();
+    let out = dir.path().to_str().unwrap();
+    let args = ["run", file.to_str().unwrap(), "--out", out];
+    assert!(good(&args).contains("recovered"));
+    let data = dir.path().join("scenario/mine/data.csv");
+    let first = fs::read(&data).unwrap();
+    good(&args);
+    assert!(fs::read(&data).unwrap() == first, "the same seed gives the same bytes");
+    let csv = String::from_utf8(first).unwrap();
+    assert!(csv.contains("recovered,5000,") && csv.contains("plain,5000,"), "{csv}");
+    fs::write(&file, quiet.replace("jitter", "jiter")).unwrap();
+    bad(&args, &["mine.toml:", "did you mean `jitter`?"]);
+}
+
+#[test]
+fn the_list_is_complete() {
+    let text = good(&["list"]);
+    let json: serde_json::Value = serde_json::from_str(&good(&["list", "--json"])).unwrap();
+    let figures = json.as_array().unwrap();
+    for n in ["1", "2", "4", "5", "6", "7", "9", "10"] {
+        let id = format!("voip-overlay/fig{n}");
+        assert!(text.contains(&format!("{id}  ")), "{id}");
+        assert!(figures.iter().any(|f| f["figure"] == id), "{id}");
+    }
+    for figure in figures {
+        assert!(!figure["claims"].as_array().unwrap().is_empty(), "{figure}");
+    }
+}
