@@ -3,8 +3,10 @@
 
 pub mod fig1_2;
 pub mod fig4_5;
+pub mod fig4b;
 pub mod fig6_7;
 pub mod fig9_10;
+pub mod fig9b_10b;
 pub mod quality;
 
 use crate::experiment::Experiment;
@@ -16,7 +18,13 @@ pub const PAPER: &str = "voip-overlay";
 
 /// Every experiment on this paper.
 pub fn experiments() -> Vec<Experiment> {
-    vec![quality::experiment(), fig4_5::experiment(), fig6_7::experiment()]
+    vec![
+        quality::experiment(),
+        fig4_5::experiment(),
+        fig6_7::experiment(),
+        fig4b::experiment(),
+        fig9b_10b::experiment(),
+    ]
 }
 
 /// A link of 10 ms, as all overlay links of the paper.

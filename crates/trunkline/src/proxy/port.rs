@@ -181,8 +181,11 @@ fn udp_error(error: &io::Error, n: usize, tally: &mut Tally) {
         let why = "nobody listens at the UDP address that packets go to: is the program running?";
         tally.drop(Reason::UdpRefused, 1, why);
     } else {
-        let why = format_args!("packets could not be sent by UDP: {error}; the proxy goes on");
-        tally.drop(Reason::UdpUnsent, n, why);
+        tally.drop(
+            Reason::UdpUnsent,
+            n,
+            format_args!("packets could not be sent by UDP: {error}; the proxy goes on"),
+        );
     }
 }
 

@@ -141,8 +141,11 @@ impl Relay {
                         slot
                     }
                     Err(error) => {
-                        let why = format_args!("no socket for another sender: {error}{MORE_FILES}");
-                        tally.drop(Reason::Unopened, run.len(), why);
+                        tally.drop(
+                            Reason::Unopened,
+                            run.len(),
+                            format_args!("no socket for another sender: {error}{MORE_FILES}"),
+                        );
                         continue;
                     }
                 },
@@ -165,8 +168,11 @@ impl Relay {
         if let Target::Overlay(_) = to {
             let all = packets.len();
             packets.retain(|(from, _)| from == to);
-            let why = format_args!("packets from elsewhere than {to} were dropped");
-            tally.drop(Reason::Stranger, all - packets.len(), why);
+            tally.drop(
+                Reason::Stranger,
+                all - packets.len(),
+                format_args!("packets from elsewhere than {to} were dropped"),
+            );
         }
         if !packets.is_empty() {
             listen.send(&peer, &packets, tx, tally);
@@ -192,8 +198,11 @@ impl Relay {
                         Error::NoFreePort | Error::Refused(_) => (Reason::Unopened, ""),
                         _ => (Reason::NodeAway, ""),
                     };
-                    let why = format_args!("no virtual port for a sender: {error}{advice}");
-                    self.tally.drop(reason, waiting.len(), why);
+                    self.tally.drop(
+                        reason,
+                        waiting.len(),
+                        format_args!("no virtual port for a sender: {error}{advice}"),
+                    );
                 }
             }
         }

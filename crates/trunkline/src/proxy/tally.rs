@@ -126,11 +126,10 @@ impl Tally {
     pub fn overlay(&mut self, error: &Error, n: usize) -> bool {
         match error {
             Error::TooLarge { len, max } => {
-                let why = format_args!(
+                self.drop(Reason::TooLarge, n, format_args!(
                     "a packet of {len} bytes was dropped: the overlay carries up to {max}; make \
                      the program send smaller ones (ffmpeg: ?pkt_size={max}, iperf3: -l {max})"
-                );
-                self.drop(Reason::TooLarge, n, why);
+                ));
             }
             Error::Disconnected => {
                 let why = "the node is away: packets are dropped until it is back";
