@@ -1,3 +1,4 @@
+use super::extra::Extra;
 use super::rhythm::Rhythm;
 use super::wanted::Wanted;
 use super::{Config, MAX_GAP, MAX_RUNS, Recovery};
@@ -29,7 +30,7 @@ pub struct Receiver {
     /// The highest number asked for in that way.
     guessed: u64,
     /// Bytes that requests may take beyond one per strike.
-    spare: f64,
+    extra: Extra,
     config: Config,
     stats: ReceiverStats,
 }
@@ -80,12 +81,12 @@ struct Gap {
     later: u16,
 }
 
-/// IPv4 and UDP headers and the envelope, of what costs nothing else.
-const REQUEST_OVERHEAD: usize = SMALLEST_HEADERS + ENVELOPE_OVERHEAD + 2;
+/// Bytes of a request for one run, with IPv4 and UDP headers.
+const REQUEST: usize = SMALLEST_HEADERS + ENVELOPE_OVERHEAD + 2 + NACK_RANGE_LEN;
 /// What an answer may come later than the round trip says, beside a part of it.
 const GRACE: Duration = Duration::from_millis(1);
 /// The most that is kept for requests: 32 of them.
-const MOST_SPARE: f64 = 32.0 * REQUEST_OVERHEAD as f64;
+const MOST_SPARE: f64 = 32.0 * REQUEST as f64;
 
 impl Receiver {
     pub(crate) fn new(config: &Config) -> Receiver {
@@ -99,7 +100,7 @@ impl Receiver {
             again: Time::NEVER,
             unheard: Time::NEVER,
             guessed: 0,
-            spare: 0.0,
+            extra: Extra::new(config.extra_share, MOST_SPARE),
             config: config.clone(),
             stats: ReceiverStats::default(),
         }
@@ -159,6 +160,7 @@ impl Receiver {
         }
         if self.config.recovery == Recovery::UntilDeadline {
             if !packet.recovered {
+                self.extra.packet();
                 self.rhythm.note(packet.at, regular);
             }
             self.listen(packet.at, packet.rtt);
@@ -209,15 +211,17 @@ impl Receiver {
 
     /// So many packets of `len` bytes from `first` on were lost.
     fn earn(&mut self, first: u64, packets: u64, len: usize) {
-        let lost = packets as f64 * (len + DATA_OVERHEAD + SMALLEST_HEADERS) as f64;
+        let bytes = packets as f64 * (len + DATA_OVERHEAD + SMALLEST_HEADERS) as f64;
+        self.extra.lost(u32::try_from(packets).unwrap_or(u32::MAX), bytes);
         // A guess that was right was a strike.
-        let strike = if first <= self.guessed { REQUEST_OVERHEAD as f64 } else { 0.0 };
-        self.spare = (self.spare + self.config.extra_share * lost + strike).min(MOST_SPARE);
+        if first <= self.guessed {
+            self.extra.give(REQUEST as f64);
+        }
     }
 
     /// Whether the budget has room for another request.
     fn is_rich(&self) -> bool {
-        self.spare >= REQUEST_OVERHEAD as f64
+        self.extra.left() >= REQUEST as f64
     }
 
     /// When to ask again: when an answer is overdue, or before, as a request
@@ -227,7 +231,7 @@ impl Receiver {
             None => Time::NEVER,
             Some(overdue) if self.is_rich() => {
                 // The more there is to spend, the faster.
-                let wealthy = self.spare * 2.0 > MOST_SPARE;
+                let wealthy = self.extra.left() * 2.0 > MOST_SPARE;
                 let urgent = self.wanted.is_urgent(now, patience(rtt));
                 let pause = if wealthy { pause(rtt) / 2 } else { pause(rtt) };
                 if urgent { overdue.min(now + pause) } else { overdue }
@@ -256,7 +260,8 @@ impl Receiver {
         drops.add(Drop::RepeatLate, self.wanted.expire(now, &self.numbers));
         let due = self.wanted.overdue_at().is_some_and(|at| at <= now);
         if !due && (unheard || !self.wanted.is_empty()) {
-            self.spare -= (REQUEST_OVERHEAD + NACK_RANGE_LEN) as f64;
+            // Affordable when it was planned.
+            self.extra.spend(REQUEST as f64);
         }
         self.ask_for_all(now, rtt);
         if unheard {

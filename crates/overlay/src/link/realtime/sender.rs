@@ -1,4 +1,5 @@
 use super::agenda::Agenda;
+use super::extra::Extra;
 use super::{Config, Recovery};
 use crate::counters::{Drop, Drops};
 use crate::link::ring::{PacketRing, Slot};
@@ -23,7 +24,7 @@ pub struct Sender {
     /// Further copies of repetitions, and when each is due.
     copies: BinaryHeap<Reverse<(Time, Slot)>>,
     /// What limits them.
-    extra: Budget,
+    extra: Extra,
     max_wait: Duration,
     recovery: Recovery,
 }
@@ -31,11 +32,11 @@ pub struct Sender {
 /// Copies that wait for their time.
 const MAX_COPIES: usize = 1_024;
 /// Copies that may be sent for losses of before.
-const EXTRA_BURST: u32 = 32;
+const EXTRA_BURST: f64 = 32.0;
 /// How far ahead a neighbour may ask for what it has no sign of.
 const MAX_GUESS: u16 = 16;
 /// The most copies beside a repetition.
-const COPIES: u64 = 3;
+const COPIES: u32 = 3;
 
 impl Sender {
     pub(crate) fn new(config: &Config) -> Sender {
@@ -47,7 +48,7 @@ impl Sender {
             next_seq: 0,
             budget: Budget::new(config.repeat_share, config.repeat_burst),
             copies: BinaryHeap::with_capacity(MAX_COPIES),
-            extra: Budget { tokens: 0, ..Budget::new(config.extra_share, EXTRA_BURST) },
+            extra: Extra::new(config.extra_share, EXTRA_BURST),
             max_wait: config.max_wait,
             recovery: config.recovery,
         }
@@ -119,7 +120,7 @@ impl Sender {
         self.ring.mark_repeated(slot, now);
         if self.recovery == Recovery::UntilDeadline {
             if repeated == Time::ZERO {
-                self.extra.earn();
+                self.extra.lost(1, 1.0);
             }
             // After this one there is no time for another strike.
             if now + rtt + rtt / 16 > send_by {
@@ -132,10 +133,10 @@ impl Sender {
     /// Plans further copies of what is in `slot`, spread over the time that is
     /// left, since what takes one takes its neighbours too.
     fn copy(&mut self, now: Time, send_by: Time, slot: Slot) {
-        let affordable = (self.extra.tokens / WHOLE).div_ceil(4).min(COPIES);
+        let affordable = (self.extra.left() as u32).div_ceil(4).min(COPIES);
         for k in 1..=affordable {
-            if self.copies.len() < MAX_COPIES && self.extra.spend() {
-                let share = send_by.since(now) * k as u32 / (affordable as u32 + 1);
+            if self.copies.len() < MAX_COPIES && self.extra.spend(1.0) {
+                let share = send_by.since(now) * k / (affordable + 1);
                 self.copies.push(Reverse((now + share, slot)));
             }
         }
@@ -209,6 +210,7 @@ impl Sender {
             self.slots[place] = job.slot;
             self.next_seq += 1;
             self.budget.earn();
+            self.extra.packet();
         }
         job.repeat
     }
@@ -218,8 +220,8 @@ impl Sender {
     }
 }
 
-/// A token bucket in millionths of a packet: retransmissions as a share of
-/// originals, or copies as a share of retransmissions.
+/// The token bucket that holds retransmissions to a share of originals, in
+/// millionths of a packet.
 #[derive(Debug)]
 struct Budget {
     share: u64,
