@@ -151,7 +151,7 @@ impl Segment {
     /// sound as if nothing had been lost: theirs is reckoned once.
     fn score(&self, heard: &[i16]) -> Result<Option<Score>, PesqError> {
         let fresh = || Ok(pesq::segments(&self.original, heard, SEGMENT)?[0]);
-        if heard == self.coded { self.clean.get_or_init(fresh).clone() } else { fresh() }
+        if heard == self.coded { *self.clean.get_or_init(fresh) } else { fresh() }
     }
 }
 
