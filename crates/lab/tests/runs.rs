@@ -85,8 +85,8 @@ fn what_cannot_be_done_is_said_in_one_line() {
     let (out, nowhere) = (dir.path().join("out"), Path::new("/nowhere"));
     let run = |what| tiny(what, &out, nowhere);
     bad(
-        &run("voip-overlay/fig44"),
-        &["no figure \"voip-overlay/fig44\"", "did you mean \"voip-overlay/fig4\"?"],
+        &run("voip-overlay/fig77"),
+        &["no figure \"voip-overlay/fig77\"", "did you mean \"voip-overlay/fig7\"?"],
     );
     bad(&run("nonsense"), &["no figure \"nonsense\":", "list"]);
     bad(&run("voip-overlay/fig1"), &["/nowhere/en-allison.wav", "--speech"]);
