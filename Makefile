@@ -21,14 +21,25 @@ demo: ## Build trunkline and run its demonstration: make demo ARGS="--help"
 	cargo build --release $(LOCKED) -p trunkline
 	"$(CARGO_TARGET_DIR)/release/trunkline" demo $(ARGS)
 
+.PHONY: lab
+lab: ## Measure the papers' figures again: make lab ARGS="run all --quick", ARGS=--help
+	cargo build --release $(LOCKED) -p trunkline-lab
+	"$(CARGO_TARGET_DIR)/release/trunkline-lab" $(if $(ARGS),$(ARGS),--help)
+
+# Every claim as published, and every one able to fail.
+.PHONY: lab-check
+lab-check:
+	@$(STEP) "build of the lab" cargo build --quiet --release $(LOCKED) -p trunkline-lab
+	@$(STEP) "the papers' claims" "$(CARGO_TARGET_DIR)/release/trunkline-lab" check --quick --sabotage
+
 .PHONY: setup
 setup: ## Install the tools that `make test` needs
 	@scripts/setup.sh
 
 .PHONY: test
-test: ## Everything CI checks: format, lints, tests, docs, licences, MSRV, wasm, fuzz smoke
+test: ## Everything CI checks: format, lints, tests, docs, licences, MSRV, wasm, the papers' claims, fuzz smoke
 	@$(STEP) --start
-	@$(MAKE) --no-print-directory fmt-check rules lint unit doc deny wasm msrv
+	@$(MAKE) --no-print-directory fmt-check rules lint unit doc deny wasm msrv lab-check
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(if $(filter file,$(origin FUZZ_SECONDS)),5,$(FUZZ_SECONDS))
 	@$(STEP) --summary
 
@@ -96,6 +107,6 @@ install: build ## Install binary, C library, header, manual: make install PREFIX
 	scripts/install.sh "$(BUILT)" "$(PREFIX)" "$(LIBDIR)" "$(MANDIR)" "$(DESTDIR)"
 
 .PHONY: clean
-clean: ## Remove what was built, found by fuzzing or written by the demo
+clean: ## Remove what was built, found by fuzzing or written by the demo and the lab
 	cargo clean
-	rm -rf fuzz/target fuzz/corpus fuzz/artifacts fuzz/coverage demo-out
+	rm -rf fuzz/target fuzz/corpus fuzz/artifacts fuzz/coverage demo-out lab-out

@@ -233,7 +233,7 @@ fn list(papers: &Papers, json: bool) {
         section: f.section,
         paper_says: f.says,
         experiment: e.name,
-        points: [Size::Quick, Size::Full].map(|size| Plan::new(&[(e, f)], size).len()),
+        points: [Size::Quick, Size::Full].map(|size| Plan::new(&[(e, f)], size).extent((1, 1)).0),
         claims: f.claims.iter().map(claim).collect(),
     };
     let listed: Vec<Listed> = papers.figures().map(figure).collect();
@@ -255,12 +255,15 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
     let speech = speech(&plan, &args.how.speech)?;
     let how = &args.how;
     let settings = Settings { seed: how.seed, speech: speech.as_ref(), threads: how.threads() };
-    let bar = Bar::new(plan.len());
-    let progress = Weighed(&bar, plan.weight());
+    let part = args.shard.map_or((1, 1), |Part(i, n)| (i, n));
+    let (points, seconds) = plan.extent(part);
+    let bar = Bar::new(points);
+    let progress = Weighed(&bar, seconds);
     if let Some(Part(i, n)) = args.shard {
-        let points = plan.run_shard((i, n), &args.out, &settings, &progress)?;
+        plan.run_shard(part, &args.out, &settings, &progress)?;
         bar.finish();
-        println!("shard {i}/{n}: {points} of {} points are in {}", plan.len(), args.out.display());
+        let (all, out) = (plan.extent((1, 1)).0, args.out.display());
+        println!("shard {i}/{n}: {points} of {all} points are in {out}");
         return Ok(true);
     }
     let drawn = plan.run(&args.out, &settings, &progress)?;

@@ -11,9 +11,17 @@ pub fn papers() -> Papers {
 }
 
 impl Papers {
-    /// Every figure with its experiment, in order.
+    /// Every figure with its experiment, by paper and number.
     pub fn figures(&self) -> impl Iterator<Item = (&Experiment, &Figure)> {
-        self.0.iter().flat_map(|e| e.figures.iter().map(move |f| (e, f)))
+        let mut all: Vec<_> =
+            self.0.iter().flat_map(|e| e.figures.iter().map(move |f| (e, f))).collect();
+        // fig9 comes before fig10, and fig9b between them.
+        let number = |name: &str| -> u32 {
+            let digits = name.chars().filter(char::is_ascii_digit).collect::<String>();
+            digits.parse().unwrap_or(u32::MAX)
+        };
+        all.sort_by_key(|(e, f)| (e.paper, number(f.name), f.name));
+        all.into_iter()
     }
 
     /// The figure with this id, `paper/figure`.

@@ -54,19 +54,12 @@ impl<'a> Plan<'a> {
         self.parts.iter().any(|p| p.experiment.needs_speech)
     }
 
-    /// The weights of all points together.
-    pub fn weight(&self) -> f64 {
-        self.parts.iter().flat_map(|p| &p.points).map(|p| p.weight).sum()
-    }
-
-    /// How many points there are.
-    pub fn len(&self) -> usize {
-        self.parts.iter().map(|p| p.points.len()).sum()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// How many points the `index`th (from 1) of `of` parts has, and about how
+    /// many seconds they take.
+    pub fn extent(&self, (index, of): (usize, usize)) -> (usize, f64) {
+        let points = self.parts.iter().flat_map(|p| &p.points).enumerate();
+        let mine = points.filter(|(n, _)| n % of == index - 1);
+        mine.fold((0, 0.0), |(count, weight), (_, p)| (count + 1, weight + p.weight))
     }
 
     fn stores(&self, out: &Path, settings: &Settings<'_>) -> Result<Vec<Store>, Error> {
@@ -125,14 +118,13 @@ impl<'a> Plan<'a> {
         out: &Path,
         settings: &Settings<'_>,
         progress: &dyn Progress,
-    ) -> Result<usize, Error> {
+    ) -> Result<(), Error> {
         let stores = self.stores(out, settings)?;
         self.shard(index, of, settings.seed).write(out)?;
         let mine = |(n, job)| (n % of == index - 1).then_some(job);
         let jobs: Vec<Job<'_>> =
             self.jobs(&stores).into_iter().enumerate().filter_map(mine).collect();
-        run::all(&jobs, settings, progress)?;
-        Ok(jobs.len())
+        run::all(&jobs, settings, progress).map(drop)
     }
 
     fn shard(&self, index: usize, of: usize, seed: u64) -> Shard {

@@ -18,6 +18,9 @@ pub struct Job<'a> {
     pub store: Option<&'a Store>,
 }
 
+/// What became of a point.
+type Measured = Result<Vec<Row>, Error>;
+
 /// What a run needs to know besides its jobs.
 #[derive(Clone, Copy)]
 pub struct Settings<'a> {
@@ -54,8 +57,7 @@ pub fn all(
     // The longest first, so that no processor is left with one at the end.
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by(|&a, &b| jobs[b].point.weight.total_cmp(&jobs[a].point.weight));
-    let results: Mutex<Vec<Option<Result<Vec<Row>, Error>>>> =
-        Mutex::new((0..jobs.len()).map(|_| None).collect());
+    let results: Mutex<Vec<Option<Measured>>> = Mutex::new((0..jobs.len()).map(|_| None).collect());
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let work = || {
         while let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -78,7 +80,7 @@ pub fn all(
     results.into_inner().expect("no thread panicked").into_iter().flatten().collect()
 }
 
-fn one(job: &Job<'_>, settings: &Settings<'_>) -> Result<Vec<Row>, Error> {
+fn one(job: &Job<'_>, settings: &Settings<'_>) -> Measured {
     if let Some(store) = job.store
         && let Some(rows) = store.load(job.point)?
     {

@@ -146,9 +146,13 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
+/// A formula to draw: its name, its style, and residual loss from loss, both as
+/// shares.
+pub type Curve = (&'static str, Style, fn(f64) -> f64);
+
 /// Residual loss against loss: a series for each burstiness, with `curves`,
 /// each a name and a formula.
-pub fn chart(title: &str, table: &Table, curves: &[(&str, Style, fn(f64) -> f64)]) -> Chart {
+pub fn chart(title: &str, table: &Table, curves: &[Curve]) -> Chart {
     let highs = table.iter().map(|r| r.number("residual_high_pct"));
     let losses = || table.iter().map(|r| r.number("loss_pct"));
     let x = Axis::fitting("link loss rate, each direction (%)", 0.0, losses());
