@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::experiment::{Claim, Experiment, Figure, Point, Sabotage, Size};
-use crate::output::{Judged, judge};
+use crate::output::{Judged, NOTHING, judge};
 use crate::run::{self, Job, Progress, Settings};
 use crate::table::{Row, Table};
 
@@ -132,7 +132,32 @@ pub fn against(claim: &Claim, judged: &Judged) -> Against {
 
 /// Whether a sabotage did its work: a claim that held must fail. One that does
 /// not hold anyway must at least be measured otherwise, or its judge looks at
-/// nothing.
+/// nothing; as it does where the sabotage only took its points away.
 pub fn can_fail(honest: &Judged, sabotaged: &Judged) -> bool {
-    !sabotaged.holds && (honest.holds || honest.measured != sabotaged.measured)
+    let moved = honest.measured != sabotaged.measured;
+    !sabotaged.holds && sabotaged.measured != NOTHING && (honest.holds || moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_measured_failure_counts() {
+        let judged = |measured: &str, holds| Judged {
+            claim: String::new(),
+            published: String::new(),
+            measured: measured.to_owned(),
+            unit: String::new(),
+            holds,
+            note: String::new(),
+        };
+        let honest = judged("0.5", true);
+        assert!(can_fail(&honest, &judged("5.0", false)));
+        assert!(!can_fail(&honest, &judged("0.6", true)), "it survived");
+        assert!(!can_fail(&honest, &judged(NOTHING, false)), "its points are gone");
+        let failing = judged("3.8", false);
+        assert!(can_fail(&failing, &judged("3.4", false)));
+        assert!(!can_fail(&failing, &judged("3.8", false)), "the judge sees no difference");
+    }
 }

@@ -27,6 +27,9 @@ pub struct Judged {
     pub note: String,
 }
 
+/// What is measured where the points that a claim needs are missing.
+pub const NOTHING: &str = "nothing";
+
 /// Judges a claim.
 pub fn judge(claim: &Claim, table: &Table) -> Judged {
     let mut verdict = (claim.judge)(table);
@@ -38,7 +41,7 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
         };
     }
     let known = |n: f64| format!("{n:.*}", claim.decimals);
-    let print = |n: f64| if n.is_finite() { known(n) } else { "nothing".into() };
+    let print = |n: f64| if n.is_finite() { known(n) } else { NOTHING.into() };
     // Said where the claim does what it was published as doing.
     let why = if verdict.holds == claim.expected && verdict.measured.is_finite() {
         claim.why
