@@ -8,7 +8,7 @@ mod common;
 use bridge::{end, pair, proxy, range, socket};
 use common::{Chain, Process, Setup, free_port, ms, run, trunkline, wait_for};
 use serde_json::Value;
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -52,8 +52,12 @@ fn iperf3_measures_the_overlay() {
     let impair = "delay = \"5ms\"\nloss = \"5%\"";
     let chain = Chain::start(&Setup { impair, ..Setup::default() });
     // The server has an address of its own, so that it can have the same port.
-    let near = free_port(Ipv4Addr::LOCALHOST.into());
-    let server = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), near.port());
+    let beside =
+        |near: &SocketAddr| SocketAddr::new(Ipv4Addr::new(127, 0, 0, 2).into(), near.port());
+    let near = std::iter::repeat_with(|| free_port(Ipv4Addr::LOCALHOST.into()))
+        .find(|near| TcpListener::bind(beside(near)).is_ok())
+        .expect("a port free at both");
+    let server = beside(&near);
     forward(near, server);
     let far = proxy(socket(&chain, 1), "2:5201", &format!("udp:{server}"), &[]);
     let near_proxy = proxy(socket(&chain, 0), &format!("udp:{near}"), "2:5201", &[]);
@@ -63,18 +67,19 @@ fn iperf3_measures_the_overlay() {
     for direction in [&[][..], &["-R"]] {
         // It begins with one packet each way, whose loss nobody notices, as
         // nothing follows, and would wait for half a minute.
+        let mut said = Vec::new();
         let report = (0..10).find_map(|_| {
             let mut client = Command::new("timeout");
             client.args(["8", "iperf3", "-c", "127.0.0.1", "-p", &port, "-J", "-u", "-t", "3"]);
             let ended = run(client.args(["-b", "400K", "-l", "172"]).args(direction));
-            let json = serde_json::from_str::<Value>(&ended.stdout).ok()?;
-            let done = ended.code == Some(0);
-            done.then_some(json).or_else(|| {
+            let json = serde_json::from_str::<Value>(&ended.stdout).ok();
+            json.filter(|_| ended.code == Some(0)).or_else(|| {
+                said.push((ended.code, ended.stdout, ended.stderr));
                 thread::sleep(ms(300));
                 None
             })
         });
-        let report = report.expect("one of ten measurements succeeds");
+        let report = report.unwrap_or_else(|| panic!("none of ten succeeded: {said:#?}"));
         let sum = &report["end"]["sum"];
         println!("iperf3 {direction:?}: {sum}");
         let packets = sum["packets"].as_u64().expect("a number");

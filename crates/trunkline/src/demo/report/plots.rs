@@ -116,7 +116,7 @@ pub fn delays(services: &[Delays; 4], runs: &[Run], width: f64) -> String {
     );
     let percent = |y: f64| format!("{} %", (y * 1e6).round() / 1e6);
     let layout = layout(&plots, width, 380.0)
-        .with_legend_position(LegendPosition::InsideTopRight)
+        .with_legend_position(LegendPosition::InsideBottomLeft)
         .with_log_y()
         .with_x_axis_min(from)
         .with_x_axis_max(to)
