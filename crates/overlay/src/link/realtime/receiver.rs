@@ -109,10 +109,16 @@ impl Receiver {
     /// Forgets the numbers: the sender has started anew.
     pub(crate) fn restart(&mut self) {
         self.numbers = Numbers::default();
+        self.rhythm = Rhythm::default();
+        self.renumber();
+    }
+
+    /// Forgets what was noted by numbers that count no more.
+    fn renumber(&mut self) {
         self.gaps.clear();
         self.asks.clear();
         self.wanted.clear();
-        self.rhythm = Rhythm::default();
+        self.guessed = 0;
         (self.again, self.unheard) = (Time::NEVER, Time::NEVER);
     }
 
@@ -125,8 +131,7 @@ impl Receiver {
         let seq = match self.numbers.note(packet.wire_seq) {
             Place::Known => return Arrival::Duplicate,
             Place::Start => {
-                self.gaps.clear();
-                self.wanted.clear();
+                self.renumber();
                 self.stats.received += 1;
                 return Arrival::New;
             }
@@ -485,6 +490,32 @@ mod tests {
         // Strikes a round trip apart; from 60 on there is time for one more at
         // most. Two packets earn 464 bytes, a request takes 57.
         assert_eq!(asked_at, [37, 60, 65, 70, 75, 80, 83]);
+    }
+
+    #[test]
+    fn a_neighbour_that_starts_anew_has_no_guesses_to_its_credit() {
+        let mut drops = Drops::default();
+        let restart: fn(&mut Receiver) = Receiver::restart;
+        // As if it had gone on for long where nobody heard it.
+        let jump: fn(&mut Receiver) = |r| drop([arrives(r, 15_000, 800), arrives(r, 15_001, 800)]);
+        for anew in [restart, jump] {
+            let mut r = Receiver::new(&Config { extra_share: 1.0, ..Config::default() });
+            for k in 0..200 {
+                arrives(&mut r, 40_000 + k + k / 10, 2 * u64::from(k));
+            }
+            r.handle_timeout(r.unheard, RTT, &mut drops);
+            assert!(r.guessed > 0, "nothing to forget");
+            anew(&mut r);
+            let before = r.stats();
+            for k in 0..50 {
+                let at = Time::from_millis(802 + 2 * u64::from(k));
+                // Repeated, but on a link before this one.
+                let recovered = true;
+                let packet = Incoming { recovered, ..packet(15_002 + k, at + 2 * RTT, at) };
+                assert_eq!(r.accept(&packet, &mut drops), Arrival::New);
+            }
+            assert_eq!(r.stats(), ReceiverStats { received: before.received + 50, ..before });
+        }
     }
 
     #[test]
