@@ -264,9 +264,11 @@ impl Receiver {
         }
         drops.add(Drop::RepeatLate, self.wanted.expire(now, &self.numbers));
         let due = self.wanted.overdue_at().is_some_and(|at| at <= now);
-        if !due && (unheard || !self.wanted.is_empty()) {
-            // Affordable when it was planned.
-            self.extra.spend(REQUEST as f64);
+        let early = !due && (unheard || !self.wanted.is_empty());
+        // It was affordable when it was planned, or a strike that has expired.
+        if early && !self.extra.spend(REQUEST as f64) {
+            self.unheard = if unheard { Time::NEVER } else { self.unheard };
+            return self.plan(now, rtt);
         }
         self.ask_for_all(now, rtt);
         if unheard {
@@ -516,6 +518,26 @@ mod tests {
             }
             assert_eq!(r.stats(), ReceiverStats { received: before.received + 50, ..before });
         }
+    }
+
+    #[test]
+    fn what_is_not_due_is_not_asked_for_unless_paid_for() {
+        let mut drops = Drops::default();
+        let mut r = Receiver::new(&Config { extra_share: 0.0, ..Config::default() });
+        let mut takes = |wire_seq, ms, left| {
+            let at = Time::from_millis(ms);
+            let useful_until = at + Duration::from_millis(left);
+            let packet = Incoming { rtt: RTT, ..packet(wire_seq, useful_until, at) };
+            r.accept(&packet, &mut Drops::default());
+            asked(&mut r)
+        };
+        assert_eq!(takes(0, 0, 40), []);
+        // 1 is asked for until 22, and due again at 24.25.
+        assert_eq!(takes(2, 2, 40), [(1, 1)]);
+        assert_eq!(takes(4, 20, 90), [(1, 1), (3, 1)]);
+        assert_eq!(wakes(&mut r, 25, &mut drops), []);
+        assert_eq!(drops.get(Drop::RepeatLate), 1);
+        assert_eq!(r.next_timeout(), Time::from_nanos(42_250_000), "when 3 is overdue");
     }
 
     #[test]
