@@ -30,6 +30,12 @@ pub const IP_UDP_HEADERS: usize = 48;
 /// IPv4 and UDP headers.
 const SMALLEST_HEADERS: usize = 20 + 8;
 
+/// Bytes of requests per byte received: one who writes a neighbour's address on
+/// small datagrams with large gaps gains no more (as RFC 9000, 8.1).
+const ASK_FACTOR: usize = 3;
+/// What may be sent at most for datagrams of before.
+const MAX_ASK_CREDIT: usize = 16 << 10;
+
 /// Expedited forwarding (RFC 3246), the marking of voice.
 pub const DSCP_EF: u8 = 46;
 
@@ -167,6 +173,8 @@ pub struct Link {
     best_effort: best_effort::Queue,
     /// When the configured rate lets the next packet go.
     free_at: Time,
+    /// Bytes of requests that may still answer what the neighbour has sent.
+    ask_credit: usize,
     stats: LinkStats,
     rx_index: ReceiverIndex,
 }
@@ -188,6 +196,7 @@ impl Link {
             rx: realtime::Receiver::new(&config.realtime),
             best_effort: best_effort::Queue::new(&config.best_effort),
             free_at: Time::ZERO,
+            ask_credit: 0,
             stats: LinkStats::default(),
             rx_index: to_us,
             config,
@@ -247,6 +256,8 @@ impl Link {
             }
         }
         self.stats.received.count(bytes.len());
+        let earned = ASK_FACTOR * (bytes.len() + SMALLEST_HEADERS);
+        self.ask_credit = (self.ask_credit + earned).min(MAX_ASK_CREDIT);
         self.address = Some(from);
         Ok(self.monitor.heard(at))
     }

@@ -2,7 +2,7 @@
 //! repeats by deadline, then best effort. A file transfer never goes before
 //! voice.
 
-use super::{IP_UDP_HEADERS, Link, TxArena};
+use super::{IP_UDP_HEADERS, Link, SMALLEST_HEADERS, TxArena};
 use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, MAX_NACK_RANGES, NACK_RANGE_LEN, Nack, Seal};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -34,7 +34,7 @@ impl Link {
     /// Seals into `arena` what is to be sent at `now`.
     pub(crate) fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Progress {
         let Some(to) = self.address else { return Progress::Idle };
-        while self.monitor.is_due(now) || self.rx.pending_asks() > 0 {
+        while self.monitor.is_due(now) || self.asks_to_send() > 0 {
             if !self.send_control(now, to, arena) {
                 return Progress::ArenaFull;
             }
@@ -53,6 +53,13 @@ impl Link {
                 None => return Progress::Idle,
             }
         }
+    }
+
+    /// How many ranges go into the next request, beside a hello perhaps.
+    fn asks_to_send(&self) -> usize {
+        const REST: usize = SMALLEST_HEADERS + ENVELOPE_OVERHEAD + HELLO_LEN + 2;
+        let room = self.ask_credit.saturating_sub(REST);
+        self.rx.pending_asks().min(room / NACK_RANGE_LEN)
     }
 
     fn paced(&self, now: Time) -> bool {
@@ -79,7 +86,7 @@ impl Link {
     /// One envelope of hello and requests; false if the arena is full.
     fn send_control(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> bool {
         let hello = self.monitor.is_due(now);
-        let asks = self.rx.pending_asks();
+        let asks = self.asks_to_send();
         let nack_len = if asks > 0 { 2 + asks * NACK_RANGE_LEN } else { 0 };
         let len = ENVELOPE_OVERHEAD + nack_len + if hello { HELLO_LEN } else { 0 };
         let Some(envelope) = arena.envelope(to, self.config.dscp, len) else { return false };
@@ -97,6 +104,7 @@ impl Link {
         self.seal.seal(envelope);
         if n > 0 {
             self.stats.requests.count(len);
+            self.ask_credit = self.ask_credit.saturating_sub(len + SMALLEST_HEADERS);
         } else {
             self.stats.hellos.count(len);
         }
@@ -129,5 +137,63 @@ impl Link {
         self.seal.seal(envelope);
         self.charge(now, len);
         Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::{ASK_FACTOR, Config};
+    use crate::wire::{
+        DATA_OVERHEAD, DataHeader, Frame, Frames, Incarnation, NodeId, Null, ReceiverIndex, Service,
+    };
+
+    /// Small datagrams, each after a gap.
+    #[test]
+    fn requests_are_in_proportion_to_what_came() {
+        let (own, peer) = (NodeId(1), NodeId(2));
+        let mut link = Link::new(own, Incarnation(1), Config::new(peer), Time::NEVER);
+        let mut seal = Seal::Null(Null::new(ReceiverIndex::derived(peer, own, ""), Incarnation(1)));
+        let from = SocketAddr::from(([192, 0, 2, 1], 9));
+        let mut arena = TxArena::new(1 << 16, 256);
+        let mut send = |link: &mut Link, now| {
+            arena.clear();
+            assert_eq!(link.transmit(now, &mut arena), Progress::Idle);
+        };
+        let mut came = 0;
+        for k in 0..1_000u16 {
+            let now = Time::from_millis(1_000 + u64::from(k));
+            while link.ask_at() <= now {
+                let at = link.ask_at();
+                link.handle_timeout(at);
+                send(&mut link, at);
+            }
+            let header = DataHeader {
+                service: Service::RealTime,
+                recovered: false,
+                hop_limit: 1,
+                link_seq: k.wrapping_mul(3),
+                source: peer,
+                destination: own,
+                source_port: 0,
+                destination_port: 0,
+                flow_seq: 0,
+                remaining_ms: 255,
+            };
+            let mut bytes = [0; DATA_OVERHEAD];
+            header.emit(0, &mut Writer::new(Seal::frames_mut(&mut bytes))).unwrap();
+            seal.seal(&mut bytes);
+            link.open(now, from, &mut bytes).unwrap();
+            let Some(Ok(Frame::Data(header, _))) = Frames::new(Seal::frames(&bytes)).next() else {
+                panic!("what was written")
+            };
+            link.on_data(now, &header, 0, Duration::ZERO).unwrap();
+            came += (bytes.len() + SMALLEST_HEADERS) as u64;
+            send(&mut link, now);
+        }
+        let requests = link.stats().requests;
+        let went = requests.bytes + requests.envelopes * SMALLEST_HEADERS as u64;
+        assert!(went > came, "else nothing was limited: {went}");
+        assert!(went <= ASK_FACTOR as u64 * came, "{went} bytes for {came}");
     }
 }

@@ -96,10 +96,24 @@ struct Addresses {
 }
 
 impl Addresses {
-    fn free(hops: u32) -> Result<Addresses, Error> {
-        let listen = (0..=hops).map(|_| free_udp()).collect::<Result<_, _>>()?;
-        let ends = (0..hops).map(|_| Ok((free_udp()?, free_udp()?)));
+    fn free(hops: u32, ports: &mut FreePorts) -> Result<Addresses, Error> {
+        let listen = (0..=hops).map(|_| ports.udp()).collect::<Result<_, _>>()?;
+        let ends = (0..hops).map(|_| Ok((ports.udp()?, ports.udp()?)));
         Ok(Addresses { listen, ends: ends.collect::<Result<_, Error>>()? })
+    }
+}
+
+/// Sockets that hold what has been found, lest it be found again.
+#[derive(Default)]
+struct FreePorts(Vec<UdpSocket>);
+
+impl FreePorts {
+    fn udp(&mut self) -> Result<SocketAddr, Error> {
+        let fail = "find a free UDP port";
+        let socket = UdpSocket::bind((home(), 0)).map_err(cannot(fail))?;
+        let address = socket.local_addr().map_err(cannot(fail))?;
+        self.0.push(socket);
+        Ok(address)
     }
 }
 
@@ -115,11 +129,6 @@ pub fn home() -> Ipv4Addr {
     Ipv4Addr::new(127, high, low, 1)
 }
 
-fn free_udp() -> Result<SocketAddr, Error> {
-    let socket = UdpSocket::bind((home(), 0));
-    socket.and_then(|s| s.local_addr()).map_err(cannot("find a free UDP port"))
-}
-
 fn free_tcp() -> Result<SocketAddr, Error> {
     let listener = TcpListener::bind((home(), 0));
     listener.and_then(|s| s.local_addr()).map_err(cannot("find a free TCP port"))
@@ -132,10 +141,13 @@ impl Chain {
             .prefix("trunkline-demo-")
             .tempdir()
             .map_err(cannot("make a temporary folder"))?;
-        let rows = [Addresses::free(setup.hops)?, Addresses::free(setup.hops)?];
+        let mut ports = FreePorts::default();
+        let rows =
+            [Addresses::free(setup.hops, &mut ports)?, Addresses::free(setup.hops, &mut ports)?];
         let udp_exit =
             UdpSocket::bind((home(), 0)).map_err(cannot("bind the listener of the UDP calls"))?;
-        let udp = (free_udp()?, free_udp()?);
+        let udp = (ports.udp()?, ports.udp()?);
+        drop(ports);
         let exit = udp_exit.local_addr().map_err(cannot("look at a socket"))?;
 
         let config = dir.path().join("impair.toml");

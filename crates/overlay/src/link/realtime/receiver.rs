@@ -109,10 +109,16 @@ impl Receiver {
     /// Forgets the numbers: the sender has started anew.
     pub(crate) fn restart(&mut self) {
         self.numbers = Numbers::default();
+        self.rhythm = Rhythm::default();
+        self.renumber();
+    }
+
+    /// Forgets what was noted by numbers that count no more.
+    fn renumber(&mut self) {
         self.gaps.clear();
         self.asks.clear();
         self.wanted.clear();
-        self.rhythm = Rhythm::default();
+        self.guessed = 0;
         (self.again, self.unheard) = (Time::NEVER, Time::NEVER);
     }
 
@@ -125,8 +131,7 @@ impl Receiver {
         let seq = match self.numbers.note(packet.wire_seq) {
             Place::Known => return Arrival::Duplicate,
             Place::Start => {
-                self.gaps.clear();
-                self.wanted.clear();
+                self.renumber();
                 self.stats.received += 1;
                 return Arrival::New;
             }
@@ -259,9 +264,11 @@ impl Receiver {
         }
         drops.add(Drop::RepeatLate, self.wanted.expire(now, &self.numbers));
         let due = self.wanted.overdue_at().is_some_and(|at| at <= now);
-        if !due && (unheard || !self.wanted.is_empty()) {
-            // Affordable when it was planned.
-            self.extra.spend(REQUEST as f64);
+        let early = !due && (unheard || !self.wanted.is_empty());
+        // It was affordable when it was planned, or a strike that has expired.
+        if early && !self.extra.spend(REQUEST as f64) {
+            self.unheard = if unheard { Time::NEVER } else { self.unheard };
+            return self.plan(now, rtt);
         }
         self.ask_for_all(now, rtt);
         if unheard {
@@ -485,6 +492,52 @@ mod tests {
         // Strikes a round trip apart; from 60 on there is time for one more at
         // most. Two packets earn 464 bytes, a request takes 57.
         assert_eq!(asked_at, [37, 60, 65, 70, 75, 80, 83]);
+    }
+
+    #[test]
+    fn a_neighbour_that_starts_anew_has_no_guesses_to_its_credit() {
+        let mut drops = Drops::default();
+        let restart: fn(&mut Receiver) = Receiver::restart;
+        // As if it had gone on for long where nobody heard it.
+        let jump: fn(&mut Receiver) = |r| drop([arrives(r, 15_000, 800), arrives(r, 15_001, 800)]);
+        for anew in [restart, jump] {
+            let mut r = Receiver::new(&Config { extra_share: 1.0, ..Config::default() });
+            for k in 0..200 {
+                arrives(&mut r, 40_000 + k + k / 10, 2 * u64::from(k));
+            }
+            r.handle_timeout(r.unheard, RTT, &mut drops);
+            assert!(r.guessed > 0, "nothing to forget");
+            anew(&mut r);
+            let before = r.stats();
+            for k in 0..50 {
+                let at = Time::from_millis(802 + 2 * u64::from(k));
+                // Repeated, but on a link before this one.
+                let recovered = true;
+                let packet = Incoming { recovered, ..packet(15_002 + k, at + 2 * RTT, at) };
+                assert_eq!(r.accept(&packet, &mut drops), Arrival::New);
+            }
+            assert_eq!(r.stats(), ReceiverStats { received: before.received + 50, ..before });
+        }
+    }
+
+    #[test]
+    fn what_is_not_due_is_not_asked_for_unless_paid_for() {
+        let mut drops = Drops::default();
+        let mut r = Receiver::new(&Config { extra_share: 0.0, ..Config::default() });
+        let mut takes = |wire_seq, ms, left| {
+            let at = Time::from_millis(ms);
+            let useful_until = at + Duration::from_millis(left);
+            let packet = Incoming { rtt: RTT, ..packet(wire_seq, useful_until, at) };
+            r.accept(&packet, &mut Drops::default());
+            asked(&mut r)
+        };
+        assert_eq!(takes(0, 0, 40), []);
+        // 1 is asked for until 22, and due again at 24.25.
+        assert_eq!(takes(2, 2, 40), [(1, 1)]);
+        assert_eq!(takes(4, 20, 90), [(1, 1), (3, 1)]);
+        assert_eq!(wakes(&mut r, 25, &mut drops), []);
+        assert_eq!(drops.get(Drop::RepeatLate), 1);
+        assert_eq!(r.next_timeout(), Time::from_nanos(42_250_000), "when 3 is overdue");
     }
 
     #[test]

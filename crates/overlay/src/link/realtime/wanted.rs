@@ -1,4 +1,4 @@
-use super::MAX_RUNS;
+use super::{MAX_GAP, MAX_RUNS};
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{SeqTracker, Time};
@@ -20,8 +20,9 @@ pub(super) struct Run {
 /// requests.
 const MAX_STRIKES: u32 = 8;
 
-/// What is missing and would still be of use, oldest first, at most so many
-/// runs.
+/// What is missing and would still be of use, oldest first: at most
+/// [`MAX_RUNS`] runs of [`MAX_GAP`] numbers together, since every request goes
+/// through all of them.
 #[derive(Debug)]
 pub(super) struct Wanted(VecDeque<Run>);
 
@@ -44,7 +45,8 @@ impl Wanted {
 
     /// Adds `first..end`, due at once; false if there is no room.
     pub fn push(&mut self, now: Time, first: u64, end: u64, until: Time) -> bool {
-        if self.0.len() == MAX_RUNS {
+        let numbers: u64 = self.0.iter().map(|run| run.end - run.first).sum();
+        if self.0.len() == MAX_RUNS || numbers + (end - first) > MAX_GAP {
             return false;
         }
         let rest = until.since(now) / MAX_STRIKES;
@@ -96,5 +98,22 @@ impl Wanted {
         for run in self.0.iter_mut().filter(|run| run.overdue <= now) {
             run.overdue = now + patience.max(run.rest);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_request_goes_through_is_bounded() {
+        let push = |w: &mut Wanted, first, end| w.push(Time::ZERO, first, end, Time::NEVER);
+        let mut w = Wanted::new();
+        assert!(push(&mut w, 0, MAX_GAP - 1));
+        assert!(!push(&mut w, 2_000, 2_002) && push(&mut w, 2_000, 2_001));
+        assert!(!push(&mut w, 3_000, 3_001));
+        w.clear();
+        let runs = (0..MAX_GAP).filter(|&k| push(&mut w, 2 * k, 2 * k + 1)).count();
+        assert_eq!(runs, MAX_RUNS);
     }
 }
