@@ -75,7 +75,6 @@ fn on_a_chain_repairs_leave_time_for_the_links_that_follow() {
     assert!(o.lost <= 20, "{} of {} lost", o.lost, o.sent);
     assert_eq!(o.late, 0);
     assert!(o.delay(1.0) > Some(ms(80)), "second strikes: {:?}", o.delay(1.0));
-    // Twenty milliseconds on from D, nothing is asked for that comes after 80.
     let late = |adjust: fn(&mut realtime::Config)| {
         outcome(&chain(5, 10, &uniform(0.05), 20, adjust).0, &made).lost
     };

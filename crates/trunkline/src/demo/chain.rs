@@ -410,7 +410,7 @@ fn node_config(
         link(i + 1, ends[i as usize].0, (i + 2..=nodes).collect());
     }
     if row == Row::Paper {
-        text += "[realtime]\nrecovery = \"one-strike\"\n";
+        text += "[realtime]\nrecovery = \"one-strike\"\nrepeat_share = \"25%\"\n";
     }
     text
 }
