@@ -15,7 +15,7 @@ arrows() {
         client) echo base overlay ;;
         trunkline) echo base overlay rate media sip client ;;
         sim) echo base overlay rate media ;;
-        lab) echo base sim media ;;
+        lab) echo base sim media client ;;
         *) return 1 ;;
     esac
 }

@@ -11,8 +11,11 @@ use trunkline_lab::check::Against;
 use trunkline_lab::experiment::{Claim, Experiment, Figure, Size};
 use trunkline_lab::output::{self, Judged};
 use trunkline_lab::plan::{Drawn, Plan, speech, whole};
-use trunkline_lab::run::Settings;
+use trunkline_lab::run::{Progress as _, Settings};
+use trunkline_lab::scenario::testbed::{Effort, MAX_LATENESS_US, Testbed};
 use trunkline_lab::speech::Speech;
+use trunkline_lab::store::write_json;
+use trunkline_lab::table::Record;
 use trunkline_lab::{Error, Papers, check, papers, report, scenario};
 
 /// Measure the papers' figures again, with the daemon's own code in a simulated network
@@ -27,8 +30,9 @@ Examples:
   trunkline-lab run all --out results && trunkline-lab report --out results
   trunkline-lab check --quick
 
-Exit status: 0, all is well; 1, a claim does not do what was published; 2, bad
-input, or a file that can't be read or written."
+Exit status: 0, all is well; 1, a claim does not do what was published, or a
+testbed was too late or disagrees with the simulator; 2, bad input, a file that
+can't be read or written, or a program that is missing or failed."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -59,7 +63,18 @@ Examples:
   trunkline-lab run voip-overlay/fig4 --quick
   trunkline-lab run all --seed 7 --out results
   trunkline-lab run all --shard 2/8 --out shard-2     (then: merge)
-  trunkline-lab run my-network.toml")]
+  trunkline-lab run my-network.toml
+  trunkline-lab run my-network.toml --testbed
+
+A scenario writes data.csv to OUT/scenario/NAME. With --testbed it runs a second
+time, with a `trunkline node` process for each host and `trunkline impair`
+between them, all on this machine's loopback interface: the same link models and
+seed in real time, the calls' length and 8 s more. data.csv then has both;
+testbed.json tells how late impair was and what processor time everybody took.
+Status 1 if impair's p99.9 lateness is over 1 ms, which makes the run invalid
+(take a machine that does nothing else, or put `chrt --fifo 50` before the
+command), or if the 95 % intervals of what is missed do not overlap. Kernel TCP
+cannot cross the testbed.")]
 struct Run {
     /// PAPER/FIGURE, `all`, or a scenario of your own: a .toml file
     what: String,
@@ -71,6 +86,12 @@ struct Run {
     /// Measure only the i-th of n parts, to be put together by `merge`
     #[arg(long, value_name = "I/N")]
     shard: Option<Part>,
+    /// Run a scenario with real daemons, too, beside the simulator
+    #[arg(long, conflicts_with = "shard")]
+    testbed: bool,
+    /// The program for --testbed [default: beside this one, or in PATH]
+    #[arg(long, value_name = "PATH", requires = "testbed")]
+    trunkline: Option<PathBuf>,
 }
 
 /// How points are measured.
@@ -181,6 +202,7 @@ pub fn run(args: &Args) -> ExitCode {
             Ok(true)
         }
         Command::Run(args) if args.what.ends_with(".toml") => scenario(args),
+        Command::Run(Run { what, testbed: true, .. }) => Err(Error::NoScenario(what.clone())),
         Command::Run(args) => measure(&papers, args),
         Command::Merge(args) => merge(&papers, args),
         Command::Report(args) => report(&papers, args),
@@ -257,7 +279,7 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
     let settings = Settings { seed: how.seed, speech: speech.as_ref(), threads: how.threads() };
     let part = args.shard.map_or((1, 1), |Part(i, n)| (i, n));
     let (points, seconds) = plan.extent(part);
-    let bar = Bar::new(points);
+    let bar = Bar::new(points, "points");
     let progress = Weighed(&bar, seconds);
     if let Some(Part(i, n)) = args.shard {
         plan.run_shard(part, &args.out, &settings, &progress)?;
@@ -275,20 +297,65 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
 fn scenario(args: &Run) -> Result<bool, Error> {
     let path = Path::new(&args.what);
     let scenario = scenario::load(path)?;
-    let speech = scenario.pesq.then(|| Speech::load(&args.how.speech)).transpose()?;
-    let table = scenario::simulate(&scenario, speech.as_ref(), args.how.seed)
+    let no_testbed = |why| Error::Testbed { scenario: args.what.clone(), why };
+    // Known now, a missing program costs no simulation.
+    let testbed = || Testbed::new(&scenario, args.trunkline.as_deref()).map_err(no_testbed);
+    let testbed = args.testbed.then(testbed).transpose()?;
+    let (how, folder) = (&args.how, args.out.join("scenario").join(&scenario.name));
+    let speech = scenario.pesq.then(|| Speech::load(&how.speech)).transpose()?;
+    let speech = speech.as_ref();
+    let mut table = scenario::simulate(&scenario, speech, how.seed)
         .map_err(|why| Error::Point { point: args.what.clone(), why })?;
-    let file = args.out.join("scenario").join(&scenario.name).join("data.csv");
+    let mut effort = None;
+    if let Some(testbed) = testbed {
+        let bar = Bar::new(testbed.seconds(), "seconds");
+        let progress = Weighed(&bar, testbed.seconds() as f64);
+        let run = testbed.run(speech, how.seed, &|| progress.done(1.0));
+        bar.clear();
+        let (live, took) = run.map_err(no_testbed)?;
+        table.rows.extend(live.rows);
+        write_json(&folder.join("testbed.json"), &took)?;
+        effort = Some(took);
+    }
+    let file = folder.join("data.csv");
     output::write_table(&file, &table)?;
-    for r in table.iter() {
-        println!("{}:", r.text("calls"));
-        for column in &table.columns[1..] {
-            let text = r.text(column.name);
-            println!("    {:<16} {}", column.name, if text.is_empty() { "-" } else { text });
+    let rows: Vec<_> = table.iter().collect();
+    for k in 0..scenario.calls.len() {
+        // The simulator's row, and the testbed's.
+        let both: Vec<_> = rows.iter().skip(k).step_by(scenario.calls.len()).collect();
+        println!("{}:", both[0].text("calls"));
+        for column in table.columns.iter().filter(|c| c.name != "calls") {
+            let shown = both.iter().map(|r| Some(r.text(column.name)).filter(|t| !t.is_empty()));
+            let shown: String = shown.map(|t| format!(" {:<11}", t.unwrap_or("-"))).collect();
+            println!("    {:<16}{}", column.name, shown.trim_end());
         }
     }
     println!("{}", file.display());
-    Ok(true)
+    Ok(effort.is_none_or(|effort| verdict(&rows, &effort)))
+}
+
+/// Says what a testbed took, and whether it counts and agrees.
+fn verdict(rows: &[Record<'_>], effort: &Effort) -> bool {
+    let cpu = effort.cpu.iter().map(|c| format!("{} {:.2} s", c.process, c.seconds));
+    println!("processor time: {}", cpu.collect::<Vec<_>>().join(", "));
+    let late = effort.lateness_p999_us();
+    println!("impair was late by {late:.0} µs (p99.9)");
+    let mut good = effort.valid;
+    if !effort.valid {
+        println!("INVALID: more than {MAX_LATENESS_US} µs tell about this machine: it was busy");
+    }
+    if effort.refused > 0 {
+        println!("{} packets were not taken by the first daemon, and are lost", effort.refused);
+    }
+    let (simulator, testbed) = rows.split_at(rows.len() / 2);
+    for (a, b) in simulator.iter().zip(testbed).filter(|&(a, b)| !scenario::agree(*a, *b)) {
+        let calls = a.text("calls");
+        let [a, b] =
+            [a, b].map(|r| ["missed_low_pct", "missed_high_pct"].map(|c| r.text(c)).join(" to "));
+        println!("DISAGREE: {calls}: missed in the simulator {a} %, in the testbed {b} %");
+        good = false;
+    }
+    good
 }
 
 fn report(papers: &Papers, args: &Report) -> Result<bool, Error> {
@@ -306,7 +373,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
     let judge = |sabotaged| {
         let batches = check::batches(&places, how.size(), sabotaged);
         let (points, weight) = check::extent(&batches);
-        let bar = Bar::new(points);
+        let bar = Bar::new(points, "points");
         let judged = check::judge_all(&batches, &settings, &Weighed(&bar, weight));
         bar.finish();
         judged

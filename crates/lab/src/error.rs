@@ -63,6 +63,17 @@ pub enum Error {
     /// A scenario with a mistake.
     #[error("{0}")]
     Scenario(#[from] crate::scenario::Mistake),
+    /// A figure where only a scenario goes.
+    #[error("{0}: --testbed is for scenarios: give a .toml file")]
+    NoScenario(String),
+    /// A scenario that could not be run with daemons.
+    #[error("{scenario}: {why}")]
+    Testbed {
+        /// Its file.
+        scenario: String,
+        /// Why.
+        why: crate::scenario::testbed::Error,
+    },
 }
 
 impl Error {

@@ -11,6 +11,7 @@ use trunkline_lab::run::Progress;
 pub struct Bar {
     bar: ProgressBar,
     points: usize,
+    unit: &'static str,
     plain: bool,
     begun: Instant,
     state: Mutex<State>,
@@ -35,8 +36,8 @@ fn now() -> Instant {
 }
 
 impl Bar {
-    /// For so many points.
-    pub fn new(points: usize) -> Bar {
+    /// For so many points, or what `unit` says.
+    pub fn new(points: usize, unit: &'static str) -> Bar {
         let plain = !std::io::stderr().is_terminal();
         let target =
             if plain { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
@@ -48,14 +49,19 @@ impl Bar {
         bar.enable_steady_tick(Duration::from_millis(500));
         let begun = now();
         let state = Mutex::new(State { points: 0, weight: 0.0, spoken: begun });
-        Bar { bar, points, plain, begun, state }
+        Bar { bar, points, unit, plain, begun, state }
+    }
+
+    /// Ends the bar.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
     }
 
     /// Ends the bar and says how long everything took.
     pub fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.clear();
         let took = now().duration_since(self.begun);
-        eprintln!("{} points in {:.1} s", self.points, took.as_secs_f64());
+        eprintln!("{} {} in {:.1} s", self.points, self.unit, took.as_secs_f64());
     }
 }
 
@@ -70,7 +76,7 @@ impl Progress for Weighed<'_> {
         state.weight += weight;
         let share = (state.weight / total).min(1.0);
         bar.bar.set_position((share * WHOLE as f64) as u64);
-        bar.bar.set_message(format!("{} of {} points", state.points, bar.points));
+        bar.bar.set_message(format!("{} of {} {}", state.points, bar.points, bar.unit));
         let now = now();
         let running = now.duration_since(bar.begun);
         let quiet = if running < EVERY { SILENT_FOR } else { EVERY };
@@ -78,9 +84,10 @@ impl Progress for Weighed<'_> {
             state.spoken = now;
             let left = running.as_secs_f64() * (1.0 / share - 1.0);
             eprintln!(
-                "{} of {} points, {:.0} %, about {left:.0} s left",
+                "{} of {} {}, {:.0} %, about {left:.0} s left",
                 state.points,
                 bar.points,
+                bar.unit,
                 share * 100.0
             );
         }

@@ -185,7 +185,15 @@ pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Optio
 }
 
 /// Writes a file as a whole or not at all, with the line feed at its end.
-pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
+///
+/// # Errors
+///
+/// If it can't be written.
+///
+/// # Panics
+///
+/// If `value` is no JSON: a map with keys other than strings.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
     let mut text = serde_json::to_string_pretty(value).expect("plain values are JSON");
     text.push('\n');
     write_file(path, text.as_bytes())

@@ -262,24 +262,35 @@ pub struct Outcome {
 impl Outcome {
     /// Of `calls` in `world`, where a packet is late after `late_after`.
     pub fn of<S: Sinks>(world: &World, calls: &[Call<S>], late_after: Duration) -> Outcome {
+        let origin = |source| world.origin(source);
+        let twice = |&(source, sink): &Call<S>| world.app(sink).duplicates(origin(source));
+        let packets = calls.iter().flat_map(|&(source, sink)| {
+            let arrival = world.app(sink).arrivals(origin(source));
+            let source = world.app(source);
+            (0..source.sent()).map(move |number| (source.sent_at(number), arrival(number)))
+        });
+        Outcome::of_packets(packets, calls.iter().map(twice).sum(), late_after)
+    }
+
+    /// Of packets by the moment each was sent and its first arrival, of which
+    /// `duplicates` more arrived again.
+    pub fn of_packets(
+        packets: impl IntoIterator<Item = (Time, Option<Arrival>)>,
+        duplicates: u64,
+        late_after: Duration,
+    ) -> Outcome {
         // For each second: sent, lost, late.
         let mut seconds: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
-        let (mut recovered, mut duplicates, mut delays) = (0, 0, Vec::new());
-        for &(source, sink) in calls {
-            let (sink, from, source) = (world.app(sink), world.origin(source), world.app(source));
-            duplicates += sink.duplicates(from);
-            let arrival = sink.arrivals(from);
-            for number in 0..source.sent() {
-                let second = source.sent_at(number).as_nanos() / 1_000_000_000;
-                let (sent, lost, late) = seconds.entry(second).or_default();
-                *sent += 1;
-                match arrival(number) {
-                    None => *lost += 1,
-                    Some(arrival) => {
-                        *late += u64::from(arrival.delay > late_after);
-                        recovered += u64::from(arrival.recovered);
-                        delays.push(arrival.delay);
-                    }
+        let (mut recovered, mut delays) = (0, Vec::new());
+        for (at, arrival) in packets {
+            let (sent, lost, late) = seconds.entry(at.as_nanos() / 1_000_000_000).or_default();
+            *sent += 1;
+            match arrival {
+                None => *lost += 1,
+                Some(arrival) => {
+                    *late += u64::from(arrival.delay > late_after);
+                    recovered += u64::from(arrival.recovered);
+                    delays.push(arrival.delay);
                 }
             }
         }

@@ -1,8 +1,57 @@
-//! A network of one's own: hosts, links and calls from a file, without any Rust.
+//! A network of one's own: hosts, links and calls from a file, without any
+//! Rust, in the simulator and with real daemons.
 
 mod file;
+mod rows;
 mod simulate;
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "real daemons need real time, sockets and processes"
+)]
+pub mod testbed;
 mod units;
 
+use std::time::Duration;
+
 pub use file::{Call, Host, Link, Mistake, Scenario, load, parse};
-pub use simulate::{COLUMNS, simulate};
+pub use rows::{COLUMNS, agree};
+pub use simulate::simulate;
+
+/// Until the first packet, nodes find each other and measure round trips.
+const WARM_UP: Duration = Duration::from_secs(5);
+/// What is under way when the last packet is sent arrives within this time.
+const DRAIN: Duration = Duration::from_secs(3);
+/// Between two packets of a call.
+const SPACING: Duration = Duration::from_millis(20);
+/// The port that the first call goes to; the others follow.
+const FIRST_PORT: u16 = 5_000;
+
+/// One call of a [`Call`].
+#[derive(Clone, Copy, Debug)]
+struct Placed<'a> {
+    /// What it is one of.
+    call: &'a Call,
+    /// Where it is answered.
+    port: u16,
+    /// When its first packet is sent, after [`WARM_UP`].
+    offset: Duration,
+}
+
+impl Scenario {
+    /// Every call, in the order of the file: all calls share [`SPACING`] evenly.
+    fn placed(&self) -> impl Iterator<Item = Placed<'_>> {
+        let total: u32 = self.calls.iter().map(|c| c.count).sum();
+        let each = self.calls.iter().flat_map(|c| std::iter::repeat_n(c, c.count as usize));
+        each.zip(0..).map(move |(call, n)| Placed {
+            call,
+            port: FIRST_PORT + n as u16,
+            offset: SPACING * n / total,
+        })
+    }
+
+    /// Of each call.
+    fn packets(&self) -> u64 {
+        (self.length.as_nanos() / SPACING.as_nanos()) as u64
+    }
+}

@@ -1,0 +1,85 @@
+use super::file::Call;
+use crate::speech::Speech;
+use crate::table::{Cell, Column, Record, Row, print};
+use trunkline_base::Time;
+use trunkline_base::stats::{Mean, quantile};
+use trunkline_media::quality::pesq::PesqError;
+use trunkline_sim::voice::{Arrival, Outcome};
+
+/// A row: the calls of one `[[call]]`, in the simulator or in the testbed.
+pub const COLUMNS: &[Column] = &[
+    Column::text("where"),
+    Column::text("calls"),
+    Column::number("sent", 0),
+    Column::number("lost", 0),
+    Column::number("late", 0),
+    Column::number("recovered", 0),
+    Column::number("missed_pct", 4),
+    Column::number("missed_low_pct", 4),
+    Column::number("missed_high_pct", 4),
+    Column::number("delay_p50_ms", 2),
+    Column::number("delay_p99_ms", 2),
+    Column::number("delay_max_ms", 2),
+    Column::number("pesq_mean", 2),
+    Column::number("pesq_p5", 2),
+    Column::text("valid"),
+];
+
+/// A packet of a call: when it was sent, and what came of it.
+pub(super) type Packet = (Time, Option<Arrival>);
+
+/// The row of `calls`, each with its packets in order.
+pub(super) fn row(
+    place: &str,
+    call: &Call,
+    calls: &[Vec<Packet>],
+    speech: Option<&Speech>,
+    valid: bool,
+) -> Result<Row, PesqError> {
+    let outcome = Outcome::of_packets(calls.iter().flatten().copied(), 0, call.threshold);
+    let scores = match speech {
+        Some(speech) => scores(call, calls, speech)?,
+        None => Vec::new(),
+    };
+    let ms = |share| outcome.delay(share).map_or(f64::NAN, |d| d.as_nanos() as f64 / 1e6);
+    let missed = outcome.missed;
+    let pesq = if scores.is_empty() { f64::NAN } else { Mean::of(&scores).estimate };
+    let cells: Vec<Cell> = vec![
+        place.into(),
+        call.name.as_str().into(),
+        outcome.sent.into(),
+        outcome.lost.into(),
+        outcome.late.into(),
+        outcome.recovered.into(),
+        (100.0 * missed.estimate).into(),
+        (100.0 * missed.interval.0).into(),
+        (100.0 * missed.interval.1).into(),
+        ms(0.5).into(),
+        ms(0.99).into(),
+        ms(1.0).into(),
+        pesq.into(),
+        quantile(&scores, 0.05).unwrap_or(f64::NAN).into(),
+        if valid { "yes" } else { "no" }.into(),
+    ];
+    Ok(print(COLUMNS, cells))
+}
+
+/// In ascending order.
+fn scores(call: &Call, calls: &[Vec<Packet>], speech: &Speech) -> Result<Vec<f64>, PesqError> {
+    let mut scores = Vec::new();
+    for (k, packets) in calls.iter().enumerate() {
+        let is_missed = |arrival: Option<Arrival>| arrival.is_none_or(|a| a.delay > call.threshold);
+        let missed: Vec<bool> = packets.iter().map(|&(_, arrival)| is_missed(arrival)).collect();
+        let heard = speech.listen(&missed, k * speech.len() / calls.len())?;
+        scores.extend(heard.into_iter().flatten().map(|s| s.raw));
+    }
+    scores.sort_by(f64::total_cmp);
+    Ok(scores)
+}
+
+/// Whether two rows' 95 % intervals of what is missed have a number in common.
+pub fn agree(a: Record<'_>, b: Record<'_>) -> bool {
+    let interval = |r: Record<'_>| (r.number("missed_low_pct"), r.number("missed_high_pct"));
+    let ((a_low, a_high), (b_low, b_high)) = (interval(a), interval(b));
+    a_low <= b_high && b_low <= a_high
+}

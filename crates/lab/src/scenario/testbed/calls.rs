@@ -1,0 +1,157 @@
+//! Callers and listeners, in real time.
+
+use super::super::rows::Packet;
+use super::super::simulate::node;
+use super::super::{Placed, SPACING, Scenario};
+use super::{Error, cannot};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use trunkline_base::Time;
+use trunkline_client::{Address, DatagramSocket, Service, SocketOption};
+use trunkline_sim::voice::{Arrival, VOICE_PACKET};
+
+/// The time of a run.
+#[derive(Clone, Copy)]
+struct Clock(Instant);
+
+impl Clock {
+    /// Begins at [`Time::ZERO`].
+    fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    /// Now.
+    fn now(self) -> Time {
+        Time::ZERO + self.0.elapsed()
+    }
+
+    /// Waits.
+    fn sleep_until(self, at: Time) {
+        std::thread::sleep(at.since(self.now()));
+    }
+}
+
+/// A call: both ends attached to their daemons.
+struct Call<'a> {
+    placed: Placed<'a>,
+    caller: DatagramSocket,
+    listener: DatagramSocket,
+}
+
+/// All calls of a scenario.
+pub struct Calls<'a> {
+    scenario: &'a Scenario,
+    calls: Vec<Call<'a>>,
+}
+
+/// What came of them.
+pub struct Heard {
+    /// Of each call, in the order of the file.
+    pub packets: Vec<Vec<Packet>>,
+    /// How many a daemon did not take. They count as lost.
+    pub refused: u64,
+}
+
+impl<'a> Calls<'a> {
+    /// Attaches every caller and listener at the Unix sockets of their hosts.
+    pub fn attach(scenario: &'a Scenario, sockets: &[PathBuf]) -> Result<Calls<'a>, Error> {
+        // A call takes some descriptors, and the soft limit may be a thousand.
+        // Where that fails, attaching says so.
+        let _ = getrlimit(Resource::RLIMIT_NOFILE)
+            .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+        let attach = |placed: Placed<'a>| {
+            let call = placed.call;
+            let caller = DatagramSocket::bind(sockets[call.ends.0].as_path(), 0)?;
+            let service = if call.realtime { Service::RealTime } else { Service::BestEffort };
+            caller.set_option(SocketOption::Service(service))?;
+            caller.set_option(SocketOption::Deadline(call.threshold))?;
+            let listener = DatagramSocket::bind(sockets[call.ends.1].as_path(), placed.port)?;
+            listener.set_option(SocketOption::Nonblocking(true))?;
+            Ok(Call { placed, caller, listener })
+        };
+        Ok(Calls { scenario, calls: scenario.placed().map(attach).collect::<Result<_, Error>>()? })
+    }
+
+    /// Holds them, and waits as long as `drain` for what is on its way;
+    /// `second` is called as time goes by.
+    pub fn hold(&self, drain: Duration, second: &dyn Fn()) -> Result<Heard, Error> {
+        let clock = Clock::start();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let listeners = scope.spawn(|| self.listen(clock, &done));
+            let (sent, refused) = self.send(clock, second);
+            clock.sleep_until(clock.now() + drain);
+            done.store(true, Ordering::Relaxed);
+            let arrivals = listeners.join().expect("listeners don't panic")?;
+            let call = |(sent, arrivals): (Vec<Time>, Vec<_>)| sent.into_iter().zip(arrivals);
+            let packets = sent.into_iter().zip(arrivals).map(|both| call(both).collect());
+            Ok(Heard { packets: packets.collect(), refused })
+        })
+    }
+
+    /// Sends every packet when it is due: the moment of each, and how many
+    /// could not leave.
+    fn send(&self, clock: Clock, second: &dyn Fn()) -> (Vec<Vec<Time>>, u64) {
+        let (mut sent, mut refused) = (vec![Vec::new(); self.calls.len()], 0);
+        let mut packet = [0; VOICE_PACKET];
+        let start = clock.now() + SPACING;
+        for k in 0..self.scenario.packets() {
+            for (call, sent) in self.calls.iter().zip(&mut sent) {
+                let Placed { call: to, port, offset } = call.placed;
+                clock.sleep_until(start + offset + Duration::from_nanos(k * SPACING_NS));
+                let now = clock.now();
+                // Daemons don't look into it.
+                packet[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
+                packet[8..16].copy_from_slice(&k.to_be_bytes());
+                let to = Address { node: node(to.ends.1), port };
+                refused += u64::from(call.caller.send_to(&packet, to).is_err());
+                sent.push(now);
+            }
+            if k % PER_SECOND == 0 {
+                second();
+            }
+        }
+        (sent, refused)
+    }
+
+    /// Notes the first arrival of each packet, until `done`.
+    fn listen(&self, clock: Clock, done: &AtomicBool) -> Result<Vec<Vec<Option<Arrival>>>, Error> {
+        let wait = |e: nix::Error| cannot("wait for packets")(e.into());
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(wait)?;
+        for (call, n) in self.calls.iter().zip(0..) {
+            epoll.add(&call.listener, EpollEvent::new(EpollFlags::EPOLLIN, n)).map_err(wait)?;
+        }
+        let packets = self.scenario.packets() as usize;
+        let mut arrivals = vec![vec![None; packets]; self.calls.len()];
+        let mut events = [EpollEvent::empty(); 64];
+        let mut buf = [0; 2_048];
+        while !done.load(Ordering::Relaxed) {
+            let n = match epoll.wait(&mut events, EpollTimeout::from(100u16)) {
+                Err(nix::Error::EINTR) => 0,
+                n => n.map_err(wait)?,
+            };
+            for event in &events[..n] {
+                let n = event.data() as usize;
+                while let Ok(got) = self.calls[n].listener.recv_from(&mut buf) {
+                    let now = clock.now();
+                    let word = |at: usize| {
+                        let bytes = buf[at..at + 8].try_into().expect("eight bytes");
+                        u64::from_be_bytes(bytes)
+                    };
+                    let (sent, k) = (Time::from_nanos(word(0)), word(8) as usize);
+                    if let Some(arrival) = arrivals[n].get_mut(k) {
+                        let (delay, recovered) = (now.since(sent), got.recovered);
+                        arrival.get_or_insert(Arrival { delay, recovered });
+                    }
+                }
+            }
+        }
+        Ok(arrivals)
+    }
+}
+
+const SPACING_NS: u64 = SPACING.as_nanos() as u64;
+const PER_SECOND: u64 = 1_000_000_000 / SPACING_NS;

@@ -1,0 +1,156 @@
+//! A scenario as the configuration files of daemons and of their network.
+
+use super::super::file::{Link, Scenario};
+use super::super::simulate::{host, node, topology};
+use super::{Error, cannot};
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use trunkline_base::link_model::{Chain, LinkModel, Loss, Queue};
+
+/// Each is a process.
+const MAX_HOSTS: usize = 64;
+
+/// Refuses what daemons can't do.
+pub fn check(scenario: &Scenario) -> Result<(), Error> {
+    let n = scenario.hosts.len();
+    if n > MAX_HOSTS {
+        let what = format!("[[host]]: there are {n}: the testbed runs a process for each of up to");
+        return Err(Error::Unsupported(format!("{what} {MAX_HOSTS}")));
+    }
+    for (n, host) in scenario.hosts.iter().enumerate() {
+        let mut links = links_of(scenario, n).map(|l| l.recovery);
+        let first = links.next();
+        if links.any(|recovery| Some(recovery) != first) {
+            return Err(Error::Unsupported(format!(
+                "[[link]] recovery: host \"{}\" has it on one link and not on another, but a \
+                 daemon has it on all or none: make them alike",
+                host.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn links_of(scenario: &Scenario, host: usize) -> impl Iterator<Item = &Link> {
+    scenario.links.iter().filter(move |l| l.ends.0 == host || l.ends.1 == host)
+}
+
+/// Where everybody listens.
+pub struct Addresses {
+    /// The daemon of each host.
+    nodes: Vec<SocketAddr>,
+    /// The two ends of each link.
+    links: Vec<(SocketAddr, SocketAddr)>,
+}
+
+impl Addresses {
+    /// Free ones, on an address of the loopback interface that no other run
+    /// uses at the same time: free ports are found by looking, and two that
+    /// look find the same.
+    pub fn free(scenario: &Scenario) -> Result<Addresses, Error> {
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let home = Ipv4Addr::new(127, high, low, 1);
+        let count = scenario.hosts.len() + 2 * scenario.links.len();
+        // All at once, or the second might get the first one's port.
+        let sockets: Vec<UdpSocket> = (0..count)
+            .map(|_| UdpSocket::bind((home, 0)))
+            .collect::<Result<_, _>>()
+            .map_err(cannot("find free UDP ports"))?;
+        let mut found = sockets.iter().map(UdpSocket::local_addr);
+        let mut next = || found.next().expect("one for each").map_err(cannot("look at a socket"));
+        let nodes = scenario.hosts.iter().map(|_| next()).collect::<Result<_, _>>()?;
+        let links = scenario.links.iter().map(|_| Ok((next()?, next()?)));
+        Ok(Addresses { nodes, links: links.collect::<Result<_, Error>>()? })
+    }
+}
+
+/// impair's: the same models, seed and streams as in the simulator.
+pub fn impair(scenario: &Scenario, addresses: &Addresses, seed: u64) -> String {
+    let mut text = format!("seed = {seed}\n");
+    for (link, (a, b)) in scenario.links.iter().zip(&addresses.links) {
+        let (peer_a, peer_b) = (addresses.nodes[link.ends.0], addresses.nodes[link.ends.1]);
+        let _ = write!(
+            text,
+            "[[link]]\na = {{ listen = \"{a}\", peer = \"{peer_a}\" }}\n\
+             b = {{ listen = \"{b}\", peer = \"{peer_b}\" }}\n"
+        );
+        for (key, value) in KEYS {
+            let way = |name, model| value(model).map(|v| format!("{name} = {v}"));
+            let ways = [way("forward", &link.there), way("reverse", &link.back)];
+            let ways: Vec<String> = ways.into_iter().flatten().collect();
+            let _ = writeln!(text, "{key} = {{ {} }}", ways.join(", "));
+        }
+    }
+    text
+}
+
+/// How a part of a model is written; `None` leaves it out.
+type Key = (&'static str, fn(&LinkModel) -> Option<String>);
+
+const KEYS: [Key; 8] = [
+    ("delay", |m| Some(format!("\"{}ns\"", m.delay.as_nanos()))),
+    ("jitter", |m| Some(format!("\"{}ns\"", m.jitter.as_nanos()))),
+    ("rate", |m| m.rate.map(|r| format!("\"{} bit/s\"", r.as_bps()))),
+    ("queue", |m| match m.queue {
+        Queue::Packets(n) => Some(format!("\"{n} packets\"")),
+        Queue::Bytes(n) => Some(format!("\"{n} B\"")),
+        // No key of a scenario asks for it.
+        Queue::Red(_) => None,
+    }),
+    ("loss", |m| match m.loss {
+        Loss::Bernoulli { p } | Loss::Burst { p, .. } => Some(p.to_string()),
+        // Nor for a trace.
+        Loss::None | Loss::Trace(_) => None,
+    }),
+    ("burst", |m| match m.loss {
+        Loss::Burst { b, .. } => Some(b.to_string()),
+        _ => None,
+    }),
+    ("chain", |m| match m.loss {
+        Loss::Burst { chain: Chain::Continuous { .. }, .. } => Some("\"continuous\"".into()),
+        _ => None,
+    }),
+    ("spacing", |m| match m.loss {
+        Loss::Burst { chain: Chain::Continuous { spacing }, .. } => {
+            Some(format!("\"{}ns\"", spacing.as_nanos()))
+        }
+        _ => None,
+    }),
+];
+
+/// Each daemon's, in the order of the hosts, with the Unix socket that it takes
+/// applications at: the simulator's routes, and defaults.
+pub fn nodes(scenario: &Scenario, addresses: &Addresses, dir: &Path) -> Vec<(String, PathBuf)> {
+    let mut topology = topology(scenario);
+    let one = |n: usize| {
+        let socket = dir.join(format!("{}.sock", n + 1));
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let mut text = format!(
+            "[node]\nid = {}\nname = {}\nlisten = [\"{}\"]\nsocket = {}\n",
+            node(n),
+            quoted(&scenario.hosts[n].name),
+            addresses.nodes[n],
+            quoted(&socket.to_string_lossy()),
+        );
+        for (link, (a, b)) in scenario.links.iter().zip(&addresses.links) {
+            let (neighbour, address) = match link.ends {
+                (here, there) if here == n => (there, a),
+                (there, here) if here == n => (there, b),
+                _ => continue,
+            };
+            let neighbour = node(neighbour);
+            let _ = write!(text, "[[link]]\nneighbour = {neighbour}\naddress = \"{address}\"\n");
+        }
+        for route in &topology.config_mut(host(n)).routes {
+            let to = route.to.map_or("\"*\"".to_owned(), |to| format!("[{to}]"));
+            let (via, onward) = (route.via, route.onward.as_nanos());
+            let _ = write!(text, "[[route]]\nto = {to}\nvia = {via}\nonward = \"{onward}ns\"\n");
+        }
+        if links_of(scenario, n).any(|l| !l.recovery) {
+            text += "[realtime]\nrecovery = \"off\"\n";
+        }
+        (text, socket)
+    };
+    (0..scenario.hosts.len()).map(one).collect()
+}

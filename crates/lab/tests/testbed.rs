@@ -1,0 +1,175 @@
+//! A scenario with real daemons beside the simulator.
+
+mod common;
+
+use common::*;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Ten calls with recovery and ten without, over a relay and a bad link.
+const SCENARIO: &str = r#"
+length = "4 s"
+host = [{ name = "par\"is" }, { name = "dijon" }, { name = "lyon" }]
+link = [
+  { between = ["par\"is", "dijon"], delay = "10ms", jitter = "1ms", loss = "10%", burst = "50%",
+    spacing = "5ms", rate = "10 Mbit/s", queue = "64 kB" },
+  { between = ["lyon", "dijon"], delay = "5ms", loss = 0.02, loses = "there" },
+]
+call = [
+  { name = "recovered", from = "par\"is", to = "lyon", count = 10 },
+  { name = "plain", from = "par\"is", to = "lyon", count = 10, service = "best-effort" },
+]
+"#;
+
+/// The daemon's program. `cargo test --workspace` builds it, `-p trunkline-lab`
+/// does not.
+fn trunkline() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_BIN_EXE_trunkline-lab")).with_file_name("trunkline");
+    let there = path.is_file();
+    assert!(there || std::env::var_os("CI").is_none(), "{} is not built", path.display());
+    if !there {
+        println!("skipped: no trunkline; cargo build -p trunkline");
+    }
+    there.then_some(path)
+}
+
+/// A program that is `trunkline` but for what `script` does before.
+fn sabotaged(dir: &Path, script: &str) -> Option<PathBuf> {
+    let (real, path) = (trunkline()?, dir.join("sabotaged"));
+    let real = real.display();
+    fs::write(&path, format!("#!/bin/sh\nreal='{real}'\n{script}\nexec \"$real\" \"$@\"\n"))
+        .unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    Some(path)
+}
+
+/// Runs [`SCENARIO`] with this program: what it printed, its rows and
+/// testbed.json.
+fn both(dir: &Path, trunkline: &Path) -> (Output, Vec<Vec<String>>, serde_json::Value) {
+    let file = dir.join("s.toml");
+    fs::write(&file, SCENARIO).unwrap();
+    let (out, trunkline) = (dir.to_str().unwrap(), trunkline.to_str().unwrap());
+    let args = ["run", file.to_str().unwrap(), "--out", out, "--testbed", "--trunkline", trunkline];
+    let done = run(&args);
+    let read = |name| fs::read_to_string(dir.join("scenario/s").join(name)).unwrap_or_default();
+    let csv = read("data.csv");
+    let rows = csv.lines().skip(1).map(|l| l.split(',').map(str::to_owned).collect()).collect();
+    (done, rows, serde_json::from_str(&read("testbed.json")).unwrap_or_default())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn daemons_do_what_the_simulator_says() {
+    let Some(trunkline) = trunkline() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (done, rows, effort) = both(dir.path(), &trunkline);
+    let shown = text(&done.stdout) + &text(&done.stderr);
+    let valid = effort["valid"].as_bool().unwrap();
+    // A busy machine is late, which must be said, and delays packets.
+    assert_eq!(shown.contains("INVALID"), !valid, "{shown}");
+    assert!(!shown.contains("DISAGREE") || !valid, "{shown}");
+    assert_eq!(done.status.code(), Some(if valid { 0 } else { 1 }), "{shown}");
+    let names: Vec<_> = rows.iter().map(|r| (r[0].as_str(), r[1].as_str())).collect();
+    let [sim, live] = ["simulator", "testbed"].map(|w| [(w, "recovered"), (w, "plain")]);
+    assert_eq!(names, [sim, live].concat());
+    let number = |row: usize, column: usize| rows[row][column].parse::<f64>().unwrap();
+    for row in 0..4 {
+        assert_eq!(number(row, 2), 2_000.0, "sent");
+        let valid = if row < 2 || valid { "yes" } else { "no" };
+        assert_eq!(rows[row].last().unwrap(), valid);
+        // 15 ms of wire and up to 1 ms of jitter.
+        let delay = number(row, 9);
+        assert!((15.0..if valid == "yes" { 17.0 } else { 100.0 }).contains(&delay), "{delay}");
+    }
+    // About 200 are lost: without recovery nearly all of them stay so.
+    for (recovered, plain) in [(0, 1), (2, 3)] {
+        assert!(number(recovered, 5) > 50.0 && number(plain, 5) == 0.0, "{rows:?}");
+        assert!(number(plain, 3) > 60.0, "{rows:?}");
+    }
+    let cpu = effort["cpu"].as_array().unwrap();
+    assert_eq!(cpu.len(), 4, "{effort}");
+    assert!(cpu.iter().all(|c| c["seconds"].as_f64().unwrap() > 0.0), "{effort}");
+    assert!(effort["lateness_us"]["samples"].as_u64().unwrap() > 4_000, "{effort}");
+    assert_eq!(effort["refused"], 0);
+}
+
+#[test]
+fn daemons_that_recover_nothing_and_a_late_impair_are_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"
+case $1 in
+  node) printf '[realtime]\nrecovery = "off"\n' >> "$3" ;;
+  impair) "$real" "$@" | sed 's/"p99.9":[0-9.]*/"p99.9":1001.5/'; exit ;;
+esac"#;
+    let Some(trunkline) = sabotaged(dir.path(), script) else { return };
+    let (done, rows, effort) = both(dir.path(), &trunkline);
+    let shown = text(&done.stdout);
+    assert_eq!(done.status.code(), Some(1), "{shown}");
+    assert!(shown.contains("DISAGREE: recovered: missed in the simulator"), "{shown}");
+    assert!(!shown.contains("DISAGREE: plain"), "{shown}");
+    assert!(shown.contains("INVALID"), "{shown}");
+    assert_eq!(effort["valid"], false);
+    let valid: Vec<_> = rows.iter().map(|r| r.last().unwrap().as_str()).collect();
+    assert_eq!(valid, ["yes", "yes", "no", "no"]);
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(trunkline) = sabotaged(dir.path(), "echo $$ >> \"$(dirname \"$0\")/pids\"") else {
+        return;
+    };
+    let temporary = dir.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let file = dir.path().join("s.toml");
+    fs::write(&file, SCENARIO).unwrap();
+    let args = ["run", file.to_str().unwrap(), "--testbed", "--trunkline"];
+    let mut run = lab(&args);
+    run.arg(&trunkline).arg("--out").arg(dir.path()).env("TMPDIR", &temporary);
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let pids = || fs::read_to_string(dir.path().join("pids")).unwrap_or_default();
+    let files = || fs::read_dir(&temporary).unwrap().count();
+    // Four processes; then all calls are attached, and the files gone.
+    eventually(|| pids().lines().count() == 4 && files() == 0);
+    assert!(run.try_wait().unwrap().is_none());
+    run.kill().unwrap();
+    run.wait().unwrap();
+    eventually(|| pids().lines().all(|pid| !Path::new("/proc").join(pid).exists()));
+}
+
+#[track_caller]
+fn eventually(test: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !test() {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_it_cannot_do_is_said_in_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.toml");
+    let file_arg = file.to_str().unwrap();
+    fs::write(&file, SCENARIO).unwrap();
+    let testbed = ["run", file_arg, "--testbed", "--out", dir.path().to_str().unwrap()];
+    let missing = [&testbed[..], &["--trunkline", "/nowhere/trunkline"]].concat();
+    bad(&missing, &["s.toml: /nowhere/trunkline: ", "cargo build", "--trunkline"]);
+    bad(&["run", "voip-overlay/fig4", "--testbed"], &["voip-overlay/fig4: ", ".toml"]);
+    let mixed = SCENARIO.replace("loses = \"there\"", "recovery = false");
+    fs::write(&file, mixed).unwrap();
+    bad(&testbed, &["s.toml: ", "[[link]] recovery: host \"dijon\"", "make them alike"]);
+    fs::write(&file, SCENARIO).unwrap();
+    let Some(trunkline) = sabotaged(dir.path(), "[ $1 = node ] && echo full disk >&2 && exit 1")
+    else {
+        return;
+    };
+    let broken = [&testbed[..], &["--trunkline", trunkline.to_str().unwrap()]].concat();
+    bad(&broken, &["s.toml: the node of par\"is ended at once: full disk"]);
+}
