@@ -23,7 +23,7 @@ demo: ## Build trunkline and run its demonstration: make demo ARGS="--help"
 
 .PHONY: lab
 lab: ## Measure the papers' figures again: make lab ARGS="run all --quick", ARGS=--help
-	cargo build --release $(LOCKED) -p trunkline-lab
+	cargo build --release $(LOCKED) -p trunkline-lab $(if $(findstring --testbed,$(ARGS)),-p trunkline)
 	"$(CARGO_TARGET_DIR)/release/trunkline-lab" $(if $(ARGS),$(ARGS),--help)
 
 # Every claim as published, and every one able to fail.

@@ -73,8 +73,7 @@ seed in real time, the calls' length and 8 s more. data.csv then has both;
 testbed.json tells how late impair was and what processor time everybody took.
 Status 1 if impair's p99.9 lateness is over 1 ms, which makes the run invalid
 (take a machine that does nothing else, or put `chrt --fifo 50` before the
-command), or if the 95 % intervals of what is missed do not overlap. Kernel TCP
-cannot cross the testbed.")]
+command), or if the 95 % intervals of what is missed do not overlap.")]
 struct Run {
     /// PAPER/FIGURE, `all`, or a scenario of your own: a .toml file
     what: String,

@@ -1,5 +1,5 @@
-//! How a run gets on, on standard error. The only place of the lab that looks
-//! at a clock: no result may depend on it.
+//! How a run gets on, on standard error. The only place of the lab, but for the
+//! testbed, that looks at a clock: no result may depend on it.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal as _;

@@ -1,4 +1,5 @@
 //! A scenario with real daemons beside the simulator.
+#![expect(clippy::disallowed_methods, reason = "real processes take real time")]
 
 mod common;
 
@@ -78,19 +79,18 @@ fn daemons_do_what_the_simulator_says() {
     let names: Vec<_> = rows.iter().map(|r| (r[0].as_str(), r[1].as_str())).collect();
     let [sim, live] = ["simulator", "testbed"].map(|w| [(w, "recovered"), (w, "plain")]);
     assert_eq!(names, [sim, live].concat());
-    let number = |row: usize, column: usize| rows[row][column].parse::<f64>().unwrap();
-    for row in 0..4 {
-        assert_eq!(number(row, 2), 2_000.0, "sent");
-        let valid = if row < 2 || valid { "yes" } else { "no" };
-        assert_eq!(rows[row].last().unwrap(), valid);
+    for row in &rows {
+        let number = |column: usize| row[column].parse::<f64>().unwrap();
+        assert_eq!(number(2), 2_000.0, "sent: {row:?}");
+        let counts = row[0] == "simulator" || valid;
+        assert_eq!(row.last().unwrap(), if counts { "yes" } else { "no" });
         // 15 ms of wire and up to 1 ms of jitter.
-        let delay = number(row, 9);
-        assert!((15.0..if valid == "yes" { 17.0 } else { 100.0 }).contains(&delay), "{delay}");
-    }
-    // About 200 are lost: without recovery nearly all of them stay so.
-    for (recovered, plain) in [(0, 1), (2, 3)] {
-        assert!(number(recovered, 5) > 50.0 && number(plain, 5) == 0.0, "{rows:?}");
-        assert!(number(plain, 3) > 60.0, "{rows:?}");
+        assert!((15.0..if counts { 17.0 } else { 100.0 }).contains(&number(9)), "{row:?}");
+        // About 240 are lost on the way.
+        let (lost, recovered) = (number(3), number(5));
+        let of_kind =
+            if row[1] == "plain" { lost > 60.0 && recovered == 0.0 } else { recovered > 50.0 };
+        assert!(of_kind, "{row:?}");
     }
     let cpu = effort["cpu"].as_array().unwrap();
     assert_eq!(cpu.len(), 4, "{effort}");
@@ -112,7 +112,6 @@ esac"#;
     let shown = text(&done.stdout);
     assert_eq!(done.status.code(), Some(1), "{shown}");
     assert!(shown.contains("DISAGREE: recovered: missed in the simulator"), "{shown}");
-    assert!(!shown.contains("DISAGREE: plain"), "{shown}");
     assert!(shown.contains("INVALID"), "{shown}");
     assert_eq!(effort["valid"], false);
     let valid: Vec<_> = rows.iter().map(|r| r.last().unwrap().as_str()).collect();
