@@ -69,9 +69,10 @@ impl Axis {
     fn ticks(&self) -> Vec<(f64, String)> {
         if self.log {
             let exponents = libm::log10(self.range.0).round() as i32..;
-            let powers = exponents.map(|e| libm::pow(10.0, f64::from(e)));
-            let within = powers.take_while(|v| *v <= self.range.1 * 1.000_1);
-            return within.map(|v| (v, format!("{v}"))).collect();
+            let powers = exponents.map(|e| (e, libm::pow(10.0, f64::from(e))));
+            let within = powers.take_while(|(_, v)| *v <= self.range.1 * 1.000_1);
+            let decimals = |e: i32| usize::try_from(-e).unwrap_or(0);
+            return within.map(|(e, v)| (v, format!("{v:.*}", decimals(e)))).collect();
         }
         let decimals = (0..4).find(|&d| {
             let scaled = self.step * libm::pow(10.0, f64::from(d));
@@ -199,6 +200,7 @@ mod tests {
         );
         assert_eq!(labels(&Axis::linear("", (90.0, 100.0), 5.0)), ["90", "95", "100"]);
         assert_eq!(labels(&Axis::log("", (0.001, 10.0))), ["0.001", "0.01", "0.1", "1", "10"]);
+        assert_eq!(labels(&Axis::log("", (1e-5, 1e-4))), ["0.00001", "0.0001"]);
         let axis = Axis::fitting("", 0.0, [0.3, 1.93, f64::NAN].into_iter());
         assert_eq!((axis.range, axis.step), ((0.0, 2.0), 0.5));
         assert_eq!(Axis::fitting("", 0.0, [].into_iter()).range.0, 0.0);

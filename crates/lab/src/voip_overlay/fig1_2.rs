@@ -115,8 +115,9 @@ fn fig2() -> Figure {
                     Verdict { measured: worst, holds: (worst - 3.69).abs() <= 0.1, note }
                 }),
                 at: &[0.5],
-                expected: true,
-                why: OTHER_SPEECH,
+                expected: false,
+                why: "On our speech it is 3.51 at full size (95 % interval 3.42 to 3.59), 0.41 below \
+                      what this speech has without loss.",
                 sabotage: "udp-loses-thrice",
             },
         ],
