@@ -5,7 +5,7 @@ use crate::driver::{Envelope, Message};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_overlay::counters::{Drop, Drops};
-use trunkline_overlay::link::{DSCP_EF, IP_UDP_HEADERS};
+use trunkline_overlay::link::{DSCP_EF, IP_UDP_HEADERS, LinkId};
 use trunkline_overlay::node::Node;
 use trunkline_overlay::wire::{
     Frame, Frames, Incarnation, Null, Opened, ReceiverIndex, Seal, open_header,
@@ -30,7 +30,7 @@ impl Emitted {
         let header = open_header(&envelope.bytes).expect("an envelope");
         let to = |i: &usize| header.receiver == ReceiverIndex::derived(OWN, neighbour(*i), "");
         let i = (0..LINKS).find(to).expect("an envelope to a neighbour");
-        let link = &node.links()[i];
+        let link = node.link(LinkId(i as u16)).expect("a link");
         assert_eq!(Some(envelope.to), link.address());
         assert!(envelope.bytes.len() + IP_UDP_HEADERS <= link.config().mtu, "it fits the MTU");
         assert_eq!(header.counter, self.counter[i], "counters count");
@@ -112,7 +112,7 @@ impl Bounds {
         let stats = node.stats();
         assert!(stats.from_sessions <= self.messages_in);
         let mut out = stats.to_sessions + packets_dropped(&stats.drops);
-        for link in node.links() {
+        for (_, link) in node.links() {
             let s = link.stats();
             out += s.realtime.envelopes + s.best_effort.envelopes + packets_dropped(&s.drops);
             let config = &link.config().realtime;

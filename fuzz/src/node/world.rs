@@ -352,7 +352,7 @@ impl World {
     }
 
     fn envelopes_received(&self) -> u64 {
-        self.node.links().iter().map(|l| l.stats().received.envelopes).sum()
+        self.node.links().map(|(_, l)| l.stats().received.envelopes).sum()
     }
 
     fn open_session(&mut self) {
@@ -479,7 +479,7 @@ impl World {
         }
         self.bounds.check(&self.node);
         assert_eq!(self.node.stats(), self.twin.stats());
-        for (link, twin) in self.node.links().iter().zip(self.twin.links()) {
+        for ((_, link), (_, twin)) in self.node.links().zip(self.twin.links()) {
             assert_eq!(link.stats(), twin.stats());
         }
     }

@@ -264,7 +264,7 @@ impl Chain {
     /// Packets that the node under test sent again, and those it asked for.
     pub fn repairs(&self) -> (u64, u64) {
         let links = self.stages[self.case.role as usize].node.links();
-        let stats = || links.iter().map(link::Link::stats);
+        let stats = || links.clone().map(|(_, l)| l.stats());
         let repeated = stats().map(|s| s.repeats.envelopes).sum();
         (repeated, stats().map(|s| s.receiver.asked).sum())
     }

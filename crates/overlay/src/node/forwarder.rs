@@ -1,3 +1,4 @@
+use super::links::Links;
 use super::{Command, Config, Drained, Report, Sink, Why};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
@@ -5,9 +6,7 @@ use crate::link::realtime::MAX_GAP;
 use crate::link::{Link, LinkId, Outgoing, Progress};
 use crate::route::{ForwardingTable, Hop};
 use crate::session::Sessions;
-use crate::wire::{
-    DataHeader, Frame, Frames, Incarnation, Kind, NodeId, ReceiverIndex, Seal, open_header,
-};
+use crate::wire::{DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, open_header};
 use core::time::Duration;
 use rand::RngExt;
 use std::collections::VecDeque;
@@ -19,14 +18,13 @@ use trunkline_base::Time;
 pub struct Forwarder {
     pub(super) id: NodeId,
     pub(super) max_payload: usize,
-    links: Vec<Link>,
-    by_index: Vec<(ReceiverIndex, LinkId)>,
+    links: Links,
     table: Arc<ForwardingTable>,
     pub(super) sessions: Sessions,
     reports: VecDeque<Report>,
     /// The link that sends first next time: the one after the last that did,
     /// lest one that always has more keep the arena to itself.
-    turn: usize,
+    turn: u16,
     pub(super) stats: ForwarderStats,
 }
 
@@ -56,7 +54,7 @@ pub(super) struct Packet<'a> {
 
 impl Forwarder {
     pub(super) fn new(config: Config, incarnation: Incarnation, seed: u64, now: Time) -> Forwarder {
-        let max_payload = config.max_payload();
+        let (id, max_payload) = (config.id, config.max_payload());
         // A new start draws anew, whatever the seed, lest its numbers be taken
         // for those of the start before.
         let mut rng = trunkline_base::rng(seed ^ incarnation.0, u64::from(config.id.0));
@@ -66,24 +64,21 @@ impl Forwarder {
             let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1);
             now + Duration::from_nanos(rng.random_range(0..nanos))
         };
-        let links: Vec<Link> = config
-            .links
-            .into_iter()
-            .map(|l| {
-                let first = first_hello(l.liveness.interval);
-                Link::new(config.id, incarnation, l, first)
-            })
-            .collect();
-        let ids = (0..).map(LinkId);
-        let mut by_index: Vec<_> = links.iter().map(Link::rx_index).zip(ids).collect();
-        by_index.sort_unstable();
+        let mut links = Links::default();
+        for config in config.links {
+            let first = first_hello(config.liveness.interval);
+            let link = Link::new(id, incarnation, config, first);
+            let index = link.rx_index();
+            if let Some(id) = links.insert(link) {
+                links.assign(index, id);
+            }
+        }
         Forwarder {
-            id: config.id,
+            id,
             max_payload,
             // Each link has at most one change to report between two looks.
-            reports: VecDeque::with_capacity(2 * links.len()),
+            reports: VecDeque::with_capacity(2 * links.places()),
             links,
-            by_index,
             table: Arc::default(),
             sessions: Sessions::new(config.max_sessions, rng.random()),
             turn: 0,
@@ -100,7 +95,7 @@ impl Forwarder {
         self.reports.pop_front()
     }
 
-    pub(super) fn links(&self) -> &[Link] {
+    pub(super) fn links(&self) -> &Links {
         &self.links
     }
 
@@ -125,7 +120,7 @@ impl Forwarder {
     }
 
     pub(super) fn drop_counted(&mut self, link: Option<LinkId>, why: Drop) {
-        match link.and_then(|LinkId(i)| self.links.get_mut(usize::from(i))) {
+        match link.and_then(|id| self.links.get_mut(id)) {
             Some(link) => link.drop_counted(why),
             None => self.stats.drops.count(why),
         }
@@ -139,9 +134,9 @@ impl Forwarder {
     ) -> Result<(), (Option<LinkId>, Drop)> {
         let header = open_header(datagram.bytes).map_err(|_| (None, Drop::Malformed))?;
         let Kind::Null = header.kind;
-        let found = self.by_index.binary_search_by_key(&header.receiver, |&(i, _)| i);
-        let id = found.map(|i| self.by_index[i].1).map_err(|_| (None, Drop::UnknownReceiver))?;
-        let link = self.link(id);
+        let unknown = (None, Drop::UnknownReceiver);
+        let id = self.links.owner(header.receiver).ok_or(unknown)?;
+        let link = self.links.get_mut(id).ok_or(unknown)?;
         let came_up =
             link.open(datagram.at, datagram.from, datagram.bytes).map_err(|why| (Some(id), why))?;
         if came_up {
@@ -151,14 +146,15 @@ impl Forwarder {
         let mut allowance = MAX_GAP as usize;
         for frame in Frames::new(Seal::frames(datagram.bytes)) {
             let frame = frame.map_err(|_| (Some(id), Drop::Malformed))?;
+            let Some(link) = self.links.get_mut(id) else { break };
             match frame {
-                Frame::Hello(hello) => self.link(id).on_hello(datagram.at, &hello),
-                Frame::Nack(nack) => self.link(id).on_nack(now, nack, &mut allowance),
+                Frame::Hello(hello) => link.on_hello(datagram.at, &hello),
+                Frame::Nack(nack) => link.on_nack(now, nack, &mut allowance),
                 Frame::Data(header, payload) => {
                     let goes_on = header.destination != self.id;
                     let hop = goes_on.then(|| self.next_hop(header.destination)).flatten();
                     let onward = self.onward(hop);
-                    let link = self.link(id);
+                    let Some(link) = self.links.get_mut(id) else { return Ok(()) };
                     match link.on_data(datagram.at, &header, payload.len(), onward) {
                         Ok(deadline) => {
                             self.relay(now, id, hop, Packet { header, payload, deadline }, sink);
@@ -171,15 +167,10 @@ impl Forwarder {
         Ok(())
     }
 
-    fn link(&mut self, LinkId(id): LinkId) -> &mut Link {
-        &mut self.links[usize::from(id)]
-    }
-
     /// How long a packet takes that goes on by `hop`, as far as known.
     fn onward(&self, hop: Option<Hop>) -> Duration {
         let Some(Hop { link, onward }) = hop else { return Duration::ZERO };
-        let link = self.links.get(usize::from(link.0));
-        link.map_or(Duration::ZERO, |link| link.monitor().rtt().one_way() + onward)
+        self.links.get(link).map_or(Duration::ZERO, |link| link.monitor().rtt().one_way() + onward)
     }
 
     /// A packet from a link: to an application here, or one hop further.
@@ -223,7 +214,7 @@ impl Forwarder {
         packet: &Packet<'_>,
     ) -> Result<(), (Option<LinkId>, Drop)> {
         let hop = hop.ok_or((None, Drop::NoRoute))?;
-        let link = self.links.get_mut(usize::from(hop.link.0)).ok_or((None, Drop::NoRoute))?;
+        let link = self.links.get_mut(hop.link).ok_or((None, Drop::NoRoute))?;
         let &Packet { header, payload, deadline } = packet;
         let latest = deadline - hop.onward;
         link.enqueue(now, &Outgoing { header, payload, deadline, latest })
@@ -231,21 +222,22 @@ impl Forwarder {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
-        for (link, id) in self.links.iter_mut().zip(0..) {
+        for (id, link) in self.links.iter_mut() {
             if link.handle_timeout(now) {
-                self.reports.push_back(Report::Down(LinkId(id)));
+                self.reports.push_back(Report::Down(id));
             }
         }
     }
 
     pub(super) fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
         let mut drained = Drained::All;
-        for _ in 0..self.links.len() {
-            if self.turn >= self.links.len() {
+        for _ in 0..self.links.places() {
+            if usize::from(self.turn) >= self.links.places() {
                 self.turn = 0;
             }
-            let link = &mut self.links[self.turn];
+            let link = self.links.get_mut(LinkId(self.turn));
             self.turn += 1;
+            let Some(link) = link else { continue };
             match link.transmit(now, arena) {
                 Progress::ArenaFull => return Drained::More,
                 Progress::Quantum => drained = Drained::More,
@@ -262,7 +254,7 @@ impl Forwarder {
                 next = (at, why);
             }
         };
-        for (link, id) in self.links.iter().zip((0..).map(LinkId)) {
+        for (id, link) in self.links.iter() {
             offer(link.hello_at(), Why::Hello(id));
             offer(link.monitor().dead_at(), Why::Silence(id));
             offer(link.pace_at(now), Why::Pace(id));

@@ -4,6 +4,7 @@
 mod config;
 mod control;
 mod forwarder;
+mod links;
 mod local;
 
 pub use config::{Config, ConfigError};
@@ -117,9 +118,15 @@ impl Node {
         self.forwarder.stats()
     }
 
-    /// The links, in the order of the configuration.
-    pub fn links(&self) -> &[Link] {
-        self.forwarder.links()
+    /// The links with their numbers: first those of the configuration, in its
+    /// order.
+    pub fn links(&self) -> impl Iterator<Item = (LinkId, &Link)> + Clone {
+        self.forwarder.links().iter()
+    }
+
+    /// A link, if there is one with this number.
+    pub fn link(&self, id: LinkId) -> Option<&Link> {
+        self.forwarder.links().get(id)
     }
 
     fn settle(&mut self) {

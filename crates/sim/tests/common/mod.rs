@@ -61,7 +61,7 @@ pub fn flow(world: &World, call: Call) -> &VoiceFlow {
 
 /// Counters of a host's link.
 pub fn stats(world: &World, host: u32, link: usize) -> LinkStats {
-    world.node(HostId(host)).links()[link].stats()
+    world.node(HostId(host)).links().nth(link).expect("a link").1.stats()
 }
 
 pub fn dropped(world: &World, host: u32, link: usize, why: Drop) -> u64 {

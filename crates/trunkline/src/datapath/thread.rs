@@ -438,7 +438,7 @@ impl PacketThread {
             udp.recv_errors += s.recv_errors;
         }
         let node = self.node.node();
-        let links = node.links().iter().map(|link| LinkSnapshot {
+        let links = node.links().map(|(_, link)| LinkSnapshot {
             neighbour: link.config().neighbour,
             path: link.config().path.clone(),
             up: link.monitor().is_up(),
