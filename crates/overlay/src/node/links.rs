@@ -1,0 +1,104 @@
+//! The links of a node, which come and go, and the receiver indices by which
+//! their envelopes find them.
+
+use crate::link::{Link, LinkId};
+use crate::wire::ReceiverIndex;
+
+/// Links by number. A removed link leaves its place for the next new one.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    slots: Vec<Option<Link>>,
+    /// Sorted. A sealed link has one index for each of its sessions.
+    by_index: Vec<(ReceiverIndex, LinkId)>,
+}
+
+impl Links {
+    /// Takes a link in; `None` if there are as many as link numbers.
+    pub fn insert(&mut self, link: Link) -> Option<LinkId> {
+        let vacant = self.slots.iter().position(Option::is_none);
+        let at = vacant.unwrap_or(self.slots.len());
+        let id = LinkId(u16::try_from(at).ok()?);
+        match self.slots.get_mut(at) {
+            Some(slot) => *slot = Some(link),
+            None => self.slots.push(Some(link)),
+        }
+        Some(id)
+    }
+
+    /// Takes a link out, with its receiver indices.
+    pub fn remove(&mut self, id: LinkId) -> Option<Link> {
+        self.by_index.retain(|&(_, link)| link != id);
+        self.slots.get_mut(usize::from(id.0))?.take()
+    }
+
+    /// From now on envelopes with `index` are for `link`.
+    pub fn assign(&mut self, index: ReceiverIndex, link: LinkId) {
+        match self.by_index.binary_search_by_key(&index, |&(i, _)| i) {
+            Ok(at) => self.by_index[at].1 = link,
+            Err(at) => self.by_index.insert(at, (index, link)),
+        }
+    }
+
+    /// Envelopes with `index` are for nobody any more.
+    pub fn release(&mut self, index: ReceiverIndex) {
+        self.by_index.retain(|&(i, _)| i != index);
+    }
+
+    /// The link that envelopes with `index` are for.
+    pub fn owner(&self, index: ReceiverIndex) -> Option<LinkId> {
+        let at = self.by_index.binary_search_by_key(&index, |&(i, _)| i).ok()?;
+        Some(self.by_index[at].1)
+    }
+
+    /// A link.
+    pub fn get(&self, id: LinkId) -> Option<&Link> {
+        self.slots.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// A link, to work with.
+    pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
+        self.slots.get_mut(usize::from(id.0))?.as_mut()
+    }
+
+    /// Places, with and without a link.
+    pub fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Every link with its number.
+    pub fn iter(&self) -> impl Iterator<Item = (LinkId, &Link)> + Clone {
+        (0..).map(LinkId).zip(&self.slots).filter_map(|(id, link)| Some((id, link.as_ref()?)))
+    }
+
+    /// Every link with its number, to work with.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (LinkId, &mut Link)> {
+        (0..).map(LinkId).zip(&mut self.slots).filter_map(|(id, link)| Some((id, link.as_mut()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Config;
+    use crate::wire::{Incarnation, NodeId};
+    use trunkline_base::Time;
+
+    #[test]
+    fn a_place_is_used_again_and_its_indices_are_not() {
+        let link = |n| Link::new(NodeId(1), Incarnation(1), Config::new(NodeId(n)), Time::ZERO);
+        let mut links = Links::default();
+        let (a, b) = (links.insert(link(2)).unwrap(), links.insert(link(3)).unwrap());
+        let index = ReceiverIndex::new;
+        links.assign(index(7), a);
+        links.assign(index(5), b);
+        links.assign(index(9), a);
+        assert_eq!([5, 7, 9].map(|i| links.owner(index(i))), [Some(b), Some(a), Some(a)]);
+        assert_eq!(links.remove(a).unwrap().config().neighbour, NodeId(2));
+        assert_eq!([5, 7, 9].map(|i| links.owner(index(i))), [Some(b), None, None]);
+        assert!(links.get(a).is_none() && links.remove(a).is_none());
+        assert_eq!(links.insert(link(4)), Some(a));
+        assert_eq!(links.iter().map(|(_, l)| l.config().neighbour.0).collect::<Vec<_>>(), [4, 3]);
+        links.release(index(5));
+        assert_eq!(links.owner(index(5)), None);
+    }
+}
