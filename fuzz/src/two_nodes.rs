@@ -17,7 +17,7 @@ use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Node};
+use trunkline_overlay::node::{Config, Node, Start};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
@@ -109,7 +109,8 @@ struct Side {
 impl Side {
     fn new(side: usize, settings: &[u8], incarnation: u64, now: Time) -> Side {
         let config = config(side, settings);
-        let mut node = Node::new(config, Incarnation(incarnation), 7, now).expect("valid");
+        let mut node =
+            Node::new(config, Start::simulated(now, Incarnation(incarnation), 7)).expect("valid");
         let mut applications = Applications::default();
         let bind = |port| {
             let session = node.session_open().expect("there is room");

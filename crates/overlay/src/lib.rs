@@ -10,7 +10,7 @@
 //! use trunkline_base::Time;
 //! use trunkline_overlay::arena::{RxDatagram, TxArena};
 //! use trunkline_overlay::link;
-//! use trunkline_overlay::node::{Config, Drained, Node, Sink};
+//! use trunkline_overlay::node::{Config, Drained, Node, Sink, Start};
 //! use trunkline_overlay::session::SessionId;
 //! use trunkline_overlay::wire::{Incarnation, NodeId};
 //!
@@ -26,7 +26,7 @@
 //! link.address = Some("192.0.2.2:7000".parse()?);
 //! config.links.push(link);
 //! let now = Time::ZERO;
-//! let mut node = Node::new(config, Incarnation(1), 42, now)?;
+//! let mut node = Node::new(config, Start::simulated(now, Incarnation(1), 42))?;
 //! let mut arena = TxArena::new(64 << 10, 64);
 //! # let mut rounds = 0;
 //! loop {

@@ -11,7 +11,7 @@ use trunkline_base::Time;
 use trunkline_base::link_model::{Impairment, InvalidModel, Ledger, LinkModel};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Node};
+use trunkline_overlay::node::{Config, Drained, Node, Start};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{ToClient, ToNode};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
@@ -76,7 +76,7 @@ impl World {
     /// [`WorldError::Config`] if the node refuses its configuration.
     pub fn add_host(&mut self, config: Config) -> Result<HostId, WorldError> {
         let id = HostId(self.hosts.len() as u32);
-        let node = Node::new(config.clone(), Incarnation(1), self.seed, self.now)
+        let node = Node::new(config.clone(), self.start_of(id, 1, self.seed))
             .map_err(|why| WorldError::Config(id, why))?;
         self.hosts.push(Host::new(config, node));
         self.drain(id.0);
@@ -291,12 +291,13 @@ impl World {
     ///
     /// None that [`World::add_host`] and [`World::attach`] did not give before.
     pub fn restart(&mut self, host: HostId) -> Result<(), WorldError> {
-        let old = &mut self.hosts[host.0 as usize];
+        let old = &self.hosts[host.0 as usize];
         let incarnation = old.incarnation + 1;
+        let config = old.config.clone();
         let seed = self.seed.wrapping_add(incarnation);
-        let node = Node::new(old.config.clone(), Incarnation(incarnation), seed, self.now)
+        let node = Node::new(config, self.start_of(host, incarnation, seed))
             .map_err(|why| WorldError::Config(host, why))?;
-        old.replace(node, incarnation);
+        self.hosts[host.0 as usize].replace(node, incarnation);
         for app in 0..self.apps.0.len() {
             let Place::Session { host: at, .. } = self.apps.0[app].place else { continue };
             if at == host.0 {
@@ -306,6 +307,14 @@ impl World {
         }
         self.drain(host.0);
         Ok(())
+    }
+
+    /// A start of `host`'s node now. Nodes share the seed, which the forwarder
+    /// mixes with their ids; their keys must have nothing in common.
+    fn start_of(&self, host: HostId, incarnation: u64, seed: u64) -> Start {
+        let secret = seed ^ ((u64::from(host.0) + 1) << 32);
+        let Start { entropy, .. } = Start::simulated(self.now, Incarnation(incarnation), secret);
+        Start { entropy, ..Start::simulated(self.now, Incarnation(incarnation), seed) }
     }
 
     /// Lets everything happen up to and with `end`.

@@ -10,7 +10,7 @@ use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
 use trunkline_overlay::link::realtime::Recovery;
-use trunkline_overlay::node::{Config, Drained, Node, Why};
+use trunkline_overlay::node::{Config, Drained, Node, Start, Why};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
@@ -104,7 +104,8 @@ impl Peer {
         to_us.address = Some((Ipv4Addr::new(192, 0, 2, 1), 7_000).into());
         config.links.push(to_us);
         config.routes.push(StaticRoute { to: None, via: OWN, onward: Duration::ZERO });
-        let mut node = Node::new(config, Incarnation(incarnation), 7, now).expect("valid");
+        let mut node =
+            Node::new(config, Start::simulated(now, Incarnation(incarnation), 7)).expect("valid");
         let session = node.session_open().expect("there is room");
         let bind = message(ToNode::Bind { version: SESSION_VERSION, port: 5 });
         node.session_recv(now, session, &bind, &mut Applications::default());
@@ -140,7 +141,9 @@ impl World {
     pub fn new(settings: &[u8]) -> World {
         let now = Time::from_millis(1_000);
         let seed = u64::from(settings[4]);
-        let node = || Node::new(config(settings), Incarnation(5), seed, now).expect("valid");
+        let node = || {
+            Node::new(config(settings), Start::simulated(now, Incarnation(5), seed)).expect("valid")
+        };
         World {
             now,
             node: node(),

@@ -11,7 +11,7 @@ use trunkline_base::wire::Writer;
 use trunkline_base::{Rng, Time, rng};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Node, Sink};
+use trunkline_overlay::node::{Config, Drained, Node, Sink, Start};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
@@ -141,7 +141,8 @@ impl Stage {
         if at == Role::Origin as usize {
             config.routes.push(StaticRoute { to: None, via: id(1), onward: Duration::ZERO });
         }
-        let node = Node::new(config, Incarnation(1), 1, Time::ZERO).expect("a valid configuration");
+        let node = Node::new(config, Start::simulated(Time::ZERO, Incarnation(1), 1))
+            .expect("a valid configuration");
         let arena = TxArena::new(256 << 10, 256); // as the daemon's
         Stage { node, arena, inbox: Inbox::new(), applications: Applications::default() }
     }

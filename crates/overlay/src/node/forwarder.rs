@@ -1,12 +1,12 @@
 use super::links::Links;
-use super::{Command, Config, Drained, Report, Sink, Why};
+use super::{Command, Config, Drained, Report, Sink, Start, Why};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{Link, LinkId, Outgoing, Progress};
 use crate::route::{ForwardingTable, Hop};
 use crate::session::Sessions;
-use crate::wire::{DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, open_header};
+use crate::wire::{DataHeader, Frame, Frames, Kind, NodeId, Seal, open_header};
 use core::time::Duration;
 use rand::RngExt;
 use std::collections::VecDeque;
@@ -53,7 +53,8 @@ pub(super) struct Packet<'a> {
 }
 
 impl Forwarder {
-    pub(super) fn new(config: Config, incarnation: Incarnation, seed: u64, now: Time) -> Forwarder {
+    pub(super) fn new(config: Config, start: &Start) -> Forwarder {
+        let &Start { at: now, incarnation, seed, .. } = start;
         let (id, max_payload) = (config.id, config.max_payload());
         // A new start draws anew, whatever the seed, lest its numbers be taken
         // for those of the start before.

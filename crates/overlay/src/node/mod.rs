@@ -16,6 +16,7 @@ use crate::arena::{RxDatagram, TxArena};
 use crate::link::{Link, LinkId};
 use crate::session::SessionId;
 use crate::wire::Incarnation;
+use rand::Rng;
 use trunkline_base::Time;
 
 /// Why a node wants to be woken.
@@ -44,6 +45,33 @@ pub enum Drained {
     More,
 }
 
+/// What tells one start of a node from another.
+#[derive(Clone, Copy)]
+pub struct Start {
+    /// The present, on the clock of every later call.
+    pub at: Time,
+    /// The same moment in nanoseconds since 1970: for certificates' ends, and
+    /// to tell newer from older over restarts.
+    pub unix_nanos: u64,
+    /// Greater than at any earlier start of this node.
+    pub incarnation: Incarnation,
+    /// Drives behaviour, never keys.
+    pub seed: u64,
+    /// For keys, cookies and receiver indices: from the system's source of
+    /// randomness, different at each start, and kept secret.
+    pub entropy: [u8; 32],
+}
+
+impl Start {
+    /// A start where nothing is secret, for simulators and tests: all of it
+    /// follows from `seed` and `incarnation`, and time began at 1970.
+    pub fn simulated(at: Time, incarnation: Incarnation, seed: u64) -> Start {
+        let mut entropy = [0; 32];
+        trunkline_base::rng(seed, incarnation.0).fill_bytes(&mut entropy);
+        Start { at, unix_nanos: at.as_nanos(), incarnation, seed, entropy }
+    }
+}
+
 /// A node without input and output; see the crate's documentation for the loop
 /// that drives it.
 #[derive(Debug)]
@@ -53,17 +81,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that has just started. `incarnation` must be greater than at any
-    /// earlier start of this node. `seed` drives behaviour, never keys.
-    pub fn new(
-        config: Config,
-        incarnation: Incarnation,
-        seed: u64,
-        now: Time,
-    ) -> Result<Node, ConfigError> {
+    /// A node that has just started.
+    pub fn new(config: Config, start: Start) -> Result<Node, ConfigError> {
         config.validate()?;
         let (control, first) = Control::new(&config);
-        let mut forwarder = Forwarder::new(config, incarnation, seed, now);
+        let mut forwarder = Forwarder::new(config, &start);
         forwarder.command(first);
         Ok(Node { control, forwarder })
     }
@@ -173,7 +195,7 @@ mod tests {
             link.address = Some(([192, 0, 2, id as u8], 7_000).into());
             config.links.push(link);
         }
-        let mut node = Node::new(config, Incarnation(1), 1, Time::ZERO).unwrap();
+        let mut node = Node::new(config, Start::simulated(Time::ZERO, Incarnation(1), 1)).unwrap();
         let id = node.session_open().unwrap();
         say(&mut node, id, &ToNode::Bind { version: SESSION_VERSION, port: 1 }, &[]);
         let mut arena = TxArena::new(64 << 10, 64);

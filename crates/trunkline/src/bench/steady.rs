@@ -15,7 +15,7 @@ use trunkline_base::link_model::{Impairment, LinkModel, Loss, Verdict};
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Node, Sink};
+use trunkline_overlay::node::{Config, Drained, Node, Sink, Start};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToNode};
@@ -67,8 +67,9 @@ impl Neighbour {
         config.links.push(link);
         config.routes.push(StaticRoute { to: None, via: RELAY, onward: Duration::ZERO });
         let now = clock::now();
-        let mut node = Node::new(config, Incarnation(clock::since_epoch()), 1, now)
-            .map_err(|_| Error::Broken("a neighbour refused its configuration"))?;
+        let mut node =
+            Node::new(config, Start::simulated(now, Incarnation(clock::since_epoch()), 1))
+                .map_err(|_| Error::Broken("a neighbour refused its configuration"))?;
         let mut sessions = Vec::new();
         for port in 0..flows {
             let id = node.session_open().ok_or(Error::Broken("too many flows"))?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Node};
+use trunkline_overlay::node::{Config, Node, Start};
 use trunkline_overlay::wire::{Incarnation, NodeId};
 
 /// The processor that what is measured stays on; the load has 0.
@@ -155,7 +155,7 @@ fn node(up: SocketAddr, down: SocketAddr, offload: bool) -> Result<(Thread, Sock
     let udp = Udp::bind(any, offload).map_err(cannot("bind the node's socket"))?;
     let entry = udp.local_addr().map_err(cannot("look at a socket's address"))?;
     let incarnation = Incarnation(clock::since_epoch());
-    let node = Node::new(relay_config(up, down), incarnation, 1, clock::now())
+    let node = Node::new(relay_config(up, down), Start::simulated(clock::now(), incarnation, 1))
         .map_err(|_| Error::Broken("the node refused its configuration"))?;
     let parts = Parts {
         node: Tap::new(node, None),

@@ -2,7 +2,7 @@
 //! a file that `replay` runs through the same code.
 //!
 //! A file is [`MAGIC`], then records `tag 1 | length 4 | body`. The first is
-//! the start (incarnation, seed, time, configuration text); the others follow
+//! the start (times, incarnation, seed, entropy, configuration text); the others follow
 //! in the order of the calls.
 
 use std::fs::File;
@@ -12,11 +12,12 @@ use std::path::Path;
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::node::{Drained, Node, Sink};
+use trunkline_overlay::node::{Drained, Node, Sink, Start};
 use trunkline_overlay::session::SessionId;
+use trunkline_overlay::wire::Incarnation;
 
 /// The first bytes of a recording: its format and version.
-pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x01";
+pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x02";
 
 /// Memory that envelopes are sealed into between two flushes. A recording
 /// holds only for these, since what is left over waits in the node.
@@ -94,6 +95,21 @@ impl Body {
 pub fn read_bytes<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Short> {
     let n = usize::try_from(r.u64()?).map_err(|_| Short)?;
     r.bytes(n)
+}
+
+/// The body of the [`Tag::Start`] record of a node that `text` configures.
+pub fn started(start: &Start, text: &str) -> Body {
+    let &Start { at, unix_nanos, incarnation, seed, entropy } = start;
+    let body = Body::default().time(at).u64(unix_nanos).u64(incarnation.0).u64(seed);
+    body.bytes(&entropy).bytes(text.as_bytes())
+}
+
+/// Reads what [`started`] wrote.
+pub fn read_started<'a>(r: &mut Reader<'a>) -> Result<(Start, &'a [u8]), Short> {
+    let (at, unix_nanos) = (Time::from_nanos(r.u64()?), r.u64()?);
+    let (incarnation, seed) = (Incarnation(r.u64()?), r.u64()?);
+    let entropy = read_bytes(r)?.try_into().map_err(|_| Short)?;
+    Ok((Start { at, unix_nanos, incarnation, seed, entropy }, read_bytes(r)?))
 }
 
 /// The body of a [`Tag::Delivered`] record.

@@ -5,7 +5,7 @@ mod http;
 mod metrics;
 pub mod replay;
 
-use crate::datapath::record::{Body, Recorder, Tap};
+use crate::datapath::record::{self, Recorder, Tap};
 use crate::datapath::remote::Remote;
 use crate::datapath::sessions::Listener;
 use crate::datapath::udp::Udp;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trunkline_client::in_process::{self, Connector};
-use trunkline_overlay::node::{ConfigError, Node};
+use trunkline_overlay::node::{ConfigError, Node, Start};
 use trunkline_overlay::wire::Incarnation;
 
 /// Run an overlay node until SIGTERM or SIGINT
@@ -130,9 +130,12 @@ pub fn start(
     text: &str,
     record: Option<&Path>,
 ) -> Result<(Handle, Connector), Error> {
-    let (incarnation, now) = (clock::since_epoch(), clock::now());
+    let (at, unix_nanos) = (clock::now(), clock::since_epoch());
     let seed = config.runtime.seed;
-    let node = Node::new(config.overlay, Incarnation(incarnation), seed, now)?;
+    let mut entropy = [0; 32];
+    getrandom::fill(&mut entropy).map_err(|e| cannot("draw a secret")(e.into()))?;
+    let start = Start { at, unix_nanos, incarnation: Incarnation(unix_nanos), seed, entropy };
+    let node = Node::new(config.overlay, start)?;
     let mut udp = Vec::new();
     for address in config.listen {
         let bound = Udp::bind(address, config.runtime.offload);
@@ -172,8 +175,8 @@ pub fn start(
     }
     let recorder = match record {
         Some(path) => {
-            let start = Body::default().u64(incarnation).u64(seed).time(now).bytes(text.as_bytes());
             let what = format!("record to {}", path.display());
+            let start = record::started(&start, text);
             Some(Recorder::create(path, &start).map_err(cannot(what))?)
         }
         None => None,

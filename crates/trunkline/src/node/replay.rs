@@ -11,7 +11,6 @@ use trunkline_base::wire::{Reader, Short};
 use trunkline_overlay::arena::RxDatagram;
 use trunkline_overlay::node::{Node, Sink};
 use trunkline_overlay::session::SessionId;
-use trunkline_overlay::wire::Incarnation;
 
 /// Run a recording of `node --record` through this build and compare
 #[derive(clap::Args, Debug)]
@@ -179,13 +178,11 @@ fn replay(path: &Path, bytes: &[u8]) -> Result<Summary, Error> {
     let first = records.next()?.filter(|r| r.tag == Tag::Start);
     let first = first.ok_or_else(|| Error::NotARecording(path.to_owned()))?;
     let mut r = Reader::new(first.body);
-    let start = (|| Ok::<_, Short>((r.u64()?, r.u64()?, r.u64()?, read_bytes(&mut r)?)))();
     let damaged = |what: String| Error::Damaged { path: path.to_owned(), at: first.at, what };
-    let (incarnation, seed, now, text) = start.map_err(|e| damaged(e.to_string()))?;
+    let (start, text) = record::read_started(&mut r).map_err(|e| damaged(e.to_string()))?;
     let text = std::str::from_utf8(text).map_err(|e| damaged(e.to_string()))?;
     let config = config::parse(path, text).map_err(|e| damaged(e.to_string()))?;
-    let node = Node::new(config.overlay, Incarnation(incarnation), seed, Time::from_nanos(now))
-        .map_err(|e| damaged(e.to_string()))?;
+    let node = Node::new(config.overlay, start).map_err(|e| damaged(e.to_string()))?;
     let sink = Expected { messages: VecDeque::new(), seen: 0, wrong: None };
     let mut replay =
         Replay { records, node, sink, sent: VecDeque::new(), summary: Summary::default() };
