@@ -42,11 +42,15 @@ pub enum Drop {
     RepeatUnknown,
     /// A message to an application that does not keep up.
     SessionFull,
+    /// An echo request beyond what a node answers.
+    EchoLimit,
+    /// An answer to no echo request that is open: late, twice, or forged.
+    EchoUnasked,
 }
 
 impl Drop {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Drop; 18] = [
+    pub const ALL: [Drop; 20] = [
         Drop::Malformed,
         Drop::UnknownReceiver,
         Drop::WrongSource,
@@ -65,6 +69,8 @@ impl Drop {
         Drop::RepeatBudget,
         Drop::RepeatUnknown,
         Drop::SessionFull,
+        Drop::EchoLimit,
+        Drop::EchoUnasked,
     ];
 
     /// The reason as a metric label.
@@ -88,6 +94,8 @@ impl Drop {
             Drop::RepeatBudget => "repeat_budget",
             Drop::RepeatUnknown => "repeat_unknown",
             Drop::SessionFull => "session_full",
+            Drop::EchoLimit => "echo_limit",
+            Drop::EchoUnasked => "echo_unasked",
         }
     }
 }

@@ -2,6 +2,7 @@
 //! one scheduler over them.
 
 pub mod best_effort;
+mod live;
 pub mod realtime;
 mod ring;
 mod scheduler;
@@ -18,6 +19,7 @@ use core::time::Duration;
 use trunkline_base::wire::Writer;
 use trunkline_base::{Bitrate, Time};
 
+pub use live::LinkChange;
 pub use scheduler::Progress;
 
 /// Which of a node's links: an index.

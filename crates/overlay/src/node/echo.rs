@@ -1,0 +1,464 @@
+//! Echoes between nodes, as ICMP has them between hosts (RFC 792): what `ping`
+//! and `trace` are made of.
+//!
+//! Virtual port 0 at every node is the node itself. A request from (node A,
+//! port 0) to (node B, port 0) is answered by B; where its hop limit runs out,
+//! the relay answers in B's place, with its own id as the source. Applications
+//! never hold port 0, so they can neither send a request nor see an answer.
+//!
+//! Since anybody's packet can make a node answer:
+//! - only a request is answered, never an answer (RFC 1122, 3.2.2);
+//! - an answer is no larger than its request;
+//! - [`ANSWERS_PER_SECOND`] bounds what it costs (RFC 4443, 2.4 f);
+//! - an answer counts only if it names the random number of a request that is
+//!   still open, and comes from where that request went (or, for a hop limit,
+//!   from wherever it ran out). Who is not on the way cannot know the number.
+
+use super::Forwarder;
+use super::forwarder::Packet;
+use crate::counters::Drop;
+use crate::wire::{DataHeader, MAX_HOPS, NodeId, Service};
+use core::time::Duration;
+use std::collections::VecDeque;
+use trunkline_base::Time;
+use trunkline_base::wire::{Reader, Short, Writer};
+
+/// The virtual port that is the node itself.
+pub const NODE_PORT: u16 = 0;
+
+/// Bytes of the smallest echo.
+pub const MIN_SIZE: usize = 10;
+
+/// Bytes of the largest echo. A node answers a larger one with so much.
+pub const MAX_SIZE: usize = 1_400;
+
+/// Echoes that a node answers in the long run; as many at once.
+pub const ANSWERS_PER_SECOND: u32 = 100;
+
+/// Requests of this node that may be open, and answers that may wait to be
+/// looked at. Older ones go first.
+pub const MAX_OPEN: usize = 64;
+
+/// How long an echo and its answer are of use, each way: as long as a packet's
+/// header can say. Only real time is dropped for it.
+const USEFUL: Duration = Duration::from_millis(255);
+
+/// The kinds of echo message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum EchoKind {
+    /// "Answer this."
+    Request = 1,
+    /// The destination's answer.
+    Reply = 2,
+    /// A relay's answer: the hop limit ran out here.
+    HopLimit = 3,
+}
+
+/// The head of an echo's payload; filling follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EchoMessage {
+    /// What it is.
+    pub kind: EchoKind,
+    /// Of a reply: the hop limit that its request arrived with.
+    pub left: u8,
+    /// The random number that says which request is meant.
+    pub nonce: u64,
+}
+
+impl EchoMessage {
+    /// Writes the head, [`MIN_SIZE`] bytes.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        w.u8(self.kind as u8)?;
+        w.u8(self.left)?;
+        w.u64(self.nonce)
+    }
+
+    /// Reads a payload; `None` if it is no echo.
+    pub fn parse(payload: &[u8]) -> Option<EchoMessage> {
+        let mut r = Reader::new(payload);
+        let kind = match r.u8().ok()? {
+            1 => EchoKind::Request,
+            2 => EchoKind::Reply,
+            3 => EchoKind::HopLimit,
+            _ => return None,
+        };
+        Some(EchoMessage { kind, left: r.u8().ok()?, nonce: r.u64().ok()? })
+    }
+}
+
+/// A request to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Echo {
+    /// Whom to ask.
+    pub to: NodeId,
+    /// The service that carries request and answer.
+    pub service: Service,
+    /// Bytes of the packet, [`MIN_SIZE`] to [`MAX_SIZE`].
+    pub size: usize,
+    /// Links that the request may cross, 1 to [`MAX_HOPS`].
+    pub hops: u8,
+    /// A random number, from a source that others cannot predict; another one
+    /// for each request.
+    pub nonce: u64,
+}
+
+/// What came back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EchoAnswer {
+    /// The request's number.
+    pub nonce: u64,
+    /// Who answers.
+    pub from: NodeId,
+    /// Whether the request reached its destination; otherwise its hop limit
+    /// ran out at `from`.
+    pub reached: bool,
+    /// Links that the request crossed.
+    pub hops: u8,
+    /// From [`Node::echo`](super::Node::echo) to the answer.
+    pub rtt: Duration,
+}
+
+/// Why an echo was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EchoError {
+    /// A size out of range.
+    #[error("an echo has {MIN_SIZE} to {MAX_SIZE} bytes: {0} is out of range")]
+    Size(usize),
+    /// A hop limit out of range.
+    #[error("an echo crosses 1 to {MAX_HOPS} links: {0} is out of range")]
+    Hops(u8),
+    /// No way leads there.
+    #[error("this node has no route to node {0}: look at `trunkline routes`")]
+    NoRoute(NodeId),
+    /// Larger than the next link's MTU.
+    #[error("{0} bytes are more than the next link carries: choose a smaller size")]
+    TooLarge(usize),
+    /// The link to the next node has no address to send to.
+    #[error("the neighbour on the way has not been heard and its address is unknown")]
+    NoAddress,
+    /// The link's queue did not take it.
+    #[error("the next link's queue is full")]
+    QueueFull,
+}
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    nonce: u64,
+    to: NodeId,
+    hops: u8,
+    sent: Time,
+}
+
+/// The node's own requests and what has come of them.
+#[derive(Debug)]
+pub(super) struct Echoes {
+    open: VecDeque<Open>,
+    answers: VecDeque<EchoAnswer>,
+    /// When the bucket of answers would be full again, were none given.
+    full_at: Time,
+}
+
+impl Echoes {
+    pub(super) fn new() -> Echoes {
+        Echoes {
+            open: VecDeque::with_capacity(MAX_OPEN),
+            answers: VecDeque::with_capacity(MAX_OPEN),
+            full_at: Time::ZERO,
+        }
+    }
+
+    /// Whether one more answer may be given.
+    fn may_answer(&mut self, now: Time) -> bool {
+        const EACH: Duration = Duration::from_nanos(1_000_000_000 / ANSWERS_PER_SECOND as u64);
+        let full_at = self.full_at.max(now) + EACH;
+        let allowed = full_at.since(now) <= EACH * ANSWERS_PER_SECOND;
+        if allowed {
+            self.full_at = full_at;
+        }
+        allowed
+    }
+
+    fn push_open(&mut self, open: Open) {
+        if self.open.len() == MAX_OPEN {
+            self.open.pop_front();
+        }
+        self.open.push_back(open);
+    }
+
+    fn push_answer(&mut self, answer: EchoAnswer) {
+        if self.answers.len() == MAX_OPEN {
+            self.answers.pop_front();
+        }
+        self.answers.push_back(answer);
+    }
+
+    pub(super) fn next_answer(&mut self) -> Option<EchoAnswer> {
+        self.answers.pop_front()
+    }
+
+    /// Takes an answer if it is to a request that is open.
+    fn accept(&mut self, now: Time, from: NodeId, message: &EchoMessage) -> Result<(), Drop> {
+        let reached = message.kind == EchoKind::Reply;
+        let fits = |o: &Open| o.nonce == message.nonce && (o.to == from) == reached;
+        let at = self.open.iter().position(fits).ok_or(Drop::EchoUnasked)?;
+        let Some(open) = self.open.remove(at) else { return Err(Drop::EchoUnasked) };
+        // The limit on arrival counts down from `hops - 1` on the first link.
+        let hops = if reached { open.hops.saturating_sub(message.left) } else { open.hops };
+        let rtt = now.since(open.sent);
+        self.push_answer(EchoAnswer { nonce: open.nonce, from, reached, hops, rtt });
+        Ok(())
+    }
+}
+
+impl Forwarder {
+    /// Sends an echo request.
+    pub(super) fn echo(&mut self, now: Time, echo: &Echo) -> Result<(), EchoError> {
+        if !(MIN_SIZE..=MAX_SIZE).contains(&echo.size) {
+            return Err(EchoError::Size(echo.size));
+        }
+        if !(1..=MAX_HOPS).contains(&echo.hops) {
+            return Err(EchoError::Hops(echo.hops));
+        }
+        let &Echo { to, hops, nonce, .. } = echo;
+        if to == self.id {
+            let rtt = Duration::ZERO;
+            self.echoes.push_answer(EchoAnswer { nonce, from: to, reached: true, hops: 0, rtt });
+            return Ok(());
+        }
+        let message = EchoMessage { kind: EchoKind::Request, left: 0, nonce };
+        self.send_echo(now, to, echo.service, hops - 1, &message, echo.size).map_err(|why| {
+            match why {
+                Drop::NoRoute => EchoError::NoRoute(to),
+                Drop::TooLarge => EchoError::TooLarge(echo.size),
+                Drop::NoAddress => EchoError::NoAddress,
+                _ => EchoError::QueueFull,
+            }
+        })?;
+        self.echoes.push_open(Open { nonce, to, hops, sent: now });
+        Ok(())
+    }
+
+    /// Takes a packet to port 0 of this node.
+    pub(super) fn on_echo(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), Drop> {
+        let h = &packet.header;
+        let message = echo_in(packet).ok_or(Drop::NoPort)?;
+        if message.kind != EchoKind::Request {
+            return self.echoes.accept(now, h.source, &message);
+        }
+        let reply = EchoMessage { kind: EchoKind::Reply, left: h.hop_limit, ..message };
+        self.answer(now, packet, &reply, packet.payload.len().min(MAX_SIZE))
+    }
+
+    /// The hop limit of `packet`, which goes on from here, has run out: tells
+    /// its source if it is an echo.
+    pub(super) fn on_hop_limit(&mut self, now: Time, packet: &Packet<'_>) {
+        let request = echo_in(packet).filter(|m| m.kind == EchoKind::Request);
+        let Some(message) = request else { return };
+        let answer = EchoMessage { kind: EchoKind::HopLimit, ..message };
+        if let Err(why) = self.answer(now, packet, &answer, MIN_SIZE) {
+            self.stats.drops.count(why);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Time,
+        request: &Packet<'_>,
+        message: &EchoMessage,
+        size: usize,
+    ) -> Result<(), Drop> {
+        let &DataHeader { source, service, .. } = &request.header;
+        // Nobody says its own id in a packet to itself.
+        if source == self.id {
+            return Err(Drop::Bounced);
+        }
+        if !self.echoes.may_answer(now) {
+            return Err(Drop::EchoLimit);
+        }
+        self.send_echo(now, source, service, MAX_HOPS - 1, message, size)?;
+        self.stats.echoes_answered += 1;
+        Ok(())
+    }
+
+    fn send_echo(
+        &mut self,
+        now: Time,
+        to: NodeId,
+        service: Service,
+        hop_limit: u8,
+        message: &EchoMessage,
+        size: usize,
+    ) -> Result<(), Drop> {
+        let mut payload = [0; MAX_SIZE];
+        let payload = &mut payload[..size];
+        message.emit(&mut Writer::new(payload)).map_err(|_| Drop::Malformed)?;
+        let header = DataHeader {
+            service,
+            recovered: false,
+            hop_limit,
+            link_seq: 0,
+            source: self.id,
+            destination: to,
+            source_port: NODE_PORT,
+            destination_port: NODE_PORT,
+            flow_seq: message.nonce as u16,
+            remaining_ms: 0,
+        };
+        let packet = Packet { header, payload, deadline: now + USEFUL };
+        self.forward(now, self.next_hop(to), &packet).map_err(|(_, why)| why)
+    }
+}
+
+/// The echo in `packet`, if it goes from one node itself to another.
+fn echo_in(packet: &Packet<'_>) -> Option<EchoMessage> {
+    let h = &packet.header;
+    let nodes = (h.source_port, h.destination_port) == (NODE_PORT, NODE_PORT);
+    nodes.then(|| EchoMessage::parse(packet.payload)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::TxArena;
+    use crate::link;
+    use crate::node::{Config, Node};
+    use crate::wire::Incarnation;
+    use proptest::prelude::*;
+
+    const HERE: NodeId = NodeId(1);
+    const NEAR: NodeId = NodeId(2);
+
+    fn node() -> Node {
+        let mut config = Config::new(HERE);
+        let mut link = link::Config::new(NEAR);
+        link.address = Some(([192, 0, 2, 2], 7_000).into());
+        config.links.push(link);
+        Node::new(config, super::super::Start::simulated(Time::ZERO, Incarnation(1), 1)).unwrap()
+    }
+
+    fn echo(to: NodeId, nonce: u64) -> Echo {
+        Echo { to, service: Service::RealTime, size: 64, hops: MAX_HOPS, nonce }
+    }
+
+    /// What a packet between two nodes does here.
+    fn receive(
+        node: &mut Node,
+        from: NodeId,
+        message: EchoMessage,
+        size: usize,
+    ) -> Result<(), Drop> {
+        let mut payload = vec![0; size];
+        message.emit(&mut Writer::new(&mut payload)).unwrap();
+        receive_bytes(node, from, (0, 0), &payload)
+    }
+
+    fn receive_bytes(
+        node: &mut Node,
+        from: NodeId,
+        (source_port, destination_port): (u16, u16),
+        payload: &[u8],
+    ) -> Result<(), Drop> {
+        let header = DataHeader {
+            service: Service::RealTime,
+            recovered: false,
+            hop_limit: 30,
+            link_seq: 0,
+            source: from,
+            destination: HERE,
+            source_port,
+            destination_port,
+            flow_seq: 0,
+            remaining_ms: 0,
+        };
+        let packet = Packet { header, payload, deadline: Time::from_millis(200) };
+        node.forwarder.on_echo(Time::from_millis(20), &packet)
+    }
+
+    /// Bytes that the node sends now.
+    fn sent(node: &mut Node) -> usize {
+        let mut arena = TxArena::new(1 << 16, 256);
+        node.transmit(Time::ZERO, &mut arena);
+        arena.bytes().len()
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(kind in 0..3, left: u8, nonce: u64, filling in 0usize..200) {
+            let kinds = [EchoKind::Request, EchoKind::Reply, EchoKind::HopLimit];
+            let message = EchoMessage { kind: kinds[kind as usize], left, nonce };
+            let mut bytes = vec![0; MIN_SIZE + filling];
+            message.emit(&mut Writer::new(&mut bytes)).unwrap();
+            prop_assert_eq!(EchoMessage::parse(&bytes), Some(message));
+        }
+
+        /// Whatever comes to a node's own port, it sends no more than came, and
+        /// nothing that it did not ask for counts.
+        #[test]
+        fn any_bytes(from in 0u32..4, ports in (0u16..2, 0u16..2), bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
+            let mut node = node();
+            node.echo(Time::ZERO, &echo(NEAR, 0x1234_5678_9abc_def0)).unwrap();
+            sent(&mut node);
+            let _ = receive_bytes(&mut node, NodeId(from), ports, &bytes);
+            prop_assert_eq!(node.next_echo(), None);
+            let payload = sent(&mut node).saturating_sub(crate::wire::DATA_OVERHEAD);
+            prop_assert!(payload <= bytes.len(), "{payload} for {}", bytes.len());
+        }
+    }
+
+    #[test]
+    fn only_the_asked_answer_counts_and_once() {
+        let mut node = node();
+        let reply = |nonce| EchoMessage { kind: EchoKind::Reply, left: 30, nonce };
+        let limit = |nonce| EchoMessage { kind: EchoKind::HopLimit, left: 0, nonce };
+        node.echo(Time::ZERO, &echo(NEAR, 7)).unwrap();
+        let unasked = Err(Drop::EchoUnasked);
+        assert_eq!(receive(&mut node, NEAR, reply(8), 64), unasked, "another number");
+        assert_eq!(receive(&mut node, NodeId(9), reply(7), 64), unasked, "another node");
+        assert_eq!(receive(&mut node, NEAR, limit(7), 10), unasked, "it is where it went");
+        assert_eq!(receive_bytes(&mut node, NEAR, (5, 0), &[2; 10]), Err(Drop::NoPort));
+        assert_eq!(receive(&mut node, NEAR, reply(7), 64), Ok(()));
+        assert_eq!(receive(&mut node, NEAR, reply(7), 64), unasked, "twice");
+        let answer = node.next_echo().unwrap();
+        assert_eq!((answer.from, answer.reached, answer.hops), (NEAR, true, 2));
+        assert_eq!((answer.rtt, node.next_echo()), (Duration::from_millis(20), None));
+        assert_eq!(node.stats().echoes_answered, 0, "an answer is never answered");
+
+        node.echo(Time::ZERO, &Echo { hops: 1, ..echo(NEAR, 9) }).unwrap();
+        assert_eq!(receive(&mut node, NodeId(5), limit(9), 10), Ok(()));
+        let answer = node.next_echo().unwrap();
+        assert_eq!((answer.from, answer.reached, answer.hops), (NodeId(5), false, 1));
+    }
+
+    #[test]
+    fn answers_are_bounded_in_rate_and_requests_in_number() {
+        let mut node = node();
+        let request = EchoMessage { kind: EchoKind::Request, left: 0, nonce: 1 };
+        let done: Vec<_> = (0..150).map(|_| receive(&mut node, NEAR, request, 64)).collect();
+        let limited = done.iter().filter(|d| **d == Err(Drop::EchoLimit)).count();
+        assert_eq!(limited, 50, "a second's worth at once");
+        assert_eq!(node.stats().echoes_answered, 100);
+        assert_eq!(receive(&mut node, HERE, request, 64), Err(Drop::Bounced));
+
+        for nonce in 0..=MAX_OPEN as u64 {
+            node.echo(Time::ZERO, &echo(NEAR, nonce)).unwrap();
+        }
+        let reply = |nonce| EchoMessage { kind: EchoKind::Reply, left: 31, nonce };
+        assert_eq!(receive(&mut node, NEAR, reply(0), 64), Err(Drop::EchoUnasked), "the oldest");
+        assert_eq!(receive(&mut node, NEAR, reply(1), 64), Ok(()));
+    }
+
+    #[test]
+    fn each_mistake_has_its_error() {
+        let mut node = node();
+        let mut fails = |echo: Echo| node.echo(Time::ZERO, &echo).unwrap_err();
+        assert_eq!(fails(Echo { size: 9, ..echo(NEAR, 1) }), EchoError::Size(9));
+        assert_eq!(fails(Echo { size: 1_300, ..echo(NEAR, 1) }), EchoError::TooLarge(1_300));
+        assert_eq!(fails(Echo { hops: 0, ..echo(NEAR, 1) }), EchoError::Hops(0));
+        assert_eq!(fails(echo(NodeId(77), 1)), EchoError::NoRoute(NodeId(77)));
+        node.echo(Time::ZERO, &echo(HERE, 5)).unwrap();
+        let own = node.next_echo().unwrap();
+        assert_eq!((own.from, own.hops, own.rtt), (HERE, 0, Duration::ZERO));
+    }
+}

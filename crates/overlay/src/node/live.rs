@@ -1,0 +1,69 @@
+//! What an operator does to a running node: ask about it, change it, empty it.
+
+use super::{Echo, EchoAnswer, EchoError, Node};
+use crate::link::{LinkChange, LinkId};
+use crate::route::{ForwardingTable, StaticRoute};
+use trunkline_base::Time;
+
+/// What can change without a restart and without dropping a packet.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Changes {
+    /// The operator's routes, if they change.
+    pub routes: Option<Vec<StaticRoute>>,
+    /// Links that change.
+    pub links: Vec<(LinkId, LinkChange)>,
+}
+
+impl Changes {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        *self == Changes::default()
+    }
+}
+
+impl Node {
+    /// Applies `changes`, whose values were checked by
+    /// [`Config::validate`](super::Config::validate). Queues keep what they
+    /// hold. A link that there is not is left out.
+    pub fn reconfigure(&mut self, changes: &Changes) {
+        for &(id, change) in &changes.links {
+            if let Some(link) = self.forwarder.links_mut().get_mut(id) {
+                link.change(change);
+            }
+        }
+        let routes = changes.routes.clone();
+        if let Some(command) = routes.and_then(|routes| self.control.set_routes(routes)) {
+            self.forwarder.command(command);
+        }
+    }
+
+    /// Lets no more sessions begin, and control say that traffic should take
+    /// other ways; or takes that back. What is under way goes on.
+    pub fn drain(&mut self, on: bool) {
+        self.draining = on;
+        if let Some(command) = self.control.drain(on) {
+            self.forwarder.command(command);
+        }
+    }
+
+    /// Whether [`Node::drain`] is in force.
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// The table that packets are forwarded by.
+    pub fn table(&self) -> &ForwardingTable {
+        self.forwarder.table()
+    }
+
+    /// Asks another node for a sign of life. The answer, if one comes, waits
+    /// for [`Node::next_echo`]; how long to wait is the caller's to decide.
+    pub fn echo(&mut self, now: Time, echo: &Echo) -> Result<(), EchoError> {
+        self.forwarder.echo(now, echo)
+    }
+
+    /// The next answer to an echo of this node.
+    pub fn next_echo(&mut self) -> Option<EchoAnswer> {
+        self.forwarder.echoes.next_answer()
+    }
+}
