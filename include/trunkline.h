@@ -98,7 +98,8 @@ int tl_socket(const char *attachment);
  * After an error it can be tried again.
  *
  * Errors: EINVAL (bound already), EADDRINUSE (another application has the
- * port), EADDRNOTAVAIL (no port is free), ECONNREFUSED (no node runs there),
+ * port), EADDRNOTAVAIL (no port is free), EPERM (the node's rules don't let this
+ * application have that port), ECONNREFUSED (no node runs there),
  * ETIMEDOUT (it runs but does not answer), ENOTCONN (it hung up), ENOBUFS (it
  * has as many applications as it may have), EPROTONOSUPPORT (it is of another
  * version), EPROTO (it answered nonsense), ENOENT (HOST:PORT in the attachment
@@ -136,6 +137,8 @@ ssize_t tl_sendto(int fd, const void *buf, size_t len, int flags, const struct t
  *                 where it was to go
  *   ECONNREFUSED  a packet sent earlier was dropped: no application has that
  *                 port there
+ *   EPERM         a packet sent earlier was dropped: the node's rules don't let
+ *                 this application send there
  *   EADDRINUSE, EADDRNOTAVAIL, ENOBUFS, EPROTONOSUPPORT
  *                 the node is back but refuses this socket, as in tl_bind; the
  *                 attempts go on

@@ -280,7 +280,8 @@ impl Connection {
     fn not_a_packet(&mut self, message: Result<ToClient<'_>, WireError>) -> Error {
         match message {
             Ok(ToClient::Error { refusal, node, port }) => {
-                if !matches!(refusal, Refusal::NoRoute | Refusal::NoPort | Refusal::TooLarge) {
+                use Refusal::{Forbidden, NoPort, NoRoute, TooLarge};
+                if !matches!(refusal, NoRoute | NoPort | TooLarge | Forbidden) {
                     // Not about a packet but about the session.
                     self.down();
                 }

@@ -127,9 +127,11 @@ impl Error {
             Refusal::NoFreePort => Error::NoFreePort,
             Refusal::NoRoute => Error::NoRoute { node },
             Refusal::NoPort => Error::NoPort { to: Address { node, port } },
-            Refusal::OutOfOrder | Refusal::TooLarge | Refusal::Malformed | Refusal::Full => {
-                Error::Refused(refusal)
-            }
+            Refusal::OutOfOrder
+            | Refusal::TooLarge
+            | Refusal::Malformed
+            | Refusal::Full
+            | Refusal::Forbidden => Error::Refused(refusal),
         }
     }
 }

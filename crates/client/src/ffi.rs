@@ -74,6 +74,7 @@ fn errno(error: Error) -> Errno {
         Error::Disconnected => Errno::ENOTCONN,
         Error::Reconnected => Errno::ECONNRESET,
         Error::Refused(Refusal::Full) => Errno::ENOBUFS,
+        Error::Refused(Refusal::Forbidden) => Errno::EPERM,
         Error::Refused(_) | Error::Protocol(_) => Errno::EPROTO,
         Error::InvalidOption { .. } => Errno::EINVAL,
         Error::Io { source, .. } => source.raw_os_error().map_or(Errno::EIO, Errno::from_raw),
@@ -99,6 +100,7 @@ fn meaning(errno: Errno) -> Option<&'static CStr> {
             c"an argument is out of range, or the socket is not bound, or bound already"
         }
         Errno::EIO => c"a bug in the trunkline library: please report what it has printed",
+        Errno::EPERM => c"the node's rules ([access]) don't let this application do that",
         Errno::EMSGSIZE => c"the packet or the buffer is of the wrong size: see TL_MAX_PAYLOAD",
         Errno::ENOBUFS => c"as many applications are attached to the node as it allows",
         Errno::ENOENT => c"the name in tcp://HOST:PORT has no address: is it right?",
@@ -347,6 +349,7 @@ mod tests {
             (Error::NoFreePort, Errno::EADDRNOTAVAIL),
             (Error::NoPort { to }, Errno::ECONNREFUSED),
             (Error::Refused(Refusal::Full), Errno::ENOBUFS),
+            (Error::Refused(Refusal::Forbidden), Errno::EPERM),
             (Error::Refused(Refusal::TooLarge), Errno::EMSGSIZE),
             (Error::Refused(Refusal::OutOfOrder), Errno::EPROTO),
             (Error::Protocol(WireError::UnknownType(0)), Errno::EPROTO),

@@ -42,6 +42,8 @@ pub enum Drop {
     RepeatUnknown,
     /// A message to an application that does not keep up.
     SessionFull,
+    /// A packet that the node's rules keep out.
+    Forbidden,
     /// An echo request beyond what a node answers.
     EchoLimit,
     /// An answer to no echo request that is open: late, twice, or forged.
@@ -50,7 +52,7 @@ pub enum Drop {
 
 impl Drop {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Drop; 20] = [
+    pub const ALL: [Drop; 21] = [
         Drop::Malformed,
         Drop::UnknownReceiver,
         Drop::WrongSource,
@@ -69,6 +71,7 @@ impl Drop {
         Drop::RepeatBudget,
         Drop::RepeatUnknown,
         Drop::SessionFull,
+        Drop::Forbidden,
         Drop::EchoLimit,
         Drop::EchoUnasked,
     ];
@@ -94,6 +97,7 @@ impl Drop {
             Drop::RepeatBudget => "repeat_budget",
             Drop::RepeatUnknown => "repeat_unknown",
             Drop::SessionFull => "session_full",
+            Drop::Forbidden => "forbidden",
             Drop::EchoLimit => "echo_limit",
             Drop::EchoUnasked => "echo_unasked",
         }

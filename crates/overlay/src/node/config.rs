@@ -1,3 +1,4 @@
+use super::Access;
 use crate::link::{self, realtime};
 use crate::route::StaticRoute;
 use crate::wire::{NodeId, ReceiverIndex};
@@ -13,6 +14,8 @@ pub struct Config {
     pub routes: Vec<StaticRoute>,
     /// How many applications may be attached at once.
     pub max_sessions: usize,
+    /// Who may do what.
+    pub access: Access,
 }
 
 impl Config {
@@ -21,7 +24,13 @@ impl Config {
 
     /// A node without links.
     pub fn new(id: NodeId) -> Config {
-        Config { id, links: Vec::new(), routes: Vec::new(), max_sessions: Self::MAX_SESSIONS }
+        Config {
+            id,
+            links: Vec::new(),
+            routes: Vec::new(),
+            max_sessions: Self::MAX_SESSIONS,
+            access: Access::default(),
+        }
     }
 
     /// The largest application packet that every link of this node carries; a

@@ -1,6 +1,6 @@
 use super::echo::{Echoes, NODE_PORT};
 use super::links::Links;
-use super::{Command, Config, Drained, Report, Sink, Start, Why};
+use super::{Access, Command, Config, Drained, Report, Sink, Start, Why};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
@@ -21,6 +21,7 @@ pub struct Forwarder {
     pub(super) max_payload: usize,
     links: Links,
     table: Arc<ForwardingTable>,
+    pub(super) access: Access,
     pub(super) sessions: Sessions,
     pub(super) echoes: Echoes,
     reports: VecDeque<Report>,
@@ -85,6 +86,7 @@ impl Forwarder {
             reports: VecDeque::with_capacity(2 * links.places()),
             links,
             table: Arc::default(),
+            access: config.access,
             sessions: Sessions::new(config.max_sessions, rng.random()),
             echoes: Echoes::new(),
             turn: 0,
@@ -212,6 +214,9 @@ impl Forwarder {
         };
         if hop.is_some_and(|hop| hop.link == from) {
             return self.stats.drops.count(Drop::Bounced);
+        }
+        if let Err(why) = self.access.check_transit(packet.header.source) {
+            return self.stats.drops.count(why);
         }
         let header = DataHeader { hop_limit, ..packet.header };
         match self.forward(now, hop, &Packet { header, ..packet }) {

@@ -26,6 +26,9 @@ impl Forwarder {
         sink: &mut impl Sink,
     ) -> Result<(), Drop> {
         let h = &packet.header;
+        if h.source != self.id {
+            self.access.check_from(h.source)?;
+        }
         let session = self.sessions.holder(h.destination_port).ok_or(Drop::NoPort)?;
         if !self.sessions.is_new(now, session, (h.source, h.source_port), h.flow_seq) {
             return Err(Drop::FlowDuplicate);
@@ -111,6 +114,13 @@ impl Forwarder {
         if version != SESSION_VERSION {
             return Err(Refusal::Version);
         }
+        let rights = self.sessions.client_of(id).and_then(|client| self.access.rights(client));
+        let rights = rights.ok_or(Refusal::Forbidden)?;
+        rights.check_bind(port)?;
+        let port = match rights.any_port(|p| self.sessions.holder(p).is_none()) {
+            Some(free) if port == 0 => free.ok_or(Refusal::NoFreePort)?,
+            _ => port,
+        };
         self.sessions.bind(id, port)
     }
 
@@ -124,6 +134,11 @@ impl Forwarder {
         sink: &mut impl Sink,
     ) -> Result<(), Refusal> {
         let source_port = self.sessions.port_of(id).ok_or(Refusal::OutOfOrder)?;
+        let rights = self.sessions.client_of(id).and_then(|client| self.access.rights(client));
+        if !rights.is_some_and(|rights| rights.to.has(packet.header.destination)) {
+            self.stats.drops.count(Drop::Forbidden);
+            return Err(Refusal::Forbidden);
+        }
         let peer = (packet.header.destination, packet.header.destination_port);
         packet.header.source_port = source_port;
         packet.header.flow_seq = self.sessions.next_flow_seq(now, id, peer);

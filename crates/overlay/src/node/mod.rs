@@ -1,6 +1,7 @@
 //! A node: [`Control`] decides, [`Forwarder`] moves packets. They exchange
 //! bounded messages and could run on two threads; here one [`Node`] steps both.
 
+mod access;
 mod config;
 mod control;
 mod echo;
@@ -9,6 +10,7 @@ mod links;
 mod live;
 mod local;
 
+pub use access::{Access, Client, Nodes, Rights};
 pub use config::{Config, ConfigError};
 pub use control::{Command, Control, Report};
 pub use echo::{
@@ -109,10 +111,15 @@ impl Node {
     /// Begins a session; `None` if there are as many as the node allows, or it
     /// is being drained.
     pub fn session_open(&mut self) -> Option<SessionId> {
+        self.session_open_for(Client::Local)
+    }
+
+    /// As [`Node::session_open`], with the rights of `client`.
+    pub fn session_open_for(&mut self, client: Client) -> Option<SessionId> {
         if self.draining {
             return None;
         }
-        self.forwarder.sessions_mut().open()
+        self.forwarder.sessions_mut().open(client)
     }
 
     /// Takes a message that session `id`'s application sent.

@@ -1,5 +1,6 @@
 use super::flow::{Dedup, FlowMap, Peer};
 use super::wire::Refusal;
+use crate::node::Client;
 use trunkline_base::Time;
 
 /// Which of a node's sessions: a small index that is used again after the
@@ -17,6 +18,7 @@ const FIRST_DYNAMIC: u16 = 49_152;
 
 #[derive(Debug)]
 struct Session {
+    client: Client,
     port: Option<u16>,
     sending: FlowMap<u16>,
     receiving: FlowMap<Dedup>,
@@ -61,11 +63,12 @@ impl Sessions {
         self.len() == 0
     }
 
-    pub(crate) fn open(&mut self) -> Option<SessionId> {
+    pub(crate) fn open(&mut self, client: Client) -> Option<SessionId> {
         if self.len() >= self.max {
             return None;
         }
         let session = Session {
+            client,
             port: None,
             sending: FlowMap::new(MAX_FLOWS),
             receiving: FlowMap::new(MAX_FLOWS),
@@ -89,6 +92,11 @@ impl Sessions {
         if let Some(port) = session.port {
             self.ports[usize::from(port)] = 0;
         }
+    }
+
+    /// Whose session `id` is.
+    pub(crate) fn client_of(&self, id: SessionId) -> Option<Client> {
+        Some(self.slots.get(id.0 as usize)?.as_ref()?.client)
     }
 
     fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
@@ -162,15 +170,15 @@ mod tests {
     #[test]
     fn ports_are_given_once_and_come_back() {
         let mut s = Sessions::new(2, 0);
-        let (a, b) = (s.open().unwrap(), s.open().unwrap());
-        assert!(s.open().is_none(), "the table is full");
+        let (a, b) = (s.open(Client::Local).unwrap(), s.open(Client::Local).unwrap());
+        assert!(s.open(Client::Local).is_none(), "the table is full");
         assert_eq!(s.bind(a, 5), Ok(5));
         assert_eq!(s.bind(a, 6), Err(Refusal::OutOfOrder));
         assert_eq!(s.bind(b, 5), Err(Refusal::PortInUse));
         assert_eq!(s.bind(b, 0), Ok(FIRST_DYNAMIC));
         s.close(a);
         s.close(a);
-        let c = s.open().unwrap();
+        let c = s.open(Client::Local).unwrap();
         assert_eq!((c, s.len()), (a, 2));
         assert_eq!(s.bind(c, 5), Ok(5));
         assert_eq!(s.holder(5), Some(c));
@@ -179,7 +187,7 @@ mod tests {
     #[test]
     fn a_displaced_flow_goes_on_with_later_numbers() {
         let mut s = Sessions::new(1, 65_000);
-        let id = s.open().unwrap();
+        let id = s.open(Client::Local).unwrap();
         let mut last = std::collections::BTreeMap::new();
         for round in 0..4_000u64 {
             let peer = (crate::wire::NodeId((round % 300) as u32), 1);
@@ -193,10 +201,10 @@ mod tests {
     fn dynamic_ports_run_out_with_an_error() {
         let mut s = Sessions::new(20_000, 0);
         for _ in FIRST_DYNAMIC..=u16::MAX {
-            let id = s.open().unwrap();
+            let id = s.open(Client::Local).unwrap();
             s.bind(id, 0).unwrap();
         }
-        let last = s.open().unwrap();
+        let last = s.open(Client::Local).unwrap();
         assert_eq!(s.bind(last, 0), Err(Refusal::NoFreePort));
     }
 }

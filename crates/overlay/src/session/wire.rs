@@ -114,14 +114,19 @@ pub enum Refusal {
     /// The node has as many sessions as it may have.
     #[error("as many applications are attached to the node as it allows ([node] max_sessions)")]
     Full = 9,
+    /// The node's rules don't let this application do that.
+    #[error("the node's rules ([access]) don't let this application do that")]
+    Forbidden = 10,
 }
 
 impl Refusal {
     fn from_wire(code: u8) -> Option<Refusal> {
         use Refusal::*;
-        [Version, PortInUse, NoFreePort, OutOfOrder, NoRoute, NoPort, TooLarge, Malformed, Full]
-            .into_iter()
-            .find(|r| *r as u8 == code)
+        let known = [
+            Version, PortInUse, NoFreePort, OutOfOrder, NoRoute, NoPort, TooLarge, Malformed, Full,
+            Forbidden,
+        ];
+        known.into_iter().find(|r| *r as u8 == code)
     }
 }
 

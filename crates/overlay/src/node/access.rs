@@ -1,0 +1,195 @@
+//! Who may bind at a node, send from it, be heard by its applications, and pass
+//! through it.
+//!
+//! Rules about other nodes go by the source in a packet's header, which every
+//! member of the overlay can write as it likes: they keep out mistakes and
+//! strangers, not a member that lies (docs/threat-model.md).
+
+use crate::counters::Drop;
+use crate::session::wire::Refusal;
+use crate::wire::NodeId;
+use core::ops::RangeInclusive;
+
+/// A set of nodes.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub enum Nodes {
+    /// Every node.
+    #[default]
+    All,
+    /// These and no others; sorted. Empty is none.
+    Only(Box<[NodeId]>),
+}
+
+impl Nodes {
+    /// These and no others.
+    pub fn only(nodes: impl IntoIterator<Item = NodeId>) -> Nodes {
+        let mut nodes: Vec<_> = nodes.into_iter().collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Nodes::Only(nodes.into())
+    }
+
+    /// Whether `node` is among them.
+    pub fn has(&self, node: NodeId) -> bool {
+        match self {
+            Nodes::All => true,
+            Nodes::Only(nodes) => nodes.binary_search(&node).is_ok(),
+        }
+    }
+}
+
+/// What an application may do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rights {
+    /// Virtual ports that it may bind.
+    pub bind: Box<[RangeInclusive<u16>]>,
+    /// Nodes that it may send to.
+    pub to: Nodes,
+}
+
+impl Default for Rights {
+    /// Everything.
+    fn default() -> Rights {
+        Rights { bind: [0..=u16::MAX].into(), to: Nodes::All }
+    }
+}
+
+impl Rights {
+    /// Of one who may not bind every port: the first that `is_free`, if any.
+    /// Who may bind every port is given a dynamic one.
+    pub(crate) fn any_port(&self, is_free: impl Fn(u16) -> bool) -> Option<Option<u16>> {
+        if self.bind.contains(&(0..=u16::MAX)) {
+            return None;
+        }
+        Some(self.bind.iter().cloned().flatten().find(|&port| port != 0 && is_free(port)))
+    }
+
+    /// Whether `port` may be bound; port 0 asks for any, and what comes of that
+    /// is checked by its number.
+    pub(crate) fn check_bind(&self, port: u16) -> Result<(), Refusal> {
+        let ok = port == 0 || self.bind.iter().any(|range| range.contains(&port));
+        if ok { Ok(()) } else { Err(Refusal::Forbidden) }
+    }
+}
+
+/// Whose rights a session has.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Client {
+    /// An application of this machine.
+    #[default]
+    Local,
+    /// The client with this number in [`Access::clients`].
+    Known(u16),
+}
+
+/// A node's rules.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Sources of packets that may pass through. A node that doesn't let all
+    /// pass tells the others to route around it.
+    pub transit: Nodes,
+    /// Sources of packets that applications here may be given.
+    pub from: Nodes,
+    /// Rights of this machine's applications.
+    pub local: Rights,
+    /// Rights of clients that authenticate.
+    pub clients: Vec<Rights>,
+}
+
+impl Access {
+    /// The rights of `client`; none for one that there is not.
+    pub(crate) fn rights(&self, client: Client) -> Option<&Rights> {
+        match client {
+            Client::Local => Some(&self.local),
+            Client::Known(i) => self.clients.get(usize::from(i)),
+        }
+    }
+
+    pub(crate) fn check_transit(&self, source: NodeId) -> Result<(), Drop> {
+        if self.transit.has(source) { Ok(()) } else { Err(Drop::Forbidden) }
+    }
+
+    pub(crate) fn check_from(&self, source: NodeId) -> Result<(), Drop> {
+        if self.from.has(source) { Ok(()) } else { Err(Drop::Forbidden) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Config, Node, Sink, Start};
+    use crate::session::SessionId;
+    use crate::session::wire::{SESSION_VERSION, ToClient, ToNode};
+    use crate::wire::{Incarnation, Service};
+    use trunkline_base::Time;
+    use trunkline_base::wire::Writer;
+
+    #[test]
+    fn sets_and_ranges() {
+        let some = Nodes::only([NodeId(7), NodeId(3), NodeId(7)]);
+        assert_eq!([3, 5, 7].map(|n| some.has(NodeId(n))), [true, false, true]);
+        assert!(Nodes::All.has(NodeId(5)) && !Nodes::only([]).has(NodeId(5)));
+        let rights = Rights { bind: [10..=19, 30..=30].into(), to: Nodes::All };
+        let ok = |port| rights.check_bind(port).is_ok();
+        assert_eq!([9, 10, 19, 20, 30].map(ok), [false, true, true, false, true]);
+    }
+
+    struct Heard(Vec<ToClient<'static>>);
+    impl Sink for Heard {
+        fn deliver(&mut self, _: SessionId, head: &[u8], _: &[u8]) -> bool {
+            match ToClient::parse(head).unwrap() {
+                ToClient::Error { refusal, node, port } => {
+                    self.0.push(ToClient::Error { refusal, node, port });
+                }
+                ToClient::Bound { node, port, max_payload } => {
+                    self.0.push(ToClient::Bound { node, port, max_payload });
+                }
+                ToClient::Received { .. } => {}
+            }
+            true
+        }
+    }
+
+    /// An application that may bind 10 to 11 and send to node 1.
+    #[test]
+    fn a_client_has_its_rights_and_no_more() {
+        let mut config = Config::new(NodeId(1));
+        config.access.clients =
+            vec![Rights { bind: [10..=11].into(), to: Nodes::only([NodeId(1)]) }];
+        let start = Start::simulated(Time::ZERO, Incarnation(1), 1);
+        let mut node = Node::new(config, start).unwrap();
+        let mut say = |client: Client, bind: u16, to: u32| {
+            let id = node.session_open_for(client).unwrap();
+            let mut heard = Heard(Vec::new());
+            let version = SESSION_VERSION;
+            let send = ToNode::Send {
+                service: Service::RealTime,
+                deadline_ms: 100,
+                to: NodeId(to),
+                port: 10,
+                payload: &[],
+            };
+            for message in [ToNode::Bind { version, port: bind }, send] {
+                let mut head = [0; 16];
+                let mut w = Writer::new(&mut head);
+                message.emit_head(&mut w).unwrap();
+                node.session_recv(Time::ZERO, id, w.written(), &mut heard);
+            }
+            heard.0
+        };
+        let refused =
+            |node, port| ToClient::Error { refusal: Refusal::Forbidden, node: NodeId(node), port };
+        let known = Client::Known(0);
+        assert_eq!(say(known, 12, 1)[0], refused(0, 12));
+        assert!(matches!(say(known, 0, 1)[..], [ToClient::Bound { port: 10, .. }]));
+        let far = say(known, 0, 2);
+        assert!(matches!(far[0], ToClient::Bound { port: 11, .. }));
+        assert_eq!(far[1], refused(2, 10));
+        assert!(matches!(
+            say(known, 0, 1)[0],
+            ToClient::Error { refusal: Refusal::NoFreePort, .. }
+        ));
+        assert_eq!(say(Client::Known(1), 0, 1)[0], refused(0, 0), "there is no such client");
+        assert!(matches!(say(Client::Local, 12, 1)[0], ToClient::Bound { port: 12, .. }));
+    }
+}
