@@ -317,6 +317,14 @@ impl World {
         Start { entropy, ..Start::simulated(self.now, Incarnation(incarnation), seed) }
     }
 
+    /// Does to `host`'s node, now, what its operator or driver might: changes
+    /// its settings, drains it, sends an echo.
+    pub fn operate<R>(&mut self, host: HostId, act: impl FnOnce(Time, &mut Node) -> R) -> R {
+        let done = act(self.now, &mut self.hosts[host.0 as usize].node);
+        self.drain(host.0);
+        done
+    }
+
     /// Lets everything happen up to and with `end`.
     pub fn run_until(&mut self, end: Time) {
         while let Some((at, event)) = self.net.queue.pop_until(end) {
