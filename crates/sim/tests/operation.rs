@@ -112,7 +112,7 @@ fn settings_change_under_a_call_that_notices_nothing() {
     for round in 0..40u64 {
         world.run_until(at(600 + 100 * round));
         world.operate(HostId((round % 3) as u32), |_, node| {
-            let config = node.links()[0].config();
+            let config = node.link(LinkId(0)).expect("a link").config();
             let rate = config.rate.is_none().then(|| Bitrate::from_bps(10_000_000));
             let change = LinkChange { rate, dscp: (config.dscp + 1) % 64 };
             node.reconfigure(&Changes { routes: None, links: vec![(LinkId(0), change)] });
@@ -122,7 +122,7 @@ fn settings_change_under_a_call_that_notices_nothing() {
     world.run_until(at(6_000));
     let o = outcome(&world, &made);
     assert_eq!((o.sent, o.lost, o.late), (2_000, 0, 0));
-    assert_ne!(world.node(HostId(0)).links()[0].config().dscp, 46);
+    assert_ne!(world.node(HostId(0)).link(LinkId(0)).expect("a link").config().dscp, 46);
 }
 
 #[test]
