@@ -1,5 +1,7 @@
 //! The configuration file of `trunkline node`.
 
+mod access;
+
 use crate::units::{Fraction, Rate, Size, Span};
 use serde::Deserialize;
 use std::fmt;
@@ -71,6 +73,8 @@ struct File {
     best_effort: BestEffortSection,
     #[serde(default)]
     hello: HelloSection,
+    #[serde(default)]
+    access: access::AccessSection,
     #[serde(default)]
     runtime: Runtime,
 }
@@ -226,6 +230,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     check_runtime(&file.runtime).map_err(|what| mistake(None, what.into()))?;
     let mut config = overlay::Config::new(NodeId(file.node.id));
     config.max_sessions = file.node.max_sessions.unwrap_or(config.max_sessions);
+    config.access = file.access.rules();
     for section in &file.link {
         config.links.push(link_config(section.get_ref(), &file));
         // One at a time, so that a mistake has a line.

@@ -1,0 +1,120 @@
+//! `[access]`: who may bind, send, be heard and pass through.
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer};
+use std::ops::RangeInclusive;
+use trunkline_overlay::node::{Access, Nodes, Rights};
+use trunkline_overlay::wire::NodeId;
+
+/// `[access]`.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccessSection {
+    transit: NodeSet,
+    from: NodeSet,
+    bind: Ports,
+    to: NodeSet,
+}
+
+impl AccessSection {
+    /// What it says.
+    pub fn rules(&self) -> Access {
+        Access {
+            transit: self.transit.0.clone(),
+            from: self.from.0.clone(),
+            local: Rights { bind: self.bind.0.clone(), to: self.to.0.clone() },
+            clients: Vec::new(),
+        }
+    }
+}
+
+/// `"all"`, `"none"` or a list of node ids.
+#[derive(Default)]
+pub struct NodeSet(pub Nodes);
+
+impl<'de> Deserialize<'de> for NodeSet {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<NodeSet, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "\"all\", \"none\" or a list of node ids")]
+        enum Written {
+            Some(Vec<u32>),
+            Word(Word),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Word {
+            All,
+            None,
+        }
+        Ok(NodeSet(match Written::deserialize(d)? {
+            Written::Word(Word::All) => Nodes::All,
+            Written::Word(Word::None) => Nodes::only([]),
+            Written::Some(ids) => Nodes::only(ids.into_iter().map(NodeId)),
+        }))
+    }
+}
+
+/// A list of virtual ports and ranges, `[5000, "6000-6099"]`.
+pub struct Ports(pub Box<[RangeInclusive<u16>]>);
+
+impl Default for Ports {
+    fn default() -> Ports {
+        Ports(Rights::default().bind)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ports {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Ports, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a port (0 to 65535) or a range such as \"6000-6099\"")]
+        enum Written {
+            One(u16),
+            Range(String),
+        }
+        let range = |written| match written {
+            Written::One(port) => Ok(port..=port),
+            Written::Range(text) => parse_range(&text).ok_or_else(|| {
+                de::Error::custom(format!(
+                    "`{text}` is no range of ports: write it as \"6000-6099\""
+                ))
+            }),
+        };
+        let ranges: Result<_, D::Error> =
+            Vec::<Written>::deserialize(d)?.into_iter().map(range).collect();
+        Ok(Ports(ranges?))
+    }
+}
+
+fn parse_range(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-')?;
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (first <= last).then_some(first..=last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Access, String> {
+        let section: AccessSection = toml::from_str(text).map_err(|e| e.message().to_owned())?;
+        Ok(section.rules())
+    }
+
+    #[test]
+    fn rules_as_they_are_written() {
+        assert_eq!(read(""), Ok(Access::default()));
+        let rules = read("transit = \"none\"\nfrom = [3, 2]\nbind = [7, \"10 - 12\"]").unwrap();
+        assert_eq!(rules.transit, Nodes::only([]));
+        assert_eq!(rules.from, Nodes::only([NodeId(2), NodeId(3)]));
+        assert_eq!(rules.local, Rights { bind: [7..=7, 10..=12].into(), to: Nodes::All });
+    }
+
+    #[test]
+    fn mistakes_say_what_would_be_right() {
+        let wrong = |text| read(text).unwrap_err();
+        assert!(wrong("transit = \"some\"").contains("\"all\", \"none\" or a list of node ids"));
+        assert!(wrong("bind = [\"12-10\"]").contains("`12-10` is no range of ports"));
+        assert!(wrong("bind = [70000]").contains("a port (0 to 65535)"));
+        assert!(wrong("transt = \"all\"").contains("unknown field `transt`"));
+    }
+}
