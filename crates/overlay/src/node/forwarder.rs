@@ -3,7 +3,7 @@ use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{Link, LinkId, Outgoing, Progress};
-use crate::route::{ForwardingTable, Hop};
+use crate::route::{ForwardingTable, Hop, Metric};
 use crate::session::Sessions;
 use crate::wire::{
     DataHeader, Frame, Frames, Incarnation, Kind, NodeId, ReceiverIndex, Seal, open_header,
@@ -154,6 +154,7 @@ impl Forwarder {
             match frame {
                 Frame::Hello(hello) => self.link(id).on_hello(datagram.at, &hello),
                 Frame::Nack(nack) => self.link(id).on_nack(now, nack, &mut allowance),
+                Frame::Routing(_) => {}
                 Frame::Data(header, payload) => {
                     let goes_on = header.destination != self.id;
                     let hop = goes_on.then(|| self.next_hop(header.destination)).flatten();
@@ -212,7 +213,7 @@ impl Forwarder {
 
     /// Where packets to `destination` go.
     pub(super) fn next_hop(&self, destination: NodeId) -> Option<Hop> {
-        self.table.next_hop(destination)
+        self.table.next_hop(destination, Metric::default())
     }
 
     /// Hands a packet to the link of `hop`.
