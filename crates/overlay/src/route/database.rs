@@ -1,9 +1,9 @@
 //! The link-state database: the newest record of each kind of each node.
 
+use super::Limits;
 use super::pace::Pace;
 use super::stats::Refusal;
 use super::update::{Advert, Key, MAX_FRAGMENTS, Part, Record};
-use super::Limits;
 use crate::wire::NodeId;
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -40,7 +40,9 @@ impl Entry {
 pub(super) enum Standing {
     New,
     /// Here already, byte for byte or (`reused`) with other content.
-    Here { reused: bool },
+    Here {
+        reused: bool,
+    },
     /// Here is a newer one.
     Older,
 }
@@ -74,7 +76,9 @@ impl Database {
         let Some(entry) = self.entries.get(&record.key) else { return Standing::New };
         match record.seq.cmp(&entry.seq) {
             core::cmp::Ordering::Greater => Standing::New,
-            core::cmp::Ordering::Equal => Standing::Here { reused: record.bytes() != &*entry.bytes },
+            core::cmp::Ordering::Equal => {
+                Standing::Here { reused: record.bytes() != &*entry.bytes }
+            }
             core::cmp::Ordering::Less => Standing::Older,
         }
     }
@@ -151,5 +155,4 @@ impl Database {
         }
         gone
     }
-
 }

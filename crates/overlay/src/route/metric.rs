@@ -228,8 +228,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn link() -> impl Strategy<Value = LinkCost> {
-        (any::<u16>(), any::<u16>(), any::<u16>())
-            .prop_map(|(latency, loss, residual)| LinkCost { latency, loss, residual })
+        (any::<u16>(), any::<u16>(), any::<u16>()).prop_map(|(latency, loss, residual)| LinkCost {
+            latency,
+            loss,
+            residual,
+        })
     }
 
     proptest! {

@@ -1,3 +1,4 @@
+use super::Config;
 use super::database::{Database, Standing};
 use super::flood::Adjacency;
 use super::keys::{Keys, Signer};
@@ -6,10 +7,7 @@ use super::own::Own;
 use super::spf::{Graph, Tree};
 use super::stats::{Refusal, RouteStats};
 use super::table::{ForwardingTable, Hop};
-use super::update::{
-    Advert, Key, LINKS_PER_RECORD, MAX_FRAGMENTS, Part, Record, RouteFrame,
-};
-use super::Config;
+use super::update::{Advert, Key, LINKS_PER_RECORD, MAX_FRAGMENTS, Part, Record, RouteFrame};
 use crate::link::LinkId;
 use crate::wire::NodeId;
 use core::time::Duration;
@@ -126,9 +124,8 @@ impl Router {
         }
         let Neighbour { id, path, restarted, rtt } = neighbour;
         let slot = &mut self.links[index];
-        let same = slot
-            .as_ref()
-            .is_some_and(|l| (l.adjacency.neighbour, l.adjacency.path) == (id, path));
+        let same =
+            slot.as_ref().is_some_and(|l| (l.adjacency.neighbour, l.adjacency.path) == (id, path));
         if !same {
             let adjacency = Adjacency::new(id, path, &self.config.limits);
             *slot = Some(Link { adjacency, cost: None });

@@ -109,12 +109,7 @@ impl ForwardingTable {
     }
 }
 
-fn link_to(
-    links: &[(NodeId, bool)],
-    via: NodeId,
-    onward: Duration,
-    want_up: bool,
-) -> Option<Hop> {
+fn link_to(links: &[(NodeId, bool)], via: NodeId, onward: Duration, want_up: bool) -> Option<Hop> {
     let found = links.iter().position(|&(node, up)| node == via && (up || !want_up))?;
     u16::try_from(found).ok().map(|link| Hop { link: LinkId(link), onward })
 }

@@ -387,9 +387,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn update() -> impl Strategy<Value = Update> {
-        let cost = (any::<u16>(), any::<u16>(), any::<u16>()).prop_map(|(latency, loss, residual)| {
-            LinkCost { latency, loss, residual }.as_sent()
-        });
+        let cost = (any::<u16>(), any::<u16>(), any::<u16>())
+            .prop_map(|(latency, loss, residual)| LinkCost { latency, loss, residual }.as_sent());
         let links = prop::collection::btree_map((1u32.., any::<u8>()), cost, 0..=LINKS_PER_RECORD);
         let links = links.prop_map(|links: BTreeMap<_, _>| {
             let advert = |((n, path), cost)| Advert { neighbour: NodeId(n), path, cost };

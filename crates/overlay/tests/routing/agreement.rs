@@ -128,7 +128,8 @@ fn news_crosses_four_hops_in_their_delay() {
     // Three hops of 10 ms and at most 2 ms of jitter, from the second host on.
     net.run(Duration::from_millis(40 + 8));
     assert_eq!(net.hosts[4].router.stats().spf_runs, before + 1);
-    let (_, _, links) = net.hosts[4].router.records().find(|r| r.0.origin == id(0) && !r.2.is_empty()).unwrap();
+    let (_, _, links) =
+        net.hosts[4].router.records().find(|r| r.0.origin == id(0) && !r.2.is_empty()).unwrap();
     assert_eq!(links[0].cost.latency, 300);
 }
 

@@ -73,7 +73,9 @@ fn nobody_speaks_for_another() {
 #[test]
 fn numbers_are_not_reused_nor_from_the_future() {
     let mut net = chain();
-    let seq = |net: &Net| net.hosts[0].router.records().find(|r| r.0.origin == id(3) && !r.2.is_empty()).unwrap().1;
+    let seq = |net: &Net| {
+        net.hosts[0].router.records().find(|r| r.0.origin == id(3) && !r.2.is_empty()).unwrap().1
+    };
     let now = seq(&net);
     let day = 25 * 3_600 * 1_000_000_000;
     let reused = update(3, now, &[1, 2], &Toy(id(3)));

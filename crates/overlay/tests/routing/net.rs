@@ -149,8 +149,8 @@ impl Net {
         }
     }
 
+    /// A host says something else of its link, which stays as fast as it is.
     pub fn cost(&mut self, host: usize, link: LinkId, cost: LinkCost) {
-        self.hosts[host].links[usize::from(link.0)].2 = cost;
         self.hosts[host].router.set_cost(self.now, link, cost);
     }
 
