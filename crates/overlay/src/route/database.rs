@@ -14,6 +14,9 @@ use trunkline_base::Time;
 /// ever.
 const FUTURE: u64 = 24 * 3_600 * 1_000_000_000;
 
+/// What a refresh may take on its way.
+const GRACE: Duration = Duration::from_secs(60);
+
 /// A node's record as it is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
@@ -24,6 +27,9 @@ pub(super) struct Entry {
     pub bytes: Box<[u8]>,
     /// When its origin signed it, as far as its age says.
     born: Time,
+    /// When it is dropped. The age is nobody's signed word: so not before its
+    /// origin's next refresh, however old a liar makes it.
+    expires: Time,
     /// How often its origin may change it.
     pace: Pace,
 }
@@ -118,12 +124,14 @@ impl Database {
         pace.take(now, 1);
         let links: Box<[Advert]> = record.links().collect();
         let changed = old.is_none_or(|e| (e.draining, &e.links) != (record.draining, &links));
+        let born = now - Duration::from_secs(record.age.into());
         let entry = Entry {
             seq: record.seq,
             draining: record.draining,
             links,
             bytes: record.bytes().into(),
-            born: now - Duration::from_secs(record.age.into()),
+            born,
+            expires: (born + limits.max_age).max(now + limits.refresh + GRACE),
             pace,
         };
         self.entries.insert(record.key, entry);
@@ -142,11 +150,10 @@ impl Database {
         self.entries.range(first..last).map(|(&key, entry)| (key, entry))
     }
 
-    /// Drops what has not been refreshed for `max_age`; the dropped keys.
-    pub fn expire(&mut self, now: Time, max_age: Duration) -> Vec<Key> {
-        let old = |e: &Entry| now.since(e.born) >= max_age;
-        let gone: Vec<Key> =
-            self.entries.iter().filter(|(_, e)| old(e)).map(|(&key, _)| key).collect();
+    /// Drops what nobody has refreshed in time; the dropped keys.
+    pub fn expire(&mut self, now: Time) -> Vec<Key> {
+        let old = self.entries.iter().filter(|(_, e)| e.expires <= now);
+        let gone: Vec<Key> = old.map(|(&key, _)| key).collect();
         for key in &gone {
             self.entries.remove(key);
             if !self.has(key.origin) {

@@ -1,6 +1,7 @@
 //! Who vouches for an update: an interface, so that routing neither knows nor
 //! cares which signatures those are.
 
+use super::stats::Refusal;
 use crate::wire::NodeId;
 use core::fmt;
 
@@ -16,12 +17,22 @@ pub trait Keys: fmt::Debug + Send {
     fn verify(&self, origin: NodeId, message: &[u8], signature: &Signature) -> bool;
 
     /// Takes note of `origin`'s key if `certificate` is genuine, says that it
-    /// is `origin`'s, has not expired at `wall_ns` (nanoseconds since 1970),
-    /// and is not revoked; false otherwise. Costs about one
-    /// [`verify`](Keys::verify).
-    fn introduce(&mut self, origin: NodeId, certificate: &[u8], wall_ns: u64) -> bool;
+    /// is `origin`'s, has not expired at `wall_ns` (nanoseconds since 1970) and
+    /// is not revoked, *and* that key signed `message`. Without the signature
+    /// anyone could bring back a certificate of before. Otherwise nothing
+    /// changes, and the error is [`Refusal::BadCertificate`] or
+    /// [`Refusal::BadSignature`]. Costs two [`verify`](Keys::verify).
+    fn introduce(
+        &mut self,
+        origin: NodeId,
+        certificate: &[u8],
+        message: &[u8],
+        signature: &Signature,
+        wall_ns: u64,
+    ) -> Result<(), Refusal>;
 
-    /// Nothing is kept of `origin` any more.
+    /// Nothing is kept of `origin` any more: a key that an introduction brought
+    /// may go, a configured one stays.
     fn forget(&mut self, origin: NodeId);
 }
 
@@ -45,8 +56,15 @@ impl Keys for Unsigned {
         true
     }
 
-    fn introduce(&mut self, _origin: NodeId, _certificate: &[u8], _wall_ns: u64) -> bool {
-        true
+    fn introduce(
+        &mut self,
+        _origin: NodeId,
+        _certificate: &[u8],
+        _message: &[u8],
+        _signature: &Signature,
+        _wall_ns: u64,
+    ) -> Result<(), Refusal> {
+        Ok(())
     }
 
     fn forget(&mut self, _origin: NodeId) {}

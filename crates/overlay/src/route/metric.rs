@@ -110,7 +110,7 @@ impl LinkCost {
     /// loss off.
     pub(super) fn residual_step(&self) -> u8 {
         let (p, r) = (u32::from(self.loss), u32::from(self.residual.min(self.loss)));
-        if p == 0 { 0 } else { ((r * RESIDUAL_STEPS + p / 2) / p) as u8 }
+        (r * RESIDUAL_STEPS + p / 2).checked_div(p).unwrap_or(0) as u8
     }
 
     pub(super) fn received(latency: u16, loss: u16, step: u8) -> LinkCost {

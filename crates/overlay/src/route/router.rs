@@ -5,8 +5,8 @@ use super::keys::{Keys, Signer};
 use super::metric::{LinkCost, Metric};
 use super::own::Own;
 use super::spf::{Graph, Tree};
-use super::stats::{Refusal, RouteStats};
-use super::table::{ForwardingTable, Hop};
+use super::stats::{Refusal, Refusals, RouteStats};
+use super::table::{ForwardingTable, Hop, StaticRoute};
 use super::update::{Advert, Key, LINKS_PER_RECORD, MAX_FRAGMENTS, Part, Record, RouteFrame};
 use crate::link::LinkId;
 use crate::wire::NodeId;
@@ -52,6 +52,7 @@ pub struct Route {
 struct Link {
     adjacency: Adjacency,
     cost: Option<LinkCost>,
+    refused: Refusals,
 }
 
 /// Link-state routing of one node.
@@ -128,7 +129,7 @@ impl Router {
             slot.as_ref().is_some_and(|l| (l.adjacency.neighbour, l.adjacency.path) == (id, path));
         if !same {
             let adjacency = Adjacency::new(id, path, &self.config.limits);
-            *slot = Some(Link { adjacency, cost: None });
+            *slot = Some(Link { adjacency, cost: None, refused: Refusals::default() });
         }
         if let Some(link) = slot {
             link.adjacency.up(now, restarted || !same, rtt, &self.db);
@@ -171,6 +172,12 @@ impl Router {
         }
     }
 
+    /// The operator's routes from now on.
+    pub fn set_routes(&mut self, now: Time, routes: Vec<StaticRoute>) {
+        self.config.routes = routes;
+        self.spf_soon(now);
+    }
+
     fn link(&mut self, LinkId(link): LinkId) -> Option<&mut Link> {
         self.links.get_mut(usize::from(link))?.as_mut()
     }
@@ -191,7 +198,7 @@ impl Router {
         self.wall_ns = wall_ns;
         let index = usize::from(link.0);
         if !self.link(link).is_some_and(|l| l.adjacency.up) {
-            return self.stats.refused.count(Refusal::LinkDown);
+            return self.refuse(now, index, Refusal::LinkDown);
         }
         match RouteFrame::parse(frame) {
             Ok(RouteFrame::LinkState(records)) => {
@@ -201,7 +208,7 @@ impl Router {
                         Err(_) => Err(Refusal::Malformed),
                     };
                     if let Err(why) = taken {
-                        self.stats.refused.count(why);
+                        self.refuse(now, index, why);
                     }
                 }
             }
@@ -211,7 +218,7 @@ impl Router {
                     link.adjacency.acked(key, seq, &self.db);
                 }
             }
-            Err(_) => self.stats.refused.count(Refusal::Malformed),
+            Err(_) => self.refuse(now, index, Refusal::Malformed),
         }
     }
 
@@ -296,25 +303,20 @@ impl Router {
 
     fn refuse(&mut self, now: Time, from: usize, why: Refusal) {
         self.stats.refused.count(why);
-        if let (Refusal::BadSignature | Refusal::BadCertificate, Some(link)) =
-            (why, &mut self.links[from])
-        {
+        let Some(Some(link)) = self.links.get_mut(from) else { return };
+        link.refused.count(why);
+        if matches!(why, Refusal::BadSignature | Refusal::BadCertificate) {
             link.adjacency.inbox.pace.take(now, LIE);
         }
     }
 
     fn verify(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
-        let origin = record.key.origin;
-        if record.key.part == Part::Introduction {
-            self.stats.checks += 1;
-            if !self.keys.introduce(origin, record.certificate(), self.wall_ns) {
-                return Err(Refusal::BadCertificate);
-            }
-        } else if !self.keys.knows(origin) {
+        let Key { origin, part } = record.key;
+        if part != Part::Introduction && !self.keys.knows(origin) {
             return Err(Refusal::UnknownOrigin);
         }
-        self.stats.checks += 1;
-        if record.verify(&*self.keys) { Ok(()) } else { Err(Refusal::BadSignature) }
+        self.stats.checks += if part == Part::Introduction { 2 } else { 1 };
+        record.verify(&mut *self.keys, self.wall_ns)
     }
 
     /// A record that is its origin's, and news.
@@ -374,7 +376,7 @@ impl Router {
 
     fn sweep(&mut self, now: Time) {
         self.sweep_at = now + SWEEP;
-        for key in self.db.expire(now, self.config.limits.max_age) {
+        for key in self.db.expire(now) {
             self.stats.expired += 1;
             for link in self.links.iter_mut().flatten() {
                 link.adjacency.forget(key);
@@ -459,6 +461,12 @@ impl Router {
     /// How many nodes have a record in the database, this one included.
     pub fn nodes(&self) -> usize {
         self.db.nodes()
+    }
+
+    /// What was refused of the neighbour at the end of `link`.
+    pub fn refused(&self, link: LinkId) -> Refusals {
+        let link = self.links.get(usize::from(link.0)).and_then(Option::as_ref);
+        link.map_or_else(Refusals::default, |link| link.refused)
     }
 
     /// What it has done and refused so far.

@@ -6,6 +6,7 @@
 
 use super::keys::{Keys, Signer};
 use super::metric::LinkCost;
+use super::stats::Refusal;
 use crate::wire::{ControlKind, NodeId, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 
@@ -234,12 +235,16 @@ impl<'a> Record<'a> {
         if self.key.part == Part::Introduction { self.body } else { &[] }
     }
 
-    /// Whether its origin signed it.
-    pub fn verify(&self, keys: &dyn Keys) -> bool {
-        let Some((signed, signature)) = self.bytes().split_last_chunk::<SIGNATURE>() else {
-            return false;
-        };
-        keys.verify(self.key.origin, &[CONTEXT, signed].concat(), signature)
+    /// Whether its origin signed it; `keys` takes note of a genuine
+    /// introduction.
+    pub fn verify(&self, keys: &mut dyn Keys, wall_ns: u64) -> Result<(), Refusal> {
+        let (signed, signature) =
+            self.bytes().split_last_chunk::<SIGNATURE>().ok_or(Refusal::Malformed)?;
+        let (origin, message) = (self.key.origin, [CONTEXT, signed].concat());
+        if self.key.part == Part::Introduction {
+            return keys.introduce(origin, self.body, &message, signature, wall_ns);
+        }
+        if keys.verify(origin, &message, signature) { Ok(()) } else { Err(Refusal::BadSignature) }
     }
 }
 

@@ -15,6 +15,11 @@ fn frame(records: &[Box<[u8]>]) -> Vec<u8> {
     [&[3][..], &(body.len() as u16).to_be_bytes(), &body].concat()
 }
 
+fn aged(record: &[u8], age: u16) -> Vec<u8> {
+    let body = [record, &age.to_be_bytes()].concat();
+    [&[3][..], &(body.len() as u16).to_be_bytes(), &body].concat()
+}
+
 fn update(origin: usize, seq: u64, to: &[usize], signer: &dyn Signer) -> Box<[u8]> {
     let links = to.iter().map(|&n| Advert { neighbour: id(n), path: 0, cost: cost(0, 0) });
     let links = links.collect();
@@ -88,6 +93,23 @@ fn numbers_are_not_reused_nor_from_the_future() {
     assert_eq!(refused(&net, 0, Refusal::TooFarAhead), 2);
     assert_eq!(refused(&net, 0, Refusal::Older), 1);
     assert_eq!(seq(&net), now);
+}
+
+/// The age is the one field that no signature covers.
+#[test]
+fn a_record_made_old_does_not_silence_its_origin() {
+    let mut net = chain();
+    let record = |seq| update(3, WALL + seq, &[2, 4], &Toy(id(3)));
+    net.inject(0, LinkId(0), &aged(&record(1 << 40), 1_800));
+    net.settle();
+    assert_eq!(refused(&net, 0, Refusal::Expired), 1);
+    assert_eq!(net.hosts[0].router.refused(LinkId(0)).of(Refusal::Expired), 1);
+    net.inject(0, LinkId(0), &aged(&record(1 << 40), 1_799));
+    // From its first refresh on host 3 counts further than the lie.
+    net.run(Duration::from_secs(40 * 60));
+    assert_eq!(net.hosts[0].router.nodes(), 5);
+    assert_eq!(net.hosts[0].router.stats().expired, 0);
+    assert_eq!(net.walk(0, 4, Metric::Hops), [0, 1, 2, 3, 4]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use trunkline_base::{Rng, Time};
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::route::{
-    Config, ForwardingTable, Keys, LinkCost, Metric, Neighbour, Router, Signature, Signer,
+    Config, ForwardingTable, Keys, LinkCost, Metric, Neighbour, Refusal, Router, Signature, Signer,
 };
 use trunkline_overlay::wire::NodeId;
 
@@ -49,9 +49,22 @@ impl Keys for ToyKeys {
     fn verify(&self, origin: NodeId, message: &[u8], signature: &Signature) -> bool {
         self.knows(origin) && *signature == toy(origin, message)
     }
-    fn introduce(&mut self, origin: NodeId, certificate: &[u8], _wall_ns: u64) -> bool {
-        let genuine = certificate == origin.0.to_be_bytes();
-        genuine && (self.0.insert(origin.0) || true)
+    fn introduce(
+        &mut self,
+        origin: NodeId,
+        certificate: &[u8],
+        message: &[u8],
+        signature: &Signature,
+        _wall_ns: u64,
+    ) -> Result<(), Refusal> {
+        if certificate != origin.0.to_be_bytes() {
+            return Err(Refusal::BadCertificate);
+        }
+        if *signature != toy(origin, message) {
+            return Err(Refusal::BadSignature);
+        }
+        self.0.insert(origin.0);
+        Ok(())
     }
     fn forget(&mut self, origin: NodeId) {
         self.0.remove(&origin.0);
