@@ -5,7 +5,7 @@ use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{Link, LinkId, Outgoing, Progress};
-use crate::route::{ForwardingTable, Hop};
+use crate::route::{ForwardingTable, Hop, Metric};
 use crate::session::Sessions;
 use crate::wire::{DataHeader, Frame, Frames, Kind, NodeId, Seal, open_header};
 use core::time::Duration;
@@ -166,6 +166,7 @@ impl Forwarder {
             match frame {
                 Frame::Hello(hello) => link.on_hello(datagram.at, &hello),
                 Frame::Nack(nack) => link.on_nack(now, nack, &mut allowance),
+                Frame::Routing(_) => {}
                 Frame::Data(header, payload) => {
                     let goes_on = header.destination != self.id;
                     let hop = goes_on.then(|| self.next_hop(header.destination)).flatten();
@@ -227,7 +228,7 @@ impl Forwarder {
 
     /// Where packets to `destination` go.
     pub(super) fn next_hop(&self, destination: NodeId) -> Option<Hop> {
-        self.table.next_hop(destination)
+        self.table.next_hop(destination, Metric::default())
     }
 
     /// Hands a packet to the link of `hop`.

@@ -126,6 +126,10 @@ pub enum ControlKind {
     Hello = 1,
     /// [`Nack`].
     Nack = 2,
+    /// Records of link-state routing; `route::update` reads them.
+    LinkState = 3,
+    /// Their acknowledgement.
+    Ack = 4,
 }
 
 /// "I am here": keeps a link alive and measures its round trip on exchanged
@@ -223,6 +227,9 @@ pub enum Frame<'a> {
     Hello(Hello),
     /// A retransmission request.
     Nack(Nack<'a>),
+    /// A frame of link-state routing, whole: its kind, two bytes of length and
+    /// as many more. `route::update` reads it.
+    Routing(&'a [u8]),
 }
 
 /// The frames of an opened envelope, in order; ends after the first error.
@@ -237,6 +244,7 @@ impl<'a> Frames<'a> {
 
     fn parse_one(&mut self) -> Result<Frame<'a>, WireError> {
         let r = &mut self.0;
+        let whole = r.rest();
         let first = r.u8()?;
         if first >> 6 != 0 {
             let (header, len) = DataHeader::parse(first, r)?;
@@ -247,6 +255,11 @@ impl<'a> Frames<'a> {
                 Ok(Frame::Hello(Hello::parse(k & PROBE != 0, r)?))
             }
             k if k == ControlKind::Nack as u8 => Ok(Frame::Nack(Nack::parse(r)?)),
+            k if k == ControlKind::LinkState as u8 || k == ControlKind::Ack as u8 => {
+                let len = usize::from(r.u16()?);
+                r.bytes(len)?;
+                Ok(Frame::Routing(&whole[..3 + len]))
+            }
             other => Err(WireError::UnknownType(other)),
         }
     }

@@ -1,0 +1,165 @@
+//! The link-state database: the newest record of each kind of each node.
+
+use super::Limits;
+use super::pace::Pace;
+use super::stats::Refusal;
+use super::update::{Advert, Key, MAX_FRAGMENTS, Part, Record};
+use crate::wire::NodeId;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use trunkline_base::Time;
+
+/// How far a sequence number, which starts at its node's wall clock, may be
+/// ahead of ours: with the largest possible number a node would be silent for
+/// ever.
+const FUTURE: u64 = 24 * 3_600 * 1_000_000_000;
+
+/// What a refresh may take on its way.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// A node's record as it is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub seq: u64,
+    pub draining: bool,
+    pub links: Box<[Advert]>,
+    /// As it came, but for its age.
+    pub bytes: Box<[u8]>,
+    /// When its origin signed it, as far as its age says.
+    born: Time,
+    /// When it is dropped. The age is nobody's signed word: so not before its
+    /// origin's next refresh, however old a liar makes it.
+    expires: Time,
+    /// How often its origin may change it.
+    pace: Pace,
+}
+
+impl Entry {
+    /// Seconds since its origin signed it.
+    pub fn age(&self, now: Time) -> u16 {
+        u16::try_from(now.since(self.born).as_secs()).unwrap_or(u16::MAX)
+    }
+}
+
+/// How a record compares with what is here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    New,
+    /// Here already, byte for byte or (`reused`) with other content.
+    Here {
+        reused: bool,
+    },
+    /// Here is a newer one.
+    Older,
+}
+
+#[derive(Debug)]
+pub(super) struct Database {
+    entries: BTreeMap<Key, Entry>,
+    /// How many nodes have a record here.
+    nodes: usize,
+}
+
+impl Database {
+    pub fn new() -> Database {
+        Database { entries: BTreeMap::new(), nodes: 0 }
+    }
+
+    pub fn get(&self, key: Key) -> Option<&Entry> {
+        self.entries.get(&key)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &Entry)> {
+        self.entries.iter().map(|(&key, entry)| (key, entry))
+    }
+
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// How `record` stands to what is here, before anything is believed of it.
+    pub fn standing(&self, record: &Record<'_>) -> Standing {
+        let Some(entry) = self.entries.get(&record.key) else { return Standing::New };
+        match record.seq.cmp(&entry.seq) {
+            core::cmp::Ordering::Greater => Standing::New,
+            core::cmp::Ordering::Equal => {
+                Standing::Here { reused: record.bytes() != &*entry.bytes }
+            }
+            core::cmp::Ordering::Less => Standing::Older,
+        }
+    }
+
+    /// Whether a new record may be taken, if its signature holds.
+    pub fn admit(
+        &self,
+        record: &Record<'_>,
+        now: Time,
+        wall_ns: u64,
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
+        let origin = record.key.origin;
+        if record.seq > wall_ns.saturating_add(FUTURE) {
+            return Err(Refusal::TooFarAhead);
+        }
+        if Duration::from_secs(record.age.into()) >= limits.max_age {
+            return Err(Refusal::Expired);
+        }
+        if !self.has(origin) && self.nodes >= limits.max_nodes {
+            return Err(Refusal::TooManyNodes);
+        }
+        match self.entries.get(&record.key) {
+            Some(entry) if !entry.pace.allows(now) => Err(Refusal::OriginRate),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps `record`. Whether routes may change by it.
+    pub fn insert(&mut self, record: &Record<'_>, now: Time, limits: &Limits) -> bool {
+        let origin = record.key.origin;
+        if !self.has(origin) {
+            self.nodes += 1;
+        }
+        let old = self.entries.get(&record.key);
+        let mut pace = old.map_or_else(|| limits.origin_pace(), |e| e.pace);
+        pace.take(now, 1);
+        let links: Box<[Advert]> = record.links().collect();
+        let changed = old.is_none_or(|e| (e.draining, &e.links) != (record.draining, &links));
+        let born = now - Duration::from_secs(record.age.into());
+        let entry = Entry {
+            seq: record.seq,
+            draining: record.draining,
+            links,
+            bytes: record.bytes().into(),
+            born,
+            expires: (born + limits.max_age).max(now + limits.refresh + GRACE),
+            pace,
+        };
+        self.entries.insert(record.key, entry);
+        changed
+    }
+
+    /// Whether anything of `origin` is here.
+    pub fn has(&self, origin: NodeId) -> bool {
+        self.of(origin).next().is_some()
+    }
+
+    /// The records of `origin`.
+    pub fn of(&self, origin: NodeId) -> impl Iterator<Item = (Key, &Entry)> {
+        let first = Key { origin, part: Part::Introduction };
+        let last = Key { origin, part: Part::Links(MAX_FRAGMENTS) };
+        self.entries.range(first..last).map(|(&key, entry)| (key, entry))
+    }
+
+    /// Drops what nobody has refreshed in time; the dropped keys.
+    pub fn expire(&mut self, now: Time) -> Vec<Key> {
+        let old = self.entries.iter().filter(|(_, e)| e.expires <= now);
+        let gone: Vec<Key> = old.map(|(&key, _)| key).collect();
+        for key in &gone {
+            self.entries.remove(key);
+            if !self.has(key.origin) {
+                self.nodes -= 1;
+            }
+        }
+        gone
+    }
+}

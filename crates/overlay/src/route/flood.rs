@@ -1,0 +1,264 @@
+//! Reliable flooding over one link: what the neighbour does not have yet is
+//! sent, and sent again until it is acknowledged (after RFC 2328, 13.3–13.6).
+//!
+//! A neighbour has a record when it says so, or sends it itself. What changed
+//! just now goes before what a new neighbour lacks, and both are paced, so that
+//! a whole database leaves room for voice.
+
+use super::Limits;
+use super::database::Database;
+use super::pace::Pace;
+use super::stats::RouteStats;
+use super::update::{FrameWriter, Key};
+use crate::wire::{ControlKind, NodeId};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use trunkline_base::Time;
+
+/// The least time before a record is sent again.
+const LEAST_WAIT: Duration = Duration::from_millis(50);
+/// And the most: a neighbour that will not take it is asked that often.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Acknowledgements that wait to be sent; without one the neighbour repeats.
+const MAX_ACKS: usize = 512;
+
+/// A record on its way to the neighbour.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    due: Time,
+    tries: u8,
+    class: Class,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Class {
+    /// It has just changed.
+    Change,
+    /// The neighbour is new, or has not acknowledged it.
+    Rest,
+}
+
+/// Records whose signatures are still to be checked.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    queue: VecDeque<(Box<[u8]>, Time)>,
+    pub pace: Pace,
+}
+
+impl Inbox {
+    fn new(limits: &Limits) -> Inbox {
+        Inbox { queue: VecDeque::new(), pace: limits.neighbour_pace() }
+    }
+
+    /// False if it is full.
+    pub fn push(&mut self, record: &[u8], now: Time, limits: &Limits) -> bool {
+        let room = self.queue.len() < limits.max_queue;
+        if room {
+            self.queue.push_back((record.into(), now));
+        }
+        room
+    }
+
+    pub fn pop(&mut self) -> Option<(Box<[u8]>, Time)> {
+        self.queue.pop_front()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+/// A link's flooding.
+#[derive(Debug)]
+pub(super) struct Adjacency {
+    pub neighbour: NodeId,
+    pub path: u8,
+    pub up: bool,
+    pub rtt: Duration,
+    pub inbox: Inbox,
+    /// What the neighbour is known to have.
+    known: BTreeMap<Key, u64>,
+    pending: BTreeMap<Key, Pending>,
+    /// `pending` in the order of sending, once due.
+    agenda: BTreeSet<(Class, Time, Key)>,
+    acks: VecDeque<(Key, u64)>,
+    pace: Pace,
+}
+
+impl Adjacency {
+    pub fn new(neighbour: NodeId, path: u8, limits: &Limits) -> Adjacency {
+        Adjacency {
+            neighbour,
+            path,
+            up: false,
+            rtt: Duration::ZERO,
+            inbox: Inbox::new(limits),
+            known: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            agenda: BTreeSet::new(),
+            acks: VecDeque::new(),
+            pace: limits.flood_pace(),
+        }
+    }
+
+    /// The neighbour is there; one that has restarted knows nothing any more.
+    pub fn up(&mut self, now: Time, restarted: bool, rtt: Duration, db: &Database) {
+        self.down();
+        self.up = true;
+        self.rtt = rtt;
+        if restarted {
+            self.known.clear();
+        }
+        for (key, entry) in db.iter() {
+            if self.known.get(&key).is_none_or(|&seq| seq < entry.seq) {
+                self.schedule(key, Pending { due: now, tries: 0, class: Class::Rest });
+            }
+        }
+    }
+
+    pub fn down(&mut self) {
+        self.up = false;
+        self.pending.clear();
+        self.agenda.clear();
+        self.acks.clear();
+        self.inbox.queue.clear();
+    }
+
+    fn schedule(&mut self, key: Key, item: Pending) {
+        self.cancel(key);
+        self.pending.insert(key, item);
+        self.agenda.insert((item.class, item.due, key));
+    }
+
+    fn cancel(&mut self, key: Key) -> Option<Pending> {
+        let item = self.pending.remove(&key)?;
+        self.agenda.remove(&(item.class, item.due, key));
+        Some(item)
+    }
+
+    /// The database has a newer record, and not from this neighbour.
+    pub fn offer(&mut self, now: Time, key: Key) {
+        if self.up {
+            self.schedule(key, Pending { due: now, tries: 0, class: Class::Change });
+        }
+    }
+
+    /// The neighbour's record is older than ours.
+    pub fn correct(&mut self, now: Time, key: Key) {
+        if !self.pending.contains_key(&key) {
+            self.offer(now, key);
+        }
+    }
+
+    /// The neighbour has sent `seq`, the one we have. Ours on its way to the
+    /// neighbour is an answer, too; otherwise one is due.
+    pub fn heard(&mut self, key: Key, seq: u64) {
+        self.known.insert(key, seq);
+        let crossed = self.cancel(key).is_some_and(|item| item.tries > 0);
+        if !crossed && self.acks.len() < MAX_ACKS {
+            self.acks.push_back((key, seq));
+        }
+    }
+
+    /// The neighbour says that it has `seq`.
+    pub fn acked(&mut self, key: Key, seq: u64, db: &Database) {
+        if db.get(key).is_some_and(|entry| entry.seq == seq) {
+            self.known.insert(key, seq);
+            self.cancel(key);
+        }
+    }
+
+    /// The database has nothing of `key` any more.
+    pub fn forget(&mut self, key: Key) {
+        self.known.remove(&key);
+        self.cancel(key);
+    }
+
+    /// When there is something to send.
+    pub fn next_timeout(&self) -> Time {
+        if !self.up {
+            return Time::NEVER;
+        }
+        if !self.acks.is_empty() {
+            return Time::ZERO;
+        }
+        let first = |class| {
+            let from = (class, Time::ZERO, KEY_MIN);
+            self.agenda.range(from..).next().map_or(Time::NEVER, |&(_, due, _)| due)
+        };
+        // The first of Change may be one of Rest: then it is due no earlier.
+        let due = first(Class::Change).min(first(Class::Rest));
+        if due == Time::NEVER { due } else { due.max(self.pace.ready_at()) }
+    }
+
+    /// The next frame of at most `room` bytes, if there is one.
+    pub fn poll(
+        &mut self,
+        now: Time,
+        room: usize,
+        db: &Database,
+        stats: &mut RouteStats,
+    ) -> Option<Vec<u8>> {
+        if !self.up {
+            return None;
+        }
+        let frame = self.poll_acks(room).or_else(|| self.poll_records(now, room, db, stats))?;
+        stats.sent_bytes += frame.len() as u64;
+        Some(frame)
+    }
+
+    fn poll_acks(&mut self, room: usize) -> Option<Vec<u8>> {
+        let mut w = FrameWriter::new(ControlKind::Ack, room);
+        while let Some(&(key, seq)) = self.acks.front() {
+            if !w.ack(key, seq) {
+                break;
+            }
+            self.acks.pop_front();
+        }
+        w.finish()
+    }
+
+    fn poll_records(
+        &mut self,
+        now: Time,
+        room: usize,
+        db: &Database,
+        stats: &mut RouteStats,
+    ) -> Option<Vec<u8>> {
+        if self.pace.ready_at() > now {
+            return None;
+        }
+        let mut w = FrameWriter::new(ControlKind::LinkState, room);
+        for class in [Class::Change, Class::Rest] {
+            let from = (class, Time::ZERO, KEY_MIN);
+            let to = (class, now, KEY_MAX);
+            while let Some(&(_, _, key)) = self.agenda.range(from..=to).next() {
+                let Some(entry) = db.get(key) else {
+                    self.forget(key);
+                    continue;
+                };
+                if !w.fits(entry.bytes.len()) {
+                    return self.sent(now, w);
+                }
+                w.record(&entry.bytes, entry.age(now));
+                stats.sent += 1;
+                let tries = self.pending.get(&key).map_or(0, |item| item.tries);
+                stats.repeated += u64::from(tries > 0);
+                let wait = (2 * self.rtt).max(LEAST_WAIT).saturating_mul(1 << tries.min(8));
+                let due = now + wait.min(LONGEST_WAIT);
+                let tries = tries.saturating_add(1);
+                self.schedule(key, Pending { due, tries, class: Class::Rest });
+            }
+        }
+        self.sent(now, w)
+    }
+
+    fn sent(&mut self, now: Time, w: FrameWriter) -> Option<Vec<u8>> {
+        let frame = w.finish()?;
+        self.pace.take(now, frame.len() as u32);
+        Some(frame)
+    }
+}
+
+const KEY_MIN: Key = Key { origin: NodeId(0), part: super::update::Part::Introduction };
+const KEY_MAX: Key = Key { origin: NodeId(u32::MAX), part: super::update::Part::Links(u8::MAX) };

@@ -1,0 +1,77 @@
+//! Who vouches for an update: an interface, so that routing neither knows nor
+//! cares which signatures those are.
+
+use super::stats::Refusal;
+use crate::wire::NodeId;
+use core::fmt;
+
+/// A signature over a record.
+pub type Signature = [u8; 64];
+
+/// The keys of other nodes.
+pub trait Keys: fmt::Debug + Send {
+    /// Whether `origin`'s key is known, by configuration or introduction.
+    fn knows(&self, origin: NodeId) -> bool;
+
+    /// Whether `origin` signed `message`; false if its key is not known.
+    fn verify(&self, origin: NodeId, message: &[u8], signature: &Signature) -> bool;
+
+    /// Takes note of `origin`'s key if `certificate` is genuine, says that it
+    /// is `origin`'s, has not expired at `wall_ns` (nanoseconds since 1970) and
+    /// is not revoked, *and* that key signed `message`. Without the signature
+    /// anyone could bring back a certificate of before. Otherwise nothing
+    /// changes, and the error is [`Refusal::BadCertificate`] or
+    /// [`Refusal::BadSignature`]. Costs two [`verify`](Keys::verify).
+    fn introduce(
+        &mut self,
+        origin: NodeId,
+        certificate: &[u8],
+        message: &[u8],
+        signature: &Signature,
+        wall_ns: u64,
+    ) -> Result<(), Refusal>;
+
+    /// Nothing is kept of `origin` any more: a key that an introduction brought
+    /// may go, a configured one stays.
+    fn forget(&mut self, origin: NodeId);
+}
+
+/// This node's own key.
+pub trait Signer: fmt::Debug + Send {
+    /// Signs `message`.
+    fn sign(&self, message: &[u8]) -> Signature;
+}
+
+/// For overlays that are not sealed: everyone is believed, and zeros stand for
+/// signatures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unsigned;
+
+impl Keys for Unsigned {
+    fn knows(&self, _origin: NodeId) -> bool {
+        true
+    }
+
+    fn verify(&self, _origin: NodeId, _message: &[u8], _signature: &Signature) -> bool {
+        true
+    }
+
+    fn introduce(
+        &mut self,
+        _origin: NodeId,
+        _certificate: &[u8],
+        _message: &[u8],
+        _signature: &Signature,
+        _wall_ns: u64,
+    ) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn forget(&mut self, _origin: NodeId) {}
+}
+
+impl Signer for Unsigned {
+    fn sign(&self, _message: &[u8]) -> Signature {
+        [0; 64]
+    }
+}

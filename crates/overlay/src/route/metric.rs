@@ -1,0 +1,304 @@
+//! What a link costs, by the metrics of Amir et al. 2005, IV-B.
+//!
+//! Every node of an overlay must compute the same costs from the same updates,
+//! or packets loop: integers where that will do, `libm` for the logarithm.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+/// By what a path is chosen. The packet's origin decides and every relay
+/// follows, so that two metrics never mix on one way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Metric {
+    /// Expected delay, where a lost packet counts as one that comes after its
+    /// deadline.
+    #[default]
+    ExpectedLatency = 0,
+    /// One-way delay.
+    Latency = 1,
+    /// −ln(1 − p), which adds up to the loss of the path.
+    Loss = 2,
+    /// The number of links.
+    Hops = 3,
+}
+
+impl Metric {
+    /// How many there are.
+    pub const COUNT: usize = 4;
+    /// All, by their number on the wire.
+    pub const ALL: [Metric; Metric::COUNT] =
+        [Metric::ExpectedLatency, Metric::Latency, Metric::Loss, Metric::Hops];
+
+    /// The two bits that stand for it.
+    pub const fn to_wire(self) -> u8 {
+        self as u8
+    }
+
+    /// The metric that the low two bits stand for.
+    pub const fn from_wire(bits: u8) -> Metric {
+        Metric::ALL[(bits & 3) as usize]
+    }
+
+    /// Its name in configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Metric::ExpectedLatency => "expected-latency",
+            Metric::Latency => "latency",
+            Metric::Loss => "loss",
+            Metric::Hops => "hops",
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no [`Metric`] has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no such metric: use expected-latency, latency, loss or hops")]
+pub struct UnknownMetric;
+
+impl FromStr for Metric {
+    type Err = UnknownMetric;
+    fn from_str(s: &str) -> Result<Metric, UnknownMetric> {
+        Metric::ALL.into_iter().find(|m| m.name() == s).ok_or(UnknownMetric)
+    }
+}
+
+/// One direction of a link, as its sender measures it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct LinkCost {
+    /// One-way delay in 0.1 ms: up to 6.5 s.
+    pub latency: u16,
+    /// Share of packets lost, of 65,535.
+    pub loss: u16,
+    /// Share still missing after recovery, of 65,535. More than `loss` counts
+    /// as `loss`.
+    pub residual: u16,
+}
+
+/// All of them, as a share.
+const WHOLE: u64 = u16::MAX as u64;
+/// Steps of the residual loss on the wire, relative to the loss.
+const RESIDUAL_STEPS: u32 = u8::MAX as u32;
+const UNIT: Duration = Duration::from_micros(100);
+
+impl LinkCost {
+    /// From measured values: one-way delay, loss 0 to 1, and the loss after
+    /// recovery if traffic has shown it; without, the real-time protocol's
+    /// 2p² − p³ is assumed. What is not a number counts as all lost.
+    pub fn measured(one_way: Duration, loss: f64, residual: Option<f64>) -> LinkCost {
+        let share = |x: f64| if x.is_nan() { u16::MAX } else { (x * 65_535.0 + 0.5) as u16 };
+        let loss = share(loss);
+        let residual = residual.map_or_else(|| residual_of(loss), share);
+        let latency = u16::try_from(tenths(one_way + UNIT / 2)).unwrap_or(u16::MAX);
+        LinkCost { latency, loss, residual }.as_sent()
+    }
+
+    /// The same at the precision of an update: what everyone else will read,
+    /// and so what the sender must compute with, too.
+    pub fn as_sent(self) -> LinkCost {
+        LinkCost::received(self.latency, self.loss, self.residual_step())
+    }
+
+    /// The residual loss as a share of the loss: one byte, at most 0.2 % of the
+    /// loss off.
+    pub(super) fn residual_step(&self) -> u8 {
+        let (p, r) = (u32::from(self.loss), u32::from(self.residual.min(self.loss)));
+        (r * RESIDUAL_STEPS + p / 2).checked_div(p).unwrap_or(0) as u8
+    }
+
+    pub(super) fn received(latency: u16, loss: u16, step: u8) -> LinkCost {
+        let r = (u32::from(step) * u32::from(loss) + RESIDUAL_STEPS / 2) / RESIDUAL_STEPS;
+        LinkCost { latency, loss, residual: r as u16 }
+    }
+}
+
+/// What the real-time protocol leaves of loss `p` in both directions: 2p² − p³,
+/// both shares of 65,535. Unlike the paper's 2p² − 3p³ it grows with p.
+pub fn residual_of(p: u16) -> u16 {
+    let p = u64::from(p);
+    ((2 * p * p * WHOLE - p * p * p) / (WHOLE * WHOLE)) as u16
+}
+
+fn tenths(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos() / UNIT.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Which formula stands for the expected latency.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Formula {
+    /// (1−p)·T + (p−r)·(3T+Δ) + r·max(Tmax, 3T+Δ), with r as advertised: grows
+    /// with each of T, p and r.
+    #[default]
+    Measured,
+    /// The paper's, for comparison: (1−p)·T + (p−2p²+3p³)·(3T+Δ) + (2p²−3p³)·Tmax,
+    /// at least the smallest cost. It falls again above p ≈ 0.5 and is negative
+    /// at p = 1, so that a dead link attracts traffic.
+    Paper,
+}
+
+/// How costs are computed: alike at every node of an overlay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CostModel {
+    /// Of [`Metric::ExpectedLatency`].
+    pub formula: Formula,
+    /// Δ: from a loss to its detection; up to 10 s.
+    pub detection: Duration,
+    /// Tmax: what a lost packet counts as; up to 10 s.
+    pub deadline: Duration,
+}
+
+impl Default for CostModel {
+    /// The paper's parameters (IV-B): Δ = 2 ms, Tmax = 100 ms.
+    fn default() -> CostModel {
+        CostModel {
+            formula: Formula::default(),
+            detection: Duration::from_millis(2),
+            deadline: Duration::from_millis(100),
+        }
+    }
+}
+
+/// The cost of a link that nothing crosses: taken only where no other way is.
+pub const UNUSABLE: u32 = u32::MAX;
+/// 10 s, as [`CostModel`] says.
+const LONGEST: u64 = 100_000;
+/// One unit of [`Metric::Loss`]: a loss of 10⁻⁶.
+const LOSS_SCALE: f64 = 1_048_576.0;
+
+impl CostModel {
+    /// What a link costs: at least 1, so that every further link makes a path
+    /// longer and no two nodes can each believe the other to be closer.
+    /// [`UNUSABLE`] if all is lost (but by [`Formula::Paper`]).
+    pub fn cost(&self, metric: Metric, link: &LinkCost) -> u32 {
+        let paper = metric == Metric::ExpectedLatency && self.formula == Formula::Paper;
+        if link.loss == u16::MAX && !paper {
+            return UNUSABLE;
+        }
+        let cost = match metric {
+            Metric::ExpectedLatency if paper => self.paper(link),
+            Metric::ExpectedLatency => self.measured(link),
+            Metric::Latency => u32::from(link.latency),
+            Metric::Loss => {
+                let p = f64::from(link.loss) / 65_535.0;
+                1 + (-libm::log1p(-p) * LOSS_SCALE) as u32
+            }
+            Metric::Hops => 1,
+        };
+        cost.max(1)
+    }
+
+    fn times(&self, link: &LinkCost) -> (u64, u64, u64) {
+        let t = u64::from(link.latency);
+        let recovered = 3 * t + tenths(self.detection).min(LONGEST);
+        (t, recovered, tenths(self.deadline).min(LONGEST))
+    }
+
+    /// In 0.1 ms · 256 / 65,535, about 0.4 µs.
+    fn measured(&self, link: &LinkCost) -> u32 {
+        let (t, recovered, missed) = self.times(link);
+        let p = u64::from(link.loss);
+        let r = u64::from(link.residual).min(p);
+        // On a long link a recovered packet is later than Tmax; that a missed
+        // one were cheaper would reward loss.
+        let missed = missed.max(recovered);
+        let sum = (WHOLE - p) * t + (p - r) * recovered + r * missed;
+        u32::try_from(sum >> 8).unwrap_or(UNUSABLE)
+    }
+
+    fn paper(&self, link: &LinkCost) -> u32 {
+        let (t, recovered, missed) = self.times(link);
+        let (t, recovered, missed) = (t as f64, recovered as f64, missed as f64);
+        let p = f64::from(link.loss) / 65_535.0;
+        let lost = 2.0 * p * p - 3.0 * p * p * p;
+        let sum = (1.0 - p) * t + (p - lost) * recovered + lost * missed;
+        (sum * 65_535.0 / 256.0) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn link() -> impl Strategy<Value = LinkCost> {
+        (any::<u16>(), any::<u16>(), any::<u16>()).prop_map(|(latency, loss, residual)| LinkCost {
+            latency,
+            loss,
+            residual,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn worse_is_never_cheaper(a in link(), dt: u16, dp: u16, dr: u16) {
+            let model = CostModel::default();
+            let worse = LinkCost {
+                latency: a.latency.saturating_add(dt),
+                loss: a.loss.saturating_add(dp),
+                residual: a.residual.saturating_add(dr),
+            };
+            for metric in Metric::ALL {
+                let (low, high) = (model.cost(metric, &a), model.cost(metric, &worse));
+                prop_assert!(1 <= low && low <= high, "{metric}: {low} {high}");
+            }
+        }
+
+        #[test]
+        fn a_link_that_loses_everything_attracts_nothing(a in link(), b in link()) {
+            let dead = LinkCost { loss: u16::MAX, ..a };
+            for metric in Metric::ALL {
+                let model = CostModel::default();
+                prop_assert!(model.cost(metric, &dead) >= model.cost(metric, &b));
+            }
+        }
+
+        #[test]
+        fn an_update_carries_what_was_rounded_for_it(a in link()) {
+            let sent = a.as_sent();
+            prop_assert_eq!(sent.as_sent(), sent);
+            prop_assert_eq!((sent.latency, sent.loss), (a.latency, a.loss));
+            let off = i32::from(sent.residual) - i32::from(a.residual.min(a.loss));
+            prop_assert!(off.unsigned_abs() <= u32::from(a.loss) / 510 + 1);
+        }
+    }
+
+    #[test]
+    fn expected_latency_is_the_formula() {
+        let model = CostModel::default();
+        let ms = |cost: u32| f64::from(cost) * 256.0 / 65_535.0 / 10.0;
+        let link = LinkCost::measured(Duration::from_millis(10), 0.05, None);
+        let (p, t): (f64, f64) = (0.05, 10.0);
+        let r = 2.0 * p * p - p * p * p;
+        let want = (1.0 - p) * t + (p - r) * (3.0 * t + 2.0) + r * 100.0;
+        assert!((ms(model.cost(Metric::ExpectedLatency, &link)) - want).abs() < 0.02);
+        let r = 2.0 * p * p - 3.0 * p * p * p;
+        let want = (1.0 - p) * t + (p - r) * (3.0 * t + 2.0) + r * 100.0;
+        let paper = CostModel { formula: Formula::Paper, ..model };
+        assert!((ms(paper.cost(Metric::ExpectedLatency, &link)) - want).abs() < 0.02);
+        // What the paper's formula would do with a dead link, and ours does not.
+        let dead = LinkCost { loss: u16::MAX, ..link };
+        assert_eq!(paper.cost(Metric::ExpectedLatency, &dead), 1);
+        assert_eq!(model.cost(Metric::ExpectedLatency, &dead), UNUSABLE);
+    }
+
+    #[test]
+    fn losses_add_up_and_names_come_back() {
+        let model = CostModel::default();
+        let loss = |p| model.cost(Metric::Loss, &LinkCost::measured(UNIT, p, None));
+        let (one, two) = (loss(0.1), loss(0.19));
+        assert!(two.abs_diff(2 * one) < 40, "{one} {two}");
+        assert_eq!(loss(f64::NAN), UNUSABLE);
+        for metric in Metric::ALL {
+            assert_eq!(metric.name().parse(), Ok(metric));
+            assert_eq!(Metric::from_wire(metric.to_wire()), metric);
+        }
+        assert_eq!("delay".parse::<Metric>(), Err(UnknownMetric));
+    }
+}

@@ -1,0 +1,143 @@
+//! What this node says of itself, and when.
+
+use super::database::{Database, Entry};
+use super::keys::Signer;
+use super::update::{
+    Advert, Introduction, Key, LINKS_PER_RECORD, MAX_FRAGMENTS, Part, Update, sign,
+};
+use super::{Config, Limits};
+use crate::wire::NodeId;
+use trunkline_base::Time;
+
+const FRAGMENTS: usize = MAX_FRAGMENTS as usize;
+/// The place of the introduction among the parts.
+const INTRODUCTION: usize = FRAGMENTS;
+
+/// This node's own records.
+#[derive(Debug)]
+pub(super) struct Own {
+    id: NodeId,
+    /// The last number used.
+    seq: u64,
+    pub draining: bool,
+    certificate: Option<Vec<u8>>,
+    /// Parts to be signed anew, even if they say the same.
+    renew: [bool; FRAGMENTS + 1],
+    /// When to look at what has changed; never if nothing has.
+    pub due: Time,
+    /// Not before this.
+    earliest: Time,
+    refresh_at: Time,
+}
+
+impl Own {
+    /// `seq` is what numbers start from: the node's wall clock in nanoseconds.
+    pub fn new(config: &Config, seq: u64, now: Time) -> Own {
+        let mut own = Own {
+            id: config.id,
+            seq,
+            draining: false,
+            certificate: config.certificate.clone(),
+            renew: [false; FRAGMENTS + 1],
+            due: now,
+            earliest: now,
+            refresh_at: now,
+        };
+        own.refresh(now, &config.limits);
+        own
+    }
+
+    /// Something has changed.
+    pub fn touch(&mut self, now: Time) {
+        self.due = self.due.min(now.max(self.earliest));
+    }
+
+    /// A record of ours came back that is newer than ours: of a life before
+    /// this one, while the clock was ahead of today's. Ours is to follow it.
+    pub fn supersede(&mut self, now: Time, part: Part, seq: u64) {
+        self.seq = self.seq.max(seq);
+        self.renew[place(part)] = true;
+        self.touch(now);
+    }
+
+    pub fn next_timeout(&self) -> Time {
+        self.due.min(self.refresh_at)
+    }
+
+    /// Everything is to be signed anew before others drop it.
+    pub fn refresh(&mut self, now: Time, limits: &Limits) {
+        self.refresh_at = now + limits.refresh;
+        self.renew[0] = true;
+        self.renew[INTRODUCTION] = self.certificate.is_some();
+        self.touch(now);
+    }
+
+    pub fn refresh_due(&self, now: Time) -> bool {
+        self.refresh_at <= now
+    }
+
+    /// What is to be told, of `links` (ascending) as they are now.
+    pub fn originate(
+        &mut self,
+        now: Time,
+        links: &[Advert],
+        db: &Database,
+        limits: &Limits,
+        signer: &dyn Signer,
+    ) -> Vec<Box<[u8]>> {
+        self.due = Time::NEVER;
+        self.earliest = now + limits.own_interval;
+        let mut out = Vec::new();
+        if core::mem::take(&mut self.renew[INTRODUCTION]) {
+            out.extend(self.introduction(signer));
+        }
+        let mut chunks = links.chunks(LINKS_PER_RECORD);
+        // All of a node's records are renewed together.
+        let refresh = self.renew[0];
+        for fragment in 0..MAX_FRAGMENTS {
+            let chunk = chunks.next().unwrap_or_default();
+            let key = Key { origin: self.id, part: Part::Links(fragment) };
+            let last = db.get(key);
+            let renew = core::mem::take(&mut self.renew[usize::from(fragment)]);
+            let renew = renew || refresh && !chunk.is_empty();
+            if renew || self.differs(last, chunk) {
+                out.extend(self.update(fragment, chunk, signer));
+            }
+        }
+        out
+    }
+
+    /// Whether the last record no longer tells the truth; none says that there
+    /// are no links.
+    fn differs(&self, last: Option<&Entry>, links: &[Advert]) -> bool {
+        match last {
+            Some(entry) => (&*entry.links, entry.draining) != (links, self.draining),
+            None => !links.is_empty(),
+        }
+    }
+
+    fn update(&mut self, fragment: u8, links: &[Advert], signer: &dyn Signer) -> Option<Box<[u8]>> {
+        let (origin, draining, links) = (self.id, self.draining, links.to_vec());
+        let seq = self.next();
+        let update = Update { origin, seq, fragment, draining, links };
+        Some(sign(update.emit().ok()?, signer))
+    }
+
+    fn introduction(&mut self, signer: &dyn Signer) -> Option<Box<[u8]>> {
+        let certificate = self.certificate.clone()?;
+        let introduction = Introduction { origin: self.id, seq: self.next(), certificate };
+        Some(sign(introduction.emit().ok()?, signer))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.seq = self.seq.saturating_add(1);
+        self.seq
+    }
+}
+
+fn place(part: Part) -> usize {
+    match part {
+        Part::Introduction => INTRODUCTION,
+        Part::Links(fragment) => usize::from(fragment) % FRAGMENTS,
+    }
+}

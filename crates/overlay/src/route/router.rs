@@ -1,0 +1,481 @@
+use super::Config;
+use super::database::{Database, Standing};
+use super::flood::Adjacency;
+use super::keys::{Keys, Signer};
+use super::metric::{LinkCost, Metric};
+use super::own::Own;
+use super::spf::{Graph, Tree};
+use super::stats::{Refusal, Refusals, RouteStats};
+use super::table::{ForwardingTable, Hop, StaticRoute};
+use super::update::{Advert, Key, LINKS_PER_RECORD, MAX_FRAGMENTS, Part, Record, RouteFrame};
+use crate::link::LinkId;
+use crate::wire::NodeId;
+use core::time::Duration;
+use std::sync::Arc;
+use trunkline_base::Time;
+use trunkline_base::wire::Reader;
+
+/// The most links that a node advertises.
+const MAX_LINKS: usize = MAX_FRAGMENTS as usize * LINKS_PER_RECORD;
+/// Between two rounds of checking signatures, if one is not enough.
+const CHECK_PAUSE: Duration = Duration::from_millis(1);
+/// What a wrong signature costs a neighbour, in records: an honest one has
+/// checked it before.
+const LIE: u32 = 10;
+/// How often the database is searched for what is too old.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Who is at the other end of a link that has come up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Neighbour {
+    /// Its address in the overlay.
+    pub id: NodeId,
+    /// Tells several links to it apart; the same at both ends.
+    pub path: u8,
+    /// Whether it has started anew since the link was up last, or it never was.
+    pub restarted: bool,
+    /// The link's round trip, zero if not known: what is sent is sent again
+    /// after twice as long.
+    pub rtt: Duration,
+}
+
+/// How packets get to a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// All nodes on the way, this one first.
+    pub path: Vec<NodeId>,
+    /// What that costs, in units of its metric.
+    pub cost: u64,
+}
+
+#[derive(Debug)]
+struct Link {
+    adjacency: Adjacency,
+    cost: Option<LinkCost>,
+    refused: Refusals,
+}
+
+/// Link-state routing of one node.
+///
+/// The driver tells it of links and frames, calls
+/// [`handle_timeout`](Router::handle_timeout), then asks each link for
+/// [frames](Router::poll_frame) until there is none, and for a new
+/// [table](Router::table). Input by itself sends and computes nothing.
+#[derive(Debug)]
+pub struct Router {
+    config: Config,
+    keys: Box<dyn Keys>,
+    signer: Box<dyn Signer>,
+    /// Nanoseconds since 1970, when last told.
+    wall_ns: u64,
+    links: Vec<Option<Link>>,
+    db: Database,
+    own: Own,
+    check_at: Time,
+    /// The link whose records are checked next.
+    turn: usize,
+    sweep_at: Time,
+    spf_at: Time,
+    spf_earliest: Time,
+    graph: Graph,
+    trees: [Tree; Metric::COUNT],
+    table: Arc<ForwardingTable>,
+    table_changed: bool,
+    stats: RouteStats,
+}
+
+impl Router {
+    /// A router without links. `wall_ns`, nanoseconds since 1970, is where its
+    /// updates' numbers start; `keys` must know this node's own key, too, lest
+    /// what it said before a restart count as a forgery.
+    pub fn new(
+        config: Config,
+        keys: Box<dyn Keys>,
+        signer: Box<dyn Signer>,
+        wall_ns: u64,
+        now: Time,
+    ) -> Router {
+        Router {
+            keys,
+            signer,
+            wall_ns,
+            links: Vec::new(),
+            db: Database::new(),
+            own: Own::new(&config, wall_ns, now),
+            check_at: now,
+            turn: 0,
+            sweep_at: now + SWEEP,
+            spf_at: now,
+            spf_earliest: now,
+            graph: Graph::default(),
+            trees: Default::default(),
+            table: Arc::default(),
+            table_changed: false,
+            stats: RouteStats::default(),
+            config,
+        }
+    }
+
+    /// `link` is up. It is advertised as soon as it has a
+    /// [cost](Router::set_cost).
+    pub fn link_up(&mut self, now: Time, link: LinkId, neighbour: Neighbour) {
+        let index = usize::from(link.0);
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, || None);
+        }
+        let Neighbour { id, path, restarted, rtt } = neighbour;
+        let slot = &mut self.links[index];
+        let same =
+            slot.as_ref().is_some_and(|l| (l.adjacency.neighbour, l.adjacency.path) == (id, path));
+        if !same {
+            let adjacency = Adjacency::new(id, path, &self.config.limits);
+            *slot = Some(Link { adjacency, cost: None, refused: Refusals::default() });
+        }
+        if let Some(link) = slot {
+            link.adjacency.up(now, restarted || !same, rtt, &self.db);
+        }
+        self.touch(now);
+    }
+
+    /// `link` is dead.
+    pub fn link_down(&mut self, now: Time, link: LinkId) {
+        if let Some(link) = self.link(link) {
+            link.adjacency.down();
+            link.cost = None;
+            self.touch(now);
+        }
+    }
+
+    /// What `link`, which is up, costs from now on. The caller has decided that
+    /// others should know.
+    pub fn set_cost(&mut self, now: Time, link: LinkId, cost: LinkCost) {
+        let cost = Some(cost.as_sent());
+        if let Some(link) = self.link(link).filter(|l| l.adjacency.up && l.cost != cost) {
+            link.cost = cost;
+            self.touch(now);
+        }
+    }
+
+    /// The round trip of `link`, which paces repetitions.
+    pub fn set_rtt(&mut self, link: LinkId, rtt: Duration) {
+        if let Some(link) = self.link(link) {
+            link.adjacency.rtt = rtt;
+        }
+    }
+
+    /// Whether others should send their traffic another way where there is one:
+    /// this node stays reachable, as an OSPF stub router (RFC 6987).
+    pub fn drain(&mut self, now: Time, drain: bool) {
+        if self.own.draining != drain {
+            self.own.draining = drain;
+            self.touch(now);
+        }
+    }
+
+    /// The operator's routes from now on.
+    pub fn set_routes(&mut self, now: Time, routes: Vec<StaticRoute>) {
+        self.config.routes = routes;
+        self.spf_soon(now);
+    }
+
+    fn link(&mut self, LinkId(link): LinkId) -> Option<&mut Link> {
+        self.links.get_mut(usize::from(link))?.as_mut()
+    }
+
+    /// Own links have changed: routes do at once, and others are told.
+    fn touch(&mut self, now: Time) {
+        self.own.touch(now);
+        self.spf_soon(now);
+    }
+
+    fn spf_soon(&mut self, now: Time) {
+        self.spf_at = self.spf_at.min(now.max(self.spf_earliest));
+    }
+
+    /// Takes a routing frame, whole as it stood in an envelope from `link`.
+    /// `wall_ns` is now in nanoseconds since 1970.
+    pub fn recv(&mut self, now: Time, wall_ns: u64, link: LinkId, frame: &[u8]) {
+        self.wall_ns = wall_ns;
+        let index = usize::from(link.0);
+        if !self.link(link).is_some_and(|l| l.adjacency.up) {
+            return self.refuse(now, index, Refusal::LinkDown);
+        }
+        match RouteFrame::parse(frame) {
+            Ok(RouteFrame::LinkState(records)) => {
+                for record in records {
+                    let taken = match record {
+                        Ok(record) => self.queue(now, index, &record),
+                        Err(_) => Err(Refusal::Malformed),
+                    };
+                    if let Err(why) = taken {
+                        self.refuse(now, index, why);
+                    }
+                }
+            }
+            Ok(RouteFrame::Ack(acks)) => {
+                let Some(link) = &mut self.links[index] else { return };
+                for (key, seq) in acks.iter() {
+                    link.adjacency.acked(key, seq, &self.db);
+                }
+            }
+            Err(_) => self.refuse(now, index, Refusal::Malformed),
+        }
+    }
+
+    /// What is news waits for its signature to be checked; the rest is answered.
+    fn queue(&mut self, now: Time, from: usize, record: &Record<'_>) -> Result<(), Refusal> {
+        self.sift(now, from, record)?;
+        let limits = &self.config.limits;
+        let Some(Link { adjacency, .. }) = &mut self.links[from] else { return Ok(()) };
+        if !adjacency.inbox.pace.allows(now) {
+            return Err(Refusal::NeighbourRate);
+        }
+        if !adjacency.inbox.push(record.whole(), now, limits) {
+            return Err(Refusal::QueueFull);
+        }
+        adjacency.inbox.pace.take(now, 1);
+        Ok(())
+    }
+
+    /// Passes what is news, as far as can be told without its signature.
+    fn sift(&mut self, now: Time, from: usize, record: &Record<'_>) -> Result<(), Refusal> {
+        let Some(Link { adjacency, .. }) = &mut self.links[from] else { return Ok(()) };
+        let own = record.key.origin == self.config.id;
+        match self.db.standing(record) {
+            Standing::New => self.db.admit(record, now, self.wall_ns, &self.config.limits),
+            Standing::Here { reused: true } if own => Ok(()),
+            Standing::Here { reused } => {
+                adjacency.heard(record.key, record.seq);
+                Err(if reused { Refusal::Reused } else { Refusal::Duplicate })
+            }
+            Standing::Older => {
+                adjacency.correct(now, record.key);
+                Err(Refusal::Older)
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.check_at <= now {
+            self.check(now);
+        }
+        if self.sweep_at <= now {
+            self.sweep(now);
+        }
+        if self.own.refresh_due(now) {
+            self.own.refresh(now, &self.config.limits);
+        }
+        if self.own.due <= now {
+            self.originate(now);
+        }
+        if self.spf_at <= now {
+            self.compute(now);
+        }
+    }
+
+    /// Checks signatures, so many at most, of each neighbour in turn.
+    fn check(&mut self, now: Time) {
+        let end = self.stats.checks + u64::from(self.config.limits.checks);
+        let mut idle = 0;
+        while idle < self.links.len() {
+            if self.stats.checks >= end {
+                self.check_at = now + CHECK_PAUSE;
+                return;
+            }
+            self.turn = (self.turn + 1) % self.links.len();
+            let from = self.turn;
+            let next = self.links[from].as_mut().and_then(|l| l.adjacency.inbox.pop());
+            let Some((bytes, came)) = next else {
+                idle += 1;
+                continue;
+            };
+            idle = 0;
+            let Ok(mut record) = Record::parse(&mut Reader::new(&bytes)) else { continue };
+            let waited = u16::try_from(now.since(came).as_secs()).unwrap_or(u16::MAX);
+            record.age = record.age.saturating_add(waited);
+            match self.sift(now, from, &record).and_then(|()| self.verify(&record)) {
+                Ok(()) => self.accept(now, from, &record),
+                Err(why) => self.refuse(now, from, why),
+            }
+        }
+    }
+
+    fn refuse(&mut self, now: Time, from: usize, why: Refusal) {
+        self.stats.refused.count(why);
+        let Some(Some(link)) = self.links.get_mut(from) else { return };
+        link.refused.count(why);
+        if matches!(why, Refusal::BadSignature | Refusal::BadCertificate) {
+            link.adjacency.inbox.pace.take(now, LIE);
+        }
+    }
+
+    fn verify(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+        let Key { origin, part } = record.key;
+        if part != Part::Introduction && !self.keys.knows(origin) {
+            return Err(Refusal::UnknownOrigin);
+        }
+        self.stats.checks += if part == Part::Introduction { 2 } else { 1 };
+        record.verify(&mut *self.keys, self.wall_ns)
+    }
+
+    /// A record that is its origin's, and news.
+    fn accept(&mut self, now: Time, from: usize, record: &Record<'_>) {
+        let Key { origin, part } = record.key;
+        if origin == self.config.id {
+            self.stats.superseded += 1;
+            return self.own.supersede(now, part, record.seq);
+        }
+        self.stats.accepted += 1;
+        self.keep(now, record, Some(from));
+    }
+
+    fn keep(&mut self, now: Time, record: &Record<'_>, from: Option<usize>) {
+        if self.db.insert(record, now, &self.config.limits) {
+            self.spf_soon(now);
+        }
+        for (i, link) in self.links.iter_mut().enumerate() {
+            match link {
+                Some(link) if Some(i) == from => link.adjacency.heard(record.key, record.seq),
+                Some(link) => link.adjacency.offer(now, record.key),
+                None => {}
+            }
+        }
+    }
+
+    fn originate(&mut self, now: Time) {
+        let links = self.adverts();
+        let limits = &self.config.limits;
+        let records = self.own.originate(now, &links, &self.db, limits, &*self.signer);
+        for mut bytes in records.into_iter().map(Vec::from) {
+            bytes.extend(0u16.to_be_bytes());
+            if let Ok(record) = Record::parse(&mut Reader::new(&bytes)) {
+                self.stats.originated += 1;
+                self.keep(now, &record, None);
+            }
+        }
+    }
+
+    /// Own links as they are advertised.
+    fn adverts(&self) -> Vec<Advert> {
+        let mut adverts: Vec<Advert> = self
+            .links
+            .iter()
+            .flatten()
+            .filter(|l| l.adjacency.up && l.adjacency.neighbour != self.config.id)
+            .filter_map(|l| {
+                let (neighbour, path) = (l.adjacency.neighbour, l.adjacency.path);
+                Some(Advert { neighbour, path, cost: l.cost? })
+            })
+            .collect();
+        adverts.sort_unstable();
+        adverts.dedup_by_key(|a| (a.neighbour, a.path));
+        adverts.truncate(MAX_LINKS);
+        adverts
+    }
+
+    fn sweep(&mut self, now: Time) {
+        self.sweep_at = now + SWEEP;
+        for key in self.db.expire(now) {
+            self.stats.expired += 1;
+            for link in self.links.iter_mut().flatten() {
+                link.adjacency.forget(key);
+            }
+            if !self.db.has(key.origin) {
+                self.keys.forget(key.origin);
+            }
+            self.spf_soon(now);
+        }
+    }
+
+    fn compute(&mut self, now: Time) {
+        self.spf_at = Time::NEVER;
+        self.spf_earliest = now + self.config.limits.spf_interval;
+        self.stats.spf_runs += 1;
+        let own = self.config.id;
+        self.graph.rebuild(own, &self.adverts(), &self.db, &self.config.cost);
+        for (tree, metric) in self.trees.iter_mut().zip(Metric::ALL) {
+            tree.run(&self.graph, own, metric);
+        }
+        let table = self.build_table();
+        if table != *self.table {
+            self.table = Arc::new(table);
+            self.table_changed = true;
+        }
+    }
+
+    fn build_table(&self) -> ForwardingTable {
+        let ends: Vec<(NodeId, bool)> = self.links.iter().map(ends).collect();
+        let mut ids: Vec<(NodeId, u8, LinkId)> = (0..)
+            .zip(&self.links)
+            .filter_map(|(id, link)| {
+                let a = &link.as_ref().filter(|l| l.cost.is_some())?.adjacency;
+                Some((a.neighbour, a.path, LinkId(id)))
+            })
+            .collect();
+        ids.sort_unstable();
+        let hop = |tree: &Tree, node| {
+            let way = tree.way(&self.graph, node)?;
+            let found = ids.partition_point(|&(n, path, _)| (n, path) < (way.neighbour, way.path));
+            Some(Hop { link: ids.get(found)?.2, onward: way.onward })
+        };
+        let nodes = self.graph.nodes().iter().filter(|&&node| node != self.config.id);
+        let computed = nodes.map(|&node| (node, self.trees.each_ref().map(|tree| hop(tree, node))));
+        ForwardingTable::computed(computed.collect(), &self.config.routes, &ends)
+    }
+
+    /// When to call [`handle_timeout`](Router::handle_timeout) and ask for
+    /// frames again; in the past if something can be done at once.
+    pub fn next_timeout(&self) -> Time {
+        let links = self.links.iter().flatten().map(|l| &l.adjacency);
+        let waiting = links.clone().any(|a| !a.inbox.is_empty());
+        let check = if waiting { self.check_at } else { Time::NEVER };
+        let frames = links.map(Adjacency::next_timeout).min().unwrap_or(Time::NEVER);
+        frames.min(check).min(self.sweep_at).min(self.own.next_timeout()).min(self.spf_at)
+    }
+
+    /// The next frame for `link`, of at most `room` bytes, which must be at
+    /// least [`LEAST_ROOM`](super::LEAST_ROOM); `None` if nothing is due.
+    pub fn poll_frame(&mut self, link: LinkId, now: Time, room: usize) -> Option<Vec<u8>> {
+        let link = self.links.get_mut(usize::from(link.0))?.as_mut()?;
+        link.adjacency.poll(now, room, &self.db, &mut self.stats)
+    }
+
+    /// The forwarding table, if it has changed since last asked.
+    pub fn table(&mut self) -> Option<Arc<ForwardingTable>> {
+        core::mem::take(&mut self.table_changed).then(|| Arc::clone(&self.table))
+    }
+
+    /// The computed way to `node` by `metric`, as of the last computation.
+    pub fn route(&self, node: NodeId, metric: Metric) -> Option<Route> {
+        let tree = &self.trees[metric as usize];
+        let cost = tree.distance(&self.graph, node)?;
+        Some(Route { path: tree.path(&self.graph, node), cost })
+    }
+
+    /// Every record in the database: which, its number and its links.
+    pub fn records(&self) -> impl Iterator<Item = (Key, u64, &[Advert])> {
+        self.db.iter().map(|(key, entry)| (key, entry.seq, &*entry.links))
+    }
+
+    /// How many nodes have a record in the database, this one included.
+    pub fn nodes(&self) -> usize {
+        self.db.nodes()
+    }
+
+    /// What was refused of the neighbour at the end of `link`.
+    pub fn refused(&self, link: LinkId) -> Refusals {
+        let link = self.links.get(usize::from(link.0)).and_then(Option::as_ref);
+        link.map_or_else(Refusals::default, |link| link.refused)
+    }
+
+    /// What it has done and refused so far.
+    pub fn stats(&self) -> &RouteStats {
+        &self.stats
+    }
+}
+
+/// For an operator's routes: who is at the end of a link, and whether it is up.
+fn ends(link: &Option<Link>) -> (NodeId, bool) {
+    link.as_ref().map_or((NodeId(u32::MAX), false), |l| (l.adjacency.neighbour, l.adjacency.up))
+}

@@ -1,0 +1,238 @@
+//! Shortest paths from this node, by each metric: Dijkstra's algorithm over
+//! dense indices, in memory that is kept from one run to the next.
+
+use super::database::Database;
+use super::metric::{CostModel, LinkCost, Metric};
+use super::update::{Advert, Part};
+use crate::wire::NodeId;
+use core::cmp::Reverse;
+use core::time::Duration;
+use std::collections::BinaryHeap;
+
+/// What a link out of a draining node costs on top: more than any path.
+const DRAIN: u64 = 1 << 44;
+const NOWHERE: u32 = u32::MAX;
+
+/// A link that both ends advertise.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Edge {
+    from: u32,
+    to: u32,
+    path: u8,
+    cost: LinkCost,
+}
+
+/// The overlay as the database has it.
+#[derive(Debug, Default)]
+pub struct Graph {
+    nodes: Vec<NodeId>,
+    draining: Vec<bool>,
+    edges: Vec<Edge>,
+    /// Where the edges of each node begin, and one more.
+    first: Vec<u32>,
+    /// What each edge costs, by the metrics.
+    costs: [Vec<u32>; Metric::COUNT],
+    all: Vec<Edge>,
+}
+
+impl Graph {
+    /// Takes the links of all nodes: of `own` those that it has now, of the
+    /// others what the database says. A link counts if its other end has it,
+    /// too.
+    pub(super) fn rebuild(
+        &mut self,
+        own: NodeId,
+        links: &[Advert],
+        db: &Database,
+        model: &CostModel,
+    ) {
+        let of_others = || {
+            let updates = db.iter().filter(|(key, _)| matches!(key.part, Part::Links(_)));
+            updates.filter(move |(key, _)| key.origin != own)
+        };
+        self.nodes.clear();
+        self.nodes.push(own);
+        self.nodes.extend(of_others().map(|(key, _)| key.origin));
+        self.nodes.sort_unstable();
+        self.nodes.dedup();
+        self.draining.clear();
+        self.draining.resize(self.nodes.len(), false);
+        self.all.clear();
+        self.add(own, links);
+        for (key, entry) in of_others() {
+            if let Some(index) = self.index(key.origin) {
+                self.draining[index as usize] |= entry.draining;
+            }
+            self.add(key.origin, &entry.links);
+        }
+        self.connect(model);
+    }
+
+    /// A graph of `links` (from, what it advertises): for tests and benchmarks.
+    pub fn of(links: &[(NodeId, Advert)], model: &CostModel) -> Graph {
+        let mut graph = Graph::default();
+        graph.nodes.extend(links.iter().flat_map(|(from, link)| [*from, link.neighbour]));
+        graph.nodes.sort_unstable();
+        graph.nodes.dedup();
+        graph.draining.resize(graph.nodes.len(), false);
+        for (from, link) in links {
+            graph.add(*from, core::slice::from_ref(link));
+        }
+        graph.connect(model);
+        graph
+    }
+
+    fn add(&mut self, from: NodeId, links: &[Advert]) {
+        let Some(index) = self.index(from) else { return };
+        for link in links {
+            if let Some(to) = self.index(link.neighbour) {
+                self.all.push(Edge { from: index, to, path: link.path, cost: link.cost });
+            }
+        }
+    }
+
+    fn connect(&mut self, model: &CostModel) {
+        let ends = |e: &Edge| (e.from, e.to, e.path);
+        self.all.sort_unstable();
+        // A node that repeats a link in two records has its cheaper one.
+        self.all.dedup_by_key(|e| ends(e));
+        self.edges.clear();
+        for edge in &self.all {
+            let back = (edge.to, edge.from, edge.path);
+            if self.all.binary_search_by_key(&back, ends).is_ok() {
+                self.edges.push(*edge);
+            }
+        }
+        self.first.clear();
+        self.first.resize(self.nodes.len() + 1, 0);
+        for edge in &self.edges {
+            self.first[edge.from as usize + 1] += 1;
+        }
+        for i in 1..self.first.len() {
+            self.first[i] += self.first[i - 1];
+        }
+        for (metric, costs) in Metric::ALL.into_iter().zip(&mut self.costs) {
+            costs.clear();
+            costs.extend(self.edges.iter().map(|e| model.cost(metric, &e.cost)));
+        }
+    }
+
+    /// The nodes, ascending.
+    pub fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
+    /// How many directed links count.
+    pub fn links(&self) -> usize {
+        self.edges.len()
+    }
+
+    pub(super) fn index(&self, node: NodeId) -> Option<u32> {
+        self.nodes.binary_search(&node).ok().map(|i| i as u32)
+    }
+
+    fn edges_of(&self, node: u32) -> core::ops::Range<usize> {
+        self.first[node as usize] as usize..self.first[node as usize + 1] as usize
+    }
+}
+
+/// The shortest paths from one node to all others, by one metric.
+#[derive(Debug, Default)]
+pub struct Tree {
+    distance: Vec<u64>,
+    /// The last edge on the way.
+    last: Vec<u32>,
+    /// The first edge on the way.
+    first: Vec<u32>,
+    /// Delay beyond the first link, in 0.1 ms.
+    onward: Vec<u32>,
+    heap: BinaryHeap<Reverse<(u64, u32)>>,
+}
+
+/// How to get to a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// The neighbour to begin with.
+    pub neighbour: NodeId,
+    /// By which link to it.
+    pub path: u8,
+    /// One-way delay from that neighbour on.
+    pub onward: Duration,
+}
+
+impl Tree {
+    /// Computes the paths from `source`; none leads anywhere if the graph
+    /// doesn't have it. Of equal paths that by the lower node ids counts.
+    pub fn run(&mut self, graph: &Graph, source: NodeId, metric: Metric) {
+        let n = graph.nodes.len();
+        let costs = &graph.costs[metric as usize];
+        self.distance.clear();
+        self.distance.resize(n, u64::MAX);
+        for edges in [&mut self.last, &mut self.first] {
+            edges.clear();
+            edges.resize(n, NOWHERE);
+        }
+        self.onward.clear();
+        self.onward.resize(n, 0);
+        self.heap.clear();
+        let Some(source) = graph.index(source) else { return };
+        self.distance[source as usize] = 0;
+        self.heap.push(Reverse((0, source)));
+        while let Some(Reverse((distance, node))) = self.heap.pop() {
+            let at = node as usize;
+            if distance > self.distance[at] {
+                continue;
+            }
+            let drain = if graph.draining[at] && node != source { DRAIN } else { 0 };
+            for i in graph.edges_of(node) {
+                let edge = &graph.edges[i];
+                let to = edge.to as usize;
+                let new = distance + u64::from(costs[i]) + drain;
+                if new >= self.distance[to] {
+                    continue;
+                }
+                self.distance[to] = new;
+                self.last[to] = i as u32;
+                (self.first[to], self.onward[to]) = if node == source {
+                    (i as u32, 0)
+                } else {
+                    (self.first[at], self.onward[at] + u32::from(edge.cost.latency))
+                };
+                self.heap.push(Reverse((new, edge.to)));
+            }
+        }
+    }
+
+    /// The cost of the path to `node`; `None` if there is none.
+    pub fn distance(&self, graph: &Graph, node: NodeId) -> Option<u64> {
+        let distance = *self.distance.get(graph.index(node)? as usize)?;
+        (distance != u64::MAX).then_some(distance)
+    }
+
+    /// How to get to `node`; `None` if there is no path, or it is the source.
+    pub fn way(&self, graph: &Graph, node: NodeId) -> Option<Way> {
+        let at = graph.index(node)? as usize;
+        let edge = graph.edges.get(*self.first.get(at)? as usize)?;
+        Some(Way {
+            neighbour: graph.nodes[edge.to as usize],
+            path: edge.path,
+            onward: Duration::from_micros(100) * self.onward[at],
+        })
+    }
+
+    /// The nodes on the way to `node`, the source first; empty if there is no
+    /// path.
+    pub fn path(&self, graph: &Graph, node: NodeId) -> Vec<NodeId> {
+        let mut path = Vec::new();
+        if self.distance(graph, node).is_none() {
+            return path;
+        }
+        let mut at = graph.index(node);
+        while let Some(i) = at {
+            path.push(graph.nodes[i as usize]);
+            at = graph.edges.get(self.last[i as usize] as usize).map(|e| e.from);
+        }
+        path.reverse();
+        path
+    }
+}

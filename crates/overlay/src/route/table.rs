@@ -1,0 +1,147 @@
+//! Which link leads to which node: by computed routes, by an operator's, or
+//! both.
+
+use super::metric::Metric;
+use crate::link::LinkId;
+use crate::wire::NodeId;
+use core::time::Duration;
+
+/// An operator's route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StaticRoute {
+    /// The destination; `None` is every node that no other route names.
+    pub to: Option<NodeId>,
+    /// The neighbour that leads there.
+    pub via: NodeId,
+    /// One-way delay from that neighbour to the destination; zero if unknown.
+    /// Recovery on the way there leaves so much of a packet's time alone.
+    pub onward: Duration,
+}
+
+/// The first step towards a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hop {
+    /// The link to take.
+    pub link: LinkId,
+    /// As [`StaticRoute::onward`].
+    pub onward: Duration,
+}
+
+/// The first step by each metric.
+type Hops = [Option<Hop>; Metric::COUNT];
+
+/// What forwarding reads: immutable once built.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct ForwardingTable {
+    /// Ascending; apart from the hops, since packets search it.
+    nodes: Vec<NodeId>,
+    hops: Vec<Hops>,
+    default: Option<Hop>,
+}
+
+impl ForwardingTable {
+    /// The table of `routes` over `links` (each the neighbour at its other end
+    /// and whether it is up), alike for every metric. Of several routes to one
+    /// node the first whose link is up counts, in the order given; if none is
+    /// up, the first. A neighbour that no route names is reached directly.
+    pub fn from_static(routes: &[StaticRoute], links: &[(NodeId, bool)]) -> ForwardingTable {
+        let best = |to| best(routes, links, to, true).or_else(|| best(routes, links, to, false));
+        let named = routes.iter().filter_map(|r| r.to);
+        let mut nodes: Vec<NodeId> = named.chain(links.iter().map(|&(node, _)| node)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let direct = |node| {
+            let link = |want_up| link_to(links, node, Duration::ZERO, want_up);
+            link(true).or_else(|| link(false))
+        };
+        let (nodes, hops) = nodes
+            .into_iter()
+            .filter_map(|node| Some((node, best(Some(node)).or_else(|| direct(node))?)))
+            .map(|(node, hop)| (node, [Some(hop); Metric::COUNT]))
+            .unzip();
+        ForwardingTable { nodes, hops, default: best(None) }
+    }
+
+    /// The table of `computed` hops (ascending by node), where `routes` whose
+    /// link is up come first. A neighbour that is up and has no computed hop,
+    /// since it does not advertise its links, is reached directly.
+    pub(super) fn computed(
+        computed: Vec<(NodeId, Hops)>,
+        routes: &[StaticRoute],
+        links: &[(NodeId, bool)],
+    ) -> ForwardingTable {
+        let best = |to| best(routes, links, to, true);
+        let named = routes.iter().filter_map(|r| r.to);
+        let up = links.iter().filter(|&&(_, up)| up).map(|&(node, _)| node);
+        let mut nodes: Vec<NodeId> =
+            computed.iter().map(|&(node, _)| node).chain(named).chain(up).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let hops = |node: NodeId| {
+            if let Some(hop) = best(Some(node)) {
+                return [Some(hop); Metric::COUNT];
+            }
+            match computed.binary_search_by_key(&node, |&(n, _)| n) {
+                Ok(i) if computed[i].1 != [None; Metric::COUNT] => computed[i].1,
+                _ => [link_to(links, node, Duration::ZERO, true); Metric::COUNT],
+            }
+        };
+        let (nodes, hops) = nodes
+            .into_iter()
+            .map(|node| (node, hops(node)))
+            .filter(|(_, hops)| hops.iter().any(Option::is_some))
+            .unzip();
+        ForwardingTable { nodes, hops, default: best(None) }
+    }
+
+    /// The first step towards `node` by `metric`.
+    pub fn next_hop(&self, node: NodeId, metric: Metric) -> Option<Hop> {
+        match self.nodes.binary_search(&node) {
+            Ok(i) => self.hops[i][metric as usize],
+            Err(_) => self.default,
+        }
+    }
+
+    /// Every destination that has an entry of its own, by `metric`.
+    pub fn iter(&self, metric: Metric) -> impl Iterator<Item = (NodeId, Hop)> {
+        let hops = self.nodes.iter().zip(&self.hops);
+        hops.filter_map(move |(&node, hops)| Some((node, hops[metric as usize]?)))
+    }
+}
+
+fn link_to(links: &[(NodeId, bool)], via: NodeId, onward: Duration, want_up: bool) -> Option<Hop> {
+    let found = links.iter().position(|&(node, up)| node == via && (up || !want_up))?;
+    u16::try_from(found).ok().map(|link| Hop { link: LinkId(link), onward })
+}
+
+fn best(
+    routes: &[StaticRoute],
+    links: &[(NodeId, bool)],
+    to: Option<NodeId>,
+    want_up: bool,
+) -> Option<Hop> {
+    let mut to = routes.iter().filter(|r| r.to == to);
+    to.find_map(|r| link_to(links, r.via, r.onward, want_up))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_route_that_is_up_counts() {
+        let (b, c, d, z) = (NodeId(2), NodeId(3), NodeId(4), NodeId(99));
+        let route = |to, via| StaticRoute { to, via, onward: Duration::ZERO };
+        let routes = [route(Some(d), b), route(Some(d), c), route(None, c)];
+        let table = |links: &[(NodeId, bool)]| {
+            let t = ForwardingTable::from_static(&routes, links);
+            [d, z, b].map(|n| t.next_hop(n, Metric::default()).map(|hop| hop.link.0))
+        };
+        assert_eq!(table(&[(b, true), (c, true)]), [Some(0), Some(1), Some(0)]);
+        assert_eq!(table(&[(b, false), (c, true)]), [Some(1), Some(1), Some(0)]);
+        assert_eq!(table(&[(b, false), (c, false)]), [Some(0), Some(1), Some(0)]);
+        // A second path to the same neighbour takes over.
+        assert_eq!(table(&[(b, false), (b, true), (c, true)]), [Some(1), Some(2), Some(1)]);
+        assert_eq!(ForwardingTable::from_static(&[], &[(b, true)]).next_hop(z, Metric::Hops), None);
+    }
+}

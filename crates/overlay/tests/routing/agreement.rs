@@ -1,0 +1,221 @@
+//! After flooding, everyone has the same database and everyone's table leads
+//! where it should.
+
+use super::net::{Net, id};
+use core::time::Duration;
+use proptest::prelude::*;
+use trunkline_overlay::link::LinkId;
+use trunkline_overlay::route::{LinkCost, Metric, Refusal};
+
+pub fn cost(ms: u16, percent: u16) -> LinkCost {
+    LinkCost { latency: ms * 10, loss: percent * 655, residual: 0 }
+}
+
+/// A ring with chords: hosts, and which pairs are joined at what cost.
+pub fn mesh(hosts: usize, chords: &[(usize, usize, u16, u16)], loss: f64, seed: u64) -> Net {
+    let mut net = Net::new(hosts, loss, seed);
+    for i in 0..hosts {
+        if hosts > 2 || i == 0 {
+            net.join(i, (i + 1) % hosts, [cost(5, 0), cost(6, 0)]);
+        }
+    }
+    for &(a, b, ms, percent) in chords {
+        let (a, b) = (a % hosts, b % hosts);
+        if a != b {
+            net.join(a, b, [cost(ms, percent), cost(ms + 1, 0)]);
+        }
+    }
+    net
+}
+
+fn check(net: &Net) {
+    for h in 0..net.hosts.len() {
+        let component = net.component(h);
+        let mine: Vec<_> = net.hosts[h].router.records().collect();
+        for &other in &component {
+            let theirs: Vec<_> = net.hosts[other].router.records().collect();
+            // What is left of those beyond a partition may differ.
+            let here = |records: &[_]| {
+                let of = |(key, seq, links): &(trunkline_overlay::route::Key, u64, _)| {
+                    let inside = component.iter().any(|&c| id(c) == key.origin);
+                    inside.then(|| (*key, *seq, format!("{links:?}")))
+                };
+                records.iter().filter_map(of).collect::<Vec<_>>()
+            };
+            assert_eq!(here(&mine), here(&theirs), "{h} and {other} differ");
+            for metric in Metric::ALL {
+                let walk = net.walk(h, other, metric);
+                assert_eq!(walk.last(), Some(&other), "{metric}: {h} to {other} by {walk:?}");
+                let route = net.hosts[h].router.route(id(other), metric).unwrap();
+                assert_eq!(walk.len(), route.path.len(), "{metric}: {walk:?} {route:?}");
+            }
+        }
+        for other in (0..net.hosts.len()).filter(|o| !component.contains(o)) {
+            assert!(net.hosts[h].table.next_hop(id(other), Metric::Hops).is_none());
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Down(usize),
+    Up(usize),
+    Restart(usize, i64),
+    Cost(usize, u16, u16),
+    Drain(usize, bool),
+    Wait(u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        any::<usize>().prop_map(Event::Down),
+        any::<usize>().prop_map(Event::Up),
+        // An hour back at most: more than a day is another matter.
+        (any::<usize>(), -3_600_000_000_000i64..1_000).prop_map(|(h, d)| Event::Restart(h, d)),
+        (any::<usize>(), 1u16..80, 0u16..40).prop_map(|(h, ms, p)| Event::Cost(h, ms, p)),
+        (any::<usize>(), any::<bool>()).prop_map(|(h, d)| Event::Drain(h, d)),
+        (0u64..400).prop_map(Event::Wait),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn all_agree_after_anything(
+        hosts in 2usize..9,
+        chords in prop::collection::vec((any::<usize>(), any::<usize>(), 1u16..60, 0u16..20), 0..8),
+        events in prop::collection::vec(event(), 0..25),
+        loss in 0.0..0.4f64,
+        seed: u64,
+    ) {
+        let mut net = mesh(hosts, &chords, loss, seed);
+        net.run(Duration::from_millis(100));
+        for event in events {
+            let cables = net.cables.len();
+            match event {
+                Event::Down(c) => net.down(c % cables),
+                Event::Up(c) if !net.cables[c % cables].up => net.up(c % cables, false),
+                Event::Up(_) => {}
+                Event::Restart(h, clock) => net.restart(h % hosts, clock),
+                Event::Cost(c, ms, percent) if net.cables[c % cables].up => {
+                    let (host, link) = net.cables[c % cables].ends[usize::from(ms % 2)];
+                    net.cost(host, link, cost(ms, percent));
+                }
+                Event::Cost(..) => {}
+                Event::Drain(h, drain) => {
+                    let now = net.now;
+                    net.hosts[h % hosts].router.drain(now, drain);
+                }
+                Event::Wait(ms) => net.run(Duration::from_millis(ms)),
+            }
+            net.settle();
+        }
+        net.run(Duration::from_secs(60));
+        check(&net);
+    }
+}
+
+#[test]
+fn news_crosses_four_hops_in_their_delay() {
+    let mut net = Net::new(5, 0.0, 1);
+    for i in 0..4 {
+        net.join(i, i + 1, [cost(10, 0); 2]);
+    }
+    net.run(Duration::from_secs(2));
+    check(&net);
+    let before = net.hosts[4].router.stats().spf_runs;
+    net.cost(0, LinkId(0), cost(30, 0));
+    // Three hops of 10 ms and at most 2 ms of jitter, from the second host on.
+    net.run(Duration::from_millis(40 + 8));
+    assert_eq!(net.hosts[4].router.stats().spf_runs, before + 1);
+    let (_, _, links) =
+        net.hosts[4].router.records().find(|r| r.0.origin == id(0) && !r.2.is_empty()).unwrap();
+    assert_eq!(links[0].cost.latency, 300);
+}
+
+#[test]
+fn a_neighbour_that_was_only_cut_off_is_sent_what_is_new() {
+    let mut net = mesh(30, &[(0, 10, 3, 0), (5, 25, 3, 0)], 0.0, 2);
+    net.run(Duration::from_secs(5));
+    let sent = |net: &Net| net.hosts.iter().map(|h| h.router.stats().sent).sum::<u64>();
+    for (restarted, most) in [(false, 70 * 4), (true, 70 * 5)] {
+        let before = sent(&net);
+        net.down(0);
+        net.run(Duration::from_secs(2));
+        net.up(0, restarted);
+        net.run(Duration::from_secs(2));
+        check(&net);
+        let records = sent(&net) - before;
+        println!("restarted {restarted}: {records} records sent");
+        assert!(records < most, "{records}");
+        assert_eq!(restarted, records > 60 + 2 * 2 * 32 + 20);
+    }
+}
+
+#[test]
+fn a_node_that_drains_is_gone_around_and_reached() {
+    // 0 – 1 – 2 is short, 0 – 3 – 4 – 2 is long.
+    let mut net = Net::new(5, 0.0, 3);
+    for (a, b) in [(0, 1), (1, 2), (0, 3), (3, 4), (4, 2)] {
+        net.join(a, b, [cost(5, 0); 2]);
+    }
+    net.run(Duration::from_secs(1));
+    for metric in Metric::ALL {
+        assert_eq!(net.walk(0, 2, metric), [0, 1, 2]);
+    }
+    let now = net.now;
+    net.hosts[1].router.drain(now, true);
+    net.run(Duration::from_secs(1));
+    for metric in Metric::ALL {
+        assert_eq!(net.walk(0, 2, metric), [0, 3, 4, 2]);
+        assert_eq!(net.walk(0, 1, metric), [0, 1]);
+        assert_eq!(net.walk(1, 2, metric), [1, 2]);
+    }
+    // Where there is no other way it goes on.
+    net.down(2);
+    net.run(Duration::from_secs(1));
+    assert_eq!(net.walk(0, 2, Metric::Loss), [0, 1, 2]);
+}
+
+#[test]
+fn a_node_with_many_links_uses_several_records_and_takes_them_back() {
+    let mut net = Net::new(71, 0.1, 4);
+    for i in 1..71 {
+        net.join(0, i, [cost(5, 0); 2]);
+    }
+    net.run(Duration::from_secs(5));
+    check(&net);
+    let fragments = |net: &Net| {
+        net.hosts[1].router.records().filter(|r| r.0.origin == id(0) && !r.2.is_empty()).count()
+    };
+    assert_eq!(fragments(&net), 3);
+    (30..70).for_each(|c| net.down(c));
+    net.run(Duration::from_secs(5));
+    check(&net);
+    assert_eq!(fragments(&net), 1);
+    // After a restart with a clock that went back, the old ones do not rise.
+    net.restart(0, -3_600_000_000_000);
+    net.run(Duration::from_secs(5));
+    check(&net);
+    assert!(net.hosts[0].router.stats().superseded > 0);
+}
+
+#[test]
+fn who_falls_silent_is_forgotten_and_the_rest_is_not() {
+    let mut net = mesh(4, &[], 0.0, 5);
+    net.run(Duration::from_secs(1));
+    // Host 3 is cut off from all.
+    net.down(2);
+    net.down(3);
+    net.run(Duration::from_secs(29 * 60));
+    assert_eq!(net.hosts[0].router.nodes(), 4);
+    net.run(Duration::from_secs(3 * 60));
+    assert_eq!(net.hosts[0].router.nodes(), 3);
+    assert_eq!(net.hosts[3].router.nodes(), 1);
+    check(&net);
+    net.up(2, false);
+    net.run(Duration::from_secs(5));
+    check(&net);
+    assert_eq!(net.hosts[0].router.nodes(), 4);
+    assert_eq!(net.hosts[0].router.stats().refused.of(Refusal::BadSignature), 0);
+}
