@@ -9,7 +9,9 @@ mod clock;
 mod datapath;
 mod demo;
 mod impair;
+mod log;
 mod node;
+mod operate;
 mod proxy;
 mod score;
 mod stop;
@@ -39,6 +41,14 @@ struct Cli {
 enum Command {
     Node(node::Args),
     Check(node::CheckArgs),
+    Status(operate::StatusArgs),
+    Links(operate::LinksArgs),
+    Routes(operate::RoutesArgs),
+    Ping(operate::PingArgs),
+    Trace(operate::TraceArgs),
+    Top(operate::TopArgs),
+    Reload(operate::ReloadArgs),
+    Drain(operate::DrainArgs),
     Replay(node::replay::Args),
     Demo(demo::Args),
     Call(call::Args),
@@ -81,15 +91,7 @@ fn failure(code: u8) -> impl FnOnce(&dyn std::fmt::Display) -> Failure {
 }
 
 fn main() -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TRUNKLINE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(color)
-        .with_target(false)
-        .init();
+    log::init();
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { message, code }) => {
@@ -103,6 +105,14 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Node(args) => node::run(&args).map_err(node_failure),
         Command::Check(args) => node::check(&args).map_err(node_failure),
+        Command::Status(args) => operate::status(&args).map_err(operator_failure),
+        Command::Links(args) => operate::links(&args).map_err(operator_failure),
+        Command::Routes(args) => operate::routes(&args).map_err(operator_failure),
+        Command::Ping(args) => operate::ping(&args).map_err(operator_failure),
+        Command::Trace(args) => operate::trace(&args).map_err(operator_failure),
+        Command::Top(args) => operate::top(&args).map_err(operator_failure),
+        Command::Reload(args) => operate::reload(&args).map_err(operator_failure),
+        Command::Drain(args) => operate::drain(&args).map_err(operator_failure),
         Command::Replay(args) => node::replay::run(&args).map_err(|e| failure(1)(&e)),
         Command::Demo(args) => demo::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Call(args) => call::run(&args).map_err(|e| failure(e.exit_code())(&e)),
@@ -126,6 +136,10 @@ fn run(command: Command) -> Result<(), Failure> {
 fn node_failure(e: node::Error) -> Failure {
     let code = if matches!(e, node::Error::Io { .. }) { 1 } else { 2 };
     failure(code)(&e)
+}
+
+fn operator_failure(e: operate::Error) -> Failure {
+    failure(e.exit_code())(&e)
 }
 
 fn print_manual(man: &Man) -> Result<(), Failure> {

@@ -1,4 +1,5 @@
-//! When to stop: SIGTERM or SIGINT.
+//! When to stop (SIGTERM or SIGINT), and when to read the configuration again
+//! (SIGHUP).
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -33,5 +34,25 @@ impl Signals {
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// SIGHUP as a descriptor.
+#[derive(Debug)]
+pub struct Hangup(SignalFd);
+
+impl Hangup {
+    /// Takes the signal away from this thread and those that it starts.
+    pub fn block() -> io::Result<Hangup> {
+        let mut mask = SigSet::empty();
+        mask.add(Signal::SIGHUP);
+        mask.thread_block()?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        Ok(Hangup(SignalFd::with_flags(&mask, flags)?))
+    }
+
+    /// Whether one has come since the last look.
+    pub fn came(&self) -> bool {
+        matches!(self.0.read_signal(), Ok(Some(_)))
     }
 }

@@ -111,7 +111,7 @@ impl Forwarder {
         &mut self.links
     }
 
-    pub(super) fn table(&self) -> &ForwardingTable {
+    pub(super) fn table(&self) -> &Arc<ForwardingTable> {
         &self.table
     }
 

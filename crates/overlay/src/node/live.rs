@@ -3,6 +3,7 @@
 use super::{Echo, EchoAnswer, EchoError, Node};
 use crate::link::{LinkChange, LinkId};
 use crate::route::{ForwardingTable, StaticRoute};
+use std::sync::Arc;
 use trunkline_base::Time;
 
 /// What can change without a restart and without dropping a packet.
@@ -52,7 +53,7 @@ impl Node {
     }
 
     /// The table that packets are forwarded by.
-    pub fn table(&self) -> &ForwardingTable {
+    pub fn table(&self) -> &Arc<ForwardingTable> {
         self.forwarder.table()
     }
 

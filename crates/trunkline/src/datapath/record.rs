@@ -12,9 +12,9 @@ use std::path::Path;
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::node::{Drained, Node, Sink, Start};
+use trunkline_overlay::node::{Changes, Drained, Echo, EchoAnswer, EchoError, Node, Sink, Start};
 use trunkline_overlay::session::SessionId;
-use trunkline_overlay::wire::Incarnation;
+use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// The first bytes of a recording: its format and version.
 pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x02";
@@ -45,15 +45,30 @@ pub enum Tag {
     Delivered,
     /// Output: one run of envelopes.
     Sent,
+    Echo,
+    Drain,
+    Reconfigure,
 }
 
 impl Tag {
     /// The tag with this number.
     pub fn from_wire(n: u8) -> Option<Tag> {
         use Tag::*;
-        [Start, Recv, Open, Message, Close, Timeout, Transmit, Delivered, Sent]
-            .into_iter()
-            .find(|t| *t as u8 == n)
+        let all = [
+            Start,
+            Recv,
+            Open,
+            Message,
+            Close,
+            Timeout,
+            Transmit,
+            Delivered,
+            Sent,
+            Echo,
+            Drain,
+            Reconfigure,
+        ];
+        all.into_iter().find(|t| *t as u8 == n)
     }
 }
 
@@ -126,6 +141,22 @@ pub fn sent(arena: &TxArena) -> impl Iterator<Item = Body> {
             .u64(run.segment as u64)
             .bytes(&arena.bytes()[run.range()])
     })
+}
+
+fn echo_body(now: Time, echo: &Echo) -> Body {
+    let &Echo { to, service, size, hops, nonce } = echo;
+    let body = Body::default().time(now).u64(to.0.into()).u64(service as u64);
+    body.u64(size as u64).u64(hops.into()).u64(nonce)
+}
+
+/// Reads the body of a [`Tag::Echo`] record.
+pub fn read_echo(r: &mut Reader<'_>) -> Result<(Time, Echo), Short> {
+    let now = Time::from_nanos(r.u64()?);
+    let mut small = || u32::try_from(r.u64()?).map_err(|_| Short);
+    let (to, service, size, hops) = (NodeId(small()?), small()?, small()?, small()?);
+    let service = u8::try_from(service).ok().and_then(Service::from_wire).ok_or(Short)?;
+    let hops = u8::try_from(hops).map_err(|_| Short)?;
+    Ok((now, Echo { to, service, size: size as usize, hops, nonce: r.u64()? }))
 }
 
 /// Writes records; after the first failure (a full disk) it stops, and says so
@@ -252,6 +283,35 @@ impl Tap {
             recorder.write(Tag::Timeout, &Body::default().time(now));
         }
         self.node.handle_timeout(now);
+    }
+
+    /// [`Node::echo`].
+    pub fn echo(&mut self, now: Time, echo: &Echo) -> Result<(), EchoError> {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write(Tag::Echo, &echo_body(now, echo));
+        }
+        self.node.echo(now, echo)
+    }
+
+    /// [`Node::next_echo`], on which nothing else depends.
+    pub fn next_echo(&mut self) -> Option<EchoAnswer> {
+        self.node.next_echo()
+    }
+
+    /// [`Node::drain`].
+    pub fn drain(&mut self, on: bool) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write(Tag::Drain, &Body::default().u64(on.into()));
+        }
+        self.node.drain(on);
+    }
+
+    /// [`Node::reconfigure`]; what is recorded is the file that it follows from.
+    pub fn reconfigure(&mut self, changes: &Changes, text: &str) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write(Tag::Reconfigure, &Body::default().bytes(text.as_bytes()));
+        }
+        self.node.reconfigure(changes);
     }
 
     /// Completes the recording, if one runs.

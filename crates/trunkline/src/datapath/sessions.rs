@@ -81,21 +81,7 @@ pub struct Listener {
 impl Listener {
     /// Listens at `path`, replacing what a node that died there left behind.
     pub fn bind(path: &Path) -> io::Result<Listener> {
-        let fresh = || Socket::new(Domain::UNIX, Type::SEQPACKET.nonblocking(), None);
-        let (socket, address) = (fresh()?, SockAddr::unix(path)?);
-        match socket.bind(&address) {
-            Err(e) if e.kind() == ErrorKind::AddrInUse && is_socket(path) => {
-                match fresh()?.connect(&address) {
-                    Err(dead) if dead.kind() == ErrorKind::ConnectionRefused => {}
-                    _ => return Err(e),
-                }
-                std::fs::remove_file(path)?;
-                socket.bind(&address)?;
-            }
-            done => done?,
-        }
-        // Whoever may write the file may send voice: the owner and the group.
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+        let socket = bind_unix(path, Type::SEQPACKET.nonblocking())?;
         Ok(Listener { door: Door::open(socket)?, path: path.to_owned() })
     }
 
@@ -107,6 +93,27 @@ impl Listener {
         }
         Ok(socket)
     }
+}
+
+/// A Unix socket at `path`, in the place of what a node that died there left
+/// behind. Whoever may write the file may send voice, or operate the node: the
+/// owner and the group.
+pub fn bind_unix(path: &Path, kind: Type) -> io::Result<Socket> {
+    let fresh = || Socket::new(Domain::UNIX, kind, None);
+    let (socket, address) = (fresh()?, SockAddr::unix(path)?);
+    match socket.bind(&address) {
+        Err(e) if e.kind() == ErrorKind::AddrInUse && is_socket(path) => {
+            match fresh()?.connect(&address) {
+                Err(dead) if dead.kind() == ErrorKind::ConnectionRefused => {}
+                _ => return Err(e),
+            }
+            std::fs::remove_file(path)?;
+            socket.bind(&address)?;
+        }
+        done => done?,
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+    Ok(socket)
 }
 
 /// What lies at `path` is ours to replace only if it is a socket.

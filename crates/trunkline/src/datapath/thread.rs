@@ -1,4 +1,7 @@
+mod operate;
 mod remote;
+
+pub use operate::Operation;
 
 use super::record::{self, Tap};
 use super::remote::{Remote, RemoteStats, Remotes};
@@ -13,6 +16,7 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -23,6 +27,7 @@ use trunkline_client::in_process::Acceptor;
 use trunkline_overlay::arena::TxArena;
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::node::{Drained, ForwarderStats};
+use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::MAX_MESSAGE;
 use trunkline_overlay::wire::NodeId;
@@ -40,6 +45,8 @@ const EVENTS: usize = 64;
 pub enum Request {
     /// Its counters.
     Stats(SyncSender<Snapshot>),
+    /// To do something to the node.
+    Operate(Operation),
     /// To stop.
     Stop,
 }
@@ -51,6 +58,10 @@ pub struct Snapshot {
     pub node: ForwarderStats,
     /// Its links.
     pub links: Vec<LinkSnapshot>,
+    /// By what it forwards.
+    pub table: Arc<ForwardingTable>,
+    /// Whether it takes no more sessions.
+    pub draining: bool,
     /// Its sockets, summed.
     pub udp: UdpStats,
     /// Applications on other hosts.
@@ -77,6 +88,8 @@ pub struct LinkSnapshot {
     pub neighbour: NodeId,
     /// Over which path.
     pub path: String,
+    /// Where the neighbour is, if that is known.
+    pub address: Option<SocketAddr>,
     /// Whether it has been heard lately.
     pub up: bool,
     /// The measured round trip.
@@ -217,6 +230,7 @@ struct PacketThread {
     message: Box<[u8]>,
     stats: ThreadStats,
     complaints: Complaints,
+    echoes: operate::Waiting,
     stop: bool,
 }
 
@@ -248,6 +262,7 @@ impl PacketThread {
             message: vec![0; MAX_MESSAGE + 1].into(),
             stats: ThreadStats::default(),
             complaints: Complaints::default(),
+            echoes: operate::Waiting::default(),
             stop: false,
         };
         let watch = |fd: &dyn AsFd, token| {
@@ -291,6 +306,7 @@ impl PacketThread {
                 self.end_handshakes(now);
                 self.armed = Time::ZERO;
             }
+            self.hand_out_echoes();
             self.flush()?;
             self.flush_remotes();
         }
@@ -421,6 +437,7 @@ impl PacketThread {
         while let Ok(request) = self.inbox.try_recv() {
             match request {
                 Request::Stop => self.stop = true,
+                Request::Operate(operation) => self.operate(operation),
                 Request::Stats(reply) => {
                     // Whoever asked may have given up.
                     let _ = reply.try_send(self.snapshot());
@@ -441,6 +458,7 @@ impl PacketThread {
         let links = node.links().map(|(_, link)| LinkSnapshot {
             neighbour: link.config().neighbour,
             path: link.config().path.clone(),
+            address: link.address(),
             up: link.monitor().is_up(),
             rtt: link.monitor().rtt().get(),
             stats: link.stats(),
@@ -451,7 +469,15 @@ impl PacketThread {
         for session in self.carriers.remote_sessions() {
             *(if session.uses_udp() { &mut remote.over_udp } else { &mut remote.over_tcp }) += 1;
         }
-        Snapshot { node: node.stats(), links: links.collect(), udp, remote, thread }
+        Snapshot {
+            node: node.stats(),
+            links: links.collect(),
+            table: Arc::clone(node.table()),
+            draining: node.is_draining(),
+            udp,
+            remote,
+            thread,
+        }
     }
 
     /// Sends what the node has to send, as far as the sockets take it; the

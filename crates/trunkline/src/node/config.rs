@@ -30,6 +30,10 @@ pub struct Config {
     pub remote: Vec<SocketAddr>,
     /// Where metrics and health are served.
     pub http: Option<SocketAddr>,
+    /// Where the operator's commands come in.
+    pub control: Option<PathBuf>,
+    /// What is logged, unless the environment says so.
+    pub log_filter: Option<String>,
     /// The node itself.
     pub overlay: overlay::Config,
     /// How it runs.
@@ -37,7 +41,7 @@ pub struct Config {
 }
 
 /// `[runtime]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Runtime {
     /// SCHED_FIFO priority of the packet thread.
@@ -76,7 +80,15 @@ struct File {
     #[serde(default)]
     access: access::AccessSection,
     #[serde(default)]
+    log: LogSection,
+    #[serde(default)]
     runtime: Runtime,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct LogSection {
+    filter: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -89,6 +101,7 @@ struct NodeSection {
     #[serde(default)]
     remote: Vec<SocketAddr>,
     http: Option<SocketAddr>,
+    control: Option<PathBuf>,
     max_sessions: Option<usize>,
 }
 
@@ -260,6 +273,11 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         }
         config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
     }
+    if let Some(filter) = &file.log.filter {
+        let what = "[log] filter is not understood: write \"info\", \"debug\" or as TRUNKLINE_LOG";
+        crate::log::parse(filter.get_ref())
+            .map_err(|why| mistake(Some(filter.span()), format!("{what} ({why})")))?;
+    }
     let name = file.node.name.unwrap_or_else(|| format!("node {}", file.node.id));
     Ok(Config {
         name,
@@ -267,6 +285,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         socket: file.node.socket,
         remote: file.node.remote,
         http: file.node.http,
+        control: file.node.control,
+        log_filter: file.log.filter.map(Spanned::into_inner),
         overlay: config,
         runtime: file.runtime,
     })

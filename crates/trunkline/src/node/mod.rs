@@ -3,6 +3,8 @@
 pub mod config;
 mod http;
 mod metrics;
+mod operator;
+mod reload;
 pub mod replay;
 
 use crate::datapath::record::{self, Recorder, Tap};
@@ -10,8 +12,11 @@ use crate::datapath::remote::Remote;
 use crate::datapath::sessions::Listener;
 use crate::datapath::udp::Udp;
 use crate::datapath::{self, Handle, Parts};
-use crate::{clock, stop};
+use crate::operate::server::{self, Bound};
+use crate::{clock, log, stop};
 use config::{Config, Mistake};
+use operator::Operator;
+use sd_notify::NotifyState;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +40,7 @@ A file for a site with one neighbour:
   listen = [\"0.0.0.0:7000\"]
   socket = \"/run/trunkline/a.sock\"    # where applications attach
   http = \"127.0.0.1:9101\"             # metrics and health
+  control = \"/run/trunkline/a.ctl\"   # for `trunkline status` and the like
 
   [[link]]
   neighbour = 2
@@ -86,9 +92,17 @@ fn cannot_but(what: impl Into<String>, advice: &'static str) -> impl FnOnce(io::
 pub fn run(args: &Args) -> Result<(), Error> {
     raise_descriptor_limit();
     let stop = stop::Signals::block().map_err(cannot("take over SIGTERM and SIGINT"))?;
+    let hangup = stop::Hangup::block().map_err(cannot("take over SIGHUP"))?;
     let (config, text) = read(&args.config)?;
+    log::set(config.log_filter.as_deref());
     let name = config.name.clone();
-    let (handle, _connector) = start(config, &text, args.record.as_deref())?;
+    let control = config.control.as_deref().map(bind_control).transpose()?;
+    let (handle, _connector) = start(config.clone(), &text, args.record.as_deref())?;
+    let operator = Arc::new(Operator::new(handle.asker(), &args.config, config));
+    let _control = control
+        .map(|control| control.serve(Arc::clone(&operator)))
+        .transpose()
+        .map_err(cannot("start serving the control socket"))?;
     let orphaned = Arc::new(AtomicBool::new(false));
     if args.until_stdin_closes {
         let orphaned = Arc::clone(&orphaned);
@@ -98,12 +112,32 @@ pub fn run(args: &Args) -> Result<(), Error> {
         });
     }
     tracing::info!(%name, "ready");
+    tell_systemd(&[NotifyState::Ready]);
     while !stop.wait(Duration::from_millis(200)) {
-        if handle.is_finished() || orphaned.load(Ordering::Relaxed) {
+        if handle.is_finished() || orphaned.load(Ordering::Relaxed) || operator.wants_stop() {
             break;
         }
+        if hangup.came() {
+            // The log has what came of it.
+            let _ = operator.reload();
+        }
     }
+    tell_systemd(&[NotifyState::Stopping]);
     handle.stop().map_err(cannot("go on"))
+}
+
+fn bind_control(path: &Path) -> Result<Bound, Error> {
+    server::bind(path).map_err(cannot_but(
+        format!("listen for operators at {}", path.display()),
+        "; stop the node that does, or change `control` in [node]",
+    ))
+}
+
+/// Says so to the service manager, if one waits for it (sd_notify(3)).
+fn tell_systemd(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the service manager was not told");
+    }
 }
 
 /// Every application costs a descriptor; the soft limit is often too low for
@@ -213,6 +247,9 @@ impl Running {
     /// Starts the node that the file at `path` describes.
     pub fn start(path: &Path) -> Result<Running, Error> {
         let (config, text) = read(path)?;
+        if config.control.is_some() {
+            tracing::warn!("`control` in [node] is for `trunkline node`: nobody listens there");
+        }
         let (handle, connector) = start(config, &text, None)?;
         Ok(Running { handle: Some(handle), connector })
     }

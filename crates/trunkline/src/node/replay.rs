@@ -1,7 +1,8 @@
 //! `trunkline replay`: a recording's inputs through the same code, compared
 //! with its outputs byte by byte.
 
-use super::config;
+use super::config::{self, Config};
+use super::reload;
 use crate::datapath::record::{self, Body, MAGIC, Tag, read_bytes};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -165,6 +166,8 @@ impl Sink for Expected {
 struct Replay<'a> {
     records: Records<'a>,
     node: Node,
+    /// By which it runs.
+    config: Config,
     sink: Expected,
     sent: VecDeque<(usize, Vec<u8>)>,
     summary: Summary,
@@ -182,10 +185,10 @@ fn replay(path: &Path, bytes: &[u8]) -> Result<Summary, Error> {
     let (start, text) = record::read_started(&mut r).map_err(|e| damaged(e.to_string()))?;
     let text = std::str::from_utf8(text).map_err(|e| damaged(e.to_string()))?;
     let config = config::parse(path, text).map_err(|e| damaged(e.to_string()))?;
-    let node = Node::new(config.overlay, start).map_err(|e| damaged(e.to_string()))?;
+    let node = Node::new(config.overlay.clone(), start).map_err(|e| damaged(e.to_string()))?;
     let sink = Expected { messages: VecDeque::new(), seen: 0, wrong: None };
     let mut replay =
-        Replay { records, node, sink, sent: VecDeque::new(), summary: Summary::default() };
+        Replay { records, node, config, sink, sent: VecDeque::new(), summary: Summary::default() };
     replay.run()?;
     replay.summary.identical = true;
     Ok(replay.summary)
@@ -246,8 +249,24 @@ impl<'a> Replay<'a> {
             Tag::Close => self.node.session_close(SessionId(r.u64()? as u32)),
             Tag::Timeout => self.node.handle_timeout(Time::from_nanos(r.u64()?)),
             Tag::Transmit => self.transmit(Time::from_nanos(r.u64()?)),
+            Tag::Echo => {
+                let (now, echo) = record::read_echo(&mut r)?;
+                // Whether it could be sent, the recorded output shows.
+                let _ = self.node.echo(now, &echo);
+            }
+            Tag::Drain => self.node.drain(r.u64()? != 0),
+            Tag::Reconfigure => return self.reconfigure(read_bytes(&mut r)?),
             Tag::Start | Tag::Delivered | Tag::Sent => return Err(Short),
         }
+        Ok(())
+    }
+
+    fn reconfigure(&mut self, text: &[u8]) -> Result<(), Short> {
+        let text = std::str::from_utf8(text).map_err(|_| Short)?;
+        let new = config::parse(self.records.path, text).map_err(|_| Short)?;
+        let diff = reload::diff(&self.config, &new);
+        self.node.reconfigure(&diff.changes);
+        self.config = diff.running;
         Ok(())
     }
 

@@ -1,0 +1,119 @@
+//! What an operator does to the node in the packet thread.
+
+use super::{Asker, PacketThread, Request};
+use crate::clock;
+use std::collections::VecDeque;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+use trunkline_overlay::node::{Changes, Echo, EchoAnswer, EchoError, MAX_OPEN};
+
+/// Something to do to the node.
+pub enum Operation {
+    /// Send an echo; the answer goes to `reply`, if one comes.
+    Echo {
+        /// What to send.
+        echo: Echo,
+        /// Who waits.
+        reply: SyncSender<Result<EchoAnswer, EchoError>>,
+    },
+    /// Take no more sessions, or take some again.
+    Drain {
+        /// Which of the two.
+        on: bool,
+        /// Who waits.
+        done: SyncSender<()>,
+    },
+    /// Change settings.
+    Reconfigure {
+        /// Which.
+        changes: Changes,
+        /// The configuration file that says so, for a recording.
+        text: String,
+        /// Who waits.
+        done: SyncSender<()>,
+    },
+}
+
+/// Why an operation brought nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unanswered {
+    /// The packet thread hangs, or is flooded with requests.
+    #[error("the packet thread does not answer")]
+    Thread,
+    /// The echo could not be sent.
+    #[error("{0}")]
+    Echo(#[from] EchoError),
+}
+
+/// Who waits for which echo. The packet thread forgets the oldest first.
+#[derive(Default)]
+pub(super) struct Waiting(VecDeque<(u64, SyncSender<Result<EchoAnswer, EchoError>>)>);
+
+/// How long the packet thread may take for what it does at once.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+impl Asker {
+    fn operate(&self, operation: Operation) -> Option<()> {
+        self.requests.try_send(Request::Operate(operation)).ok()?;
+        self.wake.write(1).ok().map(drop)
+    }
+
+    /// Sends an echo and waits for its answer; `None` if none comes in time.
+    pub fn echo(&self, echo: Echo, patience: Duration) -> Result<Option<EchoAnswer>, Unanswered> {
+        let (reply, answer) = sync_channel(1);
+        self.operate(Operation::Echo { echo, reply }).ok_or(Unanswered::Thread)?;
+        match answer.recv_timeout(patience) {
+            Ok(answer) => Ok(Some(answer?)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Has the node take no more sessions, or take some again.
+    pub fn drain(&self, on: bool) -> Result<(), Unanswered> {
+        let (done, answer) = sync_channel(1);
+        let asked = self.operate(Operation::Drain { on, done });
+        asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
+    }
+
+    /// Has the node take other settings, which the file `text` says.
+    pub fn reconfigure(&self, changes: Changes, text: String) -> Result<(), Unanswered> {
+        let (done, answer) = sync_channel(1);
+        let asked = self.operate(Operation::Reconfigure { changes, text, done });
+        asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
+    }
+}
+
+impl PacketThread {
+    // Whoever asked may have given up: nobody is waited for here.
+    pub(super) fn operate(&mut self, operation: Operation) {
+        match operation {
+            Operation::Echo { echo, reply } => match self.node.echo(clock::now(), &echo) {
+                Ok(()) => {
+                    if self.echoes.0.len() == MAX_OPEN {
+                        self.echoes.0.pop_front();
+                    }
+                    self.echoes.0.push_back((echo.nonce, reply));
+                }
+                Err(error) => drop(reply.try_send(Err(error))),
+            },
+            Operation::Drain { on, done } => {
+                self.node.drain(on);
+                let _ = done.try_send(());
+            }
+            Operation::Reconfigure { changes, text, done } => {
+                self.node.reconfigure(&changes, &text);
+                let _ = done.try_send(());
+            }
+        }
+    }
+
+    /// Tells who waits for an echo that it is back.
+    pub(super) fn hand_out_echoes(&mut self) {
+        while let Some(answer) = self.node.next_echo() {
+            let asked = self.echoes.0.iter().position(|(nonce, _)| *nonce == answer.nonce);
+            if let Some((_, reply)) = asked.and_then(|i| self.echoes.0.remove(i)) {
+                let _ = reply.try_send(Ok(answer));
+            }
+        }
+    }
+}

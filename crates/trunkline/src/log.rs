@@ -1,0 +1,48 @@
+//! Log lines on standard error, by a filter that can change while a node runs.
+
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+
+/// The environment's filter, which goes before any file's.
+const VARIABLE: &str = "TRUNKLINE_LOG";
+/// Without any.
+const DEFAULT: &str = "info";
+
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+
+/// Begins to log.
+pub fn init() {
+    let filter = from_environment().unwrap_or_else(|| EnvFilter::new(DEFAULT));
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
+    tracing_subscriber::registry().with(filter).with(lines).init();
+    let _ = FILTER.set(handle);
+}
+
+fn from_environment() -> Option<EnvFilter> {
+    EnvFilter::try_from_env(VARIABLE).ok()
+}
+
+/// A filter as `[log] filter` has it.
+pub fn parse(filter: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::builder().parse(filter)
+}
+
+/// Logs by `filter` from now on, or by the default; the environment's stays.
+pub fn set(filter: Option<&str>) {
+    if from_environment().is_some() {
+        return;
+    }
+    let filter = filter.unwrap_or(DEFAULT);
+    // `config` has parsed it before.
+    if let (Some(handle), Ok(filter)) = (FILTER.get(), parse(filter)) {
+        let _ = handle.reload(filter);
+    }
+}

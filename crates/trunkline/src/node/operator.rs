@@ -1,0 +1,239 @@
+//! What the control socket and SIGHUP do to a running node.
+
+use super::config::{self, Config};
+use super::reload;
+use crate::datapath::{Asker, LinkSnapshot, Snapshot};
+use crate::operate::protocol::{
+    Ask, Echo, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Service, Status,
+};
+use crate::operate::server;
+use crate::{clock, log};
+use nix::sys::socket::UnixCredentials;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_overlay::link::LinkStats;
+use trunkline_overlay::node as overlay;
+use trunkline_overlay::route::{ForwardingTable, Hop, Metric};
+use trunkline_overlay::wire::{self, NodeId};
+
+/// A running node, to be asked and changed.
+pub struct Operator {
+    asker: Asker,
+    path: PathBuf,
+    /// How the node runs; a reload holds on to it, so that there is one at a
+    /// time.
+    running: Mutex<Config>,
+    started: Time,
+    stop: AtomicBool,
+}
+
+fn refused(message: impl Display) -> Refused {
+    Refused { message: message.to_string(), code: 1 }
+}
+
+fn value(of: impl Serialize) -> Result<Value, Refused> {
+    serde_json::to_value(of).map_err(refused)
+}
+
+impl Operator {
+    /// Of the node behind `asker`, which runs by `config`, the content of
+    /// `path`.
+    pub fn new(asker: Asker, path: &Path, config: Config) -> Operator {
+        Operator {
+            asker,
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            running: Mutex::new(config),
+            started: clock::now(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the node is to end.
+    pub fn wants_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, Config> {
+        // It is replaced as a whole: after a panic it is as it was.
+        self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, Refused> {
+        let silent = || refused("the packet thread does not answer: look at the node's log");
+        self.asker.snapshot().ok_or_else(silent)
+    }
+
+    fn status(&self) -> Result<Status, Refused> {
+        let s = self.snapshot()?;
+        let running = self.running();
+        Ok(Status {
+            name: running.name.clone(),
+            id: running.overlay.id.0,
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            config: self.path.display().to_string(),
+            uptime_s: clock::now().since(self.started).as_secs_f64(),
+            sealed: false,
+            draining: s.draining,
+            links_up: s.links.iter().filter(|l| l.up).count(),
+            links: s.links.len(),
+            sessions: s.node.sessions,
+            from_sessions: s.node.from_sessions,
+            to_sessions: s.node.to_sessions,
+            forwarded: s.node.forwarded,
+            drops: drops(&s),
+        })
+    }
+
+    /// Reads the configuration file again and applies what can change while the
+    /// node runs.
+    pub fn reload(&self) -> Result<Reloaded, Refused> {
+        let mut running = self.running();
+        let mistake = |why: &dyn Display| {
+            let message = format!("the node keeps the configuration that it has: {why}");
+            tracing::error!("{message}");
+            Refused { message, code: 2 }
+        };
+        let text = std::fs::read_to_string(&self.path)
+            .map_err(|e| mistake(&format_args!("{} cannot be read: {e}", self.path.display())))?;
+        let new = config::parse(&self.path, &text).map_err(|e| mistake(&e))?;
+        let diff = reload::diff(&running, &new);
+        if !diff.changes.is_empty() {
+            self.asker.reconfigure(diff.changes, text).map_err(refused)?;
+        }
+        *running = diff.running;
+        log::set(running.log_filter.as_deref());
+        let config = self.path.display().to_string();
+        tracing::info!(%config, applied = ?diff.applied, "configuration read again");
+        if !diff.restart.is_empty() {
+            tracing::warn!(keys = ?diff.restart, "these changes need a restart of the node");
+        }
+        Ok(Reloaded { config, applied: diff.applied, restart: diff.restart })
+    }
+
+    fn echo(&self, echo: overlay::Echo, timeout_ms: u64) -> Result<Echo, Refused> {
+        if !(1..=MAX_TIMEOUT_MS).contains(&timeout_ms) {
+            let what = format!("timeout_ms is {timeout_ms}: give 1 to {MAX_TIMEOUT_MS}");
+            return Err(refused(what));
+        }
+        let answer = self.asker.echo(echo, Duration::from_millis(timeout_ms)).map_err(refused)?;
+        Ok(Echo {
+            from: answer.map(|a| a.from.0),
+            reached: answer.is_some_and(|a| a.reached),
+            hops: answer.map(|a| a.hops),
+            rtt_ms: answer.map(|a| a.rtt.as_secs_f64() * 1e3),
+        })
+    }
+}
+
+impl server::Operator for Operator {
+    fn answer(&self, ask: Ask, who: &UnixCredentials) -> Result<Value, Refused> {
+        if matches!(ask, Ask::Reload {} | Ask::Drain { .. } | Ask::Stop {}) {
+            tracing::info!(uid = who.uid(), pid = who.pid(), "operator: {ask:?}");
+        }
+        match ask {
+            Ask::Status {} => value(self.status()?),
+            Ask::Links {} => {
+                value(self.snapshot()?.links.iter().map(link_view).collect::<Vec<_>>())
+            }
+            Ask::Routes {} => value(routes(&self.snapshot()?)),
+            Ask::Echo { to, service, size, hops, timeout_ms } => {
+                let nonce = getrandom::u64().map_err(refused)?;
+                let (to, service) = (NodeId(to), service.into());
+                value(self.echo(overlay::Echo { to, service, size, hops, nonce }, timeout_ms)?)
+            }
+            Ask::Reload {} => value(self.reload()?),
+            Ask::Drain { on } => {
+                self.asker.drain(on).map_err(refused)?;
+                value(self.status()?)
+            }
+            Ask::Stop {} => {
+                let status = self.status();
+                self.stop.store(true, Ordering::Relaxed);
+                value(status?)
+            }
+        }
+    }
+}
+
+impl From<Service> for wire::Service {
+    fn from(service: Service) -> wire::Service {
+        match service {
+            Service::BestEffort => wire::Service::BestEffort,
+            Service::RealTime => wire::Service::RealTime,
+        }
+    }
+}
+
+/// What node, links, remote carriers and sockets dropped, where they did.
+fn drops(s: &Snapshot) -> BTreeMap<String, u64> {
+    let mut drops = BTreeMap::new();
+    let links = s.links.iter().map(|l| &l.stats.drops);
+    let counted = links.chain([&s.node.drops]).flat_map(|d| d.iter());
+    let all = counted
+        .map(|(why, n)| (why.label(), n))
+        .chain(s.remote.stats.iter())
+        .chain([("kernel_receive_buffer", s.udp.kernel_drops), ("send_failed", s.udp.send_errors)]);
+    for (why, n) in all.filter(|(_, n)| *n > 0) {
+        *drops.entry(why.to_owned()).or_default() += n;
+    }
+    drops
+}
+
+/// What the node knows of a link; the rest is `None`.
+fn link_view(link: &LinkSnapshot) -> Link {
+    let LinkStats { received, hellos, requests, realtime, repeats, best_effort, .. } = &link.stats;
+    let sent = [hellos, requests, realtime, repeats, best_effort];
+    Link {
+        neighbour: link.neighbour.0,
+        path: link.path.clone(),
+        address: link.address,
+        up: link.up,
+        since_s: None,
+        rtt_ms: link.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+        jitter_ms: None,
+        loss_in: None,
+        loss_out: None,
+        burst_in: None,
+        burst_out: None,
+        bps_in: None,
+        bps_out: None,
+        downs: link.stats.downs,
+        bytes_in: received.bytes,
+        bytes_out: sent.iter().map(|t| t.bytes).sum(),
+        drops: link.stats.drops.iter().map(|(_, n)| n).sum(),
+    }
+}
+
+fn routes(s: &Snapshot) -> Vec<Route> {
+    let route = |destination: Option<NodeId>, hop: Hop| {
+        let link = s.links.get(usize::from(hop.link.0))?;
+        Some(Route {
+            destination: destination.map(|node| node.0),
+            next_hop: link.neighbour.0,
+            path: link.path.clone(),
+            up: link.up,
+            cost: None,
+            onward_ms: hop.onward.as_secs_f64() * 1e3,
+        })
+    };
+    let named = s.table.iter(Metric::default()).filter_map(|(node, hop)| route(Some(node), hop));
+    named.chain(default_hop(&s.table).and_then(|hop| route(None, hop))).collect()
+}
+
+/// The way to all that have no entry of their own, which is the way to the
+/// first that has none.
+fn default_hop(table: &ForwardingTable) -> Option<Hop> {
+    let listed: Vec<NodeId> = table.iter(Metric::default()).map(|(node, _)| node).collect();
+    (0..)
+        .map(NodeId)
+        .find(|n| listed.binary_search(n).is_err())
+        .and_then(|n| table.next_hop(n, Metric::default()))
+}

@@ -1,0 +1,119 @@
+//! The commands' end of the control socket.
+
+use super::protocol::{Answer, Ask, Refused};
+use serde::de::DeserializeOwned;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Bytes of the longest answer that is taken: the table of a thousand nodes,
+/// many times over.
+const MAX_ANSWER: u64 = 16 << 20;
+
+/// Longer than the daemon takes for anything.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Why a command could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody answers there.
+    #[error("no node answers at {path}: {source}; {advice}")]
+    NoNode {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The connection broke, or what came makes no sense.
+    #[error("the node at {path} broke off: {source}; look at its log")]
+    Broken {
+        /// The socket.
+        path: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+    /// The node said no.
+    #[error("{}", .0.message)]
+    Refused(Refused),
+    /// The command ended without what was wanted.
+    #[error("{0}")]
+    Failed(String),
+    /// The terminal, or what standard output goes to, does not take it.
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
+}
+
+impl Error {
+    /// The process's exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Refused(refused) => refused.code,
+            _ => 1,
+        }
+    }
+}
+
+/// A connection to a node.
+pub struct Client {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the node whose control socket is at `path`.
+    pub fn connect(path: &Path) -> Result<Client, Error> {
+        let connect = || {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        };
+        let stream = connect().map_err(|source: io::Error| {
+            let advice = match source.kind() {
+                ErrorKind::NotFound => {
+                    "is it running, with `control` in [node]? --control or TRUNKLINE_CONTROL says \
+                     which node is meant"
+                }
+                ErrorKind::ConnectionRefused => "it has ended: start it again",
+                ErrorKind::PermissionDenied => {
+                    "only its user and group may operate it: use sudo, or join the group"
+                }
+                _ => "look at its log",
+            };
+            Error::NoNode { path: path.to_owned(), source, advice }
+        })?;
+        Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask<T: DeserializeOwned>(&mut self, ask: &Ask) -> Result<T, Error> {
+        let line = self.exchange(ask).map_err(|source| self.broken(source))?;
+        match serde_json::from_slice(&line) {
+            Ok(Answer::Ok(value)) => Ok(value),
+            Ok(Answer::Error(refused)) => Err(Error::Refused(refused)),
+            Err(why) => Err(self.broken(io::Error::new(ErrorKind::InvalidData, why))),
+        }
+    }
+
+    fn broken(&self, source: io::Error) -> Error {
+        Error::Broken { path: self.path.clone(), source }
+    }
+
+    fn exchange(&mut self, ask: &Ask) -> io::Result<Vec<u8>> {
+        let mut line = serde_json::to_vec(ask)?;
+        line.push(b'\n');
+        // A node that turns this connection away has said why before.
+        let sent = self.stream.get_mut().write_all(&line);
+        let mut answer = Vec::new();
+        (&mut self.stream).take(MAX_ANSWER).read_until(b'\n', &mut answer)?;
+        if answer.pop() != Some(b'\n') {
+            sent?;
+            let what = "the answer is cut off";
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, what));
+        }
+        Ok(answer)
+    }
+}

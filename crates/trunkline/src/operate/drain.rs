@@ -1,0 +1,121 @@
+//! `reload` and `drain`.
+
+use super::client::Client;
+use super::protocol::{Ask, Reloaded, Status};
+use super::table::{count, span};
+use super::{DrainArgs, Error, ReloadArgs, print, print_json};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Runs `trunkline reload`.
+pub fn reload(args: &ReloadArgs) -> Result<(), Error> {
+    let done: Reloaded = args.at.connect()?.ask(&Ask::Reload {})?;
+    if args.json {
+        return print_json(&done);
+    }
+    let list = |keys: &[String]| keys.join("; ");
+    if done.applied.is_empty() && done.restart.is_empty() {
+        return print(format_args!("{}: nothing has changed", done.config));
+    }
+    if !done.applied.is_empty() {
+        print(format_args!("{}: applied: {}", done.config, list(&done.applied)))?;
+    }
+    if !done.restart.is_empty() {
+        print(format_args!("{}: needs a restart: {}", done.config, list(&done.restart)))?;
+    }
+    Ok(())
+}
+
+/// What `drain` came to.
+#[derive(Serialize)]
+struct Drained {
+    draining: bool,
+    /// Whether no packet has passed for the quiet time.
+    empty: bool,
+    stopped: bool,
+    sessions: u64,
+    waited_s: f64,
+}
+
+/// Runs `trunkline drain`.
+pub fn drain(args: &DrainArgs) -> Result<(), Error> {
+    let mut client = args.at.connect()?;
+    let begun = Instant::now();
+    let mut status: Status = client.ask(&Ask::Drain { on: !args.undo })?;
+    let mut empty = false;
+    if !args.undo && !args.now {
+        if !args.json {
+            print(format_args!(
+                "{} takes no more applications; waiting until no packet has passed for {}",
+                status.name,
+                span(args.quiet.0.as_secs_f64())
+            ))?;
+        }
+        empty = wait(args, &mut client, &mut status, begun)?;
+    }
+    let stopped = args.stop && (empty || args.now);
+    if stopped {
+        status = client.ask(&Ask::Stop {})?;
+    }
+    let result = Drained {
+        draining: status.draining,
+        empty,
+        stopped,
+        sessions: status.sessions,
+        waited_s: begun.elapsed().as_secs_f64(),
+    };
+    if args.json {
+        print_json(&result)?;
+    } else {
+        print(line(args, &status, &result))?;
+    }
+    if empty || args.undo || args.now {
+        return Ok(());
+    }
+    Err(Error::Failed(format!(
+        "packets still pass after {}, {} attached: {} stays drained; wait on, `drain --undo`, or \
+         `drain --now --stop`",
+        span(args.timeout.0.as_secs_f64()),
+        count(status.sessions, "application"),
+        status.name
+    )))
+}
+
+fn line(args: &DrainArgs, status: &Status, result: &Drained) -> String {
+    let name = &status.name;
+    match result {
+        _ if args.undo => format!("{name} takes applications again"),
+        Drained { stopped: true, .. } => format!("{name} stops"),
+        Drained { empty: true, .. } => {
+            format!("{name} is empty after {}", span(result.waited_s))
+        }
+        _ => format!("{name} takes no more applications"),
+    }
+}
+
+/// Waits until no packet has passed for the quiet time; false if that takes too
+/// long.
+fn wait(
+    args: &DrainArgs,
+    client: &mut Client,
+    status: &mut Status,
+    begun: Instant,
+) -> Result<bool, Error> {
+    const LOOK: Duration = Duration::from_millis(200);
+    let passed = |s: &Status| (s.from_sessions, s.to_sessions, s.forwarded);
+    let mut quiet_since = Instant::now();
+    loop {
+        if quiet_since.elapsed() >= args.quiet.0 {
+            return Ok(true);
+        }
+        if begun.elapsed() >= args.timeout.0 {
+            return Ok(false);
+        }
+        std::thread::sleep(LOOK);
+        let now: Status = client.ask(&Ask::Status {})?;
+        if passed(&now) != passed(status) {
+            quiet_since = Instant::now();
+        }
+        *status = now;
+    }
+}

@@ -1,0 +1,244 @@
+//! `trunkline status`, `links`, `routes`, `ping`, `trace`, `top`, `reload` and
+//! `drain`: how an operator speaks to a running node, over its control socket.
+
+mod client;
+mod drain;
+mod echo;
+pub mod protocol;
+pub mod server;
+mod show;
+mod table;
+mod top;
+
+pub use client::Error;
+pub use drain::{drain, reload};
+pub use echo::{ping, trace};
+pub use show::{links, routes, status};
+pub use top::top;
+
+use client::Client;
+use protocol::{DEFAULT_HOPS, DEFAULT_SIZE, Service};
+use serde::Serialize;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use crate::units::Span;
+
+/// Which node, and how to print.
+#[derive(clap::Args, Debug)]
+pub struct At {
+    /// The node's control socket: `control` in its [node] section
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "TRUNKLINE_CONTROL",
+        default_value = "/run/trunkline/control"
+    )]
+    control: PathBuf,
+}
+
+impl At {
+    fn connect(&self) -> Result<Client, Error> {
+        Client::connect(&self.control)
+    }
+}
+
+/// Show what a running node is and how it does
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline status --control /run/trunkline/a.ctl
+  export TRUNKLINE_CONTROL=/run/trunkline/a.ctl
+  trunkline status --json | jq .drops
+
+Exit code 1: no node answers there.")]
+pub struct StatusArgs {
+    #[command(flatten)]
+    at: At,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show the links of a running node
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline links
+  trunkline links --json | jq '.[] | select(.up | not) | .neighbour'
+
+\"In\" is from the neighbour, \"out\" towards it. – is what the node does not know
+yet. \"Burst\" is how many packets are lost in a row, on average.
+Exit code 1: no node answers there.")]
+pub struct LinksArgs {
+    #[command(flatten)]
+    at: At,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show where a running node sends packets
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline routes
+  trunkline routes --json | jq '.[] | {destination, next_hop}'
+
+\"Onward\" is how long packets take from the next hop to their destination.
+Exit code 1: no node answers there.")]
+pub struct RoutesArgs {
+    #[command(flatten)]
+    at: At,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measure the round trip to another node of the overlay
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline ping 4
+  trunkline ping 4 --service real-time --size 172 --count 100 --interval 20ms
+
+Exit code 1: no answer came.")]
+pub struct PingArgs {
+    /// The node's id
+    #[arg(value_name = "NODE")]
+    to: u32,
+    /// How many packets
+    #[arg(long, short, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    count: u32,
+    /// From one packet to the next, if the answer is there by then
+    #[arg(long, short, default_value = "200ms")]
+    interval: Span,
+    #[command(flatten)]
+    packet: Packet,
+    #[command(flatten)]
+    at: At,
+    /// Print JSON, at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show the nodes on the way to another, and how far away each is
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline trace 4
+  trunkline trace 4 --json | jq '.hops[].from'
+
+A hop that does not answer is shown as *; it may answer too many already.
+Exit code 1: the node was not reached.")]
+pub struct TraceArgs {
+    /// The node's id
+    #[arg(value_name = "NODE")]
+    to: u32,
+    /// Packets for each hop
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=10))]
+    probes: u8,
+    /// The most links to cross
+    #[arg(long, default_value_t = DEFAULT_HOPS, value_parser = clap::value_parser!(u8).range(1..=i64::from(DEFAULT_HOPS)))]
+    max_hops: u8,
+    #[command(flatten)]
+    packet: Packet,
+    #[command(flatten)]
+    at: At,
+    /// Print JSON, at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// What an echo is like.
+#[derive(clap::Args, Debug)]
+struct Packet {
+    /// What carries the packets
+    #[arg(long, value_enum, default_value_t = Service::BestEffort)]
+    service: Service,
+    /// Bytes of each packet, 10 to 1400
+    #[arg(long, default_value_t = DEFAULT_SIZE)]
+    size: usize,
+    /// How long to wait for each answer, at most 10 s
+    #[arg(long, default_value = "1s")]
+    timeout: Span,
+}
+
+/// Watch a running node
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example:
+  trunkline top --control /run/trunkline/a.ctl
+
+Keys: q quits, s sorts by the next column, r reverses, arrows scroll.
+Without a terminal use `status --json` and `links --json`.")]
+pub struct TopArgs {
+    #[command(flatten)]
+    at: At,
+}
+
+/// Have a running node read its configuration file again
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline check site-a.toml && trunkline reload
+  kill -HUP PID                      # the same; the answer is in the log
+
+Rates and markings of links, routes and the log filter change at once, without
+losing a packet; keys that need a restart are named and stay as they were.
+Exit code 1: no node answers there; 2: the file is wrong and nothing changed.")]
+pub struct ReloadArgs {
+    #[command(flatten)]
+    at: At,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Empty a node before it is stopped
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline drain --timeout 1h --stop   # wait until calls are over, then stop
+  trunkline drain --now                 # take no more sessions, don't wait
+  trunkline drain --undo
+
+A node that is drained lets no application attach; those that are stay. It is
+empty once no packet has passed for the quiet time.
+Exit code 1: it was not empty in time (it stays drained), or no node answers.")]
+pub struct DrainArgs {
+    /// Take applications again
+    #[arg(long, conflicts_with_all = ["stop", "now"])]
+    undo: bool,
+    /// Don't wait
+    #[arg(long)]
+    now: bool,
+    /// Then stop the node
+    #[arg(long)]
+    stop: bool,
+    /// Empty is who has passed no packet for so long
+    #[arg(long, default_value = "5s")]
+    quiet: Span,
+    /// How long to wait for that
+    #[arg(long, default_value = "10min")]
+    timeout: Span,
+    #[command(flatten)]
+    at: At,
+    /// Print JSON, at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints `text` and a newline; an error if standard output takes no more.
+fn print(text: impl fmt::Display) -> Result<(), Error> {
+    match writeln!(io::stdout(), "{text}") {
+        // Who closed the pipe has seen enough.
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::Output(e)),
+        _ => Ok(()),
+    }
+}
+
+fn print_json(value: &impl Serialize) -> Result<(), Error> {
+    print(serde_json::to_string(value).map_err(|e| Error::Output(e.into()))?)
+}

@@ -1,0 +1,212 @@
+//! What goes over the control socket: one JSON object a line, a question and
+//! its answer; see docs/control.md. Fields may be added; what exists keeps its
+//! name and meaning. What a node does not know is `null`.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// A question, or an order.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Ask {
+    /// [`Status`].
+    Status {},
+    /// [`Vec`] of [`Link`].
+    Links {},
+    /// [`Vec`] of [`Route`].
+    Routes {},
+    /// [`Echo`].
+    Echo {
+        /// The node to ask.
+        to: u32,
+        /// What carries the packet.
+        #[serde(default)]
+        service: Service,
+        /// Bytes of the packet, 10 to 1400.
+        #[serde(default = "default_size")]
+        size: usize,
+        /// Links that it may cross, 1 to 32.
+        #[serde(default = "default_hops")]
+        hops: u8,
+        /// How long to wait, 1 to 10000 ms.
+        #[serde(default = "default_timeout")]
+        timeout_ms: u64,
+    },
+    /// Read the configuration again: [`Reloaded`].
+    Reload {},
+    /// Take no more sessions, or take some again: [`Status`].
+    Drain {
+        /// Which of the two.
+        on: bool,
+    },
+    /// End the node: [`Status`], a last time.
+    Stop {},
+}
+
+/// A small packet, far from every MTU.
+pub const DEFAULT_SIZE: usize = 64;
+/// As many as a packet can cross.
+pub const DEFAULT_HOPS: u8 = trunkline_overlay::wire::MAX_HOPS;
+/// Longer than any path that carries a conversation.
+pub const DEFAULT_TIMEOUT_MS: u64 = 1_000;
+/// A longer wait would hold a connection for nothing.
+pub const MAX_TIMEOUT_MS: u64 = 10_000;
+
+fn default_size() -> usize {
+    DEFAULT_SIZE
+}
+
+fn default_hops() -> u8 {
+    DEFAULT_HOPS
+}
+
+fn default_timeout() -> u64 {
+    DEFAULT_TIMEOUT_MS
+}
+
+/// A service, as people write it.
+#[derive(Serialize, Deserialize, clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Service {
+    /// Sent once
+    #[default]
+    BestEffort,
+    /// Lost packets are asked for again while they can still be in time
+    RealTime,
+}
+
+/// An answer.
+#[derive(Serialize, Deserialize, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer<T> {
+    /// What was asked for.
+    Ok(T),
+    /// Why it was not done.
+    Error(Refused),
+}
+
+/// Why something was not done.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// What happened, to what, and what to do.
+    pub message: String,
+    /// The exit code that fits: 1, or 2 if a configuration file is wrong.
+    pub code: u8,
+}
+
+/// The node as a whole.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Status {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its number in the overlay.
+    pub id: u32,
+    /// Of the program.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// The file that it was started with.
+    pub config: String,
+    /// Since its start.
+    pub uptime_s: f64,
+    /// Whether its links are authenticated and encrypted.
+    pub sealed: bool,
+    /// Whether it takes no more sessions.
+    pub draining: bool,
+    /// Links whose neighbour is heard.
+    pub links_up: usize,
+    /// Links configured.
+    pub links: usize,
+    /// Applications attached.
+    pub sessions: u64,
+    /// Packets of applications here.
+    pub from_sessions: u64,
+    /// Packets to applications here.
+    pub to_sessions: u64,
+    /// Packets passed from one link to another.
+    pub forwarded: u64,
+    /// What was dropped since the start, by reason, where anything was.
+    pub drops: BTreeMap<String, u64>,
+}
+
+/// A link. "In" is from the neighbour, "out" towards it.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Link {
+    /// The other end.
+    pub neighbour: u32,
+    /// Which of several links to it.
+    pub path: String,
+    /// Where its datagrams go.
+    pub address: Option<SocketAddr>,
+    /// Whether the neighbour is heard.
+    pub up: bool,
+    /// For how long it has been up or down.
+    pub since_s: Option<f64>,
+    /// The round trip, smoothed.
+    pub rtt_ms: Option<f64>,
+    /// How much that varies.
+    pub jitter_ms: Option<f64>,
+    /// Share of packets lost, 0 to 1.
+    pub loss_in: Option<f64>,
+    /// The same, as the neighbour counts.
+    pub loss_out: Option<f64>,
+    /// Packets lost in a row, on average.
+    pub burst_in: Option<f64>,
+    /// The same, as the neighbour counts.
+    pub burst_out: Option<f64>,
+    /// Throughput, bits per second of UDP payload.
+    pub bps_in: Option<f64>,
+    /// The same, outwards.
+    pub bps_out: Option<f64>,
+    /// How often it has gone down.
+    pub downs: u64,
+    /// Bytes of UDP payload since the start.
+    pub bytes_in: u64,
+    /// The same, outwards.
+    pub bytes_out: u64,
+    /// What was dropped at this link, whatever the reason.
+    pub drops: u64,
+}
+
+/// An entry of the forwarding table.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Route {
+    /// Where to; `null` is every node without an entry of its own.
+    pub destination: Option<u32>,
+    /// The neighbour that packets go to.
+    pub next_hop: u32,
+    /// The path label of the link that they take.
+    pub path: String,
+    /// Whether that link is up.
+    pub up: bool,
+    /// What the way costs, by the overlay's metric, if it was computed.
+    pub cost: Option<f64>,
+    /// From the next hop to the destination, one way; zero if unknown.
+    pub onward_ms: f64,
+}
+
+/// What became of one echo.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Echo {
+    /// Who answered; `null` if nobody did in time.
+    pub from: Option<u32>,
+    /// Whether that was the node asked; otherwise it is the one where the hop
+    /// limit ran out.
+    pub reached: bool,
+    /// Links crossed on the way there.
+    pub hops: Option<u8>,
+    /// There and back.
+    pub rtt_ms: Option<f64>,
+}
+
+/// What became of a changed configuration.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Reloaded {
+    /// The file.
+    pub config: String,
+    /// The keys that were applied.
+    pub applied: Vec<String>,
+    /// The keys that differ from what runs and need a restart.
+    pub restart: Vec<String>,
+}

@@ -1,0 +1,169 @@
+//! The daemon's end of the control socket. It has threads of its own: however
+//! many ask, and whatever, the packet thread sees at most one small request at
+//! a time from each of [`CONNECTIONS`].
+
+use super::protocol::{Answer, Ask, Refused};
+use crate::datapath::sessions::bind_unix;
+use nix::sys::socket::{UnixCredentials, getsockopt, sockopt};
+use serde_json::Value;
+use socket2::Type;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Who may be connected at once.
+const CONNECTIONS: usize = 16;
+
+/// Bytes of the longest question.
+const MAX_ASK: usize = 4_096;
+
+/// How long a connection may be silent between two questions.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// How long a question may take to come in, and an answer to go out.
+const TRANSFER: Duration = Duration::from_secs(5);
+
+/// Answers what comes in.
+pub trait Operator: Send + Sync + 'static {
+    /// Does what `ask` says, for the process `who`.
+    fn answer(&self, ask: Ask, who: &UnixCredentials) -> Result<Value, Refused>;
+}
+
+/// A control socket; its file is removed when this is dropped.
+pub struct Control(PathBuf);
+
+/// A control socket that nobody answers yet.
+pub struct Bound {
+    listener: UnixListener,
+    control: Control,
+}
+
+/// Takes the place `path`; who connects waits for [`Bound::serve`].
+pub fn bind(path: &Path) -> io::Result<Bound> {
+    let socket = bind_unix(path, Type::STREAM)?;
+    let control = Control(path.to_owned());
+    socket.listen(CONNECTIONS as i32)?;
+    let listener = UnixListener::from(std::os::fd::OwnedFd::from(socket));
+    Ok(Bound { listener, control })
+}
+
+impl Bound {
+    /// Answers by `operator` until the process ends.
+    pub fn serve(self, operator: Arc<impl Operator>) -> io::Result<Control> {
+        let Bound { listener, control } = self;
+        std::thread::Builder::new().name("control".into()).spawn(move || {
+            let places = Arc::new(AtomicUsize::new(0));
+            for stream in listener.incoming() {
+                match stream {
+                    Ok(stream) => admit(stream, &places, &operator),
+                    // Out of descriptors, most likely: others may free some.
+                    Err(_) => std::thread::sleep(Duration::from_millis(100)),
+                }
+            }
+        })?;
+        Ok(control)
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A connection's place among [`CONNECTIONS`], given back when dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn admit(mut stream: UnixStream, places: &Arc<AtomicUsize>, operator: &Arc<impl Operator>) {
+    let timeouts = stream
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .and_then(|()| stream.set_write_timeout(Some(TRANSFER)));
+    let before = places.fetch_add(1, Ordering::Relaxed);
+    let place = Place(Arc::clone(places));
+    if timeouts.is_err() || before >= CONNECTIONS {
+        let message = format!("{CONNECTIONS} others are connected to this node: try again later");
+        let _ = say(&mut stream, Err(Refused { message, code: 1 }));
+        return;
+    }
+    let operator = Arc::clone(operator);
+    let _ = std::thread::Builder::new().name("operator".into()).spawn(move || {
+        let _place = place;
+        // Whoever hangs up has what it wanted.
+        let _ = serve_one(stream, &*operator);
+    });
+}
+
+fn serve_one(mut stream: UnixStream, operator: &impl Operator) -> io::Result<()> {
+    let who = getsockopt(&stream, sockopt::PeerCredentials)?;
+    let mut lines = Lines { buffer: Vec::with_capacity(256) };
+    while let Some(line) = lines.next(&mut stream)? {
+        let answer = match serde_json::from_slice::<Ask>(&line) {
+            Ok(ask) => operator.answer(ask, &who),
+            Err(why) => {
+                let message = format!("the node does not understand the question: {why}");
+                Err(Refused { message, code: 1 })
+            }
+        };
+        say(&mut stream, answer)?;
+    }
+    Ok(())
+}
+
+fn say(stream: &mut UnixStream, answer: Result<Value, Refused>) -> io::Result<()> {
+    let answer = match answer {
+        Ok(value) => Answer::Ok(value),
+        Err(refused) => Answer::Error(refused),
+    };
+    let mut line = serde_json::to_vec(&answer)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Lines of bounded length that come in bounded time.
+struct Lines {
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    fn next(&mut self, stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
+        let idle_until = Instant::now() + IDLE;
+        let mut until = idle_until;
+        loop {
+            if let Some(end) = self.buffer.iter().position(|&b| b == b'\n') {
+                let line = self.buffer[..end].to_vec();
+                self.buffer.drain(..=end);
+                return Ok(Some(line));
+            }
+            if self.buffer.len() > MAX_ASK {
+                let message =
+                    format!("a question has at most {MAX_ASK} bytes and ends with a newline");
+                say(stream, Err(Refused { message, code: 1 }))?;
+                return Ok(None);
+            }
+            if !self.buffer.is_empty() && until == idle_until {
+                until = Instant::now() + TRANSFER;
+            }
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            let mut some = [0; 1_024];
+            match stream.read(&mut some) {
+                Ok(0) => return Ok(None),
+                Ok(n) => self.buffer.extend_from_slice(&some[..n]),
+                Err(e) => match e.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                    _ => return Err(e),
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `status`, `links` and `routes`.
+
+use super::protocol::{Ask, Link, Route, Status};
+use super::table::{Align, NOTHING, count, lines, number, percent, span};
+use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print, print_json};
+
+/// Runs `trunkline status`.
+pub fn status(args: &StatusArgs) -> Result<(), Error> {
+    let status: Status = args.at.connect()?.ask(&Ask::Status {})?;
+    if args.json {
+        return print_json(&status);
+    }
+    status_lines(&status).into_iter().try_for_each(print)
+}
+
+/// A node in a few lines.
+pub fn status_lines(s: &Status) -> Vec<String> {
+    let sealed =
+        if s.sealed { "sealed" } else { "NOT SEALED: anybody on the way reads and forges" };
+    let draining = if s.draining { ", draining: no application can attach" } else { "" };
+    let mut lines = vec![
+        format!("{} is node {}, up {}{draining}", s.name, s.id, span(s.uptime_s)),
+        format!("version   {}, process {}, {}", s.version, s.pid, s.config),
+        format!("links     {} of {} up, {sealed}", s.links_up, s.links),
+        format!("sessions  {}", count(s.sessions, "application")),
+        format!(
+            "packets   {} from and {} to applications, {} passed on",
+            s.from_sessions, s.to_sessions, s.forwarded
+        ),
+    ];
+    let drops: Vec<_> = s.drops.iter().map(|(why, n)| format!("{why} {n}")).collect();
+    let drops = if drops.is_empty() { "none".into() } else { drops.join(", ") };
+    lines.push(format!("drops     {drops}"));
+    lines
+}
+
+/// Runs `trunkline links`.
+pub fn links(args: &LinksArgs) -> Result<(), Error> {
+    let links: Vec<Link> = args.at.connect()?.ask(&Ask::Links {})?;
+    if args.json {
+        return print_json(&links);
+    }
+    if links.is_empty() {
+        return print("no links: the node's configuration has no [[link]]");
+    }
+    let rows: Vec<_> = links.iter().map(link_row).collect();
+    lines(&LINK_COLUMNS, &rows).into_iter().try_for_each(print)
+}
+
+/// The columns of a table of links.
+pub const LINK_COLUMNS: [(&str, Align); 13] = [
+    ("link", Align::Left),
+    ("address", Align::Left),
+    ("state", Align::Left),
+    ("rtt ms", Align::Right),
+    ("jitter ms", Align::Right),
+    ("loss in %", Align::Right),
+    ("out %", Align::Right),
+    ("burst in", Align::Right),
+    ("out", Align::Right),
+    ("kbit/s in", Align::Right),
+    ("out", Align::Right),
+    ("drops", Align::Right),
+    ("downs", Align::Right),
+];
+
+/// A link's cells for [`LINK_COLUMNS`].
+pub fn link_row(l: &Link) -> Vec<String> {
+    let state = if l.up { "up" } else { "down" };
+    let kbps = |bps: Option<f64>| number(bps.map(|b| b / 1e3), 1);
+    vec![
+        title(l.neighbour, &l.path),
+        l.address.map_or(NOTHING.into(), |a| a.to_string()),
+        l.since_s.map_or(state.into(), |s| format!("{state} {}", span(s))),
+        number(l.rtt_ms, 2),
+        number(l.jitter_ms, 2),
+        percent(l.loss_in),
+        percent(l.loss_out),
+        number(l.burst_in, 1),
+        number(l.burst_out, 1),
+        kbps(l.bps_in),
+        kbps(l.bps_out),
+        l.drops.to_string(),
+        l.downs.to_string(),
+    ]
+}
+
+fn title(neighbour: u32, path: &str) -> String {
+    if path.is_empty() { neighbour.to_string() } else { format!("{neighbour} {path}") }
+}
+
+/// Runs `trunkline routes`.
+pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
+    let routes: Vec<Route> = args.at.connect()?.ask(&Ask::Routes {})?;
+    if args.json {
+        return print_json(&routes);
+    }
+    if routes.is_empty() {
+        return print("no routes: the node has no links");
+    }
+    let columns = [
+        ("to", Align::Left),
+        ("next hop", Align::Right),
+        ("link", Align::Left),
+        ("state", Align::Left),
+        ("cost", Align::Right),
+        ("onward ms", Align::Right),
+    ];
+    let row = |r: &Route| {
+        vec![
+            r.destination.map_or("*".into(), |n| n.to_string()),
+            r.next_hop.to_string(),
+            if r.path.is_empty() { NOTHING.into() } else { r.path.clone() },
+            if r.up { "up".into() } else { "down".to_owned() },
+            number(r.cost, 1),
+            number(Some(r.onward_ms), 1),
+        ]
+    };
+    let rows: Vec<_> = routes.iter().map(row).collect();
+    lines(&columns, &rows).into_iter().try_for_each(print)
+}

@@ -1,0 +1,329 @@
+//! `top`: status and links, live in the terminal.
+
+use super::client::Client;
+use super::protocol::{Ask, Link, Status};
+use super::show::{LINK_COLUMNS, link_row, status_lines};
+use super::table::Align;
+use super::{Error, TopArgs};
+use crate::stop::Signals;
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Alignment, Constraint, Layout};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Cell, Paragraph, Row, Table};
+use std::cmp::Ordering;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// From one look at the node to the next.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// How soon a signal to end is noticed.
+const SIGNALS: Duration = Duration::from_millis(100);
+
+/// Runs `trunkline top`.
+pub fn top(args: &TopArgs) -> Result<(), Error> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        let what = "`top` needs a terminal: use `trunkline status --json` and `trunkline links \
+                    --json` in scripts";
+        return Err(Error::Failed(what.into()));
+    }
+    let mut client = args.at.connect()?;
+    let mut screen = Screen::default();
+    screen.look(&mut client)?;
+    // Before the terminal is changed, since the signals' default is to end the
+    // process where it stands.
+    let signals = Signals::block().map_err(Error::Output)?;
+    // This also has a panic restore the terminal before it speaks.
+    let mut terminal = ratatui::try_init().map_err(Error::Output)?;
+    let done = run(args, &mut client, &mut screen, &signals, |screen| {
+        terminal.draw(|frame| screen.draw(frame)).map(drop)
+    });
+    ratatui::restore();
+    done.map_err(Error::Output)
+}
+
+fn run(
+    args: &TopArgs,
+    client: &mut Client,
+    screen: &mut Screen,
+    signals: &Signals,
+    mut draw: impl FnMut(&mut Screen) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let mut next = Instant::now() + REFRESH;
+    loop {
+        draw(screen)?;
+        while Instant::now() < next {
+            if signals.wait(Duration::ZERO) {
+                return Ok(());
+            }
+            let patience = next.saturating_duration_since(Instant::now()).min(SIGNALS);
+            if !event::poll(patience)? {
+                continue;
+            }
+            if let Event::Key(key) = event::read()?
+                && key.kind == KeyEventKind::Press
+            {
+                let stop =
+                    key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
+                if stop || screen.key(key.code) {
+                    return Ok(());
+                }
+            }
+            draw(screen)?;
+        }
+        next = Instant::now() + REFRESH;
+        // A node that restarts comes back under the same path.
+        let seen = screen.look(client).or_else(|_| {
+            *client = args.at.connect()?;
+            screen.look(client)
+        });
+        screen.trouble = seen.err().map(|e| e.to_string());
+    }
+}
+
+/// What is on the screen.
+#[derive(Default)]
+struct Screen {
+    status: Option<Status>,
+    links: Vec<Link>,
+    looked: Option<Instant>,
+    /// Why the last look brought nothing.
+    trouble: Option<String>,
+    sort: usize,
+    reverse: bool,
+    first: usize,
+}
+
+impl Screen {
+    fn look(&mut self, client: &mut Client) -> Result<(), Error> {
+        let status = client.ask(&Ask::Status {})?;
+        let links = client.ask(&Ask::Links {})?;
+        self.take(status, links, Instant::now());
+        Ok(())
+    }
+
+    fn take(&mut self, status: Status, mut links: Vec<Link>, now: Instant) {
+        // A node that does not measure throughput counts bytes at least.
+        if let Some(before) = self.looked {
+            let elapsed = now.duration_since(before).as_secs_f64().max(1e-3);
+            for link in &mut links {
+                let same = |l: &&Link| (l.neighbour, &l.path) == (link.neighbour, &link.path);
+                let Some(old) = self.links.iter().find(same) else { continue };
+                let bps = |new: u64, old: u64| new.saturating_sub(old) as f64 * 8.0 / elapsed;
+                let (inward, outward) =
+                    (bps(link.bytes_in, old.bytes_in), bps(link.bytes_out, old.bytes_out));
+                link.bps_in = link.bps_in.or(Some(inward));
+                link.bps_out = link.bps_out.or(Some(outward));
+            }
+        }
+        (self.status, self.links, self.looked) = (Some(status), links, Some(now));
+        self.arrange();
+    }
+
+    fn arrange(&mut self) {
+        let (sort, reverse) = (self.sort, self.reverse);
+        self.links.sort_by(|a, b| {
+            let order = compare(a, b, sort);
+            if reverse { order.reverse() } else { order }
+        });
+    }
+
+    /// Takes a key; true if it means the end.
+    fn key(&mut self, key: KeyCode) -> bool {
+        match key {
+            KeyCode::Char('q') | KeyCode::Esc => return true,
+            KeyCode::Char('s') => self.sort = (self.sort + 1) % LINK_COLUMNS.len(),
+            KeyCode::Char('r') => self.reverse = !self.reverse,
+            KeyCode::Down | KeyCode::Char('j') => self.first += 1,
+            KeyCode::Up | KeyCode::Char('k') => self.first = self.first.saturating_sub(1),
+            KeyCode::PageDown => self.first += 10,
+            KeyCode::PageUp => self.first = self.first.saturating_sub(10),
+            KeyCode::Home => self.first = 0,
+            _ => {}
+        }
+        self.first = self.first.min(self.links.len().saturating_sub(1));
+        self.arrange();
+        false
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        let about: Vec<_> = match &self.status {
+            Some(status) => status_lines(status).into_iter().map(Line::from).collect(),
+            None => Vec::new(),
+        };
+        let rows = [
+            Constraint::Length(u16::try_from(about.len()).unwrap_or(u16::MAX)),
+            Constraint::Length(1),
+            Constraint::Min(1),
+            Constraint::Length(1),
+        ];
+        let [top, _, middle, bottom] = Layout::vertical(rows).areas(frame.area());
+        frame.render_widget(Paragraph::new(about), top);
+        frame.render_widget(self.table(), middle);
+        let (column, _) = LINK_COLUMNS[self.sort];
+        let order = if self.reverse { ", reversed" } else { "" };
+        let foot = match &self.trouble {
+            Some(trouble) => format!("{trouble} (trying again)"),
+            None => format!("q quit  s sort (by {column}{order})  r reverse  ↑↓ scroll"),
+        };
+        let style = Style::new().add_modifier(Modifier::REVERSED);
+        frame.render_widget(Paragraph::new(foot).style(style), bottom);
+    }
+
+    fn table(&self) -> Table<'static> {
+        let cells: Vec<Vec<String>> = self.links.iter().map(link_row).collect();
+        let widths: Vec<Constraint> = (0..LINK_COLUMNS.len())
+            .map(|i| {
+                let cells = cells.iter().filter_map(|row| row.get(i)).map(|c| c.chars().count());
+                let width = cells.chain([LINK_COLUMNS[i].0.len()]).max().unwrap_or(0);
+                Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX))
+            })
+            .collect();
+        let set = |text: String, i: usize| {
+            let alignment = match LINK_COLUMNS[i].1 {
+                Align::Left => Alignment::Left,
+                Align::Right => Alignment::Right,
+            };
+            Cell::from(Text::from(text).alignment(alignment))
+        };
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let head = LINK_COLUMNS.iter().zip(0..).map(|((name, _), i)| {
+            let mark = if i == self.sort { Modifier::UNDERLINED } else { Modifier::empty() };
+            set((*name).to_owned(), i).style(Style::new().add_modifier(mark))
+        });
+        let rows = cells.into_iter().zip(&self.links).skip(self.first).map(|(row, link)| {
+            let style = if link.up { Style::new() } else { bold };
+            Row::new(row.into_iter().zip(0..).map(|(cell, i)| set(cell, i))).style(style)
+        });
+        Table::new(rows.collect::<Vec<_>>(), widths)
+            .header(Row::new(head).style(bold))
+            .column_spacing(2)
+    }
+}
+
+/// The order of two links by a column; what is not known comes last.
+fn compare(a: &Link, b: &Link, column: usize) -> Ordering {
+    let number = |of: fn(&Link) -> Option<f64>| {
+        let key = |l| of(l).map_or(f64::INFINITY, |v| v);
+        key(a).total_cmp(&key(b))
+    };
+    let title = (a.neighbour, &a.path).cmp(&(b.neighbour, &b.path));
+    let order = match LINK_COLUMNS[column].0 {
+        "address" => a.address.cmp(&b.address),
+        "state" => a.up.cmp(&b.up),
+        _ => match column {
+            3 => number(|l| l.rtt_ms),
+            4 => number(|l| l.jitter_ms),
+            5 => number(|l| l.loss_in),
+            6 => number(|l| l.loss_out),
+            7 => number(|l| l.burst_in),
+            8 => number(|l| l.burst_out),
+            9 => number(|l| l.bps_in),
+            10 => number(|l| l.bps_out),
+            11 => a.drops.cmp(&b.drops),
+            12 => a.downs.cmp(&b.downs),
+            _ => Ordering::Equal,
+        },
+    };
+    order.then(title)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use std::collections::BTreeMap;
+
+    fn status() -> Status {
+        Status {
+            name: "site-a".into(),
+            id: 1,
+            version: "1".into(),
+            pid: 7,
+            config: "/a.toml".into(),
+            uptime_s: 61.0,
+            sealed: false,
+            draining: true,
+            links_up: 1,
+            links: 2,
+            sessions: 1,
+            from_sessions: 0,
+            to_sessions: 0,
+            forwarded: 5,
+            drops: BTreeMap::from([("no_route".to_owned(), 3)]),
+        }
+    }
+
+    fn link(neighbour: u32, rtt_ms: Option<f64>, bytes_in: u64) -> Link {
+        Link {
+            neighbour,
+            path: String::new(),
+            address: None,
+            up: rtt_ms.is_some(),
+            since_s: None,
+            rtt_ms,
+            jitter_ms: None,
+            loss_in: None,
+            loss_out: None,
+            burst_in: None,
+            burst_out: None,
+            bps_in: None,
+            bps_out: None,
+            downs: 0,
+            bytes_in,
+            bytes_out: 0,
+            drops: 0,
+        }
+    }
+
+    fn drawn(screen: &Screen) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(120, 12)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let cells: Vec<_> = buffer.content().chunks(120).collect();
+        let line = |row: &[ratatui::buffer::Cell]| row.iter().map(|c| c.symbol()).collect();
+        cells.into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn the_screen_has_the_node_its_links_and_their_throughput() {
+        let mut screen = Screen::default();
+        let start = Instant::now();
+        screen.take(status(), vec![link(3, Some(20.0), 0), link(2, None, 0)], start);
+        let later = start + Duration::from_secs(2);
+        screen.take(status(), vec![link(3, Some(20.0), 25_000), link(2, None, 0)], later);
+        let lines = drawn(&screen);
+        assert!(lines[0].starts_with("site-a is node 1, up 1 min 1 s, draining"), "{lines:#?}");
+        assert!(lines[5].starts_with("drops     no_route 3"), "{lines:#?}");
+        assert!(lines[7].starts_with("link  address  state"), "{lines:#?}");
+        assert!(lines[8].starts_with("2     –        down "), "{lines:#?}");
+        assert!(lines[9].starts_with("3     –        up         20.00"), "{lines:#?}");
+        assert!(lines[9].contains(" 100.0 "), "25 kB in 2 s are 100 kbit/s: {lines:#?}");
+        assert!(lines[11].starts_with("q quit  s sort (by link)"), "{lines:#?}");
+    }
+
+    #[test]
+    fn keys_sort_scroll_and_end() {
+        let mut screen = Screen::default();
+        let links = vec![link(1, None, 0), link(2, Some(9.0), 0), link(3, Some(5.0), 0)];
+        screen.take(status(), links, Instant::now());
+        let order = |s: &Screen| s.links.iter().map(|l| l.neighbour).collect::<Vec<_>>();
+        assert_eq!(order(&screen), [1, 2, 3]);
+        for _ in 0..3 {
+            assert!(!screen.key(KeyCode::Char('s')));
+        }
+        assert_eq!(order(&screen), [3, 2, 1], "by round trip, unknown last");
+        screen.key(KeyCode::Char('r'));
+        assert_eq!(order(&screen), [1, 2, 3]);
+        screen.key(KeyCode::PageDown);
+        assert_eq!(screen.first, 2);
+        drawn(&screen);
+        for _ in 0..LINK_COLUMNS.len() {
+            screen.key(KeyCode::Char('s'));
+        }
+        assert!(screen.key(KeyCode::Char('q')) && screen.key(KeyCode::Esc));
+    }
+}
