@@ -10,12 +10,14 @@ mod scheduler;
 use crate::arena::TxArena;
 use crate::counters::{Drop, Drops, Traffic};
 use crate::monitor::{HelloClock, Liveness};
+use crate::node::Report;
 use crate::wire::{
-    DATA_HEADER, DATA_OVERHEAD, DataHeader, Incarnation, Nack, NodeId, Null, Opened, ReceiverIndex,
-    Seal, Service,
+    DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
+    Opened, ReceiverIndex, Seal, Service,
 };
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::collections::VecDeque;
 use trunkline_base::wire::Writer;
 use trunkline_base::{Bitrate, Time};
 
@@ -37,6 +39,9 @@ const SMALLEST_HEADERS: usize = 20 + 8;
 const ASK_FACTOR: usize = 3;
 /// What may be sent at most for datagrams of before.
 const MAX_ASK_CREDIT: usize = 16 << 10;
+
+/// Routing frames that may wait in a link.
+const MAX_ROUTING: usize = 4;
 
 /// Expedited forwarding (RFC 3246), the marking of voice.
 pub const DSCP_EF: u8 = 46;
@@ -147,6 +152,8 @@ pub struct LinkStats {
     pub hellos: Traffic,
     /// Retransmission requests sent.
     pub requests: Traffic,
+    /// Routing frames sent.
+    pub routing: Traffic,
     /// Real-time packets sent the first time.
     pub realtime: Traffic,
     /// Real-time packets sent again.
@@ -173,6 +180,8 @@ pub struct Link {
     tx: realtime::Sender,
     rx: realtime::Receiver,
     best_effort: best_effort::Queue,
+    /// Routing frames that wait for the next envelopes.
+    routing: VecDeque<Vec<u8>>,
     /// When the configured rate lets the next packet go.
     free_at: Time,
     /// Bytes of requests that may still answer what the neighbour has sent.
@@ -197,6 +206,7 @@ impl Link {
             tx: realtime::Sender::new(&config.realtime),
             rx: realtime::Receiver::new(&config.realtime),
             best_effort: best_effort::Queue::new(&config.best_effort),
+            routing: VecDeque::new(),
             free_at: Time::ZERO,
             ask_credit: 0,
             stats: LinkStats::default(),
@@ -316,6 +326,23 @@ impl Link {
             Service::RealTime => self.tx.enqueue(now, packet),
             Service::BestEffort => self.best_effort.enqueue(now, packet),
         }
+    }
+
+    /// The largest routing frame that may be handed over now, if any: control
+    /// paces them, and the rest is better kept where newer replaces older.
+    pub(crate) fn routing_room(&self) -> Option<usize> {
+        let ready = self.monitor.is_up() && self.routing.len() < MAX_ROUTING;
+        ready.then(|| self.config.mtu.saturating_sub(IP_UDP_HEADERS + ENVELOPE_OVERHEAD))
+    }
+
+    pub(crate) fn push_routing(&mut self, frame: Vec<u8>) {
+        self.routing.push_back(frame);
+    }
+
+    /// What control is told when the link comes up.
+    pub(crate) fn up_report(&self, link: LinkId) -> Report {
+        let rtt = self.monitor.rtt().get().unwrap_or_default();
+        Report::Up { link, restarted: true, rtt }
     }
 
     pub(crate) fn drop_counted(&mut self, why: Drop) {

@@ -39,6 +39,17 @@ impl Link {
                 return Progress::ArenaFull;
             }
         }
+        while let Some(frame) = self.routing.front() {
+            let len = ENVELOPE_OVERHEAD + frame.len();
+            let Some(envelope) = arena.envelope(to, self.config.dscp, len) else {
+                return Progress::ArenaFull;
+            };
+            Seal::frames_mut(envelope).copy_from_slice(frame);
+            self.seal.seal(envelope);
+            self.routing.pop_front();
+            self.stats.routing.count(len);
+            self.charge(now, len);
+        }
         let enough = self.stats.best_effort.bytes + QUANTUM;
         loop {
             if self.paced(now) {

@@ -1,4 +1,5 @@
-use super::Access;
+use super::control::path_number;
+use super::{Access, Routing};
 use crate::link::{self, realtime};
 use crate::route::StaticRoute;
 use crate::wire::{NodeId, ReceiverIndex};
@@ -16,6 +17,8 @@ pub struct Config {
     pub max_sessions: usize,
     /// Who may do what.
     pub access: Access,
+    /// Link-state routing; without it the operator's routes are all there is.
+    pub routing: Option<Routing>,
 }
 
 impl Config {
@@ -30,6 +33,7 @@ impl Config {
             routes: Vec::new(),
             max_sessions: Self::MAX_SESSIONS,
             access: Access::default(),
+            routing: None,
         }
     }
 
@@ -58,6 +62,13 @@ impl Config {
             if let Some(l) = earlier.iter().find(|l| index(l) == index(link)) {
                 let (a, b) = (l.neighbour, link.neighbour);
                 return Err(ConfigError::IndexCollision(a, b, link.path.clone()));
+            }
+            let alike = |l: &&link::Config| {
+                l.neighbour == link.neighbour && path_number(&l.path) == path_number(&link.path)
+            };
+            if earlier.iter().any(|l| alike(&l)) {
+                let (a, path) = (link.neighbour, link.path.clone());
+                return Err(ConfigError::IndexCollision(a, a, path));
             }
             check_ranges(link)?;
         }

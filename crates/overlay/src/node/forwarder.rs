@@ -48,6 +48,9 @@ pub struct ForwarderStats {
     pub drops: Drops,
 }
 
+/// Reports that may wait for control, which takes all after each batch.
+const MAX_REPORTS: usize = 1_024;
+
 /// A packet inside the node, on its way to a session or a link.
 #[derive(Clone, Copy)]
 pub(super) struct Packet<'a> {
@@ -82,8 +85,7 @@ impl Forwarder {
         Forwarder {
             id,
             max_payload,
-            // Each link has at most one change to report between two looks.
-            reports: VecDeque::with_capacity(2 * links.places()),
+            reports: VecDeque::new(),
             links,
             table: Arc::default(),
             access: config.access,
@@ -97,6 +99,15 @@ impl Forwarder {
     pub(super) fn command(&mut self, command: Command) {
         let Command::Table(table) = command;
         self.table = table;
+    }
+
+    /// Fills what room there is for routing frames in the links' queues.
+    pub(super) fn take_frames(&mut self, mut next: impl FnMut(LinkId, usize) -> Option<Vec<u8>>) {
+        for (id, link) in self.links.iter_mut() {
+            while let Some(frame) = link.routing_room().and_then(|room| next(id, room)) {
+                link.push_routing(frame);
+            }
+        }
     }
 
     pub(super) fn next_report(&mut self) -> Option<Report> {
@@ -156,7 +167,7 @@ impl Forwarder {
         let came_up =
             link.open(datagram.at, datagram.from, datagram.bytes).map_err(|why| (Some(id), why))?;
         if came_up {
-            self.reports.push_back(Report::Up(id));
+            self.reports.push_back(link.up_report(id));
         }
         // What one envelope can make this node look up, however it is filled.
         let mut allowance = MAX_GAP as usize;
@@ -166,7 +177,12 @@ impl Forwarder {
             match frame {
                 Frame::Hello(hello) => link.on_hello(datagram.at, &hello),
                 Frame::Nack(nack) => link.on_nack(now, nack, &mut allowance),
-                Frame::Routing(_) => {}
+                Frame::Routing(frame) => {
+                    if self.reports.len() >= MAX_REPORTS {
+                        return Err((Some(id), Drop::QueueFull));
+                    }
+                    self.reports.push_back(Report::Routing(id, frame.into()));
+                }
                 Frame::Data(header, payload) => {
                     let goes_on = header.destination != self.id;
                     let hop = goes_on.then(|| self.next_hop(header.destination)).flatten();

@@ -26,25 +26,23 @@ impl Node {
     /// Applies `changes`, whose values were checked by
     /// [`Config::validate`](super::Config::validate). Queues keep what they
     /// hold. A link that there is not is left out.
-    pub fn reconfigure(&mut self, changes: &Changes) {
+    pub fn reconfigure(&mut self, now: Time, changes: &Changes) {
         for &(id, change) in &changes.links {
             if let Some(link) = self.forwarder.links_mut().get_mut(id) {
                 link.change(change);
             }
         }
-        let routes = changes.routes.clone();
-        if let Some(command) = routes.and_then(|routes| self.control.set_routes(routes)) {
-            self.forwarder.command(command);
+        if let Some(routes) = changes.routes.clone() {
+            self.control.set_routes(now, routes);
+            self.obey();
         }
     }
 
     /// Lets no more sessions begin, and control say that traffic should take
     /// other ways; or takes that back. What is under way goes on.
-    pub fn drain(&mut self, on: bool) {
+    pub fn drain(&mut self, now: Time, on: bool) {
         self.draining = on;
-        if let Some(command) = self.control.drain(on) {
-            self.forwarder.command(command);
-        }
+        self.control.drain(now, on);
     }
 
     /// Whether [`Node::drain`] is in force.
