@@ -2,7 +2,9 @@
 //! how far away it is.
 
 mod hello;
+mod loss;
 mod rtt;
 
 pub use hello::{HelloClock, Liveness};
+pub use loss::{LossEstimate, LossMeter, LossMode};
 pub use rtt::Rtt;
