@@ -19,6 +19,7 @@ struct Link {
     counter: u64,
     spacing: Duration,
     probes: bool,
+    answers: u64,
     /// When the next packet, hello and answer to a probe leave.
     next: [Time; 3],
 }
@@ -28,7 +29,7 @@ impl Link {
         let spacing = Duration::from_secs(1) / rate;
         let meter = LossMeter::new(LossMode::Changes);
         let next = [Time::ZERO, Time::from_millis(7), Time::NEVER];
-        Link { meter, counter: 0, spacing, probes, next }
+        Link { meter, counter: 0, spacing, probes, answers: 0, next }
     }
 
     /// Sends until `end`, or until `found`; when that was.
@@ -48,6 +49,7 @@ impl Link {
                 1 => now + HELLO,
                 _ => Time::NEVER,
             };
+            self.answers += u64::from(kind == 2);
             let counter = self.counter;
             self.counter += 1;
             if let Verdict::Deliver(at) = wire.offer(now, 100) {
@@ -98,7 +100,6 @@ fn delays(rate: u32, before: &Loss, after: &Loss, seeds: u64) -> Vec<f64> {
 fn main() {
     let hours: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(24);
     let seeds = std::env::args().nth(2).and_then(|a| a.parse().ok()).unwrap_or(400);
-    if std::env::args().len() > 3 { let mut link = Link::new(50, true); let mut wire = wire(burst(0.05, 0.75, true), 77+std::env::args().nth(3).unwrap().parse::<u64>().unwrap()); link.run(&mut wire, Time::from_millis(3_600_000*5), |_| false); println!("{:?} {:?}", link.meter.estimate(), link.meter.totals()); return }
     println!("seconds to notice, {seeds} runs each");
     println!("{:<16}{:<20}{:>6}{:>8}{:>8}{:>8}{:>8}", "from", "to", "pkt/s", "median", "p95", "p99", "max");
     let from = [("0", Loss::None), ("5%/75%", burst(0.05, 0.75, false)), ("5%/75% in time", burst(0.05, 0.75, true)), ("5%", Loss::Bernoulli { p: 0.05 })];
@@ -113,11 +114,11 @@ fn main() {
         }
     }
     println!("\nchanges of the estimate on 20 links over {hours} h, after the first ten minutes");
-    println!("{:<20}{:>6}{:>9}{:>12}{:>10}", "loss", "pkt/s", "changes", "links hit", "probing");
+    println!("{:<20}{:>6}{:>9}{:>12}{:>10}", "loss", "pkt/s", "changes", "links hit", "probes/s");
     for (name, loss) in from.iter().skip(1).chain(&to) {
         for rate in [50, 500] {
             if rate == 500 && hours > 4 { continue }
-            let (mut changes, mut hit) = (0, 0);
+            let (mut changes, mut hit, mut answers) = (0, 0, 0);
             for seed in 0..20 {
                 let mut link = Link::new(rate, true);
                 let mut wire = wire(loss.clone(), 77 + seed);
@@ -126,9 +127,11 @@ fn main() {
                 link.run(&mut wire, Time::from_millis(600_000 + hours * 3_600_000), |_| false);
                 let n = link.meter.changes() - before;
                 changes += n;
+                answers += link.answers;
                 hit += u64::from(n > 0);
             }
-            println!("{name:<20}{rate:>6}{changes:>9}{hit:>12}");
+            let per_second = answers as f64 / (20 * (600 + hours * 3_600)) as f64;
+            println!("{name:<20}{rate:>6}{changes:>9}{hit:>12}{per_second:>10.2}");
         }
     }
 }

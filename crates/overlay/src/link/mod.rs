@@ -8,10 +8,10 @@ mod scheduler;
 
 use crate::arena::TxArena;
 use crate::counters::{Drop, Drops, Traffic};
-use crate::monitor::{HelloClock, Liveness};
+use crate::monitor::{Carried, LinkMonitor, Liveness};
 use crate::wire::{
     DATA_HEADER, DATA_OVERHEAD, DataHeader, Incarnation, Nack, NodeId, Null, Opened, ReceiverIndex,
-    Seal, Service,
+    Seal, Service, open_header,
 };
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -167,7 +167,9 @@ pub struct Link {
     config: Config,
     seal: Seal,
     address: Option<SocketAddr>,
-    monitor: HelloClock,
+    monitor: LinkMonitor,
+    /// The neighbour's last envelope counter, unwrapped.
+    counter: u64,
     tx: realtime::Sender,
     rx: realtime::Receiver,
     best_effort: best_effort::Queue,
@@ -191,7 +193,8 @@ impl Link {
         Link {
             seal: Seal::Null(Null::new(to_peer, incarnation)),
             address: config.address,
-            monitor: HelloClock::new(config.liveness.clone(), first_hello),
+            counter: 0,
+            monitor: LinkMonitor::new(config.liveness.clone(), first_hello),
             tx: realtime::Sender::new(&config.realtime),
             rx: realtime::Receiver::new(&config.realtime),
             best_effort: best_effort::Queue::new(&config.best_effort),
@@ -218,9 +221,24 @@ impl Link {
         LinkStats { receiver: self.rx.stats(), ..self.stats.clone() }
     }
 
-    /// Liveness and round trip.
-    pub fn monitor(&self) -> &HelloClock {
+    /// Liveness, round trip, losses.
+    pub fn monitor(&self) -> &LinkMonitor {
         &self.monitor
+    }
+
+    /// The same, to ask it for advertisements.
+    pub fn monitor_mut(&mut self) -> &mut LinkMonitor {
+        &mut self.monitor
+    }
+
+    fn carried(&self) -> Carried {
+        let s = &self.stats;
+        let sent = [s.hellos, s.requests, s.realtime, s.repeats, s.best_effort];
+        Carried {
+            sent: sent.iter().map(|t| t.bytes).sum(),
+            received: s.received.bytes,
+            realtime: self.rx.stats(),
+        }
     }
 
     /// The neighbour's present address.
@@ -229,13 +247,12 @@ impl Link {
     }
 
     /// Checks whose envelope this is; on success its frames may be read.
-    /// `Ok(true)` says that the link has just come up.
     pub(crate) fn open(
         &mut self,
         at: Time,
         from: SocketAddr,
         bytes: &mut [u8],
-    ) -> Result<bool, Drop> {
+    ) -> Result<(), Drop> {
         if self.config.address.is_some_and(|fixed| fixed != from) {
             return Err(Drop::WrongSource);
         }
@@ -252,6 +269,7 @@ impl Link {
             Opened::Fresh { first } => {
                 self.stats.restarts += u64::from(!first);
                 self.rx.restart();
+                self.counter = 0;
                 self.monitor.fresh_peer(at);
             }
         }
@@ -259,11 +277,19 @@ impl Link {
         let earned = ASK_FACTOR * (bytes.len() + SMALLEST_HEADERS);
         self.ask_credit = (self.ask_credit + earned).min(MAX_ASK_CREDIT);
         self.address = Some(from);
-        Ok(self.monitor.heard(at))
+        let header = open_header(bytes).map_err(|_| Drop::Malformed)?;
+        // The count nearest to the last, as the envelope has its low half only.
+        let ahead = header.counter.wrapping_sub(self.counter as u32) as i32;
+        let counter = self.counter.checked_add_signed(i64::from(ahead));
+        let counter = counter.unwrap_or(u64::from(header.counter));
+        self.counter = self.counter.max(counter);
+        self.monitor.on_envelope(at, counter);
+        Ok(())
     }
 
-    pub(crate) fn on_hello(&mut self, at: Time, hello: &crate::wire::Hello) {
-        self.monitor.on_hello(at, hello);
+    /// Takes a hello; true if the link has come up.
+    pub(crate) fn on_hello(&mut self, at: Time, hello: &crate::wire::Hello) -> bool {
+        self.monitor.on_hello(at, hello)
     }
 
     /// Takes a request; `allowance` is how many numbers may be looked up for

@@ -142,17 +142,17 @@ impl Forwarder {
         let found = self.by_index.binary_search_by_key(&header.receiver, |&(i, _)| i);
         let id = found.map(|i| self.by_index[i].1).map_err(|_| (None, Drop::UnknownReceiver))?;
         let link = self.link(id);
-        let came_up =
-            link.open(datagram.at, datagram.from, datagram.bytes).map_err(|why| (Some(id), why))?;
-        if came_up {
-            self.reports.push_back(Report::Up(id));
-        }
+        link.open(datagram.at, datagram.from, datagram.bytes).map_err(|why| (Some(id), why))?;
         // What one envelope can make this node look up, however it is filled.
         let mut allowance = MAX_GAP as usize;
         for frame in Frames::new(Seal::frames(datagram.bytes)) {
             let frame = frame.map_err(|_| (Some(id), Drop::Malformed))?;
             match frame {
-                Frame::Hello(hello) => self.link(id).on_hello(datagram.at, &hello),
+                Frame::Hello(hello) => {
+                    if self.link(id).on_hello(datagram.at, &hello) {
+                        self.reports.push_back(Report::Up(id));
+                    }
+                }
                 Frame::Nack(nack) => self.link(id).on_nack(now, nack, &mut allowance),
                 Frame::Data(header, payload) => {
                     let goes_on = header.destination != self.id;

@@ -16,21 +16,22 @@ use std::collections::VecDeque;
 /// Log-likelihood ratio at which a worsening is believed. A test of exact
 /// hypotheses then waits e^18 packets on average before it errs; what that is
 /// with estimated ones, `examples/loss_detection.rs` prints.
-const CERTAIN: [f64; WORSE] = [22.0, 18.0];
+const CERTAIN: [f64; WORSE] = [24.0, 14.0];
 /// The same for an improvement, which is in no hurry.
 const CERTAIN_BETTER: f64 = 20.0;
 /// From here on more traffic is wanted.
-const SUSPECT: f64 = 3.0;
+const SUSPECT: f64 = 2.0;
 
 /// Hypothetical P(lost | previous lost); less than the loss itself (the first)
 /// means independent losses.
-const BURSTS: [f64; N] = [0.0, 0.5, 0.75, 0.9, 0.97];
-const N: usize = 5;
+const BURSTS: [f64; N] = [0.0, 0.5, 0.75, 0.9, 0.97, 0.99];
+const N: usize = 6;
 /// How much worse: a tripling of the odds that is noticed some time, and the
 /// one that has to be noticed at once.
 const WORSE: usize = 2;
-/// The burstiness that has been measured is one more for "as now".
-const NOW: usize = N + 1;
+/// Two more for "as now": the burstiness that has been measured, and what the
+/// same outages would look like in twice the traffic, which probing makes of it.
+const NOW: usize = N + 2;
 
 /// Below this a loss is not told from none by the tests.
 const LEAST: f64 = 0.005;
@@ -42,8 +43,10 @@ const BAD: f64 = 0.3;
 const MANY_EVENTS: f64 = 1_000.0;
 const MANY_PACKETS: f64 = 200_000.0;
 
+/// A mean that is off by half is put right (logarithm).
+const FAR: f64 = 0.405;
 /// Bursts from which on a mean is corrected only when it is certain.
-const SETTLED: f64 = 40.0;
+const SETTLED: f64 = 100.0;
 
 /// Bursts that are remembered to find out where a change began.
 const HISTORY: usize = 64;
@@ -139,7 +142,8 @@ impl Mean {
     }
 }
 
-#[derive(Debug, Default)]
+/// Finds out when a link changes, and what it loses in between.
+#[derive(Debug)]
 pub(super) struct ChangeMeter {
     /// Received since the last burst.
     open: u64,
@@ -152,7 +156,28 @@ pub(super) struct ChangeMeter {
     /// The losses that `worse_by` and `better_by` take for the present one.
     assumed: (f64, f64, f64),
     published: Option<LossEstimate>,
+    settled: bool,
+    suspect: bool,
     changes: u64,
+}
+
+impl Default for ChangeMeter {
+    fn default() -> ChangeMeter {
+        ChangeMeter {
+            open: 0,
+            since: Mean::default(),
+            history: VecDeque::with_capacity(HISTORY),
+            worse: Default::default(),
+            worse_by: Default::default(),
+            better: Default::default(),
+            better_by: Default::default(),
+            assumed: (0.0, 0.0, 0.0),
+            published: None,
+            settled: false,
+            suspect: false,
+            changes: 0,
+        }
+    }
 }
 
 impl ChangeMeter {
@@ -166,6 +191,9 @@ impl ChangeMeter {
 
     pub fn on_received(&mut self) {
         self.open += 1;
+        if self.suspect {
+            self.suspect = self.most_likely().is_some_and(|(.., sum)| sum > SUSPECT);
+        }
         // An improvement shows in what does not happen: look now and then.
         if self.open.is_multiple_of(32) {
             if self.published.is_none() {
@@ -192,7 +220,9 @@ impl ChangeMeter {
         for (sum, ratio) in self.better.iter_mut().zip(&self.better_by) {
             *sum = (*sum + ratio.run(burst.before) + ratio.gap(lost)).max(0.0);
         }
-        match self.most_likely() {
+        let most_likely = self.most_likely();
+        self.suspect = most_likely.is_some_and(|(.., sum)| sum > SUSPECT);
+        match most_likely {
             Some((level, b, sum)) if sum >= CERTAIN[WORSE - 1] => self.worsened(level, b),
             _ => self.drifted(),
         }
@@ -215,7 +245,7 @@ impl ChangeMeter {
     }
 
     pub fn is_suspect(&self) -> bool {
-        self.assumed.0 > 0.0 && self.most_likely().is_some_and(|(.., sum)| sum > SUSPECT)
+        self.suspect
     }
 
     /// Sets the hypotheses: the present loss is taken for as high, or for the
@@ -225,7 +255,7 @@ impl ChangeMeter {
         let margin = 1.0 + 2.0 * self.since.error();
         let high = (p * margin).clamp(LEAST, 0.6);
         let low = (p / margin).clamp(LEAST, 0.9);
-        let burst = self.since.burst().clamp(0.0, 0.97);
+        let burst = self.since.burst().clamp(0.0, 0.99);
         let old = self.assumed;
         let near = |new: f64, old: f64| (new - old).abs() < 0.02 * new;
         if near(high, old.0) && near(low, old.1) && near(1.0 - burst, 1.0 - old.2) {
@@ -237,7 +267,12 @@ impl ChangeMeter {
         for (level, worse) in [tripled, bad].into_iter().enumerate() {
             for (b, row) in self.worse_by[level].iter_mut().enumerate() {
                 for (null, ratio) in row.iter_mut().enumerate() {
-                    let now = Chain::new(high, BURSTS.get(null).copied().unwrap_or(burst));
+                    let stay = match null {
+                        N => burst,
+                        null if null > N => libm::sqrt(burst),
+                        null => BURSTS[null],
+                    };
+                    let now = Chain::new(high, stay);
                     *ratio = Ratio::of(Chain::new(worse, BURSTS[b]), now);
                 }
             }
@@ -251,7 +286,6 @@ impl ChangeMeter {
     /// The tests have spoken: finds where the change began and starts anew
     /// from there.
     fn worsened(&mut self, level: usize, b: usize) {
-        if std::env::var("DBG").is_ok() { eprintln!("worse {level} {b} {:?} {:?}", self.assumed, self.history.iter().rev().take(12).collect::<Vec<_>>()); }
         let ratios = self.worse_by[level][b];
         // The present state that explains best what came.
         let null = (0..NOW).fold(0, |least, k| {
@@ -267,10 +301,7 @@ impl ChangeMeter {
         }
         // The change was found by its first burst: counted with what followed,
         // it would count for too much.
-        self.since = Mean::default();
-        let after = self.history.len().min(begin + 1);
-        let rest: Vec<Burst> = self.history.drain(..).skip(after).collect();
-        rest.into_iter().for_each(|burst| self.since.add(burst));
+        self.count_from(begin + 1);
         if self.since.events == 0.0 {
             self.since = Mean { packets: 4.0, lost: 1.0, events: 1.0 };
         }
@@ -297,32 +328,39 @@ impl ChangeMeter {
             }
             sum += self.better_by[k].gap(burst.lost) + self.better_by[k].run(burst.before);
         }
-        self.since = Mean::default();
-        let rest: Vec<Burst> = self.history.drain(..).skip(begin).collect();
-        rest.into_iter().for_each(|burst| self.since.add(burst));
+        self.count_from(begin);
         self.anew();
     }
 
+    /// The change began after so many of the bursts that are remembered.
+    fn count_from(&mut self, begin: usize) {
+        self.since = Mean::default();
+        self.history.drain(..begin.min(self.history.len()));
+        self.history.iter().for_each(|&burst| self.since.add(burst));
+    }
+
     fn anew(&mut self) {
+        self.suspect = false;
         self.worse = Default::default();
         self.better = Default::default();
         self.assumed = (0.0, 0.0, 0.0);
+        self.settled = false;
         self.assume();
         self.publish();
     }
 
-    /// Corrects what was published where the mean is certain to be another.
+    /// Corrects what was published: once when enough has come since the last
+    /// change, before that where it was too good by far, and after that where
+    /// the mean is certain to be another.
     fn drifted(&mut self) {
         let Some(LossEstimate { loss: known, .. }) = self.published else { return };
-        let mean = self.since.loss(self.open);
-        let far = (mean - known).abs() > 0.002 && (mean > 1.5 * known || mean < known / 1.5);
-        let sure = || {
-            let distance = libm::log(mean.max(1e-6) / known.max(1e-6)).abs();
-            // Just after a change the first guess may be put right.
-            let settling = self.since.events < SETTLED && mean > known && self.changes > 0;
-            distance > self.since.error() * if settling { 1.0 } else { 5.0 }
-        };
-        if far && sure() {
+        let (mean, error) = (self.since.loss(self.open), self.since.error());
+        let distance = libm::log(mean.max(1e-6) / known.max(1e-6));
+        let far = (mean - known).abs() > 0.002 && distance.abs() > FAR;
+        let settles = !self.settled && self.since.events >= SETTLED;
+        let certain = if self.settled { distance.abs() > 5.0 * error } else { distance > error };
+        if settles || far && certain {
+            self.settled |= settles;
             self.publish();
         } else if let Some(published) = &mut self.published {
             published.burst = self.since.burst();
@@ -331,7 +369,6 @@ impl ChangeMeter {
 
     fn publish(&mut self) {
         let loss = self.since.loss(self.open);
-        if std::env::var("DBG").is_ok() { eprintln!("{:?} -> {loss} {:?}", self.published, self.since); }
         self.changes += u64::from(self.published.is_some_and(|old| old.loss != loss));
         self.published = Some(LossEstimate { loss, burst: self.since.burst() });
     }

@@ -37,10 +37,6 @@ impl Intervals {
         self.sum += interval;
     }
 
-    pub fn events(&self) -> u64 {
-        self.events
-    }
-
     /// The interval that is still open counts where it makes the mean longer
     /// (as RFC 5348, 5.4), or a link that stops losing would never recover.
     pub fn estimate(&self) -> Option<LossEstimate> {
