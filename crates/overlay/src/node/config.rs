@@ -97,8 +97,8 @@ fn check_ranges(link: &link::Config) -> Result<(), ConfigError> {
     let waits = [link.realtime.max_wait, link.best_effort.max_wait];
     range("max_wait: 1 ms to 10 s", waits.iter().all(|w| (1..=10_000).contains(&w.as_millis())))?;
     range("hello interval: 20 ms or more", link.liveness.interval.as_millis() >= 20)?;
-    range("dead after: two hello intervals or more", {
-        link.liveness.dead_after >= 2 * link.liveness.interval
+    range("dead after: three hello intervals or more", {
+        link.liveness.dead_after >= 3 * link.liveness.interval
     })
 }
 

@@ -5,7 +5,8 @@ use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{Link, LinkId, Outgoing, Progress};
-use crate::route::{ForwardingTable, Hop, Metric};
+use crate::monitor::Quality;
+use crate::route::{ForwardingTable, Hop, LinkCost, Metric};
 use crate::session::Sessions;
 use crate::wire::{DataHeader, Frame, Frames, Kind, NodeId, Seal, open_header};
 use core::time::Duration;
@@ -25,6 +26,8 @@ pub struct Forwarder {
     pub(super) sessions: Sessions,
     pub(super) echoes: Echoes,
     reports: VecDeque<Report>,
+    /// Whether control wants to know what links cost.
+    advertise: bool,
     /// The link that sends first next time: the one after the last that did,
     /// lest one that always has more keep the arena to itself.
     turn: u16,
@@ -86,6 +89,7 @@ impl Forwarder {
             id,
             max_payload,
             reports: VecDeque::new(),
+            advertise: config.routing.is_some(),
             links,
             table: Arc::default(),
             access: config.access,
@@ -164,18 +168,17 @@ impl Forwarder {
         let unknown = (None, Drop::UnknownReceiver);
         let id = self.links.owner(header.receiver).ok_or(unknown)?;
         let link = self.links.get_mut(id).ok_or(unknown)?;
-        let came_up =
-            link.open(datagram.at, datagram.from, datagram.bytes).map_err(|why| (Some(id), why))?;
-        if came_up {
-            self.reports.push_back(link.up_report(id));
-        }
+        link.open(datagram.at, datagram.from, datagram.bytes).map_err(|why| (Some(id), why))?;
         // What one envelope can make this node look up, however it is filled.
         let mut allowance = MAX_GAP as usize;
         for frame in Frames::new(Seal::frames(datagram.bytes)) {
             let frame = frame.map_err(|_| (Some(id), Drop::Malformed))?;
             let Some(link) = self.links.get_mut(id) else { break };
             match frame {
-                Frame::Hello(hello) => link.on_hello(datagram.at, &hello),
+                Frame::Hello(hello) => {
+                    let came_up = link.on_hello(datagram.at, &hello);
+                    self.reports.extend(link.up_report(id, came_up));
+                }
                 Frame::Nack(nack) => link.on_nack(now, nack, &mut allowance),
                 Frame::Routing(frame) => {
                     if self.reports.len() >= MAX_REPORTS {
@@ -267,6 +270,12 @@ impl Forwarder {
             if link.handle_timeout(now) {
                 self.reports.push_back(Report::Down(id));
             }
+            if self.advertise
+                && let Some(Quality { latency, loss, residual }) = link.monitor_mut().advertise(now)
+            {
+                let cost = LinkCost::measured(latency, loss, residual);
+                self.reports.push_back(Report::Cost(id, cost));
+            }
         }
     }
 
@@ -301,6 +310,7 @@ impl Forwarder {
             offer(link.pace_at(now), Why::Pace(id));
             offer(Some(link.ask_at()), Why::Ask(id));
             offer(Some(link.copy_at()), Why::Copy(id));
+            offer(link.monitor().advertise_at().filter(|_| self.advertise), Why::Route);
         }
         next
     }
