@@ -11,8 +11,8 @@ use crate::arena::TxArena;
 use crate::counters::{Drop, Drops, Traffic};
 use crate::monitor::{HelloClock, Liveness};
 use crate::wire::{
-    DATA_HEADER, DATA_OVERHEAD, DataHeader, Incarnation, Nack, NodeId, Null, Opened, ReceiverIndex,
-    Seal, Service,
+    DATA_HEADER, DATA_OVERHEAD, DataHeader, Incarnation, Nack, NodeId, Null, OpenError, Opened,
+    ReceiverIndex, Seal, Service,
 };
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -248,7 +248,14 @@ impl Link {
         if from.port() == 0 {
             return Err(Drop::WrongSource);
         }
-        match self.seal.open(bytes).map_err(|_| Drop::Malformed)? {
+        // The second is the envelope's number, of which the loss can be told.
+        let (opened, _) = self.seal.open(bytes).map_err(|why| match why {
+            OpenError::Malformed(_) => Drop::Malformed,
+            OpenError::NoSession => Drop::NoSession,
+            OpenError::Replayed => Drop::Replayed,
+            OpenError::Forged => Drop::Forged,
+        })?;
+        match opened {
             Opened::Same => {}
             Opened::Stale => return Err(Drop::Stale),
             Opened::Fresh { first } => {
