@@ -4,8 +4,9 @@ use crate::world::World;
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::link_model::LinkModel;
+use trunkline_overlay::handshake::{Certificate, Identity};
 use trunkline_overlay::link;
-use trunkline_overlay::node::Config;
+use trunkline_overlay::node::{Config, Routing, Sealing};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::wire::NodeId;
 
@@ -129,6 +130,29 @@ impl Topology {
             }
         }
         found
+    }
+
+    /// Seals all links: every host has a key and a certificate, and none knows
+    /// another's key beforehand. Keys follow from the nodes' ids.
+    pub fn seal(&mut self) {
+        let overlay = Identity::from_secret(&[0xff; 32]);
+        for host in &mut self.hosts {
+            let mut secret = [0; 32];
+            secret[..4].copy_from_slice(&host.id.0.to_be_bytes());
+            let mut sealing = Sealing::new(Identity::from_secret(&secret));
+            let (name, key) = (format!("node-{}", host.id), sealing.identity.public());
+            // The name is never too long.
+            sealing.certificate = Certificate::issue(&overlay, host.id, &name, key, 0).ok();
+            sealing.trust.overlay_keys = vec![overlay.public()];
+            host.sealing = Some(sealing);
+        }
+    }
+
+    /// Every host takes part in link-state routing with these settings.
+    pub fn link_state(&mut self, routing: &Routing) {
+        for host in &mut self.hosts {
+            host.routing = Some(routing.clone());
+        }
     }
 
     /// The world.

@@ -115,8 +115,14 @@ fn settings_change_under_a_call_that_notices_nothing() {
             let config = node.link(LinkId(0)).expect("a link").config();
             let rate = config.rate.is_none().then(|| Bitrate::from_bps(10_000_000));
             let change = LinkChange { rate, dscp: (config.dscp + 1) % 64 };
-            node.reconfigure(now, &Changes { routes: None, links: vec![(LinkId(0), change)] });
-            node.reconfigure(now, &Changes { routes: None, links: vec![(LinkId(99), change)] });
+            node.reconfigure(
+                now,
+                &Changes { links: vec![(LinkId(0), change)], ..Changes::default() },
+            );
+            node.reconfigure(
+                now,
+                &Changes { links: vec![(LinkId(99), change)], ..Changes::default() },
+            );
         });
     }
     world.run_until(at(6_000));
@@ -139,7 +145,7 @@ fn routes_change_at_once() {
     let before = rtt(&mut world, 1);
     let via = |n| vec![StaticRoute { to: Some(NodeId(4)), via: NodeId(n), onward: ms(5) }];
     let mut take = |n: u32, nonce| {
-        let changes = Changes { routes: Some(via(n)), links: Vec::new() };
+        let changes = Changes { routes: Some(via(n)), ..Changes::default() };
         world.operate(HostId(0), |now, node| node.reconfigure(now, &changes));
         rtt(&mut world, nonce)
     };

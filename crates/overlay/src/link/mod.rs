@@ -6,14 +6,16 @@ mod live;
 pub mod realtime;
 mod ring;
 mod scheduler;
+mod session;
 
 use crate::arena::TxArena;
 use crate::counters::{Drop, Drops, Traffic};
+use crate::handshake::PublicKey;
 use crate::monitor::{Carried, LinkMonitor, Liveness};
 use crate::node::Report;
 use crate::wire::{
     DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
-    Opened, ReceiverIndex, Seal, Service, open_header,
+    OpenError, Opened, ReceiverIndex, Seal, Service,
 };
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -23,6 +25,7 @@ use trunkline_base::{Bitrate, Time};
 
 pub use live::LinkChange;
 pub use scheduler::Progress;
+pub use session::Session;
 
 /// Which of a node's links: an index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -53,6 +56,8 @@ pub struct Config {
     pub neighbour: NodeId,
     /// Tells several links to one neighbour apart.
     pub path: String,
+    /// Its key, where links are sealed; without one it must show a certificate.
+    pub key: Option<PublicKey>,
     /// Where the neighbour listens; `None` waits for it to speak first.
     pub address: Option<SocketAddr>,
     /// The largest IP packet, 576 to 9,000 bytes.
@@ -76,6 +81,7 @@ impl Config {
         Config {
             neighbour,
             path: String::new(),
+            key: None,
             address: None,
             mtu: 1_280,
             dscp: DSCP_EF,
@@ -177,8 +183,11 @@ pub struct Link {
     seal: Seal,
     address: Option<SocketAddr>,
     monitor: LinkMonitor,
-    /// The neighbour's last envelope counter, unwrapped.
-    counter: u64,
+    /// The highest number of an envelope of the neighbour's present start.
+    newest: u64,
+    /// The largest IP packet of this end; the link's is the smaller of both.
+    own_mtu: usize,
+    version: u8,
     tx: realtime::Sender,
     rx: realtime::Receiver,
     best_effort: best_effort::Queue,
@@ -191,22 +200,17 @@ pub struct Link {
     /// Whether control has not been told yet that the neighbour has started.
     fresh: bool,
     stats: LinkStats,
-    rx_index: ReceiverIndex,
 }
 
 impl Link {
-    pub(crate) fn new(
-        own: NodeId,
-        incarnation: Incarnation,
-        config: Config,
-        first_hello: Time,
-    ) -> Link {
-        let to_peer = ReceiverIndex::derived(own, config.neighbour, &config.path);
-        let to_us = ReceiverIndex::derived(config.neighbour, own, &config.path);
+    /// A link that seals with `seal` and says hello first at `first_hello`.
+    pub(crate) fn new(seal: Seal, config: Config, first_hello: Time) -> Link {
         Link {
-            seal: Seal::Null(Null::new(to_peer, incarnation)),
+            seal,
             address: config.address,
-            counter: 0,
+            newest: 0,
+            own_mtu: config.mtu,
+            version: 0,
             monitor: LinkMonitor::new(config.liveness.clone(), first_hello),
             tx: realtime::Sender::new(&config.realtime),
             rx: realtime::Receiver::new(&config.realtime),
@@ -216,14 +220,20 @@ impl Link {
             ask_credit: 0,
             fresh: true,
             stats: LinkStats::default(),
-            rx_index: to_us,
             config,
         }
     }
 
-    /// The index that the neighbour's envelopes carry.
-    pub(crate) fn rx_index(&self) -> ReceiverIndex {
-        self.rx_index
+    /// The seal of a link of node `own` that is not sealed, and the index that
+    /// its neighbour's envelopes carry. Both ends compute them from the same.
+    pub(crate) fn unsealed(
+        own: NodeId,
+        incarnation: Incarnation,
+        config: &Config,
+    ) -> (Seal, ReceiverIndex) {
+        let to_peer = ReceiverIndex::derived(own, config.neighbour, &config.path);
+        let to_us = ReceiverIndex::derived(config.neighbour, own, &config.path);
+        (Seal::Null(Null::new(to_peer, incarnation)), to_us)
     }
 
     /// The settings.
@@ -261,46 +271,53 @@ impl Link {
         self.address
     }
 
-    /// Checks whose envelope this is; on success its frames may be read.
+    /// Checks whose envelope this is; on success its frames may be read. True if
+    /// the neighbour is at another address than before.
     pub(crate) fn open(
         &mut self,
         at: Time,
         from: SocketAddr,
         bytes: &mut [u8],
-    ) -> Result<(), Drop> {
-        if self.config.address.is_some_and(|fixed| fixed != from) {
+    ) -> Result<bool, Drop> {
+        // Sealed, a neighbour is its key, wherever it is.
+        if !self.is_sealed() && self.config.address.is_some_and(|fixed| fixed != from) {
             return Err(Drop::WrongSource);
         }
-        if bytes.len() + SMALLEST_HEADERS > self.config.mtu {
+        if bytes.len() + SMALLEST_HEADERS > self.own_mtu {
             return Err(Drop::Malformed);
         }
         // Nobody can be answered there.
         if from.port() == 0 {
             return Err(Drop::WrongSource);
         }
-        match self.seal.open(bytes).map_err(|_| Drop::Malformed)? {
+        let (opened, counter) = self.seal.open(bytes).map_err(|why| match why {
+            OpenError::Malformed(_) => Drop::Malformed,
+            OpenError::NoSession => Drop::NoSession,
+            OpenError::Replayed => Drop::Replayed,
+            OpenError::Forged => Drop::Forged,
+        })?;
+        match opened {
             Opened::Same => {}
             Opened::Stale => return Err(Drop::Stale),
             Opened::Fresh { first } => {
                 self.stats.restarts += u64::from(!first);
                 self.fresh = true;
                 self.rx.restart();
-                self.counter = 0;
+                self.newest = 0;
                 self.monitor.fresh_peer(at);
             }
         }
         self.stats.received.count(bytes.len());
         let earned = ASK_FACTOR * (bytes.len() + SMALLEST_HEADERS);
         self.ask_credit = (self.ask_credit + earned).min(MAX_ASK_CREDIT);
-        self.address = Some(from);
-        let header = open_header(bytes).map_err(|_| Drop::Malformed)?;
-        // The count nearest to the last, as the envelope has its low half only.
-        let ahead = header.counter.wrapping_sub(self.counter as u32) as i32;
-        let counter = self.counter.checked_add_signed(i64::from(ahead));
-        let counter = counter.unwrap_or(u64::from(header.counter));
-        self.counter = self.counter.max(counter);
+        // An older one that was held up on another way does not move it back.
+        let moved = counter >= self.newest && self.address != Some(from);
+        if moved {
+            self.address = Some(from);
+        }
+        self.newest = self.newest.max(counter);
         self.monitor.on_envelope(at, counter);
-        Ok(())
+        Ok(moved)
     }
 
     /// Takes a hello; true if the link has come up.
@@ -349,6 +366,9 @@ impl Link {
         if self.address.is_none() {
             return Err(Drop::NoAddress);
         }
+        if !self.seal.ready() {
+            return Err(Drop::NoSession);
+        }
         if packet.payload.len() > self.config.max_payload() {
             return Err(Drop::TooLarge);
         }
@@ -390,6 +410,7 @@ impl Link {
         let rtt = self.monitor.rtt().get().unwrap_or_default();
         self.rx.handle_timeout(now, rtt, &mut self.stats.drops);
         self.tx.handle_timeout(now);
+        self.check_sessions(now);
         let died = self.monitor.check(now);
         if died {
             self.stats.downs += 1;

@@ -33,7 +33,7 @@ pub enum Progress {
 impl Link {
     /// Seals into `arena` what is to be sent at `now`.
     pub(crate) fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Progress {
-        let Some(to) = self.address else { return Progress::Idle };
+        let Some(to) = self.address.filter(|_| self.seal.ready()) else { return Progress::Idle };
         while self.monitor.is_due(now) || self.asks_to_send() > 0 {
             if !self.send_control(now, to, arena) {
                 return Progress::ArenaFull;
@@ -85,7 +85,7 @@ impl Link {
 
     /// When the next hello can go; `None` while there is nowhere to send it.
     pub(crate) fn hello_at(&self) -> Option<Time> {
-        self.address.map(|_| self.monitor.due_at())
+        self.address.filter(|_| self.seal.ready()).map(|_| self.monitor.due_at())
     }
 
     fn charge(&mut self, now: Time, bytes: usize) {
@@ -164,7 +164,9 @@ mod tests {
     #[test]
     fn requests_are_in_proportion_to_what_came() {
         let (own, peer) = (NodeId(1), NodeId(2));
-        let mut link = Link::new(own, Incarnation(1), Config::new(peer), Time::NEVER);
+        let config = Config::new(peer);
+        let (seal, _) = Link::unsealed(own, Incarnation(1), &config);
+        let mut link = Link::new(seal, config, Time::NEVER);
         let mut seal = Seal::Null(Null::new(ReceiverIndex::derived(peer, own, ""), Incarnation(1)));
         let from = SocketAddr::from(([192, 0, 2, 1], 9));
         let mut arena = TxArena::new(1 << 16, 256);

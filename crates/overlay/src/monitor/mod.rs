@@ -107,6 +107,11 @@ impl LinkMonitor {
         }
     }
 
+    /// Brings the next hello forward.
+    pub(crate) fn hasten(&mut self, now: Time) {
+        self.hello.hasten(now);
+    }
+
     /// The neighbour has started anew, and numbers anew: introduce this node
     /// soon.
     pub(crate) fn fresh_peer(&mut self, now: Time) {

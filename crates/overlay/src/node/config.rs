@@ -1,5 +1,6 @@
 use super::control::path_number;
 use super::{Access, Routing};
+use crate::handshake::{self, Certificate, Identity, Offer, PublicKey, Trust};
 use crate::link::{self, realtime};
 use crate::route::StaticRoute;
 use crate::wire::{NodeId, ReceiverIndex};
@@ -19,6 +20,46 @@ pub struct Config {
     pub access: Access,
     /// Link-state routing; without it the operator's routes are all there is.
     pub routing: Option<Routing>,
+    /// Seals all links; without it nothing is protected.
+    pub sealing: Option<Sealing>,
+}
+
+/// What a node needs to seal its links.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sealing {
+    /// Its key.
+    pub identity: Identity,
+    /// The operator's word for it.
+    pub certificate: Option<Certificate>,
+    /// Whom it believes.
+    pub trust: Trust,
+    /// Keys of nodes that are no neighbours and have no certificate: what they
+    /// say of their links is believed.
+    pub known: Vec<(NodeId, PublicKey)>,
+    /// Links with certified nodes that no link of the configuration names.
+    pub newcomers: u16,
+    /// The settings of those links.
+    pub newcomer: link::Config,
+    /// What it speaks.
+    pub offer: Offer,
+    /// What strangers may cost.
+    pub limits: handshake::Limits,
+}
+
+impl Sealing {
+    /// A node that admits those whose keys it is given, and nobody else.
+    pub fn new(identity: Identity) -> Sealing {
+        Sealing {
+            identity,
+            certificate: None,
+            trust: Trust::default(),
+            known: Vec::new(),
+            newcomers: 0,
+            newcomer: link::Config::new(NodeId(0)),
+            offer: Offer::default(),
+            limits: handshake::Limits::default(),
+        }
+    }
 }
 
 impl Config {
@@ -34,6 +75,7 @@ impl Config {
             max_sessions: Self::MAX_SESSIONS,
             access: Access::default(),
             routing: None,
+            sealing: None,
         }
     }
 
@@ -42,6 +84,14 @@ impl Config {
     pub fn max_payload(&self) -> usize {
         let least = self.links.iter().map(link::Config::max_payload).min();
         least.unwrap_or_else(|| link::Config::new(self.id).max_payload())
+    }
+
+    /// Nodes whose keys are configured, this one among them.
+    pub fn known_keys(&self) -> Vec<(NodeId, PublicKey)> {
+        let Some(sealing) = &self.sealing else { return Vec::new() };
+        let own = (self.id, sealing.identity.public());
+        let neighbours = self.links.iter().filter_map(|l| Some((l.neighbour, l.key?)));
+        sealing.known.iter().copied().chain(neighbours).chain([own]).collect()
     }
 
     /// Checks what a single value cannot show to be wrong.

@@ -1,14 +1,25 @@
+//! What a node decides: with whom it has sessions, what its links cost, where
+//! packets go.
+
+mod sealing;
+
+use super::keys::KeyRing;
 use super::{Config, Nodes, Start, Why};
-use crate::link::LinkId;
+use crate::handshake::{PublicKey, Trust};
+use crate::link::{self, LinkId, Session};
 use crate::route::{
     self, CostModel, ForwardingTable, Limits, LinkCost, Metric, Neighbour, Router, StaticRoute,
     Unsigned,
 };
-use crate::wire::NodeId;
+use crate::wire::{NodeId, ReceiverIndex};
+use core::net::SocketAddr;
 use core::time::Duration;
+use sealing::SealedLinks;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_base::Time;
+
+pub use sealing::Notice;
 
 /// Settings of link-state routing.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -40,29 +51,59 @@ pub enum Report {
     Cost(LinkId, LinkCost),
     /// A routing frame came.
     Routing(LinkId, Box<[u8]>),
+    /// A message of the handshake came.
+    Handshake {
+        /// When.
+        at: Time,
+        /// Where from.
+        from: SocketAddr,
+        /// The datagram.
+        bytes: Box<[u8]>,
+    },
+    /// The neighbour uses the session that it began.
+    Confirmed(LinkId),
+    /// The neighbour is at another address than before.
+    Moved(LinkId, SocketAddr),
+    /// A link has sealed so much that it wants other keys.
+    Rekey(LinkId),
 }
 
 /// What control tells the forwarder.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Command {
     /// Forward by this table from now on.
     Table(Arc<ForwardingTable>),
+    /// A new link.
+    Add(LinkId, Box<link::Config>),
+    /// The link is no more, and what it holds is lost.
+    Remove(LinkId),
+    /// A link has a new session.
+    Install(LinkId, Box<Session>),
+    /// Envelopes with this index are nobody's any more.
+    Release(ReceiverIndex),
+    /// A link's sessions are void.
+    Close(LinkId),
 }
 
-/// Commands that may wait for the forwarder: each step makes few, and it takes
-/// all after each.
-const COMMANDS: usize = 16;
+/// A link as control knows it.
+#[derive(Debug)]
+struct LinkState {
+    neighbour: NodeId,
+    path: u8,
+    up: bool,
+}
 
 /// Decides where packets go.
 #[derive(Debug)]
 pub struct Control {
     start: Start,
     routes: Vec<StaticRoute>,
-    /// Each link's neighbour and path number, and whether it is up.
-    links: Vec<(NodeId, u8, bool)>,
+    links: Vec<Option<LinkState>>,
     router: Option<Router>,
+    sealing: Option<SealedLinks>,
     /// Whether not everybody's packets may pass through.
     no_transit: bool,
+    draining: bool,
     table: Arc<ForwardingTable>,
     commands: VecDeque<Command>,
 }
@@ -70,16 +111,16 @@ pub struct Control {
 impl Control {
     /// Control of a node that has just started.
     pub fn new(config: &Config, start: Start) -> Control {
-        let links = config.links.iter().map(|l| (l.neighbour, path_number(&l.path), false));
-        let no_transit = config.access.transit != Nodes::All;
         let mut control = Control {
             start,
             routes: config.routes.clone(),
-            links: links.collect(),
+            links: config.links.iter().map(LinkState::new).map(Some).collect(),
             router: config.routing.as_ref().map(|settings| router(config, settings, &start)),
-            no_transit,
+            sealing: config.sealing.as_ref().map(|s| SealedLinks::new(config, s, &start)),
+            no_transit: config.access.transit != Nodes::All,
+            draining: false,
             table: Arc::default(),
-            commands: VecDeque::with_capacity(COMMANDS),
+            commands: VecDeque::new(),
         };
         control.drain(start.at, false);
         control.recompute();
@@ -92,19 +133,21 @@ impl Control {
         self.start.unix_nanos.saturating_add(passed)
     }
 
+    fn unix_secs(&self, now: Time) -> u64 {
+        self.unix_nanos(now) / 1_000_000_000
+    }
+
+    fn link(&mut self, LinkId(link): LinkId) -> Option<&mut LinkState> {
+        self.links.get_mut(usize::from(link))?.as_mut()
+    }
+
     /// Takes a report. What follows from it waits for
-    /// [`Control::next_command`].
+    /// [`Control::next_command`] and [`Control::poll_datagram`].
     pub fn report(&mut self, now: Time, report: Report) {
+        let unix_secs = self.unix_secs(now);
         match report {
             Report::Up { link, restarted, rtt } => self.up(now, link, restarted, rtt),
-            Report::Down(link) => {
-                if let Some(state) = self.links.get_mut(usize::from(link.0)) {
-                    state.2 = false;
-                }
-                if let Some(router) = &mut self.router {
-                    router.link_down(now, link);
-                }
-            }
+            Report::Down(link) => self.down(now, link),
             Report::Cost(link, cost) => {
                 if let Some(router) = &mut self.router {
                     router.set_cost(now, link, cost);
@@ -116,16 +159,82 @@ impl Control {
                     router.recv(now, wall, link, &frame);
                 }
             }
+            report => {
+                if let Some(sealing) = &mut self.sealing {
+                    sealing.report(now, unix_secs, report);
+                    self.conclude(now);
+                }
+            }
+        }
+    }
+
+    fn up(&mut self, now: Time, link: LinkId, restarted: bool, rtt: Duration) {
+        let Some(state) = self.link(link) else { return };
+        state.up = true;
+        let (id, path) = (state.neighbour, state.path);
+        if let Some(router) = &mut self.router {
+            router.link_up(now, link, Neighbour { id, path, restarted, rtt });
+        }
+        if let Some(sealing) = &mut self.sealing {
+            sealing.up(link);
         }
         self.recompute();
     }
 
-    fn up(&mut self, now: Time, link: LinkId, restarted: bool, rtt: Duration) {
-        let Some(state) = self.links.get_mut(usize::from(link.0)) else { return };
-        state.2 = true;
-        let (id, path, _) = *state;
+    fn down(&mut self, now: Time, link: LinkId) {
+        if let Some(state) = self.link(link) {
+            state.up = false;
+        }
         if let Some(router) = &mut self.router {
-            router.link_up(now, link, Neighbour { id, path, restarted, rtt });
+            router.link_down(now, link);
+        }
+        if let Some(sealing) = &mut self.sealing {
+            sealing.down(now, link);
+        }
+        self.recompute();
+    }
+
+    /// Another link, at the first empty place; `None` if there is no place.
+    pub(super) fn add(&mut self, now: Time, config: link::Config) -> Option<LinkId> {
+        let vacant = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
+        let id = LinkId(u16::try_from(vacant).ok()?);
+        let state = Some(LinkState::new(&config));
+        match self.links.get_mut(vacant) {
+            Some(place) => *place = state,
+            None => self.links.push(state),
+        }
+        if let Some(sealing) = &mut self.sealing {
+            sealing.add(now, id, &config);
+        }
+        self.commands.push_back(Command::Add(id, Box::new(config)));
+        self.conclude(now);
+        self.recompute();
+        Some(id)
+    }
+
+    /// Ends a link.
+    pub(super) fn remove(&mut self, now: Time, link: LinkId) {
+        self.down(now, link);
+        if let Some(place) = self.links.get_mut(usize::from(link.0)) {
+            *place = None;
+        }
+        if let Some(sealing) = &mut self.sealing {
+            sealing.remove(link);
+        }
+        self.commands.push_back(Command::Remove(link));
+        self.conclude(now);
+        self.recompute();
+    }
+
+    /// Believes others from now on.
+    pub(super) fn set_trust(&mut self, now: Time, trust: &Trust, keys: &[(NodeId, PublicKey)]) {
+        let (wall, unix_secs) = (self.unix_nanos(now), self.unix_secs(now));
+        if let Some(sealing) = &mut self.sealing {
+            sealing.set_trust(unix_secs, trust);
+            self.conclude(now);
+        }
+        if let Some(router) = &mut self.router {
+            router.set_trust(now, wall, trust, keys);
         }
     }
 
@@ -141,28 +250,88 @@ impl Control {
     /// Tells others to take other ways than over this node, or takes that back.
     /// The operator's routes at other nodes do not know of it.
     pub(super) fn drain(&mut self, now: Time, on: bool) {
+        self.draining = on;
         if let Some(router) = &mut self.router {
             router.drain(now, on || self.no_transit);
         }
     }
 
+    pub(super) fn set_transit(&mut self, now: Time, transit: &Nodes) {
+        self.no_transit = *transit != Nodes::All;
+        self.drain(now, self.draining);
+    }
+
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
-        let Some(router) = &mut self.router else { return };
-        router.handle_timeout(now);
-        if let Some(table) = router.table() {
-            self.commands.push_back(Command::Table(table));
+        if let Some(sealing) = &mut self.sealing {
+            sealing.handle_timeout(now);
+            self.conclude(now);
+        }
+        if let Some(router) = &mut self.router {
+            router.handle_timeout(now);
+            if let Some(table) = router.table() {
+                self.commands.push_back(Command::Table(table));
+            }
+        }
+    }
+
+    /// Carries out what the handshakes came to.
+    fn conclude(&mut self, now: Time) {
+        while let Some(sealing) = &mut self.sealing {
+            match sealing.poll(now) {
+                Some(sealing::Outcome::Command(command)) => self.commands.push_back(command),
+                Some(sealing::Outcome::Admit(newcomer)) => self.admit(now, *newcomer),
+                Some(sealing::Outcome::Leave(link)) => self.remove(now, link),
+                None => return,
+            }
+        }
+    }
+
+    /// A certified node that no link of the configuration names wants to be a
+    /// neighbour.
+    fn admit(&mut self, now: Time, newcomer: sealing::Newcomer) {
+        let path = path_number(&newcomer.config.path);
+        let node = newcomer.config.neighbour;
+        let alike = |l: &LinkState| (l.neighbour, l.path) == (node, path);
+        if self.links.iter().flatten().any(alike) {
+            return;
+        }
+        let Some(link) = self.add(now, newcomer.config.clone()) else { return };
+        let Some(sealing) = &mut self.sealing else { return };
+        if sealing.admit(now, newcomer, link) {
+            self.conclude(now);
+        } else {
+            self.remove(now, link);
         }
     }
 
     /// When to call [`Control::handle_timeout`] and ask for frames, and why.
     pub fn next_timeout(&self) -> (Time, Why) {
-        self.router.as_ref().map_or((Time::NEVER, Why::Nothing), |r| (r.next_timeout(), Why::Route))
+        let route = self.router.as_ref().map_or(Time::NEVER, Router::next_timeout);
+        let shake = self.sealing.as_ref().map_or(Time::NEVER, SealedLinks::next_timeout);
+        if shake < route { (shake, Why::Handshake) } else { (route, Why::Route) }
     }
 
     /// What the forwarder is to do.
     pub fn next_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
+    }
+
+    /// The next datagram of the handshake to send, and where to.
+    pub fn poll_datagram(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.sealing.as_mut()?.poll_datagram()
+    }
+
+    /// Back to the front of the queue: there was no room for it.
+    pub fn return_datagram(&mut self, datagram: (SocketAddr, Vec<u8>)) {
+        if let Some(sealing) = &mut self.sealing {
+            sealing.return_datagram(datagram);
+        }
+    }
+
+    /// Something for the log.
+    pub fn next_notice(&mut self) -> Option<Notice> {
+        self.sealing.as_mut()?.next_notice()
     }
 
     /// The next routing frame for `link`, of at most `room` bytes.
@@ -175,12 +344,25 @@ impl Control {
         self.router.as_ref()
     }
 
+    /// What the handshakes have done, if links are sealed.
+    pub fn handshakes(&self) -> Option<&crate::handshake::HandshakeStats> {
+        self.sealing.as_ref().map(SealedLinks::stats)
+    }
+
+    /// What the neighbour at the end of `link` showed to be called.
+    pub fn name(&self, link: LinkId) -> Option<&str> {
+        self.sealing.as_ref()?.name(link)
+    }
+
     /// Without link-state routing the operator's routes are all there is.
     fn recompute(&mut self) {
         if self.router.is_some() {
             return;
         }
-        let links: Vec<_> = self.links.iter().map(|&(node, _, up)| (node, up)).collect();
+        let end = |l: &Option<LinkState>| {
+            l.as_ref().map_or((NodeId(u32::MAX), false), |l| (l.neighbour, l.up))
+        };
+        let links: Vec<_> = self.links.iter().map(end).collect();
         let table = ForwardingTable::from_static(&self.routes, &links);
         if table != *self.table {
             self.table = Arc::new(table);
@@ -189,11 +371,26 @@ impl Control {
     }
 }
 
+impl LinkState {
+    fn new(config: &link::Config) -> LinkState {
+        LinkState { neighbour: config.neighbour, path: path_number(&config.path), up: false }
+    }
+}
+
 fn router(config: &Config, settings: &Routing, start: &Start) -> Router {
     let mut c = route::Config::new(config.id);
     (c.cost, c.limits) = (settings.cost, settings.limits);
     c.routes.clone_from(&config.routes);
-    Router::new(c, Box::new(Unsigned), Box::new(Unsigned), start.unix_nanos, start.at)
+    let (wall, now) = (start.unix_nanos, start.at);
+    match &config.sealing {
+        None => Router::new(c, Box::new(Unsigned), Box::new(Unsigned), wall, now),
+        Some(sealing) => {
+            c.certificate = sealing.certificate.as_ref().map(|c| c.to_bytes());
+            let keys = KeyRing::new(sealing.trust.clone(), config.known_keys());
+            let keys = Box::new(keys);
+            Router::new(c, keys, Box::new(sealing.identity.clone()), wall, now)
+        }
+    }
 }
 
 /// What a path's label is called in updates. A node refuses two links to one

@@ -4,11 +4,13 @@ use super::{Access, Command, Config, Drained, Report, Sink, Start, Why};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
-use crate::link::{Link, LinkId, Outgoing, Progress};
+use crate::link::{self, Link, LinkId, Outgoing, Progress};
 use crate::monitor::Quality;
 use crate::route::{ForwardingTable, Hop, LinkCost, Metric};
 use crate::session::Sessions;
-use crate::wire::{DataHeader, Frame, Frames, Kind, NodeId, Seal, open_header};
+use crate::wire::{
+    DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, Sealed, open_header,
+};
 use core::time::Duration;
 use rand::RngExt;
 use std::collections::VecDeque;
@@ -19,6 +21,8 @@ use trunkline_base::Time;
 #[derive(Debug)]
 pub struct Forwarder {
     pub(super) id: NodeId,
+    incarnation: Incarnation,
+    sealed: bool,
     pub(super) max_payload: usize,
     links: Links,
     table: Arc<ForwardingTable>,
@@ -51,6 +55,10 @@ pub struct ForwarderStats {
     pub drops: Drops,
 }
 
+/// The longest message of the handshake, in bytes: with every field at its
+/// longest it is less than half of that.
+const MAX_HANDSHAKE: usize = 1_200;
+
 /// Reports that may wait for control, which takes all after each batch.
 const MAX_REPORTS: usize = 1_024;
 
@@ -77,16 +85,15 @@ impl Forwarder {
             now + Duration::from_nanos(rng.random_range(0..nanos))
         };
         let mut links = Links::default();
-        for config in config.links {
+        let sealed = config.sealing.is_some();
+        for (config, number) in config.links.into_iter().zip(0..) {
             let first = first_hello(config.liveness.interval);
-            let link = Link::new(id, incarnation, config, first);
-            let index = link.rx_index();
-            if let Some(id) = links.insert(link) {
-                links.assign(index, id);
-            }
+            add_link(&mut links, LinkId(number), id, incarnation, sealed, config, first);
         }
         Forwarder {
             id,
+            incarnation,
+            sealed,
             max_payload,
             reports: VecDeque::new(),
             advertise: config.routing.is_some(),
@@ -100,9 +107,28 @@ impl Forwarder {
         }
     }
 
-    pub(super) fn command(&mut self, command: Command) {
-        let Command::Table(table) = command;
-        self.table = table;
+    pub(super) fn command(&mut self, now: Time, command: Command) {
+        match command {
+            Command::Table(table) => self.table = table,
+            Command::Add(link, config) => {
+                let Forwarder { id, incarnation, sealed, .. } = *self;
+                self.max_payload = self.max_payload.min(config.max_payload());
+                add_link(&mut self.links, link, id, incarnation, sealed, *config, now);
+            }
+            Command::Remove(link) => drop(self.links.remove(link)),
+            Command::Install(id, session) => {
+                self.links.assign(session.keys.local, id);
+                if let Some(link) = self.links.get_mut(id) {
+                    link.install(now, *session);
+                }
+            }
+            Command::Release(index) => self.links.release(index),
+            Command::Close(id) => {
+                if let Some(link) = self.links.get_mut(id) {
+                    link.close_sessions();
+                }
+            }
+        }
     }
 
     /// Fills what room there is for routing frames in the links' queues.
@@ -163,12 +189,20 @@ impl Forwarder {
         datagram: &mut RxDatagram<'_>,
         sink: &mut impl Sink,
     ) -> Result<(), (Option<LinkId>, Drop)> {
+        if Kind::of(datagram.bytes).is_ok_and(Kind::is_handshake) {
+            return self.take_handshake(datagram).map_err(|why| (None, why));
+        }
         let header = open_header(datagram.bytes).map_err(|_| (None, Drop::Malformed))?;
-        let Kind::Null = header.kind;
         let unknown = (None, Drop::UnknownReceiver);
         let id = self.links.owner(header.receiver).ok_or(unknown)?;
         let link = self.links.get_mut(id).ok_or(unknown)?;
-        link.open(datagram.at, datagram.from, datagram.bytes).map_err(|why| (Some(id), why))?;
+        let opened = link.open(datagram.at, datagram.from, datagram.bytes);
+        if opened.map_err(|why| (Some(id), why))? {
+            self.reports.push_back(Report::Moved(id, datagram.from));
+        }
+        if link.take_confirmed() {
+            self.reports.push_back(Report::Confirmed(id));
+        }
         // What one envelope can make this node look up, however it is filled.
         let mut allowance = MAX_GAP as usize;
         for frame in Frames::new(Seal::frames(datagram.bytes)) {
@@ -200,6 +234,19 @@ impl Forwarder {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A message of the handshake is for control.
+    fn take_handshake(&mut self, datagram: &RxDatagram<'_>) -> Result<(), Drop> {
+        if !self.sealed || datagram.bytes.len() > MAX_HANDSHAKE {
+            return Err(Drop::UnknownReceiver);
+        }
+        if self.reports.len() >= MAX_REPORTS {
+            return Err(Drop::QueueFull);
+        }
+        let &RxDatagram { at, from, .. } = datagram;
+        self.reports.push_back(Report::Handshake { at, from, bytes: (&*datagram.bytes).into() });
         Ok(())
     }
 
@@ -270,6 +317,9 @@ impl Forwarder {
             if link.handle_timeout(now) {
                 self.reports.push_back(Report::Down(id));
             }
+            if link.wants_rekey() {
+                self.reports.push_back(Report::Rekey(id));
+            }
             if self.advertise
                 && let Some(Quality { latency, loss, residual }) = link.monitor_mut().advertise(now)
             {
@@ -310,8 +360,29 @@ impl Forwarder {
             offer(link.pace_at(now), Why::Pace(id));
             offer(Some(link.ask_at()), Why::Ask(id));
             offer(Some(link.copy_at()), Why::Copy(id));
+            offer(link.session_at(), Why::Session(id));
             offer(link.monitor().advertise_at().filter(|_| self.advertise), Why::Route);
         }
         next
+    }
+}
+
+/// A link that is sealed gets its receiver indices with its sessions.
+fn add_link(
+    links: &mut Links,
+    number: LinkId,
+    own: NodeId,
+    incarnation: Incarnation,
+    sealed: bool,
+    config: link::Config,
+    first_hello: Time,
+) {
+    if sealed {
+        let seal = Seal::Aead(Box::new(Sealed::new()));
+        links.insert(number, Link::new(seal, config, first_hello));
+    } else {
+        let (seal, index) = Link::unsealed(own, incarnation, &config);
+        links.insert(number, Link::new(seal, config, first_hello));
+        links.assign(index, number);
     }
 }

@@ -4,7 +4,8 @@
 use crate::link::{Link, LinkId};
 use crate::wire::ReceiverIndex;
 
-/// Links by number. A removed link leaves its place for the next new one.
+/// Links by number. A removed link leaves its place empty; control gives it to
+/// the next new one.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     slots: Vec<Option<Link>>,
@@ -13,16 +14,13 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Takes a link in; `None` if there are as many as link numbers.
-    pub fn insert(&mut self, link: Link) -> Option<LinkId> {
-        let vacant = self.slots.iter().position(Option::is_none);
-        let at = vacant.unwrap_or(self.slots.len());
-        let id = LinkId(u16::try_from(at).ok()?);
-        match self.slots.get_mut(at) {
-            Some(slot) => *slot = Some(link),
-            None => self.slots.push(Some(link)),
+    /// Takes a link in, at a place that is empty or the next one.
+    pub fn insert(&mut self, id: LinkId, link: Link) {
+        let at = usize::from(id.0);
+        if self.slots.len() <= at {
+            self.slots.resize_with(at + 1, || None);
         }
-        Some(id)
+        self.slots[at] = Some(link);
     }
 
     /// Takes a link out, with its receiver indices.
@@ -85,9 +83,14 @@ mod tests {
 
     #[test]
     fn a_place_is_used_again_and_its_indices_are_not() {
-        let link = |n| Link::new(NodeId(1), Incarnation(1), Config::new(NodeId(n)), Time::ZERO);
+        let link = |n| {
+            let config = Config::new(NodeId(n));
+            Link::new(Link::unsealed(NodeId(1), Incarnation(1), &config).0, config, Time::ZERO)
+        };
         let mut links = Links::default();
-        let (a, b) = (links.insert(link(2)).unwrap(), links.insert(link(3)).unwrap());
+        let (a, b) = (LinkId(0), LinkId(1));
+        links.insert(a, link(2));
+        links.insert(b, link(3));
         let index = ReceiverIndex::new;
         links.assign(index(7), a);
         links.assign(index(5), b);
@@ -96,7 +99,7 @@ mod tests {
         assert_eq!(links.remove(a).unwrap().config().neighbour, NodeId(2));
         assert_eq!([5, 7, 9].map(|i| links.owner(index(i))), [Some(b), None, None]);
         assert!(links.get(a).is_none() && links.remove(a).is_none());
-        assert_eq!(links.insert(link(4)), Some(a));
+        links.insert(a, link(4));
         assert_eq!(links.iter().map(|(_, l)| l.config().neighbour.0).collect::<Vec<_>>(), [4, 3]);
         links.release(index(5));
         assert_eq!(links.owner(index(5)), None);

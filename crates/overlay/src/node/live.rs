@@ -1,8 +1,10 @@
 //! What an operator does to a running node: ask about it, change it, empty it.
 
-use super::{Echo, EchoAnswer, EchoError, Node};
-use crate::link::{LinkChange, LinkId};
+use super::{Access, Echo, EchoAnswer, EchoError, Node};
+use crate::handshake::{PublicKey, Trust};
+use crate::link::{self, LinkChange, LinkId};
 use crate::route::{ForwardingTable, StaticRoute};
+use crate::wire::NodeId;
 use std::sync::Arc;
 use trunkline_base::Time;
 
@@ -13,6 +15,15 @@ pub struct Changes {
     pub routes: Option<Vec<StaticRoute>>,
     /// Links that change.
     pub links: Vec<(LinkId, LinkChange)>,
+    /// New links.
+    pub added: Vec<link::Config>,
+    /// Links that end.
+    pub removed: Vec<LinkId>,
+    /// Whom to believe, and the keys that are configured: of all nodes, as
+    /// [`Config::known_keys`](super::Config::known_keys) gives them.
+    pub trust: Option<(Trust, Vec<(NodeId, PublicKey)>)>,
+    /// Who may do what. Sessions keep the ports that they hold.
+    pub access: Option<Access>,
 }
 
 impl Changes {
@@ -32,10 +43,23 @@ impl Node {
                 link.change(change);
             }
         }
+        for &link in &changes.removed {
+            self.control.remove(now, link);
+        }
+        for link in &changes.added {
+            self.control.add(now, link.clone());
+        }
+        if let Some((trust, keys)) = &changes.trust {
+            self.control.set_trust(now, trust, keys);
+        }
+        if let Some(access) = changes.access.clone() {
+            self.control.set_transit(now, &access.transit);
+            self.forwarder.access = access;
+        }
         if let Some(routes) = changes.routes.clone() {
             self.control.set_routes(now, routes);
-            self.obey();
         }
+        self.obey(now);
     }
 
     /// Lets no more sessions begin, and control say that traffic should take

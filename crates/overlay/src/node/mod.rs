@@ -6,13 +6,14 @@ mod config;
 mod control;
 mod echo;
 mod forwarder;
+mod keys;
 mod links;
 mod live;
 mod local;
 
 pub use access::{Access, Client, Nodes, Rights};
-pub use config::{Config, ConfigError};
-pub use control::{Command, Control, Report, Routing};
+pub use config::{Config, ConfigError, Sealing};
+pub use control::{Command, Control, Notice, Report, Routing};
 pub use echo::{
     ANSWERS_PER_SECOND, Echo, EchoAnswer, EchoError, EchoKind, EchoMessage, MAX_OPEN, MAX_SIZE,
     MIN_SIZE, NODE_PORT,
@@ -26,6 +27,7 @@ use crate::link::{Link, LinkId};
 use crate::session::SessionId;
 use crate::wire::Incarnation;
 use core::fmt;
+use core::time::Duration;
 use rand::Rng;
 use trunkline_base::Time;
 
@@ -44,9 +46,20 @@ pub enum Why {
     Copy(LinkId),
     /// Routing has something to do.
     Route,
+    /// A handshake has something to do.
+    Handshake,
+    /// A session of this link ends.
+    Session(LinkId),
     /// Nothing: sleep until there is input.
     Nothing,
 }
+
+/// When to try again what a link can't take now, such as routing frames while
+/// it has no session.
+const STUCK: Duration = Duration::from_millis(10);
+
+/// The marking of the handshake: network control (RFC 4594, 3.1).
+const DSCP_CONTROL: u8 = 48;
 
 /// Whether [`Node::transmit`] has handed out everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,6 +114,8 @@ pub struct Node {
     control: Control,
     forwarder: Forwarder,
     draining: bool,
+    /// Control has nothing to do before this.
+    hold: Time,
 }
 
 impl Node {
@@ -109,7 +124,7 @@ impl Node {
         config.validate()?;
         let control = Control::new(&config, start);
         let forwarder = Forwarder::new(config, &start);
-        let mut node = Node { control, forwarder, draining: false };
+        let mut node = Node { control, forwarder, draining: false, hold: Time::ZERO };
         node.settle(start.at);
         Ok(node)
     }
@@ -157,25 +172,48 @@ impl Node {
         self.settle(now);
         if now >= self.control.next_timeout().0 {
             self.control.handle_timeout(now);
-            self.obey();
+            self.obey(now);
         }
     }
 
     /// Seals what is to be sent into `arena`.
     pub fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
+        while let Some((to, bytes)) = self.control.poll_datagram() {
+            match arena.envelope(to, DSCP_CONTROL, bytes.len()) {
+                Some(room) => room.copy_from_slice(&bytes),
+                None => {
+                    self.control.return_datagram((to, bytes));
+                    return Drained::More;
+                }
+            }
+        }
         if now >= self.control.next_timeout().0 {
             let control = &mut self.control;
             self.forwarder.take_frames(|link, room| control.poll_frame(link, now, room));
         }
+        // What can't be done now must not make the driver spin.
+        let stuck = self.control.next_timeout().0 <= now;
+        self.hold = if stuck { now + STUCK } else { Time::ZERO };
         self.forwarder.transmit(now, arena)
     }
 
     /// When to call [`Node::handle_timeout`] and [`Node::transmit`] next if
     /// nothing arrives before, and why.
     pub fn next_timeout(&self, now: Time) -> (Time, Why) {
-        let control = self.control.next_timeout();
+        let (at, why) = self.control.next_timeout();
+        let control = (at.max(self.hold), why);
         let forwarder = self.forwarder.next_timeout(now);
         if control.0 < forwarder.0 { control } else { forwarder }
+    }
+
+    /// The deciding half, to look at.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Something for the log, if there is.
+    pub fn next_notice(&mut self) -> Option<Notice> {
+        self.control.next_notice()
     }
 
     /// Counters of the node.
@@ -198,12 +236,12 @@ impl Node {
         while let Some(report) = self.forwarder.next_report() {
             self.control.report(now, report);
         }
-        self.obey();
+        self.obey(now);
     }
 
-    fn obey(&mut self) {
+    fn obey(&mut self, now: Time) {
         while let Some(command) = self.control.next_command() {
-            self.forwarder.command(command);
+            self.forwarder.command(now, command);
         }
     }
 }

@@ -155,11 +155,15 @@ impl Database {
         let old = self.entries.iter().filter(|(_, e)| e.expires <= now);
         let gone: Vec<Key> = old.map(|(&key, _)| key).collect();
         for key in &gone {
-            self.entries.remove(key);
-            if !self.has(key.origin) {
-                self.nodes -= 1;
-            }
+            self.remove(*key);
         }
         gone
+    }
+
+    /// Drops a record.
+    pub fn remove(&mut self, key: Key) {
+        if self.entries.remove(&key).is_some() && !self.has(key.origin) {
+            self.nodes -= 1;
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! cares which signatures those are.
 
 use super::stats::Refusal;
+use crate::handshake::{PublicKey, Trust};
 use crate::wire::NodeId;
 use core::fmt;
 
@@ -30,6 +31,10 @@ pub trait Keys: fmt::Debug + Send {
         signature: &Signature,
         wall_ns: u64,
     ) -> Result<(), Refusal>;
+
+    /// Believes others from now on. Keys that certificates brought are kept as
+    /// far as these would still be believed.
+    fn set_trust(&mut self, trust: &Trust, configured: &[(NodeId, PublicKey)], wall_ns: u64);
 
     /// Nothing is kept of `origin` any more: a key that an introduction brought
     /// may go, a configured one stays.
@@ -66,6 +71,8 @@ impl Keys for Unsigned {
     ) -> Result<(), Refusal> {
         Ok(())
     }
+
+    fn set_trust(&mut self, _: &Trust, _: &[(NodeId, PublicKey)], _: u64) {}
 
     fn forget(&mut self, _origin: NodeId) {}
 }

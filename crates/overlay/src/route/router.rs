@@ -8,6 +8,7 @@ use super::spf::{Graph, Tree};
 use super::stats::{Refusal, Refusals, RouteStats};
 use super::table::{ForwardingTable, Hop, StaticRoute};
 use super::update::{Advert, Key, LINKS_PER_RECORD, MAX_FRAGMENTS, Part, Record, RouteFrame};
+use crate::handshake::{PublicKey, Trust};
 use crate::link::LinkId;
 use crate::wire::NodeId;
 use core::time::Duration;
@@ -169,6 +170,28 @@ impl Router {
         if self.own.draining != drain {
             self.own.draining = drain;
             self.touch(now);
+        }
+    }
+
+    /// Believes others from now on (see [`Keys::set_trust`]). What those said
+    /// who are not known any more is forgotten.
+    pub fn set_trust(
+        &mut self,
+        now: Time,
+        wall_ns: u64,
+        trust: &Trust,
+        configured: &[(NodeId, PublicKey)],
+    ) {
+        self.keys.set_trust(trust, configured, wall_ns);
+        let origins = self.db.iter().map(|(key, _)| key);
+        let unknown = |key: &Key| key.origin != self.config.id && !self.keys.knows(key.origin);
+        let gone: Vec<Key> = origins.filter(unknown).collect();
+        for key in gone {
+            self.db.remove(key);
+            for link in self.links.iter_mut().flatten() {
+                link.adjacency.forget(key);
+            }
+            self.spf_soon(now);
         }
     }
 

@@ -5,6 +5,7 @@ use rand::RngExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trunkline_base::{Rng, Time};
+use trunkline_overlay::handshake::{PublicKey, Trust};
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::route::{
     Config, ForwardingTable, Keys, LinkCost, Metric, Neighbour, Refusal, Router, Signature, Signer,
@@ -66,6 +67,8 @@ impl Keys for ToyKeys {
         self.0.insert(origin.0);
         Ok(())
     }
+    fn set_trust(&mut self, _: &Trust, _: &[(NodeId, PublicKey)], _: u64) {}
+
     fn forget(&mut self, origin: NodeId) {
         self.0.remove(&origin.0);
     }

@@ -1,0 +1,258 @@
+//! Control's side of the handshakes: links get their sessions, strangers with a
+//! certificate become neighbours, and go again when they are gone.
+
+use super::{Command, Report};
+use crate::handshake::{
+    self, Certificate, Established, Event, HandshakeStats, Handshakes, NewcomerId, Peer, Refusal,
+    Trust,
+};
+use crate::link::{self, LinkId, Session};
+use crate::node::{Config, Sealing, Start};
+use crate::wire::NodeId;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use trunkline_base::Time;
+
+/// Datagrams that may wait for the arena. What is lost is tried again.
+const MAX_DATAGRAMS: usize = 1_024;
+/// News that may wait for the driver.
+const MAX_NOTICES: usize = 64;
+/// After which a newcomer that has gone makes place for another.
+const NEWCOMER_GONE: Duration = Duration::from_secs(5 * 60);
+
+/// Something for the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// A handshake of someone who has a key was refused.
+    Refused {
+        /// From where.
+        from: SocketAddr,
+        /// Which node it says it is.
+        node: NodeId,
+        /// What is wrong.
+        why: Refusal,
+    },
+    /// A certified node that no link of the configuration names is a neighbour
+    /// now.
+    Admitted {
+        /// By which number.
+        link: LinkId,
+        /// The node.
+        node: NodeId,
+        /// What its certificate calls it.
+        name: String,
+        /// Where it is.
+        address: SocketAddr,
+    },
+    /// A neighbour is no longer trusted.
+    Closed {
+        /// Its link.
+        link: LinkId,
+        /// Why.
+        why: Refusal,
+    },
+}
+
+/// A node to be admitted.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    id: NewcomerId,
+    name: String,
+    address: SocketAddr,
+    /// Its link's settings.
+    pub config: link::Config,
+}
+
+/// What is to be done.
+pub(super) enum Outcome {
+    Command(Command),
+    Admit(Box<Newcomer>),
+    /// A newcomer that has been gone for long.
+    Leave(LinkId),
+}
+
+#[derive(Debug)]
+pub(super) struct SealedLinks {
+    handshakes: Handshakes,
+    /// The settings of a newcomer's link.
+    template: link::Config,
+    most_newcomers: usize,
+    /// Links that no configuration names, and since when they are down.
+    newcomers: BTreeMap<LinkId, Option<Time>>,
+    names: BTreeMap<LinkId, Certificate>,
+    datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
+    notices: VecDeque<Notice>,
+}
+
+impl SealedLinks {
+    pub fn new(config: &Config, sealing: &Sealing, start: &Start) -> SealedLinks {
+        let most_newcomers = usize::from(sealing.newcomers);
+        // As many at once as may come at all, up to a burst.
+        let limits = handshake::Limits { newcomers: most_newcomers.min(64), ..sealing.limits };
+        let settings = handshake::Config {
+            node: config.id,
+            identity: sealing.identity.clone(),
+            certificate: sealing.certificate.clone(),
+            trust: sealing.trust.clone(),
+            incarnation: start.incarnation,
+            offer: sealing.offer,
+            limits,
+        };
+        let mut links = SealedLinks {
+            handshakes: Handshakes::new(settings, start.entropy),
+            template: sealing.newcomer.clone(),
+            most_newcomers,
+            newcomers: BTreeMap::new(),
+            names: BTreeMap::new(),
+            datagrams: VecDeque::new(),
+            notices: VecDeque::new(),
+        };
+        for (link, id) in config.links.iter().zip((0..).map(LinkId)) {
+            links.add(start.at, id, link);
+        }
+        links
+    }
+
+    pub fn add(&mut self, now: Time, link: LinkId, config: &link::Config) {
+        let peer = Peer {
+            node: config.neighbour,
+            path: config.path.clone(),
+            key: config.key,
+            address: config.address,
+            mtu: u16::try_from(config.mtu).unwrap_or(u16::MAX),
+        };
+        self.handshakes.add(link, peer, now);
+    }
+
+    pub fn remove(&mut self, link: LinkId) {
+        self.handshakes.remove(link);
+        self.newcomers.remove(&link);
+        self.names.remove(&link);
+    }
+
+    pub fn set_trust(&mut self, unix_secs: u64, trust: &Trust) {
+        self.handshakes.set_trust(trust.clone(), unix_secs);
+    }
+
+    pub fn report(&mut self, now: Time, unix_secs: u64, report: Report) {
+        match report {
+            Report::Handshake { at, from, bytes } => {
+                self.handshakes.recv(at.max(now), unix_secs, from, &bytes);
+            }
+            Report::Confirmed(link) => self.handshakes.confirmed(link),
+            Report::Moved(link, address) => self.handshakes.set_address(link, address),
+            Report::Rekey(link) => self.handshakes.restart(link, now),
+            _ => {}
+        }
+    }
+
+    pub fn up(&mut self, link: LinkId) {
+        if let Some(down) = self.newcomers.get_mut(&link) {
+            *down = None;
+        }
+    }
+
+    /// A dead link's neighbour may have forgotten its keys.
+    pub fn down(&mut self, now: Time, link: LinkId) {
+        self.handshakes.restart(link, now);
+        if let Some(down) = self.newcomers.get_mut(&link) {
+            down.get_or_insert(now);
+        }
+    }
+
+    /// Answers a newcomer, whose link is `link` now; false if it has waited too
+    /// long.
+    pub fn admit(&mut self, now: Time, newcomer: Newcomer, link: LinkId) -> bool {
+        let Newcomer { id, name, address, config } = newcomer;
+        let mtu = u16::try_from(config.mtu).unwrap_or(u16::MAX);
+        let admitted = self.handshakes.admit(id, link, mtu, now);
+        if admitted {
+            self.newcomers.insert(link, Some(now));
+            self.note(Notice::Admitted { link, node: config.neighbour, name, address });
+        }
+        admitted
+    }
+
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.handshakes.handle_timeout(now);
+    }
+
+    pub fn next_timeout(&self) -> Time {
+        let downs = self.newcomers.values().flatten();
+        let leave = downs.min().map_or(Time::NEVER, |&at| at + NEWCOMER_GONE);
+        leave.min(self.handshakes.next_timeout())
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self, now: Time) -> Option<Outcome> {
+        while let Some(event) = self.handshakes.poll() {
+            match event {
+                Event::Send { to, bytes } => {
+                    if self.datagrams.len() < MAX_DATAGRAMS {
+                        self.datagrams.push_back((to, bytes));
+                    }
+                }
+                Event::Established(established) => {
+                    return Some(Outcome::Command(self.established(*established)));
+                }
+                Event::Retired { index, .. } => {
+                    return Some(Outcome::Command(Command::Release(index)));
+                }
+                Event::Newcomer { id, node, name, path, address, .. } => {
+                    if self.newcomers.len() < self.most_newcomers {
+                        let mut config = self.template.clone();
+                        (config.neighbour, config.path) = (node, path);
+                        let newcomer = Newcomer { id, name, address, config };
+                        return Some(Outcome::Admit(Box::new(newcomer)));
+                    }
+                }
+                Event::Closed { link, why } => {
+                    self.note(Notice::Closed { link, why });
+                    return Some(Outcome::Command(Command::Close(link)));
+                }
+                Event::Refused { from, node, why } => {
+                    self.note(Notice::Refused { from, node, why });
+                }
+            }
+        }
+        let gone =
+            |(_, down): &(&LinkId, &Option<Time>)| down.is_some_and(|at| now >= at + NEWCOMER_GONE);
+        let (&link, _) = self.newcomers.iter().find(gone)?;
+        Some(Outcome::Leave(link))
+    }
+
+    fn established(&mut self, established: Established) -> Command {
+        let Established { link, address, keys, version, mtu, certificate, .. } = established;
+        if let Some(certificate) = certificate {
+            self.names.insert(link, certificate);
+        }
+        Command::Install(link, Box::new(Session { keys, address, mtu, version }))
+    }
+
+    fn note(&mut self, notice: Notice) {
+        if self.notices.len() < MAX_NOTICES {
+            self.notices.push_back(notice);
+        }
+    }
+
+    pub fn poll_datagram(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.datagrams.pop_front()
+    }
+
+    pub fn return_datagram(&mut self, datagram: (SocketAddr, Vec<u8>)) {
+        self.datagrams.push_front(datagram);
+    }
+
+    pub fn next_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    pub fn stats(&self) -> &HandshakeStats {
+        self.handshakes.stats()
+    }
+
+    pub fn name(&self, link: LinkId) -> Option<&str> {
+        self.names.get(&link).map(Certificate::name)
+    }
+}

@@ -1,0 +1,69 @@
+//! Nodes with keys and certificates, which find each other, seal their links,
+//! and route by link state.
+
+mod common;
+
+use common::{RT, at, calls, flow, link, ms, outcome, uniform};
+use trunkline_base::link_model::{LinkModel, Loss};
+use trunkline_overlay::counters::Drop;
+use trunkline_overlay::node::Routing;
+use trunkline_overlay::route::Metric;
+use trunkline_overlay::wire::NodeId;
+use trunkline_sim::{HostId, Topology, World};
+
+/// Nodes 1 to 4 in a ring, all links alike but for the delay of the last.
+fn ring(model: &LinkModel) -> World {
+    let mut t = Topology::new();
+    let hosts: Vec<HostId> = (1..=4).map(|n| t.host(NodeId(n))).collect();
+    for i in 0..4 {
+        let mut model = model.clone();
+        if i == 3 {
+            model.delay = model.delay * 2;
+        }
+        t.link(hosts[i], hosts[(i + 1) % 4], model.clone(), model);
+    }
+    t.seal();
+    t.link_state(&Routing::default());
+    t.build(7).unwrap()
+}
+
+#[test]
+fn certified_nodes_find_each_other_and_call() {
+    let mut world = ring(&link(ms(10), uniform(0.02)));
+    world.run_until(at(5_000));
+    for host in 0..4 {
+        let node = world.node(HostId(host));
+        for (id, link) in node.links() {
+            assert!(link.is_sealed() && link.is_ready() && link.monitor().is_up());
+            let neighbour = link.config().neighbour;
+            assert_eq!(node.control().name(id), Some(&*format!("node-{neighbour}")));
+        }
+        let router = node.control().router().unwrap();
+        assert_eq!(router.nodes(), 4, "node {} knows all", host + 1);
+    }
+    // 1 and 4 are neighbours over 20 ms; two links of 10 ms lead from 1 to 3.
+    let router = world.node(HostId(0)).control().router().unwrap();
+    let route = router.route(NodeId(3), Metric::Latency).unwrap();
+    assert_eq!(route.path, [1, 2, 3].map(NodeId));
+    assert_eq!(route.cost, 200, "in tenths of a millisecond");
+
+    let made = calls(&mut world, (0, 2), RT, 5_000, 10, (at(6_000), 500));
+    world.run_until(at(20_000));
+    let missed = outcome(&world, &made).missed.events;
+    assert!(missed <= 5, "{missed} of 5000");
+}
+
+/// Keys are replaced every two minutes; nobody hears it.
+#[test]
+fn new_keys_cost_no_packet() {
+    let mut world = ring(&link(ms(10), Loss::None));
+    let made = calls(&mut world, (0, 2), RT, 5_000, 1, (at(5_000), 30_000));
+    world.run_until(at(615_000));
+    assert_eq!(outcome(&world, &made).missed.events, 0);
+    assert_eq!(flow(&world, made[0]).arrivals.len(), 30_000);
+    let handshakes = world.node(HostId(0)).control().handshakes().unwrap();
+    assert!(handshakes.established >= 10, "{handshakes:?}");
+    for (_, link) in world.node(HostId(0)).links() {
+        assert_eq!(link.stats().drops.get(Drop::NoSession), 0);
+    }
+}
