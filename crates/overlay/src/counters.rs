@@ -13,6 +13,13 @@ pub enum Drop {
     WrongSource,
     /// An envelope of a start of the neighbour before its present one.
     Stale,
+    /// An envelope for a session that has ended, or of which only the start is
+    /// known.
+    NoSession,
+    /// An envelope that had come before.
+    Replayed,
+    /// An envelope that the neighbour did not seal, or that was altered.
+    Forged,
     /// A packet that this link had already delivered.
     Duplicate,
     /// A packet that its destination's application already has.
@@ -57,6 +64,9 @@ impl Drop {
         Drop::UnknownReceiver,
         Drop::WrongSource,
         Drop::Stale,
+        Drop::NoSession,
+        Drop::Replayed,
+        Drop::Forged,
         Drop::Duplicate,
         Drop::FlowDuplicate,
         Drop::HopLimit,
@@ -83,6 +93,9 @@ impl Drop {
             Drop::UnknownReceiver => "unknown_receiver",
             Drop::WrongSource => "wrong_source",
             Drop::Stale => "stale",
+            Drop::NoSession => "no_session",
+            Drop::Replayed => "replayed",
+            Drop::Forged => "forged",
             Drop::Duplicate => "duplicate",
             Drop::FlowDuplicate => "flow_duplicate",
             Drop::HopLimit => "hop_limit",

@@ -54,6 +54,7 @@
 
 pub mod arena;
 pub mod counters;
+pub mod handshake;
 pub mod link;
 pub mod monitor;
 pub mod node;

@@ -13,7 +13,7 @@ use crate::monitor::{Carried, LinkMonitor, Liveness};
 use crate::node::Report;
 use crate::wire::{
     DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
-    Opened, ReceiverIndex, Seal, Service, open_header,
+    OpenError, Opened, ReceiverIndex, Seal, Service, open_header,
 };
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -278,7 +278,14 @@ impl Link {
         if from.port() == 0 {
             return Err(Drop::WrongSource);
         }
-        match self.seal.open(bytes).map_err(|_| Drop::Malformed)? {
+        // The second is the envelope's number, of which the loss can be told.
+        let (opened, _) = self.seal.open(bytes).map_err(|why| match why {
+            OpenError::Malformed(_) => Drop::Malformed,
+            OpenError::NoSession => Drop::NoSession,
+            OpenError::Replayed => Drop::Replayed,
+            OpenError::Forged => Drop::Forged,
+        })?;
+        match opened {
             Opened::Same => {}
             Opened::Stale => return Err(Drop::Stale),
             Opened::Fresh { first } => {

@@ -164,7 +164,9 @@ impl Forwarder {
         sink: &mut impl Sink,
     ) -> Result<(), (Option<LinkId>, Drop)> {
         let header = open_header(datagram.bytes).map_err(|_| (None, Drop::Malformed))?;
-        let Kind::Null = header.kind;
+        if header.kind != Kind::Null {
+            return Err((None, Drop::Malformed));
+        }
         let unknown = (None, Drop::UnknownReceiver);
         let id = self.links.owner(header.receiver).ok_or(unknown)?;
         let link = self.links.get_mut(id).ok_or(unknown)?;

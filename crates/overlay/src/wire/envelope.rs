@@ -55,25 +55,58 @@ pub struct EnvelopeHeader {
     pub counter: u32,
 }
 
-/// How an envelope is sealed; the high nibble of the type byte is the wire
-/// version, 1.
+/// What a datagram is: its first byte, of which the high nibble is the wire
+/// version, 1. The first two hold frames and begin with an [`EnvelopeHeader`];
+/// the others are the handshake's ([`crate::handshake::message`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
     /// Not sealed: for measuring, and for networks that are sealed below.
     Null = 0x11,
+    /// Sealed with the keys of a session.
+    Aead = 0x12,
+    /// Asks who is there.
+    Query = 0x13,
+    /// Says who is there, and hands out a cookie.
+    Answer = 0x14,
+    /// The first message of a handshake.
+    Initiation = 0x15,
+    /// The second message of a handshake.
+    Response = 0x16,
 }
 
-/// Reads the header off a datagram; what is behind it is for the link's seal.
+impl Kind {
+    /// What this datagram says it is.
+    pub fn of(datagram: &[u8]) -> Result<Kind, WireError> {
+        match *datagram.first().ok_or(WireError::Truncated)? {
+            0x11 => Ok(Kind::Null),
+            0x12 => Ok(Kind::Aead),
+            0x13 => Ok(Kind::Query),
+            0x14 => Ok(Kind::Answer),
+            0x15 => Ok(Kind::Initiation),
+            0x16 => Ok(Kind::Response),
+            other => Err(WireError::UnknownType(other)),
+        }
+    }
+
+    /// Whether it is for [`crate::handshake::Handshakes`].
+    pub fn is_handshake(self) -> bool {
+        !matches!(self, Kind::Null | Kind::Aead)
+    }
+}
+
+/// Reads the header off an envelope with frames; what is behind it is for the
+/// link's seal. A message of the handshake is an unknown type here.
 pub fn open_header(datagram: &[u8]) -> Result<EnvelopeHeader, WireError> {
     if datagram.len() < ENVELOPE_OVERHEAD {
         return Err(WireError::Truncated);
     }
+    let kind = Kind::of(datagram)?;
+    if kind.is_handshake() {
+        return Err(WireError::UnknownType(kind as u8));
+    }
     let mut r = Reader::new(datagram);
-    let kind = match r.u8()? {
-        0x11 => Kind::Null,
-        other => return Err(WireError::UnknownType(other)),
-    };
+    r.u8()?;
     Ok(EnvelopeHeader { kind, receiver: ReceiverIndex(r.u24()?), counter: r.u32()? })
 }
 
@@ -96,8 +129,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn header_round_trip(index in any::<u32>(), counter in any::<u32>()) {
-            let header = EnvelopeHeader { kind: Kind::Null, receiver: ReceiverIndex::new(index), counter };
+        fn header_round_trip(index in any::<u32>(), counter in any::<u32>(), aead in any::<bool>()) {
+            let kind = if aead { Kind::Aead } else { Kind::Null };
+            let header = EnvelopeHeader { kind, receiver: ReceiverIndex::new(index), counter };
             let mut bytes = [0; ENVELOPE_OVERHEAD];
             header.emit(bytes.first_chunk_mut().unwrap());
             prop_assert_eq!(open_header(&bytes), Ok(header));
@@ -107,6 +141,18 @@ mod tests {
         fn any_bytes_are_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let _ = open_header(&bytes);
         }
+    }
+
+    #[test]
+    fn kinds_are_their_bytes() {
+        use Kind::{Aead, Answer, Initiation, Null, Query, Response};
+        for kind in [Null, Aead, Query, Answer, Initiation, Response] {
+            let bytes = [kind as u8; ENVELOPE_OVERHEAD];
+            assert_eq!(Kind::of(&bytes), Ok(kind));
+            assert_eq!(open_header(&bytes).is_ok(), !kind.is_handshake());
+        }
+        assert_eq!(Kind::of(&[0x21]), Err(WireError::UnknownType(0x21)));
+        assert_eq!(Kind::of(&[]), Err(WireError::Truncated));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod envelope;
 mod frame;
 mod seal;
+mod sealed;
 
 pub use envelope::{
     DATA_OVERHEAD, ENVELOPE_OVERHEAD, EnvelopeHeader, Kind, ReceiverIndex, open_header,
@@ -13,7 +14,9 @@ pub use frame::{
     NackRange, Service,
 };
 pub(crate) use frame::{HELLO_LEN, NACK_RANGE_LEN};
-pub use seal::{Incarnation, Null, Opened, Seal};
+pub use seal::{Incarnation, Null, OpenError, Opened, Seal};
+pub(crate) use sealed::MAX_AGE;
+pub use sealed::{Role, Sealed, SessionKeys};
 
 use core::fmt;
 

@@ -1,0 +1,424 @@
+//! The four messages of the handshake, each one datagram.
+//!
+//! ```text
+//! Query       kind 1, mac 16, nonce 8, zeros up to 256 bytes
+//! Answer      kind 1, mac 16, echo 8, cookie 16, certificate (length 2, bytes)
+//! Initiation  kind 1, mac 16, cookie 16, Noise: e 32, s 48, payload + 16
+//! Response    kind 1, mac 16, receiver index 3, Noise: e 32, payload + 16
+//! ```
+//!
+//! The mac is the first half of HMAC-SHA256 over what follows it, the kind
+//! before it. Its key anyone can know who knows whom he speaks to: it keeps out
+//! who scans addresses, at the price of one hash. The cookie is worth more: it
+//! shows that the sender receives what is sent to his address (RFC 9000, 8.1;
+//! WireGuard, 5.3).
+
+use super::certificate::{Certificate, MAX_CERTIFICATE};
+use super::noise::{FIRST_OVERHEAD, SECOND_OVERHEAD};
+use crate::wire::{Incarnation, Kind, NodeId, ReceiverIndex, WireError};
+use core::fmt;
+use ring::hmac;
+use subtle::ConstantTimeEq;
+use trunkline_base::wire::{Reader, Short, Writer};
+
+/// The longest message that is read: newer versions may say more than this one
+/// does, and still fit the smallest MTU.
+pub const MAX_MESSAGE: usize = 576 - 48;
+
+/// Bytes of a [`Query`]: as much as the longest [`Answer`], lest a node send
+/// more to a forged address than came from it.
+pub const QUERY_LEN: usize = 256;
+
+/// The longest path label, in bytes.
+pub const MAX_PATH: usize = 63;
+
+pub(super) const MAC: usize = 16;
+/// Bytes of a cookie.
+pub const COOKIE: usize = 16;
+/// Bytes by which an answer names its question.
+pub const ECHO: usize = 8;
+
+const INITIATION_HEAD: usize = 1 + MAC + COOKIE;
+const ANSWER_HEAD: usize = 1 + MAC + ECHO + COOKIE + 2;
+
+const _: () = assert!(ANSWER_HEAD + MAX_CERTIFICATE <= QUERY_LEN);
+const _: () = assert!(INITIATION_HEAD + FIRST_OVERHEAD + MAX_PAYLOAD <= MAX_MESSAGE);
+
+/// A key of the cheap check, made once for each key of a node.
+#[derive(Clone)]
+pub struct MacKey(hmac::Key);
+
+impl MacKey {
+    /// The key for messages to whoever has `public` (a node's key, or an
+    /// overlay's), said by `label` to be of one kind.
+    pub fn new(label: &[u8], public: &[u8]) -> MacKey {
+        let outer = hmac::Key::new(hmac::HMAC_SHA256, label);
+        MacKey(hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&outer, public).as_ref()))
+    }
+
+    fn of(&self, message: &[u8]) -> [u8; MAC] {
+        let mut context = hmac::Context::with_key(&self.0);
+        context.update(message.get(..1).unwrap_or(&[]));
+        context.update(message.get(1 + MAC..).unwrap_or(&[]));
+        first_half(&context.sign())
+    }
+
+    /// Whether `message` was made with this key.
+    pub fn check(&self, message: &[u8]) -> bool {
+        let mac = message.get(1..1 + MAC).unwrap_or(&[]);
+        self.of(message)[..].ct_eq(mac).into()
+    }
+
+    /// Completes a message whose other bytes are there.
+    fn stamp(&self, message: &mut [u8]) {
+        let mac = self.of(message);
+        if let Some(place) = message.get_mut(1..1 + MAC) {
+            place.copy_from_slice(&mac);
+        }
+    }
+}
+
+impl fmt::Debug for MacKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MacKey")
+    }
+}
+
+pub(super) fn first_half(tag: &hmac::Tag) -> [u8; 16] {
+    tag.as_ref().first_chunk().copied().unwrap_or_default()
+}
+
+/// Asks who is there, and for a cookie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Query {
+    /// Comes back in the answer.
+    pub nonce: [u8; ECHO],
+}
+
+impl Query {
+    /// The datagram.
+    pub fn emit(&self, key: &MacKey) -> Vec<u8> {
+        let mut out = vec![0; QUERY_LEN];
+        out[0] = Kind::Query as u8;
+        out[1 + MAC..1 + MAC + ECHO].copy_from_slice(&self.nonce);
+        key.stamp(&mut out);
+        out
+    }
+
+    /// Reads a datagram; its mac is still to be checked.
+    pub fn parse(datagram: &[u8]) -> Result<Query, WireError> {
+        let mut r = body(datagram, Kind::Query)?;
+        if datagram.len() < QUERY_LEN {
+            return Err(WireError::Truncated);
+        }
+        Ok(Query { nonce: r.array()? })
+    }
+}
+
+/// Says who is there; or only hands out a cookie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer<'a> {
+    /// The query's nonce, or the first bytes of the initiation's mac.
+    pub echo: [u8; ECHO],
+    /// To be shown in an initiation from the address that this was sent to.
+    pub cookie: [u8; COOKIE],
+    /// A certificate, or nothing.
+    pub certificate: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    /// The datagram, with the mac key of the message it answers.
+    pub fn emit(&self, key: &MacKey) -> Vec<u8> {
+        let mut out = vec![0; ANSWER_HEAD + self.certificate.len()];
+        let mut w = Writer::new(&mut out);
+        let fits = w
+            .u8(Kind::Answer as u8)
+            .and_then(|()| w.bytes(&[0; MAC]))
+            .and_then(|()| w.bytes(&self.echo))
+            .and_then(|()| w.bytes(&self.cookie))
+            .and_then(|()| w.u16(u16::try_from(self.certificate.len()).map_err(|_| Short)?))
+            .and_then(|()| w.bytes(self.certificate));
+        debug_assert!(fits.is_ok(), "room was made for it");
+        key.stamp(&mut out);
+        out
+    }
+
+    /// Reads a datagram; its mac is still to be checked.
+    pub fn parse(datagram: &'a [u8]) -> Result<Answer<'a>, WireError> {
+        let mut r = body(datagram, Kind::Answer)?;
+        let (echo, cookie) = (r.array()?, r.array()?);
+        let certificate = counted(&mut r, MAX_CERTIFICATE, "the length of a certificate")?;
+        Ok(Answer { echo, cookie, certificate })
+    }
+}
+
+/// The first message of a handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Initiation<'a> {
+    /// What the responder last handed out, or zeros.
+    pub cookie: [u8; COOKIE],
+    /// Noise's message.
+    pub noise: &'a [u8],
+}
+
+impl<'a> Initiation<'a> {
+    /// The datagram, with the mac key of the responder's key.
+    pub fn emit(&self, key: &MacKey) -> Vec<u8> {
+        let mut out = vec![0; 1 + MAC];
+        out[0] = Kind::Initiation as u8;
+        out.extend_from_slice(&self.cookie);
+        out.extend_from_slice(self.noise);
+        key.stamp(&mut out);
+        out
+    }
+
+    /// Reads a datagram; its mac is still to be checked.
+    pub fn parse(datagram: &'a [u8]) -> Result<Initiation<'a>, WireError> {
+        let mut r = body(datagram, Kind::Initiation)?;
+        let cookie = r.array()?;
+        if r.rest().len() < FIRST_OVERHEAD {
+            return Err(WireError::Truncated);
+        }
+        Ok(Initiation { cookie, noise: r.rest() })
+    }
+}
+
+/// By what an answer to this datagram names it, if it has a mac.
+pub(super) fn echo_of(datagram: &[u8]) -> [u8; ECHO] {
+    datagram.get(1..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
+}
+
+/// The second message of a handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Response<'a> {
+    /// Which of the initiator's handshakes it belongs to.
+    pub receiver: ReceiverIndex,
+    /// Noise's message.
+    pub noise: &'a [u8],
+}
+
+impl<'a> Response<'a> {
+    /// The datagram, with the mac key of the initiator's key.
+    pub fn emit(&self, key: &MacKey) -> Vec<u8> {
+        let mut out = vec![0; 1 + MAC];
+        out[0] = Kind::Response as u8;
+        out.extend_from_slice(&self.receiver.get().to_be_bytes()[1..]);
+        out.extend_from_slice(self.noise);
+        key.stamp(&mut out);
+        out
+    }
+
+    /// Reads a datagram; its mac is still to be checked.
+    pub fn parse(datagram: &'a [u8]) -> Result<Response<'a>, WireError> {
+        let mut r = body(datagram, Kind::Response)?;
+        let receiver = ReceiverIndex::new(r.u24()?);
+        if r.rest().len() < SECOND_OVERHEAD {
+            return Err(WireError::Truncated);
+        }
+        Ok(Response { receiver, noise: r.rest() })
+    }
+}
+
+/// What is behind kind and mac.
+fn body(datagram: &[u8], kind: Kind) -> Result<Reader<'_>, WireError> {
+    let found = Kind::of(datagram)?;
+    if found != kind {
+        return Err(WireError::UnknownType(found as u8));
+    }
+    if datagram.len() > MAX_MESSAGE {
+        return Err(WireError::OutOfRange("the length of a handshake message"));
+    }
+    let mut r = Reader::new(datagram);
+    r.bytes(1 + MAC)?;
+    Ok(r)
+}
+
+fn counted<'a>(r: &mut Reader<'a>, max: usize, what: &'static str) -> Result<&'a [u8], WireError> {
+    let len = usize::from(r.u16()?);
+    if len > max {
+        return Err(WireError::OutOfRange(what));
+    }
+    Ok(r.bytes(len)?)
+}
+
+/// What the two ends tell each other, encrypted: `oldest 1 | newest 1 |
+/// index 3 | node 4 | incarnation 8 | sent 8 | capabilities 4 | MTU 2 |
+/// path (length 1, bytes) | certificate (length 2, bytes)`. What a newer
+/// version may append is passed over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Payload {
+    /// The oldest protocol version that the sender speaks…
+    pub oldest: u8,
+    /// …and the newest.
+    pub newest: u8,
+    /// What envelopes to the sender are to carry.
+    pub index: ReceiverIndex,
+    /// The sender.
+    pub node: NodeId,
+    /// Which start of the sender.
+    pub incarnation: Incarnation,
+    /// In an initiation, nanoseconds that grow with each to the same peer, on
+    /// the sender's clock; a response repeats them.
+    pub sent: u64,
+    /// What the sender can do beyond the version; unknown bits mean nothing.
+    pub capabilities: u32,
+    /// The largest IP packet that the sender's end of the link takes.
+    pub mtu: u16,
+    /// Which of the links between the two.
+    pub path: String,
+    /// What binds the sender's node id to its key.
+    pub certificate: Option<Certificate>,
+}
+
+const PAYLOAD_FIXED: usize = 1 + 1 + 3 + 4 + 8 + 8 + 4 + 2 + 1 + 2;
+/// The most bytes that this version writes.
+pub const MAX_PAYLOAD: usize = PAYLOAD_FIXED + MAX_PATH + MAX_CERTIFICATE;
+
+impl Payload {
+    /// The bytes; a path label above [`MAX_PATH`] is cut off.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = [0; MAX_PAYLOAD];
+        let mut w = Writer::new(&mut out);
+        let fits = self.emit(&mut w);
+        debug_assert!(fits.is_ok(), "every part has a bound");
+        w.written().to_vec()
+    }
+
+    fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        w.u8(self.oldest)?;
+        w.u8(self.newest)?;
+        w.u24(self.index.get())?;
+        w.u32(self.node.0)?;
+        w.u64(self.incarnation.0)?;
+        w.u64(self.sent)?;
+        w.u32(self.capabilities)?;
+        w.u16(self.mtu)?;
+        let path = self.path.as_bytes();
+        let path = path.get(..MAX_PATH).unwrap_or(path);
+        w.u8(u8::try_from(path.len()).map_err(|_| Short)?)?;
+        w.bytes(path)?;
+        let certificate = self.certificate.as_ref().map(Certificate::to_bytes).unwrap_or_default();
+        w.u16(u16::try_from(certificate.len()).map_err(|_| Short)?)?;
+        w.bytes(&certificate)
+    }
+
+    /// Reads what a peer said of itself.
+    pub fn parse(bytes: &[u8]) -> Result<Payload, WireError> {
+        let mut r = Reader::new(bytes);
+        let (oldest, newest, index) = (r.u8()?, r.u8()?, ReceiverIndex::new(r.u24()?));
+        let (node, incarnation, sent) = (NodeId(r.u32()?), Incarnation(r.u64()?), r.u64()?);
+        let (capabilities, mtu) = (r.u32()?, r.u16()?);
+        let len = usize::from(r.u8()?);
+        if len > MAX_PATH {
+            return Err(WireError::OutOfRange("the length of a path label"));
+        }
+        let path = core::str::from_utf8(r.bytes(len)?)
+            .map_err(|_| WireError::OutOfRange("a path label"))?
+            .to_owned();
+        let certificate = counted(&mut r, MAX_CERTIFICATE, "the length of a certificate")?;
+        let certificate = match certificate {
+            [] => None,
+            bytes => Some(
+                Certificate::parse(bytes).map_err(|_| WireError::OutOfRange("a certificate"))?,
+            ),
+        };
+        Ok(Payload {
+            oldest,
+            newest,
+            index,
+            node,
+            incarnation,
+            sent,
+            capabilities,
+            mtu,
+            path,
+            certificate,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::identity::Identity;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key() -> MacKey {
+        MacKey::new(b"test", &[1; 32])
+    }
+
+    fn certificate() -> Certificate {
+        let (operator, node) = (Identity::from_secret(&[1; 32]), Identity::from_secret(&[2; 32]));
+        Certificate::issue(&operator, NodeId(5), "berlin", node.public(), 9).unwrap()
+    }
+
+    fn payload() -> impl Strategy<Value = Payload> {
+        (
+            (any::<u8>(), any::<u8>(), any::<u32>(), any::<u32>(), any::<u64>()),
+            (any::<u64>(), any::<u32>(), any::<u16>(), "[a-zé]{0,31}", any::<bool>()),
+        )
+            .prop_map(|(a, b)| Payload {
+                oldest: a.0,
+                newest: a.1,
+                index: ReceiverIndex::new(a.2),
+                node: NodeId(a.3),
+                incarnation: Incarnation(a.4),
+                sent: b.0,
+                capabilities: b.1,
+                mtu: b.2,
+                path: b.3,
+                certificate: b.4.then(certificate),
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn payload_round_trip(p in payload(), more in prop::collection::vec(any::<u8>(), 0..20)) {
+            let bytes = p.to_bytes();
+            prop_assert!(bytes.len() <= MAX_PAYLOAD);
+            prop_assert_eq!(Payload::parse(&bytes), Ok(p.clone()));
+            let newer = [bytes, more].concat();
+            prop_assert_eq!(Payload::parse(&newer), Ok(p));
+        }
+
+        #[test]
+        fn message_round_trips(
+            nonce in any::<[u8; ECHO]>(), cookie in any::<[u8; COOKIE]>(), index in any::<u32>(),
+            noise in prop::collection::vec(any::<u8>(), FIRST_OVERHEAD..300),
+            at in any::<prop::sample::Index>(), bit in 0..8,
+        ) {
+            let certificate = certificate().to_bytes();
+            let query = Query { nonce };
+            let answer = Answer { echo: nonce, cookie, certificate: &certificate };
+            let initiation = Initiation { cookie, noise: &noise };
+            let response = Response { receiver: ReceiverIndex::new(index), noise: &noise };
+            let bytes = [query.emit(&key()), answer.emit(&key()), initiation.emit(&key()), response.emit(&key())];
+            prop_assert_eq!(Query::parse(&bytes[0]), Ok(query));
+            prop_assert_eq!(Answer::parse(&bytes[1]), Ok(answer));
+            prop_assert_eq!(Initiation::parse(&bytes[2]), Ok(initiation));
+            prop_assert_eq!(Response::parse(&bytes[3]), Ok(response));
+            for mut message in bytes {
+                prop_assert!(key().check(&message));
+                prop_assert!(!MacKey::new(b"test", &[2; 32]).check(&message));
+                *at.get_mut(&mut message) ^= 1u8 << bit;
+                prop_assert!(!key().check(&message));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_an_answer(kind in 0x13u8..0x17, rest in prop::collection::vec(any::<u8>(), 0..700)) {
+            let bytes = [&[kind][..], &rest].concat();
+            let _ = (Query::parse(&bytes), Answer::parse(&bytes), Initiation::parse(&bytes));
+            let _ = (Response::parse(&bytes), Payload::parse(&rest), key().check(&bytes));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_never_longer_than_its_query() {
+        let longest = [7; MAX_CERTIFICATE];
+        let answer = Answer { echo: [0; ECHO], cookie: [0; COOKIE], certificate: &longest };
+        assert!(answer.emit(&key()).len() <= Query { nonce: [0; ECHO] }.emit(&key()).len());
+        let short = Query { nonce: [0; ECHO] }.emit(&key());
+        assert_eq!(Query::parse(&short[..QUERY_LEN - 1]), Err(WireError::Truncated));
+    }
+}

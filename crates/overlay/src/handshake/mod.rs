@@ -1,0 +1,44 @@
+//! Who speaks: keys, certificates, and the handshake that gives a link its
+//! session.
+//!
+//! [`Handshakes`] is the state machine of one node for all its neighbours. It
+//! is fed the messages that [`Kind::is_handshake`](crate::wire::Kind) tells,
+//! and the time; and drained by [`Handshakes::poll`].
+//!
+//! A node that knows its neighbour's key sends an [`Initiation`], and is given
+//! a [`Response`]: Noise IK, one round trip, both ends authenticated, forward
+//! secrecy. One that knows only the operator's overlay key asks first, with a
+//! [`Query`]; the [`Answer`] has the neighbour's certificate. The same answer
+//! hands out cookies to who initiates while there are too many (see [`Limits`]).
+//!
+//! An initiation that is recorded and sent again is refused by its time. Node
+//! and time are compared with the start of the sender first ([`Incarnation`]):
+//! a node whose clock went back between two starts is shut out by a neighbour
+//! that has heard it until the clock has caught up, or the neighbour restarts.
+//!
+//! [`Initiation`]: message::Initiation
+//! [`Response`]: message::Response
+//! [`Query`]: message::Query
+//! [`Answer`]: message::Answer
+//! [`Incarnation`]: crate::wire::Incarnation
+
+pub mod certificate;
+pub mod identity;
+mod limit;
+mod machine;
+pub mod message;
+mod neighbour;
+mod noise;
+mod receive;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use crate::wire::{Role, SessionKeys};
+pub use certificate::{Certificate, CertificateError, MAX_NAME};
+pub use identity::{Identity, KeyError, PublicKey};
+pub use limit::Rate;
+pub use machine::{
+    CURRENT, Config, Established, Event, Handshakes, Limits, NewcomerId, OLDEST, Offer, Peer, Trust,
+};
+pub use stats::{HandshakeStats, Refusal};

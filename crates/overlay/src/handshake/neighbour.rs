@@ -1,0 +1,176 @@
+//! What is known of one neighbour over one path, and how far the handshake
+//! with it has come.
+
+use super::certificate::Certificate;
+use super::identity::DhKey;
+use super::limit::Bucket;
+use super::machine::{INITIATION_MAC, Peer};
+use super::message::{COOKIE, ECHO, MacKey};
+use super::noise::Handshake;
+use crate::wire::{Incarnation, ReceiverIndex};
+use core::net::SocketAddr;
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// The first repetition comes after this…
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+/// …each later one after twice as long, and none after longer than this.
+const LAST_RETRY: Duration = Duration::from_secs(5);
+/// After so many initiations to a key that was only heard of, the neighbour is
+/// asked again who it is.
+const ASK_AGAIN: u32 = 4;
+
+/// A handshake begun here, of which the second message is awaited.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub handshake: Handshake,
+    pub index: ReceiverIndex,
+    /// What we said in it.
+    pub sent: u64,
+    /// By what an answer may name it, once.
+    pub echo: Option<[u8; ECHO]>,
+}
+
+/// A session that the link's [`Sealed`](crate::wire::Sealed) may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Live {
+    pub index: ReceiverIndex,
+    pub since: Time,
+    pub until: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct Neighbour {
+    pub peer: Peer,
+    /// Its key, configured or from `certificate`.
+    pub key: Option<DhKey>,
+    /// What it showed us, if its key is not configured.
+    pub certificate: Option<Certificate>,
+    /// For the cheap check at its end.
+    pub mac: Option<MacKey>,
+    /// Where it is, configured or heard from.
+    pub address: Option<SocketAddr>,
+    /// Handshakes that its address may ask for without a cookie.
+    pub bucket: Bucket,
+    /// Those with one.
+    pub proven: Bucket,
+    pub attempt: Option<Attempt>,
+    /// The nonce of a query that awaits its answer.
+    pub query: Option<[u8; ECHO]>,
+    cookie: Option<([u8; COOKIE], Time)>,
+    /// When the next query or initiation is due.
+    pub try_at: Time,
+    /// How many there have been since the last session.
+    tries: u32,
+    /// When the first of them was sent.
+    trying_since: Option<Time>,
+    /// The start and time of the last initiation believed.
+    pub latest: Option<(Incarnation, u64)>,
+    // As in `Sealed`.
+    pub previous: Option<Live>,
+    pub current: Option<Live>,
+    pub next: Option<Live>,
+}
+
+impl Neighbour {
+    pub fn new(peer: Peer, now: Time) -> Neighbour {
+        let mut neighbour = Neighbour {
+            address: peer.address,
+            key: None,
+            certificate: None,
+            mac: None,
+            bucket: Bucket::FULL,
+            proven: Bucket::FULL,
+            attempt: None,
+            query: None,
+            cookie: None,
+            try_at: if peer.address.is_some() { now } else { Time::NEVER },
+            tries: 0,
+            trying_since: None,
+            latest: None,
+            previous: None,
+            current: None,
+            next: None,
+            peer,
+        };
+        let key = neighbour.peer.key.and_then(|key| key.dh());
+        neighbour.set_key(key);
+        neighbour
+    }
+
+    fn set_key(&mut self, key: Option<DhKey>) {
+        self.key = key;
+        self.mac = key.map(|key| MacKey::new(INITIATION_MAC, &key.0));
+    }
+
+    /// Believes a certificate that was verified; only where no key is
+    /// configured.
+    pub fn learn(&mut self, certificate: Certificate) {
+        if self.peer.key.is_none() {
+            self.set_key(certificate.dh());
+            self.certificate = Some(certificate);
+        }
+    }
+
+    /// Forgets a key that was only learnt.
+    pub fn forget(&mut self) {
+        if self.peer.key.is_none() {
+            self.set_key(None);
+            self.certificate = None;
+        }
+    }
+
+    pub fn set_cookie(&mut self, cookie: [u8; COOKIE], until: Time) {
+        self.cookie = Some((cookie, until));
+    }
+
+    pub fn cookie(&self, now: Time) -> [u8; COOKIE] {
+        self.cookie.filter(|(_, until)| now < *until).map(|(c, _)| c).unwrap_or_default()
+    }
+
+    /// Counts one more message, and says after how long the next is due, of
+    /// which `jitter` (0 to 1) shall take up to a quarter.
+    pub fn tried(&mut self, now: Time, jitter: f64) {
+        self.trying_since.get_or_insert(now);
+        let wait = (FIRST_RETRY * (1 << self.tries.min(5))).min(LAST_RETRY);
+        self.tries = self.tries.saturating_add(1);
+        if self.tries.is_multiple_of(ASK_AGAIN) {
+            self.forget();
+        }
+        self.try_at = now + wait.mul_f64(1.0 - jitter / 4.0);
+    }
+
+    /// For how long messages have gone unanswered.
+    pub fn trying_for(&self, now: Time) -> Duration {
+        self.trying_since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+
+    /// Nothing is being tried until `at`.
+    pub fn rest_until(&mut self, at: Time) {
+        (self.tries, self.trying_since) = (0, None);
+        self.try_at = at;
+    }
+
+    /// The indices in use.
+    pub fn indices(&self) -> impl Iterator<Item = ReceiverIndex> {
+        let attempt = self.attempt.as_ref().map(|a| a.index);
+        let live = [self.previous, self.current, self.next].into_iter().flatten();
+        live.map(|live| live.index).chain(attempt)
+    }
+
+    /// Makes `live` the session that is used; returns the one it pushes out.
+    pub fn switch_to(&mut self, live: Live) -> Option<Live> {
+        let out = self.current.replace(live);
+        match out {
+            Some(out) => self.previous.replace(out),
+            None => None,
+        }
+    }
+
+    /// When there is something to do.
+    pub fn next_timeout(&self) -> Time {
+        let live = [self.previous, self.current, self.next].into_iter().flatten();
+        let try_at = if self.address.is_some() { self.try_at } else { Time::NEVER };
+        live.map(|live| live.until).fold(try_at, Time::min)
+    }
+}

@@ -1,0 +1,430 @@
+//! What comes in, cheapest check first.
+
+use super::certificate::{Certificate, CertificateError};
+use super::identity::DhKey;
+use super::limit::COOKIE_SECRET;
+use super::machine::{
+    CONFIRM_WITHIN, Established, Event, Handshakes, INITIATION_MAC, NewcomerId, Peer, REKEY_AFTER,
+};
+use super::message::{Answer, COOKIE, Initiation, MacKey, Payload, Query, Response, echo_of};
+use super::neighbour::Neighbour;
+use super::noise::Handshake;
+use super::stats::Refusal;
+use crate::link::LinkId;
+use crate::wire::{Kind, NodeId, ReceiverIndex, Role, SessionKeys};
+use core::net::SocketAddr;
+use core::time::Duration;
+use rand::RngExt;
+use trunkline_base::Time;
+
+/// How long a newcomer waits to be admitted.
+const PENDING_FOR: Duration = Duration::from_secs(5);
+/// For how long the end whose key is the lower doesn't answer the other's
+/// handshake while its own awaits an answer.
+const PRECEDENCE: Duration = Duration::from_secs(1);
+
+/// A newcomer whose initiation was read.
+#[derive(Debug)]
+pub(super) struct Pending {
+    id: NewcomerId,
+    key: DhKey,
+    certificate: Certificate,
+    handshake: Handshake,
+    payload: Payload,
+    from: SocketAddr,
+    pub until: Time,
+}
+
+/// Of an initiation, what is needed to answer it.
+struct Opened {
+    handshake: Handshake,
+    key: DhKey,
+    payload: Payload,
+    from: SocketAddr,
+}
+
+impl Handshakes {
+    /// Takes a datagram of which [`Kind::is_handshake`] is true. `unix_secs`
+    /// (seconds since 1970) is for the expiry of certificates.
+    pub fn recv(&mut self, now: Time, unix_secs: u64, from: SocketAddr, bytes: &[u8]) {
+        let done = match Kind::of(bytes) {
+            Ok(Kind::Query) => self.on_query(now, from, bytes),
+            Ok(Kind::Answer) => self.on_answer(now, unix_secs, bytes),
+            Ok(Kind::Initiation) => self.on_initiation(now, unix_secs, from, bytes),
+            Ok(Kind::Response) => self.on_response(now, unix_secs, from, bytes),
+            Ok(Kind::Null | Kind::Aead) | Err(_) => Err(Refusal::Malformed),
+        };
+        if let Err(why) = done {
+            self.stats.refuse(why);
+        }
+    }
+
+    /// Lets a newcomer be the neighbour of `link`, which is new. False if it
+    /// has waited too long; it will ask again.
+    pub fn admit(&mut self, newcomer: NewcomerId, link: LinkId, mtu: u16, now: Time) -> bool {
+        let Some(at) = self.pending.iter().position(|p| p.id == newcomer && p.until > now) else {
+            return false;
+        };
+        let Pending { key, certificate, handshake, payload, from, .. } = self.pending.remove(at);
+        let (node, path) = (payload.node, payload.path.clone());
+        self.add(link, Peer { node, path, key: None, address: None, mtu }, now);
+        if let Some(neighbour) = self.neighbours.get_mut(&link) {
+            neighbour.latest = Some((payload.incarnation, payload.sent));
+            neighbour.learn(certificate);
+        }
+        let answered = self.answer(now, link, Opened { handshake, key, payload, from });
+        answered.map_err(|why| self.stats.refuse(why)).is_ok()
+    }
+
+    fn on_query(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Result<(), Refusal> {
+        let query = Query::parse(bytes).map_err(|_| Refusal::Malformed)?;
+        let mac = self.query_macs.iter().find(|mac| mac.check(bytes)).ok_or(Refusal::BadMac)?;
+        let certificate = self.certificate.as_ref().ok_or(Refusal::NoCertificate)?;
+        if !self.answers.take(now, self.limits.answers) {
+            return Err(Refusal::RateLimited);
+        }
+        let entropy = &mut self.entropy;
+        self.cookies.rotate(now, || entropy.random());
+        let certificate = certificate.to_bytes();
+        let cookie = self.cookies.make(from);
+        let answer = Answer { echo: query.nonce, cookie, certificate: &certificate };
+        let bytes = answer.emit(mac);
+        self.stats.answers += 1;
+        self.push(Event::Send { to: from, bytes });
+        Ok(())
+    }
+
+    fn on_answer(&mut self, now: Time, unix_secs: u64, bytes: &[u8]) -> Result<(), Refusal> {
+        let answer = Answer::parse(bytes).map_err(|_| Refusal::Malformed)?;
+        let asked = |n: &Neighbour| n.query == Some(answer.echo);
+        let tried = |n: &Neighbour| n.attempt.as_ref().is_some_and(|a| a.echo == Some(answer.echo));
+        let mut links = self.neighbours.iter_mut();
+        let found = links.find(|(_, n)| asked(n) || tried(n));
+        let (_, neighbour) = found.ok_or(Refusal::Unexpected)?;
+        if tried(neighbour) {
+            if !neighbour.mac.as_ref().is_some_and(|mac| mac.check(bytes)) {
+                return Err(Refusal::BadMac);
+            }
+            if let Some(attempt) = &mut neighbour.attempt {
+                attempt.echo = None;
+            }
+        } else {
+            if !self.query_macs.iter().any(|mac| mac.check(bytes)) {
+                return Err(Refusal::BadMac);
+            }
+            let certificate = Certificate::parse(answer.certificate);
+            let certificate = certificate.map_err(|_| Refusal::WrongCertificate)?;
+            let key = certificate.dh().ok_or(Refusal::WrongCertificate)?;
+            if self.revoked.contains(&key) {
+                return Err(Refusal::Revoked);
+            }
+            certificate.check(neighbour.peer.node, key, &self.trust.overlay_keys, unix_secs)?;
+            neighbour.query = None;
+            neighbour.learn(certificate);
+        }
+        // With the cookie the next try may succeed where this one did not.
+        neighbour.set_cookie(answer.cookie, now + COOKIE_SECRET);
+        neighbour.try_at = now;
+        Ok(())
+    }
+
+    fn on_initiation(
+        &mut self,
+        now: Time,
+        unix_secs: u64,
+        from: SocketAddr,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
+        let initiation = Initiation::parse(bytes).map_err(|_| Refusal::Malformed)?;
+        if !self.own_mac.check(bytes) {
+            return Err(Refusal::BadMac);
+        }
+        self.afford(now, from, &initiation.cookie, bytes)?;
+        self.stats.computed += 1;
+        let mut handshake = self.own.respond(&mut self.entropy).map_err(|_| Refusal::Forged)?;
+        let payload = handshake.read(initiation.noise).map_err(|_| Refusal::Forged)?;
+        let key = handshake.peer().ok_or(Refusal::Forged)?;
+        let payload = Payload::parse(&payload).map_err(|_| Refusal::Malformed)?;
+        let node = payload.node;
+        let opened = Opened { handshake, key, payload, from };
+        self.identified(now, unix_secs, opened).inspect_err(|why| {
+            // A copy, or a race, is no news.
+            if !matches!(why, Refusal::Replayed | Refusal::Simultaneous) {
+                self.push(Event::Refused { from, node, why: *why });
+            }
+        })
+    }
+
+    /// Whether the curve may be computed for `from`: strangers share what they
+    /// get, and beyond it have to show a cookie.
+    fn afford(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        cookie: &[u8; COOKIE],
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
+        let entropy = &mut self.entropy;
+        self.cookies.rotate(now, || entropy.random());
+        let limits = self.limits;
+        let link = self.by_address.get(&from);
+        let neighbour = link.and_then(|link| self.neighbours.get_mut(link));
+        if self.cookies.check(from, cookie) {
+            let affordable = match neighbour {
+                Some(neighbour) => neighbour.proven.take(now, limits.neighbour),
+                None => {
+                    self.sources.take(now, from, limits.source)
+                        && self.proven.take(now, limits.sources)
+                }
+            };
+            return if affordable { Ok(()) } else { Err(Refusal::RateLimited) };
+        }
+        if neighbour.is_some_and(|n| n.bucket.take(now, limits.neighbour))
+            || self.strangers.take(now, limits.strangers)
+        {
+            return Ok(());
+        }
+        if self.answers.take(now, limits.answers) {
+            let (echo, cookie) = (echo_of(bytes), self.cookies.make(from));
+            let bytes = Answer { echo, cookie, certificate: &[] }.emit(&self.own_mac);
+            self.stats.answers += 1;
+            self.push(Event::Send { to: from, bytes });
+        }
+        Err(Refusal::NoCookie)
+    }
+
+    /// Noise has shown that the sender has `key`: who is it?
+    fn identified(&mut self, now: Time, unix_secs: u64, opened: Opened) -> Result<(), Refusal> {
+        let Opened { key, ref payload, .. } = opened;
+        if self.revoked.contains(&key) {
+            return Err(Refusal::Revoked);
+        }
+        let is_it = |n: &Neighbour| n.peer.node == payload.node && n.peer.path == payload.path;
+        let Some((&link, neighbour)) = self.neighbours.iter_mut().find(|(_, n)| is_it(n)) else {
+            return self.newcomer(now, unix_secs, opened);
+        };
+        match neighbour.peer.key {
+            Some(_) if neighbour.key == Some(key) => {}
+            Some(_) => return Err(Refusal::UnknownKey),
+            None => {
+                let certificate = payload.certificate.clone().ok_or(Refusal::UnknownKey)?;
+                let keys = &self.trust.overlay_keys;
+                certificate.check(payload.node, key, keys, unix_secs)?;
+                if neighbour.key != Some(key) {
+                    // What is under way is with the key it had before.
+                    neighbour.query = None;
+                }
+                neighbour.learn(certificate);
+            }
+        }
+        let stamp = (payload.incarnation, payload.sent);
+        if neighbour.latest.is_some_and(|latest| stamp <= latest) {
+            return Err(Refusal::Replayed);
+        }
+        neighbour.latest = Some(stamp);
+        let waiting = neighbour.attempt.is_some() && neighbour.trying_for(now) < PRECEDENCE;
+        if waiting && self.own.public() < key {
+            return Err(Refusal::Simultaneous);
+        }
+        self.answer(now, link, opened)
+    }
+
+    fn newcomer(&mut self, now: Time, unix_secs: u64, opened: Opened) -> Result<(), Refusal> {
+        let Opened { handshake, key, payload, from } = opened;
+        let certificate = payload.certificate.clone().ok_or(Refusal::UnknownKey)?;
+        certificate.check(payload.node, key, &self.trust.overlay_keys, unix_secs)?;
+        if payload.node == self.node {
+            return Err(Refusal::WrongCertificate);
+        }
+        let (stamp, path) = ((payload.incarnation, payload.sent), payload.path.clone());
+        let latest = self.seen.get(&(key, path.clone()));
+        if latest.is_some_and(|latest| stamp <= *latest) {
+            return Err(Refusal::Replayed);
+        }
+        self.pending.retain(|p| (p.key != key || p.payload.path != path) && p.until > now);
+        if self.pending.len() >= self.limits.newcomers {
+            return Err(Refusal::NewcomersFull);
+        }
+        self.remember(key, path.clone(), stamp);
+        let id = NewcomerId(self.next_newcomer);
+        self.next_newcomer += 1;
+        let (node, name) = (payload.node, certificate.name().to_owned());
+        let public = certificate.key();
+        let until = now + PENDING_FOR;
+        self.pending.push(Pending { id, key, certificate, handshake, payload, from, until });
+        self.push(Event::Newcomer { id, node, name, path, key: public, address: from });
+        Ok(())
+    }
+
+    /// Sends the response, and the session to the link.
+    fn answer(&mut self, now: Time, link: LinkId, opened: Opened) -> Result<(), Refusal> {
+        let Opened { mut handshake, key, payload, from } = opened;
+        let index = self.new_index(link);
+        let own = self.payload(link, index, payload.sent).ok_or(Refusal::UnknownKey)?;
+        let written = handshake.write(&own).and_then(|noise| Ok((noise, handshake.split()?)));
+        let Ok((noise, [forth, back])) = written else {
+            self.by_index.remove(&index);
+            return Err(Refusal::Forged);
+        };
+        let response = Response { receiver: payload.index, noise: &noise };
+        let bytes = response.emit(&MacKey::new(INITIATION_MAC, &key.0));
+        self.stats.responses += 1;
+        self.push(Event::Send { to: from, bytes });
+        // Only now: the other end shall learn why, too.
+        let Some(version) = self.offer.agree(&payload) else {
+            self.by_index.remove(&index);
+            return Err(Refusal::Version);
+        };
+        let spread = CONFIRM_WITHIN.mul_f64(self.entropy.random::<f64>() / 4.0);
+        let Some(neighbour) = self.neighbours.get_mut(&link) else { return Ok(()) };
+        neighbour.rest_until(now + CONFIRM_WITHIN + spread);
+        let unused = neighbour.next.replace(Handshakes::live(index, now));
+        if let Some(unused) = unused {
+            self.retire(link, unused.index);
+        }
+        let keys = SessionKeys {
+            local: index,
+            remote: payload.index,
+            send: back,
+            recv: forth,
+            role: Role::Responder,
+            peer: payload.incarnation,
+        };
+        self.established(link, from, keys, version, &payload);
+        Ok(())
+    }
+
+    fn on_response(
+        &mut self,
+        now: Time,
+        unix_secs: u64,
+        from: SocketAddr,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
+        let response = Response::parse(bytes).map_err(|_| Refusal::Malformed)?;
+        if !self.own_mac.check(bytes) {
+            return Err(Refusal::BadMac);
+        }
+        let link = *self.by_index.get(&response.receiver).ok_or(Refusal::Unexpected)?;
+        let neighbour = self.neighbours.get_mut(&link).ok_or(Refusal::Unexpected)?;
+        let is_it = |a: &&mut super::neighbour::Attempt| a.index == response.receiver;
+        let attempt = neighbour.attempt.as_mut().filter(is_it).ok_or(Refusal::Unexpected)?;
+        self.stats.computed += 1;
+        let payload = attempt.handshake.read(response.noise).map_err(|_| Refusal::Forged)?;
+        // Whatever it says, this handshake is over.
+        let key = attempt.handshake.peer().ok_or(Refusal::Forged)?;
+        let sent = attempt.sent;
+        let Some(attempt) = neighbour.attempt.take() else { return Err(Refusal::Unexpected) };
+        let taken = self.concluded(unix_secs, link, key, sent, &payload);
+        let (payload, version) = taken.inspect_err(|why| {
+            self.by_index.remove(&response.receiver);
+            let node = self.neighbours.get(&link).map_or(NodeId(0), |n| n.peer.node);
+            self.push(Event::Refused { from, node, why: *why });
+        })?;
+        let [forth, back] = attempt.handshake.split().map_err(|_| Refusal::Forged)?;
+        self.set_address(link, from);
+        self.initiator_live(now, link, attempt.index);
+        let keys = SessionKeys {
+            local: attempt.index,
+            remote: payload.index,
+            send: forth,
+            recv: back,
+            role: Role::Initiator,
+            peer: payload.incarnation,
+        };
+        self.established(link, from, keys, version, &payload);
+        Ok(())
+    }
+
+    /// Whether the responder is who it should be, and what was agreed on.
+    fn concluded(
+        &mut self,
+        unix_secs: u64,
+        link: LinkId,
+        key: DhKey,
+        sent: u64,
+        payload: &[u8],
+    ) -> Result<(Payload, u8), Refusal> {
+        let payload = Payload::parse(payload).map_err(|_| Refusal::Malformed)?;
+        let neighbour = self.neighbours.get_mut(&link).ok_or(Refusal::Unexpected)?;
+        if payload.sent != sent || payload.path != neighbour.peer.path {
+            return Err(Refusal::Malformed);
+        }
+        if self.revoked.contains(&key) {
+            return Err(Refusal::Revoked);
+        }
+        if payload.node != neighbour.peer.node {
+            return Err(Refusal::WrongCertificate);
+        }
+        if neighbour.peer.key.is_none() {
+            let certificate = payload.certificate.clone().ok_or(Refusal::WrongCertificate)?;
+            certificate.check(payload.node, key, &self.trust.overlay_keys, unix_secs)?;
+            neighbour.learn(certificate);
+        }
+        let version = self.offer.agree(&payload).ok_or(Refusal::Version)?;
+        Ok((payload, version))
+    }
+
+    fn initiator_live(&mut self, now: Time, link: LinkId, index: ReceiverIndex) {
+        let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
+        neighbour.rest_until(now + REKEY_AFTER);
+        if let Some(out) = neighbour.switch_to(Handshakes::live(index, now)) {
+            self.retire(link, out.index);
+        }
+    }
+
+    fn established(
+        &mut self,
+        link: LinkId,
+        address: SocketAddr,
+        keys: SessionKeys,
+        version: u8,
+        payload: &Payload,
+    ) {
+        let Some(neighbour) = self.neighbours.get(&link) else { return };
+        let certificate = neighbour.certificate.clone();
+        let key = neighbour.peer.key.or(certificate.as_ref().map(Certificate::key));
+        let Some(key) = key else { return };
+        self.stats.established += 1;
+        let before = match keys.role {
+            Role::Initiator => neighbour.previous,
+            Role::Responder => neighbour.current,
+        };
+        self.stats.rekeyed += u64::from(before.is_some());
+        let capabilities = self.offer.capabilities & payload.capabilities;
+        if neighbour.address.is_none() {
+            self.set_address(link, address);
+        }
+        let mtu = payload.mtu;
+        let established =
+            Established { link, address, keys, version, capabilities, mtu, key, certificate };
+        self.push(Event::Established(Box::new(established)));
+    }
+}
+
+impl super::machine::Offer {
+    /// The version that this end and the sender of `payload` speak.
+    fn agree(&self, payload: &Payload) -> Option<u8> {
+        let version = self.newest.min(payload.newest);
+        (version >= self.oldest.max(payload.oldest)).then_some(version)
+    }
+}
+
+impl Certificate {
+    /// Whether this says that `node` has `key`, and holds.
+    fn check(
+        &self,
+        node: NodeId,
+        key: DhKey,
+        overlay_keys: &[super::identity::PublicKey],
+        unix_secs: u64,
+    ) -> Result<(), Refusal> {
+        if self.node() != node || self.dh() != Some(key) {
+            return Err(Refusal::WrongCertificate);
+        }
+        self.verify(overlay_keys, unix_secs).map_err(|why| match why {
+            CertificateError::Expired(..) => Refusal::Expired,
+            _ => Refusal::WrongCertificate,
+        })
+    }
+}

@@ -1,0 +1,221 @@
+//! Those who have no key, or only old messages.
+
+use super::*;
+use crate::wire::OpenError;
+use proptest::prelude::*;
+
+/// An initiation of node 1 to node 2, the response, and both ends.
+fn exchange() -> (End, End, Vec<u8>, Vec<u8>) {
+    let mut a = End::new(1, config(1), Some(peer(2, true, true)));
+    let mut b = End::new(2, config(2), Some(peer(1, true, false)));
+    let initiation = a.wake(ms(0)).remove(0).1;
+    let response = b.hear(ms(0), address(1), &initiation).remove(0).1;
+    (a, b, initiation, response)
+}
+
+fn refusals(end: &End) -> u64 {
+    end.machine.stats().refusals().map(|(_, n)| n).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn what_is_altered_or_cut_is_refused_and_counted(at in any::<prop::sample::Index>(), bit in 0..8, cut in any::<bool>()) {
+        let (mut a, mut b, initiation, response) = exchange();
+        let altered = |message: &[u8]| {
+            let mut bytes = message.to_vec();
+            if cut {
+                bytes.truncate(at.index(message.len()));
+            } else {
+                *at.get_mut(&mut bytes) ^= 1u8 << bit;
+            }
+            bytes
+        };
+        let before = (refusals(&a), refusals(&b));
+        prop_assert!(b.hear(ms(1), address(1), &altered(&initiation)).is_empty());
+        prop_assert!(a.hear(ms(1), address(2), &altered(&response)).is_empty());
+        prop_assert_eq!((refusals(&a), refusals(&b)), (before.0 + 1, before.1 + 1));
+        prop_assert!(a.established.is_empty());
+        // What is genuine still gets through.
+        a.hear(ms(2), address(2), &response);
+        talk(&mut a, &mut b);
+        // The same for envelopes.
+        let envelope = a.say(b"some voice").unwrap();
+        prop_assert!(b.open(&altered(&envelope)).is_err());
+        prop_assert!(b.open(&envelope).is_ok());
+    }
+}
+
+#[test]
+fn what_came_before_is_refused() {
+    let (mut a, mut b, initiation, response) = exchange();
+    a.hear(ms(1), address(2), &response);
+    talk(&mut a, &mut b);
+    assert!(b.hear(ms(2), address(66), &initiation).is_empty());
+    assert_eq!(b.refused(Refusal::Replayed), 1);
+    a.hear(ms(2), address(2), &response);
+    assert_eq!(a.refused(Refusal::Unexpected), 1);
+    let said: Vec<_> = (0..3_000).map(|_| a.say(b"v").unwrap()).collect();
+    for envelope in &said {
+        assert!(b.open(envelope).is_ok());
+    }
+    for envelope in &said {
+        assert_eq!(b.open(envelope), Err(OpenError::Replayed));
+    }
+    talk(&mut a, &mut b);
+}
+
+#[test]
+fn late_envelopes_are_opened_once() {
+    let (mut a, mut b, _, response) = exchange();
+    a.hear(ms(1), address(2), &response);
+    let said: Vec<_> = (0..2_048).map(|_| a.say(b"v").unwrap()).collect();
+    for envelope in said.iter().rev() {
+        assert!(b.open(envelope).is_ok());
+        assert_eq!(b.open(envelope), Err(OpenError::Replayed));
+    }
+    let newest = a.say(b"v").unwrap();
+    assert!(b.open(&newest).is_ok());
+    assert_eq!(b.open(&said[0]), Err(OpenError::Replayed), "too old to tell");
+}
+
+#[test]
+fn envelopes_for_no_session_and_of_no_key() {
+    let (mut a, mut b, _, response) = exchange();
+    a.hear(ms(1), address(2), &response);
+    let mut envelope = a.say(b"voice").unwrap();
+    let mut none = End::new(2, config(2), None);
+    assert_eq!(none.open(&envelope), Err(OpenError::NoSession));
+    envelope[9] ^= 1;
+    assert_eq!(b.open(&envelope), Err(OpenError::Forged));
+    envelope[9] ^= 1;
+    // The header is authentic, too.
+    envelope[7] ^= 1;
+    assert_eq!(b.open(&envelope), Err(OpenError::Forged));
+    envelope[7] ^= 1;
+    assert!(b.open(&envelope).is_ok());
+    assert!(b.open(&envelope).is_err());
+}
+
+/// An initiation that costs its receiver the curve: right mac, noise at will.
+fn forged(n: u64) -> Vec<u8> {
+    let mac = message::MacKey::new(b"trunkline initiation", &identity(2).dh_public().0);
+    let mut noise = [9; 200];
+    noise[..8].copy_from_slice(&n.to_be_bytes());
+    message::Initiation { cookie: [0; 16], noise: &noise }.emit(&mac)
+}
+
+fn spoofed(n: u64) -> SocketAddr {
+    SocketAddr::from(([10, (n >> 16) as u8, (n >> 8) as u8, n as u8], 9))
+}
+
+/// 10⁴ a second, and what each costs; printed, since machines differ.
+fn flood(b: &mut End, second: u64, message: impl Fn(u64) -> Vec<u8>) -> u64 {
+    let messages: Vec<_> = (0..10_000).map(message).collect();
+    let start = std::hint::black_box(clock());
+    let mut answers = 0;
+    for (n, bytes) in (0..).zip(&messages) {
+        let now = ms(second * 1_000) + Duration::from_micros(100 * n);
+        answers += b.hear(now, spoofed(n), bytes).len() as u64;
+    }
+    println!("{:.2} µs for each", start.elapsed().as_secs_f64() * 1e6 / 1e4);
+    answers
+}
+
+#[allow(clippy::disallowed_methods)]
+fn clock() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[test]
+fn a_flood_costs_little_and_starves_nobody() {
+    let (mut a, mut b, _, response) = exchange();
+    a.hear(ms(1), address(2), &response);
+    talk(&mut a, &mut b);
+
+    print!("without the key: ");
+    let wrong = |n| {
+        let mut bytes = forged(n);
+        bytes[3] ^= 1;
+        bytes
+    };
+    assert_eq!(flood(&mut b, 10, wrong), 0);
+    assert_eq!(b.refused(Refusal::BadMac), 10_000);
+    let computed = b.machine.stats().computed;
+
+    print!("with it: ");
+    let answers = flood(&mut b, 20, forged);
+    let computed = b.machine.stats().computed - computed;
+    let Limits { strangers, answers: answered, .. } = Limits::default();
+    assert!(computed <= u64::from(strangers.burst + strangers.per_second));
+    assert!(answers <= u64::from(answered.burst + answered.per_second));
+    assert_eq!(b.refused(Refusal::NoCookie), 10_000 - computed);
+
+    // In the midst of it, a neighbour is heard at its address…
+    a.machine.restart(LINK, ms(20_999));
+    let first = a.wake(ms(20_999)).remove(0).1;
+    let answer = b.hear(ms(20_999), address(1), &first);
+    assert_eq!(Kind::of(&answer[0].1), Ok(Kind::Response));
+    // …and, while that is forged as well, at a new one with a cookie.
+    let (roaming, mut asked, mut t) = (address(77), 0, 21_000);
+    while a.established.len() < 2 {
+        t += 1;
+        assert!(t < 31_000, "{:?}", b.machine.stats());
+        // Its message is now before, now after those of the others.
+        let turn = t % 10;
+        for n in 0..10 {
+            let from = if n % 2 == 0 { address(1) } else { spoofed(n) };
+            b.hear(ms(t), from, &forged(n));
+            let own = if n == turn { a.wake(ms(t)) } else { Vec::new() };
+            for (_, bytes) in own {
+                for (_, reply) in b.hear(ms(t), roaming, &bytes) {
+                    assert!(reply.len() <= bytes.len());
+                    asked += u32::from(Kind::of(&reply) == Ok(Kind::Answer));
+                    a.hear(ms(t), address(2), &reply);
+                }
+            }
+        }
+    }
+    assert!(asked > 0);
+    println!("a neighbour with a new address got through after {} ms", t - 21_000);
+    talk(&mut a, &mut b);
+}
+
+#[test]
+fn a_cookie_is_worth_a_few_handshakes_a_second() {
+    let mut b = End::new(2, certified(2), None);
+    let query = message::Query { nonce: [1; 8] };
+    let mac = message::MacKey::new(b"trunkline query", &operator().public().0);
+    let from = address(9);
+    let reply = b.hear(ms(0), from, &query.emit(&mac)).remove(0).1;
+    assert!(reply.len() <= message::QUERY_LEN);
+    let cookie = message::Answer::parse(&reply).unwrap().cookie;
+    let noise = [9; 200];
+    let mac = message::MacKey::new(b"trunkline initiation", &identity(2).dh_public().0);
+    let shown = message::Initiation { cookie, noise: &noise }.emit(&mac);
+    for t in 0..1_000 {
+        b.hear(ms(t), from, &shown);
+    }
+    let computed = b.machine.stats().computed;
+    assert!((5..=8).contains(&computed), "{computed}");
+    assert_eq!(b.refused(Refusal::RateLimited), 1_000 - computed);
+    // It is of no use elsewhere.
+    for t in 1_000..1_200 {
+        b.hear(ms(t), address(10), &shown);
+    }
+    assert!(b.refused(Refusal::NoCookie) > 100);
+}
+
+#[test]
+fn queries_without_the_overlay_key_stay_unanswered() {
+    let mut b = End::new(2, certified(2), None);
+    let query = message::Query { nonce: [1; 8] };
+    let other = message::MacKey::new(b"trunkline query", &identity(5).public().0);
+    assert!(b.hear(ms(0), address(9), &query.emit(&other)).is_empty());
+    assert_eq!(b.refused(Refusal::BadMac), 1);
+    // And no more than the rate, whoever asks.
+    let mac = message::MacKey::new(b"trunkline query", &operator().public().0);
+    let print = |_| query.emit(&mac);
+    print!("queries: ");
+    assert!(flood(&mut b, 1, print) <= 5_500);
+}

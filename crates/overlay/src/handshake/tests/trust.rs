@@ -1,0 +1,110 @@
+use super::*;
+
+/// `a` begins, `b` is to answer; why didn't they agree?
+fn refused(a: Config, b: Config, a_knows: bool, b_knows: bool, why: Refusal) {
+    let mut a = End::new(1, a, Some(peer(2, a_knows, true)));
+    let mut b = End::new(2, b, Some(peer(1, b_knows, false)));
+    settle(ms(0), &mut a, &mut b);
+    assert!(!a.seal.ready());
+    assert!(a.refused(why) + b.refused(why) > 0, "{:?} {:?}", a.machine.stats(), b.machine.stats());
+}
+
+#[test]
+fn what_is_not_vouched_for_is_refused() {
+    let with = |certificate| Config { certificate: Some(certificate), ..certified(2) };
+    let revoked = Trust { revoked: vec![identity(2).public()], ..certified(1).trust };
+    // The responder's certificate, in its answer.
+    refused(certified(1), with(certificate(2, UNIX - 1)), false, true, Refusal::Expired);
+    refused(certified(1), with(certificate(4, 0)), false, true, Refusal::WrongCertificate);
+    refused(Config { trust: revoked, ..certified(1) }, certified(2), false, true, Refusal::Revoked);
+    let rogue = Certificate::issue(&identity(66), NodeId(2), "b", identity(2).public(), 0).unwrap();
+    refused(certified(1), with(rogue), false, true, Refusal::WrongCertificate);
+
+    // The initiator's, in its initiation.
+    let with = |certificate| Config { certificate, ..certified(1) };
+    refused(with(Some(certificate(1, UNIX - 1))), certified(2), true, false, Refusal::Expired);
+    refused(with(Some(certificate(4, 0))), certified(2), true, false, Refusal::WrongCertificate);
+    refused(with(None), certified(2), true, false, Refusal::UnknownKey);
+    let revoked = Trust { revoked: vec![identity(1).public()], ..certified(2).trust };
+    refused(certified(1), Config { trust: revoked, ..certified(2) }, true, false, Refusal::Revoked);
+
+    // A key that is not the configured one, whatever it says it is.
+    let impostor = Config { identity: identity(9), ..config(1) };
+    refused(impostor, config(2), true, true, Refusal::UnknownKey);
+    // Who is not what the caller thought.
+    let other = Config { node: NodeId(7), ..config(2) };
+    refused(config(1), other, true, true, Refusal::WrongCertificate);
+    // Nobody to vouch for anyone.
+    refused(certified(1), config(2), false, true, Refusal::BadMac);
+}
+
+#[test]
+fn a_certificate_of_another_does_not_fit_ones_key() {
+    // The thief has node 1's certificate, as anyone may, but not its key.
+    let thief = Config { identity: identity(9), ..certified(1) };
+    refused(thief, certified(2), true, false, Refusal::WrongCertificate);
+}
+
+#[test]
+fn revocation_ends_what_there_is() {
+    let mut a = End::new(1, certified(1), Some(peer(2, false, true)));
+    let mut b = End::new(2, certified(2), Some(peer(1, false, true)));
+    settle(ms(0), &mut a, &mut b);
+    talk(&mut a, &mut b);
+    let trust = certified(1).trust;
+    a.machine.set_trust(trust.clone(), UNIX);
+    a.drain(ms(10));
+    assert!(a.events.is_empty(), "nothing has changed");
+    a.machine.set_trust(Trust { revoked: vec![identity(2).public()], ..trust }, UNIX);
+    a.drain(ms(10));
+    let closed = |e: &Event| matches!(e, Event::Closed { link: LINK, why: Refusal::Revoked });
+    assert!(a.events.iter().any(closed));
+    a.sealed().clear();
+    // Neither may begin again.
+    a.machine.restart(LINK, ms(20));
+    b.machine.restart(LINK, ms(20));
+    for t in (20..20_000).step_by(50) {
+        settle(ms(t), &mut a, &mut b);
+    }
+    assert!(!a.seal.ready());
+    assert!(a.refused(Refusal::Revoked) > 0);
+}
+
+#[test]
+fn newcomers_are_admitted_if_certified() {
+    let limits = Limits { newcomers: 2, ..Limits::default() };
+    let mut b = End::new(2, Config { limits, ..certified(2) }, None);
+    let mut a = End::new(1, certified(1), Some(peer(2, true, true)));
+    let first = a.wake(ms(0)).remove(0).1;
+    assert!(b.hear(ms(0), address(1), &first).is_empty());
+    let Some(Event::Newcomer { id, node, name, path, key, address: at }) = b.events.pop() else {
+        panic!("a newcomer");
+    };
+    assert_eq!((node, name.as_str(), path.as_str()), (NodeId(1), "node-1", "main"));
+    assert_eq!((key, at), (identity(1).public(), address(1)));
+    assert!(b.machine.admit(id, LINK, 1_280, ms(100)));
+    let answer = b.drain(ms(100)).remove(0);
+    a.hear(ms(100), address(2), &answer.1);
+    talk(&mut a, &mut b);
+
+    // A copy of what it said makes no newcomer, before or after it has left.
+    b.hear(ms(200), address(1), &first);
+    b.machine.remove(LINK);
+    b.hear(ms(300), address(66), &first);
+    assert_eq!(b.refused(Refusal::Replayed), 2);
+    assert!(!b.machine.admit(id, LINK, 1_280, ms(300)), "only once");
+
+    // Without a certificate, from nobody known; and no more than fit.
+    let mut stranger = End::new(5, config(5), Some(peer(2, true, true)));
+    let bytes = stranger.wake(ms(0)).remove(0).1;
+    b.hear(ms(400), address(5), &bytes);
+    assert_eq!(b.refused(Refusal::UnknownKey), 1);
+    for n in 6..9 {
+        let mut node = End::new(n, certified(n), Some(peer(2, true, true)));
+        let bytes = node.wake(ms(0)).remove(0).1;
+        b.hear(ms(500), address(n), &bytes);
+    }
+    assert_eq!(b.refused(Refusal::NewcomersFull), 1);
+    b.wake(ms(6_000));
+    assert_eq!(b.machine.next_timeout(), Time::NEVER, "they are forgotten");
+}
