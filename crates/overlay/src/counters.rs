@@ -59,7 +59,7 @@ pub enum Drop {
 
 impl Drop {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Drop; 21] = [
+    pub const ALL: [Drop; 24] = [
         Drop::Malformed,
         Drop::UnknownReceiver,
         Drop::WrongSource,
