@@ -11,13 +11,16 @@ use trunkline_base::Time;
 /// How often a token comes, and how many are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
-    /// Tokens per second, at least 1.
+    /// Tokens per second; 0 gives none, not even a first.
     pub per_second: u32,
     /// The most that may be spent at once.
     pub burst: u32,
 }
 
 impl Rate {
+    /// Never.
+    pub const NONE: Rate = Rate { per_second: 0, burst: 0 };
+
     pub(super) const fn new(per_second: u32, burst: u32) -> Rate {
         Rate { per_second, burst }
     }
@@ -39,7 +42,7 @@ impl Bucket {
 
     pub fn take(&mut self, now: Time, rate: Rate) -> bool {
         let after = self.full_at.max(now) + rate.interval();
-        let fits = after <= now + rate.interval() * rate.burst.max(1);
+        let fits = rate.per_second > 0 && after <= now + rate.interval() * rate.burst.max(1);
         if fits {
             self.full_at = after;
         }
