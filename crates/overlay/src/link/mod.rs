@@ -13,7 +13,7 @@ use crate::monitor::{Carried, LinkMonitor, Liveness};
 use crate::node::Report;
 use crate::wire::{
     DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
-    OpenError, Opened, ReceiverIndex, Seal, Service, open_header,
+    OpenError, Opened, ReceiverIndex, Seal, Service,
 };
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -177,8 +177,6 @@ pub struct Link {
     seal: Seal,
     address: Option<SocketAddr>,
     monitor: LinkMonitor,
-    /// The neighbour's last envelope counter, unwrapped.
-    counter: u64,
     tx: realtime::Sender,
     rx: realtime::Receiver,
     best_effort: best_effort::Queue,
@@ -206,7 +204,6 @@ impl Link {
         Link {
             seal: Seal::Null(Null::new(to_peer, incarnation)),
             address: config.address,
-            counter: 0,
             monitor: LinkMonitor::new(config.liveness.clone(), first_hello),
             tx: realtime::Sender::new(&config.realtime),
             rx: realtime::Receiver::new(&config.realtime),
@@ -278,8 +275,7 @@ impl Link {
         if from.port() == 0 {
             return Err(Drop::WrongSource);
         }
-        // The second is the envelope's number, of which the loss can be told.
-        let (opened, _) = self.seal.open(bytes).map_err(|why| match why {
+        let (opened, counter) = self.seal.open(bytes).map_err(|why| match why {
             OpenError::Malformed(_) => Drop::Malformed,
             OpenError::NoSession => Drop::NoSession,
             OpenError::Replayed => Drop::Replayed,
@@ -292,7 +288,6 @@ impl Link {
                 self.stats.restarts += u64::from(!first);
                 self.fresh = true;
                 self.rx.restart();
-                self.counter = 0;
                 self.monitor.fresh_peer(at);
             }
         }
@@ -300,12 +295,6 @@ impl Link {
         let earned = ASK_FACTOR * (bytes.len() + SMALLEST_HEADERS);
         self.ask_credit = (self.ask_credit + earned).min(MAX_ASK_CREDIT);
         self.address = Some(from);
-        let header = open_header(bytes).map_err(|_| Drop::Malformed)?;
-        // The count nearest to the last, as the envelope has its low half only.
-        let ahead = header.counter.wrapping_sub(self.counter as u32) as i32;
-        let counter = self.counter.checked_add_signed(i64::from(ahead));
-        let counter = counter.unwrap_or(u64::from(header.counter));
-        self.counter = self.counter.max(counter);
         self.monitor.on_envelope(at, counter);
         Ok(())
     }
