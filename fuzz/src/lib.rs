@@ -5,6 +5,7 @@
 //! A function here panics when an invariant does not hold.
 
 mod driver;
+pub mod handshake;
 pub mod node;
 pub mod script;
 pub mod seeds;

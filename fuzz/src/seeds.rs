@@ -1,9 +1,12 @@
 //! Valid inputs of the targets, as `cargo run --example make_seeds` writes them
 //! into `seeds/`: each reaches code that bytes by chance do not.
 
+use crate::handshake::Step as H;
 use crate::node::Step as N;
 use crate::two_nodes::Step as T;
 use trunkline_base::wire::{Short, Writer};
+use trunkline_overlay::handshake::message::{Answer, Initiation, MacKey, Payload, Query, Response};
+use trunkline_overlay::handshake::{Certificate, Identity};
 use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, prefix};
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
@@ -29,6 +32,8 @@ pub fn all() -> Vec<Seed> {
     named("envelope", envelopes())
         .chain(named("session_message", messages()))
         .chain(named("remote_message", remote_messages()))
+        .chain(named("handshake_message", handshake_messages()))
+        .chain(named("handshakes", handshake_scripts()))
         .chain(named("node", node_scripts()))
         .chain(named("two_nodes", two_nodes_scripts()))
         .collect()
@@ -134,6 +139,91 @@ fn remote_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("datagram", [&datagram.head()[..], send].concat()),
         ("ping", [&datagram.head()[..], &from_client(FromClient::Ping)].concat()),
         ("welcome", written(|w| FromNode::Welcome { token }.emit(w))),
+    ]
+}
+
+fn handshake_messages() -> Vec<(&'static str, Vec<u8>)> {
+    let operator = Identity::from_secret(&[200; 32]);
+    let mac = MacKey::for_overlay(&operator.public());
+    let key = Identity::from_secret(&[1; 32]).public();
+    let certificate =
+        Certificate::issue(&operator, NodeId(1), "berlin-1", key, 2_000_000_000).expect("a name");
+    let bytes = certificate.to_bytes();
+    let payload = Payload {
+        oldest: 1,
+        newest: 1,
+        index: ReceiverIndex::new(7),
+        node: NodeId(1),
+        incarnation: Incarnation(5),
+        sent: 9,
+        capabilities: 3,
+        mtu: 1_280,
+        path: "main".into(),
+        certificate: Some(certificate.clone()),
+    };
+    let (cookie, noise, echo) = ([3; 16], &[9; 150][..], [1; 8]);
+    vec![
+        ("query", Query { nonce: echo }.emit(&mac)),
+        ("answer", Answer { echo, cookie, certificate: &bytes }.emit(&mac)),
+        ("cookie", Answer { echo, cookie, certificate: &[] }.emit(&mac)),
+        ("initiation", Initiation { cookie, noise }.emit(&mac)),
+        ("response", Response { receiver: payload.index, noise }.emit(&mac)),
+        ("payload", payload.to_bytes()),
+        ("certificate", bytes.clone()),
+        ("certificate_text", certificate.to_string().into_bytes()),
+        ("key_text", key.to_string().into_bytes()),
+    ]
+}
+
+fn handshake_scripts() -> Vec<(&'static str, Vec<u8>)> {
+    let script = |kind: u8, steps: &[&[H]]| {
+        let mut out = vec![kind];
+        steps.concat().iter().for_each(|step| step.write(&mut out));
+        out
+    };
+    let calm = |n| H::Calm { n };
+    let begin = [H::Wake { side: 0 }, H::Wake { side: 1 }];
+    let forged = [
+        H::Copy { side: 1, pick: 0, from: 9 },
+        H::Alter { side: 1, pick: 0, at: 40, xor: 1, mac: 1 },
+        H::Arrive { side: 1 },
+        calm(3),
+        H::Say { side: 0, len: 20 },
+        H::Copy { side: 1, pick: 0, from: 0 },
+        H::Copy { side: 1, pick: 0, from: 7 },
+        H::Alter { side: 1, pick: 0, at: 10, xor: 1, mac: 0 },
+        H::Arrive { side: 1 },
+    ];
+    let rekeyed = [calm(5), H::Sleep { unit: 3, n: 125 }, calm(2), H::Sleep { unit: 3, n: 200 }];
+    let restarted = [
+        calm(5),
+        H::Say { side: 0, len: 9 },
+        H::Anew { side: 0 },
+        H::Restart { side: 1 },
+        calm(9),
+        H::Again { side: 1 },
+        calm(2),
+    ];
+    let revoked = [
+        calm(5),
+        H::Trust { side: 1, revoked: 1 },
+        H::Restart { side: 0 },
+        calm(9),
+        H::Trust { side: 1, revoked: 0 },
+    ];
+    let query = handshake_messages()[0].1.clone();
+    let flood: Vec<H> =
+        (0..9).map(|mac| H::Forge { side: mac % 2, mac: 3, bytes: query.clone() }).collect();
+    vec![
+        ("known", script(1, &[&begin, &[calm(9)]])),
+        ("simultaneous", script(3, &[&begin, &[calm(9)]])),
+        ("certified", script(0, &[&begin, &[calm(9)]])),
+        ("forged", script(1, &[&begin, &forged])),
+        ("lossy", script(2, &[&begin, &[H::Lose { side: 1, pick: 0 }, calm(9)]])),
+        ("rekeyed", script(3, &[&begin, &rekeyed])),
+        ("restarted", script(1, &[&begin, &restarted])),
+        ("revoked", script(0, &[&begin, &revoked])),
+        ("queries", script(0, &[&flood, &begin])),
     ]
 }
 

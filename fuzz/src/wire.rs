@@ -14,13 +14,14 @@ pub fn envelope(bytes: &[u8]) {
     let Ok(header) = open_header(bytes) else { return };
     let mut opened = bytes.to_vec();
     let mut receiver = Seal::Null(Null::new(header.receiver, Incarnation(0)));
-    let Ok(first) = receiver.open(&mut opened) else { return };
+    let Ok((first, counter)) = receiver.open(&mut opened) else { return };
+    assert_eq!(counter, u64::from(header.counter));
     assert_eq!(
         first,
         Opened::Fresh { first: true },
         "the first envelope of a peer is a fresh start"
     );
-    assert_eq!(receiver.open(&mut opened), Ok(Opened::Same));
+    assert_eq!(receiver.open(&mut opened), Ok((Opened::Same, header.counter.into())));
     assert_eq!(opened, bytes, "opening leaves an unsealed envelope as it is");
     frames(Seal::frames(bytes));
 

@@ -1,7 +1,7 @@
 //! The committed seeds are what `make_seeds` writes, and the targets pass them.
 
 use std::path::Path;
-use trunkline_fuzz::{node, seeds, two_nodes, wire};
+use trunkline_fuzz::{handshake, node, seeds, two_nodes, wire};
 
 #[test]
 fn committed_seeds_are_those_of_the_generator() {
@@ -21,6 +21,8 @@ fn targets_pass_their_seeds() {
             "envelope" => wire::envelope(&seed.bytes),
             "session_message" => wire::session_message(&seed.bytes),
             "remote_message" => wire::remote_message(&seed.bytes),
+            "handshake_message" => handshake::message(&seed.bytes),
+            "handshakes" => handshake::run(&seed.bytes),
             "node" => node::run(&seed.bytes),
             "two_nodes" => two_nodes::run(&seed.bytes),
             other => panic!("no such target: {other}"),

@@ -3,10 +3,13 @@
 #[path = "../benches/support/chain.rs"]
 mod chain;
 
-use chain::{BATCH, Case, Chain, Role};
-use trunkline_overlay::wire::Service;
+use chain::{BATCH, Case, Chain};
+use trunkline_base::Time;
+use trunkline_overlay::wire::{
+    DATA_OVERHEAD, Incarnation, OpenError, ReceiverIndex, Role, Seal, Sealed, Service, SessionKeys,
+};
 
-fn allocations_of(role: Role, service: Service) -> u64 {
+fn allocations_of(role: chain::Role, service: Service) -> u64 {
     let loss = 0.05;
     let mut chain = Chain::new(Case { role, service, flows: 1_000, loss });
     let (delivered, (repeated, asked)) = (chain.delivered(), chain.repairs());
@@ -23,8 +26,8 @@ fn allocations_of(role: Role, service: Service) -> u64 {
     let (repeats, asks) = chain.repairs();
     if service == Service::RealTime {
         assert!(arrived > sent * 98 / 100, "{arrived} of {sent} delivered");
-        assert!(role == Role::Destination || repeats > repeated + sent / 50);
-        assert!(role == Role::Origin || asks > asked + sent / 50);
+        assert!(role == chain::Role::Destination || repeats > repeated + sent / 50);
+        assert!(role == chain::Role::Origin || asks > asked + sent / 50);
     } else {
         assert!(arrived > sent * 85 / 100, "{arrived} of {sent} delivered");
     }
@@ -33,12 +36,39 @@ fn allocations_of(role: Role, service: Service) -> u64 {
 
 #[test]
 fn a_packet_costs_no_allocation() {
-    for role in [Role::Origin, Role::Relay, Role::Destination] {
+    for role in [chain::Role::Origin, chain::Role::Relay, chain::Role::Destination] {
         for service in [Service::RealTime, Service::BestEffort] {
             let n = allocations_of(role, service);
             assert_eq!(n, 0, "{role:?}, {service:?}: {n} allocations in 64,000 packets");
         }
     }
+}
+
+#[test]
+fn sealing_and_opening_cost_no_allocation() {
+    let keys = |role| SessionKeys {
+        local: ReceiverIndex::new(1),
+        remote: ReceiverIndex::new(1),
+        send: [1; 32].into(),
+        recv: [1; 32].into(),
+        role,
+        peer: Incarnation(1),
+    };
+    let [mut a, mut b] = [Role::Initiator, Role::Responder].map(|role| {
+        let mut sealed = Box::new(Sealed::new());
+        sealed.install(keys(role), Time::ZERO);
+        Seal::Aead(sealed)
+    });
+    let mut envelope = [0; DATA_OVERHEAD + 160];
+    let seen = allocation_counter::measure(|| {
+        for n in 0..1_000 {
+            assert!(a.seal(&mut envelope));
+            let mut copy = envelope;
+            assert_eq!(b.open(&mut envelope).expect("sealed just now").1, n);
+            assert_eq!(b.open(&mut copy), Err(OpenError::Replayed));
+        }
+    });
+    assert_eq!(seen.count_total, 0);
 }
 
 #[test]

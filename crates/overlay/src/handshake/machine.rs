@@ -31,8 +31,6 @@ pub(super) const RESPONDER_WAITS: Duration = Duration::from_secs(20);
 /// begins a handshake of its own.
 pub(super) const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 
-pub(super) const INITIATION_MAC: &[u8] = b"trunkline initiation";
-const QUERY_MAC: &[u8] = b"trunkline query";
 /// The most events kept for a driver that doesn't fetch them.
 const MAX_EVENTS: usize = 1 << 12;
 /// The most newcomers of which the last initiation is remembered.
@@ -264,7 +262,7 @@ impl Handshakes {
         let own = Static::new(&config.identity);
         let mut handshakes = Handshakes {
             node: config.node,
-            own_mac: MacKey::new(INITIATION_MAC, &own.public().0),
+            own_mac: MacKey::for_dh(&own.public()),
             own,
             certificate: config.certificate,
             trust: Trust::default(),
@@ -343,8 +341,7 @@ impl Handshakes {
 
     fn take_trust(&mut self, trust: Trust) {
         self.revoked = trust.revoked.iter().filter_map(PublicKey::dh).collect();
-        let mac = |key: &PublicKey| MacKey::new(QUERY_MAC, &key.0);
-        self.query_macs = trust.overlay_keys.iter().map(mac).collect();
+        self.query_macs = trust.overlay_keys.iter().map(MacKey::for_overlay).collect();
         self.trust = trust;
     }
 

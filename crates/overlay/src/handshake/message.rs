@@ -14,6 +14,7 @@
 //! WireGuard, 5.3).
 
 use super::certificate::{Certificate, MAX_CERTIFICATE};
+use super::identity::{DhKey, PublicKey};
 use super::noise::{FIRST_OVERHEAD, SECOND_OVERHEAD};
 use crate::wire::{Incarnation, Kind, NodeId, ReceiverIndex, WireError};
 use core::fmt;
@@ -49,9 +50,22 @@ const _: () = assert!(INITIATION_HEAD + FIRST_OVERHEAD + MAX_PAYLOAD <= MAX_MESS
 pub struct MacKey(hmac::Key);
 
 impl MacKey {
-    /// The key for messages to whoever has `public` (a node's key, or an
-    /// overlay's), said by `label` to be of one kind.
-    pub fn new(label: &[u8], public: &[u8]) -> MacKey {
+    /// For initiations and responses to the node with this key; `None` if it is
+    /// none.
+    pub fn for_node(key: &PublicKey) -> Option<MacKey> {
+        key.dh().map(|key| MacKey::for_dh(&key))
+    }
+
+    pub(super) fn for_dh(key: &DhKey) -> MacKey {
+        MacKey::new(b"trunkline initiation", &key.0)
+    }
+
+    /// For queries to nodes whose certificates this key signs.
+    pub fn for_overlay(key: &PublicKey) -> MacKey {
+        MacKey::new(b"trunkline query", &key.0)
+    }
+
+    fn new(label: &[u8], public: &[u8]) -> MacKey {
         let outer = hmac::Key::new(hmac::HMAC_SHA256, label);
         MacKey(hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&outer, public).as_ref()))
     }
@@ -70,7 +84,7 @@ impl MacKey {
     }
 
     /// Completes a message whose other bytes are there.
-    fn stamp(&self, message: &mut [u8]) {
+    pub fn stamp(&self, message: &mut [u8]) {
         let mac = self.of(message);
         if let Some(place) = message.get_mut(1..1 + MAC) {
             place.copy_from_slice(&mac);

@@ -4,7 +4,7 @@
 use super::certificate::Certificate;
 use super::identity::DhKey;
 use super::limit::Bucket;
-use super::machine::{INITIATION_MAC, Peer};
+use super::machine::Peer;
 use super::message::{COOKIE, ECHO, MacKey};
 use super::noise::Handshake;
 use crate::wire::{Incarnation, ReceiverIndex};
@@ -100,7 +100,7 @@ impl Neighbour {
 
     fn set_key(&mut self, key: Option<DhKey>) {
         self.key = key;
-        self.mac = key.map(|key| MacKey::new(INITIATION_MAC, &key.0));
+        self.mac = key.as_ref().map(MacKey::for_dh);
     }
 
     /// Believes a certificate that was verified; only where no key is

@@ -4,7 +4,7 @@ use super::certificate::{Certificate, CertificateError};
 use super::identity::DhKey;
 use super::limit::COOKIE_SECRET;
 use super::machine::{
-    CONFIRM_WITHIN, Established, Event, Handshakes, INITIATION_MAC, NewcomerId, Peer, REKEY_AFTER,
+    CONFIRM_WITHIN, Established, Event, Handshakes, NewcomerId, Peer, REKEY_AFTER,
 };
 use super::message::{Answer, COOKIE, Initiation, MacKey, Payload, Query, Response, echo_of};
 use super::neighbour::Neighbour;
@@ -267,7 +267,7 @@ impl Handshakes {
             return Err(Refusal::Forged);
         };
         let response = Response { receiver: payload.index, noise: &noise };
-        let bytes = response.emit(&MacKey::new(INITIATION_MAC, &key.0));
+        let bytes = response.emit(&MacKey::for_dh(&key));
         self.stats.responses += 1;
         self.push(Event::Send { to: from, bytes });
         // Only now: the other end shall learn why, too.

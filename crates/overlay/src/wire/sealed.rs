@@ -307,3 +307,98 @@ fn nonce(counter: u64) -> Nonce {
     bytes[4..].copy_from_slice(&counter.to_be_bytes());
     Nonce::assume_unique_for_key(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Seal;
+    use super::super::envelope::ENVELOPE_OVERHEAD;
+    use super::*;
+
+    const NOW: Time = Time::from_millis(1_000);
+
+    fn keys(role: Role, n: u8) -> SessionKeys {
+        let (a, b) = (Zeroizing::new([n; 32]), Zeroizing::new([n ^ 0xff; 32]));
+        let (send, recv) = if role == Role::Initiator { (a, b) } else { (b, a) };
+        let (local, remote) = (ReceiverIndex::new(n.into()), ReceiverIndex::new(n.into()));
+        SessionKeys { local, remote, send, recv, role, peer: Incarnation(1) }
+    }
+
+    fn pair() -> (Sealed, Sealed) {
+        let (mut a, mut b) = (Sealed::new(), Sealed::new());
+        a.install(keys(Role::Initiator, 1), NOW);
+        b.install(keys(Role::Responder, 1), NOW);
+        (a, b)
+    }
+
+    fn say(from: &mut Sealed) -> Option<[u8; ENVELOPE_OVERHEAD + 4]> {
+        let mut envelope = [0; ENVELOPE_OVERHEAD + 4];
+        Seal::frames_mut(&mut envelope).copy_from_slice(b"word");
+        from.seal(&mut envelope).then_some(envelope)
+    }
+
+    #[test]
+    fn counters_pass_the_turn_of_what_is_on_the_wire() {
+        let (mut a, mut b) = pair();
+        let start = (1 << 32) - 3;
+        // As after many sessions with the same start of the peer.
+        (a.sent, b.heard) = (start, start);
+        b.peer = Some((Incarnation(1), 0));
+        let said: Vec<_> = (0..6).map(|_| say(&mut a).unwrap()).collect();
+        let order = [0, 4, 1, 5, 3, 2];
+        for i in order {
+            let opened = b.open(&mut said[i].clone());
+            assert_eq!(opened, Ok((Opened::Same, start + i as u64)));
+            assert_eq!(b.open(&mut said[i].clone()), Err(OpenError::Replayed));
+        }
+    }
+
+    #[test]
+    fn a_session_bears_so_many_envelopes() {
+        let (mut a, _) = pair();
+        say(&mut a).unwrap();
+        a.sent = REKEY_AFTER - 1;
+        assert!(!a.wants_rekey());
+        say(&mut a).unwrap();
+        assert!(a.wants_rekey());
+        a.sent = REJECT_AFTER - 1;
+        say(&mut a).unwrap();
+        assert!(!a.ready());
+        let mut envelope = *b"header..some words, and room for a tag";
+        assert!(!a.seal(&mut envelope));
+        assert_eq!(envelope, [0; 38], "nothing in the clear");
+        a.install(keys(Role::Initiator, 2), NOW);
+        assert!(say(&mut a).is_some());
+        assert_eq!(a.sent, REJECT_AFTER + 1, "the count goes on");
+    }
+
+    #[test]
+    fn stragglers_have_ten_seconds() {
+        let (mut a, mut b) = pair();
+        b.open(&mut say(&mut a).unwrap()).unwrap();
+        let late = [(); 2].map(|()| say(&mut a).unwrap());
+        a.install(keys(Role::Initiator, 2), NOW);
+        b.install(keys(Role::Responder, 2), NOW);
+        assert!(b.take_confirmed(), "of the first session");
+        assert!(!b.take_confirmed());
+        b.open(&mut say(&mut a).unwrap()).unwrap();
+        assert!(b.take_confirmed());
+        b.handle_timeout(NOW);
+        assert_eq!(b.indices().count(), 2);
+        b.handle_timeout(NOW + STRAGGLERS - Duration::from_nanos(1));
+        assert_eq!(b.open(&mut late[0].clone()), Ok((Opened::Same, 1)));
+        b.handle_timeout(NOW + STRAGGLERS);
+        assert_eq!(b.open(&mut late[1].clone()), Err(OpenError::NoSession));
+        assert_eq!(b.next_timeout(), NOW + MAX_AGE);
+        b.clear();
+        assert_eq!((b.ready(), b.next_timeout()), (false, Time::NEVER));
+    }
+
+    #[test]
+    fn a_jump_far_ahead_costs_no_more() {
+        let (mut a, mut b) = pair();
+        let first = say(&mut a).unwrap();
+        a.sent = REJECT_AFTER - 2;
+        assert!(b.open(&mut say(&mut a).unwrap()).is_ok());
+        assert_eq!(b.open(&mut first.clone()), Err(OpenError::Replayed), "too old to tell");
+    }
+}

@@ -99,7 +99,7 @@ fn envelopes_for_no_session_and_of_no_key() {
 
 /// An initiation that costs its receiver the curve: right mac, noise at will.
 fn forged(n: u64) -> Vec<u8> {
-    let mac = message::MacKey::new(b"trunkline initiation", &identity(2).dh_public().0);
+    let mac = message::MacKey::for_node(&identity(2).public()).unwrap();
     let mut noise = [9; 200];
     noise[..8].copy_from_slice(&n.to_be_bytes());
     message::Initiation { cookie: [0; 16], noise: &noise }.emit(&mac)
@@ -185,13 +185,13 @@ fn a_flood_costs_little_and_starves_nobody() {
 fn a_cookie_is_worth_a_few_handshakes_a_second() {
     let mut b = End::new(2, certified(2), None);
     let query = message::Query { nonce: [1; 8] };
-    let mac = message::MacKey::new(b"trunkline query", &operator().public().0);
+    let mac = message::MacKey::for_overlay(&operator().public());
     let from = address(9);
     let reply = b.hear(ms(0), from, &query.emit(&mac)).remove(0).1;
     assert!(reply.len() <= message::QUERY_LEN);
     let cookie = message::Answer::parse(&reply).unwrap().cookie;
     let noise = [9; 200];
-    let mac = message::MacKey::new(b"trunkline initiation", &identity(2).dh_public().0);
+    let mac = message::MacKey::for_node(&identity(2).public()).unwrap();
     let shown = message::Initiation { cookie, noise: &noise }.emit(&mac);
     for t in 0..1_000 {
         b.hear(ms(t), from, &shown);
@@ -210,11 +210,11 @@ fn a_cookie_is_worth_a_few_handshakes_a_second() {
 fn queries_without_the_overlay_key_stay_unanswered() {
     let mut b = End::new(2, certified(2), None);
     let query = message::Query { nonce: [1; 8] };
-    let other = message::MacKey::new(b"trunkline query", &identity(5).public().0);
+    let other = message::MacKey::for_overlay(&identity(5).public());
     assert!(b.hear(ms(0), address(9), &query.emit(&other)).is_empty());
     assert_eq!(b.refused(Refusal::BadMac), 1);
     // And no more than the rate, whoever asks.
-    let mac = message::MacKey::new(b"trunkline query", &operator().public().0);
+    let mac = message::MacKey::for_overlay(&operator().public());
     let print = |_| query.emit(&mac);
     print!("queries: ");
     assert!(flood(&mut b, 1, print) <= 5_500);

@@ -1,0 +1,384 @@
+//! The handshake: its parsers, and two machines on a network that the script
+//! controls and that forges.
+//!
+//! What must hold: no panic; nothing opens that the other end did not seal, and
+//! nothing twice; no two sessions of a node share an index; and once the network
+//! behaves and buckets are full again, both ends have a session and talk.
+
+use crate::script::{micros, steps};
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
+use trunkline_base::Time;
+use trunkline_base::wire::Reader;
+use trunkline_overlay::handshake::message::{
+    Answer, ECHO, Initiation, MacKey, Payload, Query, Response,
+};
+use trunkline_overlay::handshake::{
+    Certificate, Config, Event, Handshakes, Identity, Limits, Offer, Peer, Trust,
+};
+use trunkline_overlay::link::LinkId;
+use trunkline_overlay::wire::{ENVELOPE_OVERHEAD, Incarnation, Kind, NodeId, Seal, Sealed};
+
+/// Reads `bytes` as each of the messages, and as what they carry.
+pub fn message(bytes: &[u8]) {
+    let mac = MacKey::for_overlay(&operator().public());
+    let key_and = |again: Vec<u8>| {
+        assert!(mac.check(&again));
+        again
+    };
+    // All but the mac comes again; zeros that pad a query need not be zeros.
+    let same = |again: &[u8]| assert_eq!((again[0], &again[17..]), (bytes[0], &bytes[17..]));
+    if let Ok(query) = Query::parse(bytes) {
+        let again = key_and(query.emit(&mac));
+        assert_eq!(again[17..17 + ECHO], bytes[17..17 + ECHO]);
+        assert_eq!(Query::parse(&again), Ok(query));
+    }
+    if let Ok(answer) = Answer::parse(bytes) {
+        let again = key_and(answer.emit(&mac));
+        // What a newer version may append is not kept.
+        assert!(bytes[17..].starts_with(&again[17..]));
+    }
+    if let Ok(initiation) = Initiation::parse(bytes) {
+        same(&key_and(initiation.emit(&mac)));
+    }
+    if let Ok(response) = Response::parse(bytes) {
+        same(&key_and(response.emit(&mac)));
+    }
+    if let Ok(payload) = Payload::parse(bytes) {
+        assert!(bytes.starts_with(&payload.to_bytes()));
+    }
+    if let Ok(certificate) = Certificate::parse(bytes) {
+        assert_eq!(certificate.to_bytes(), bytes);
+        assert_eq!(certificate.to_string().parse(), Ok(certificate));
+    }
+    if let Ok(text) = core::str::from_utf8(bytes) {
+        let _ = text.parse::<Certificate>();
+        let _ = Identity::from_text(text);
+    }
+}
+
+steps! {
+    /// What happens. `side` is the node that acts, or that datagrams are under
+    /// way to; `pick` chooses among those.
+    Step {
+        /// Time passes.
+        0 Sleep { unit: u8, n: u8 }
+        /// A node does what is due, and sends.
+        1 Wake { side: u8 }
+        /// The oldest datagram arrives.
+        2 Arrive { side: u8 }
+        /// One datagram arrives, from another address if `from` is not 0, and
+        /// remains under way too.
+        3 Copy { side: u8, pick: u8, from: u8 }
+        /// One datagram is lost.
+        4 Lose { side: u8, pick: u8 }
+        /// One datagram is altered; with a mac that fits, for `mac` 1 to 3.
+        5 Alter { side: u8, pick: u8, at: u16, xor: u8, mac: u8 }
+        /// A datagram of the script's; the same.
+        6 Forge { side: u8, mac: u8, bytes: Vec<u8> }
+        /// An envelope is sealed, if there is a session.
+        7 Say { side: u8, len: u8 }
+        /// The link dies.
+        8 Restart { side: u8 }
+        /// The node starts anew.
+        9 Anew { side: u8 }
+        /// The neighbour is no longer trusted, or again.
+        10 Trust { side: u8, revoked: u8 }
+        /// The link is removed and, as configured, added.
+        11 Again { side: u8 }
+        /// Everything arrives, for `n` hundred milliseconds.
+        12 Calm { n: u8 }
+    }
+}
+
+const LINK: LinkId = LinkId(1);
+const UNDER_WAY: usize = 64;
+const UNIX: u64 = 1_800_000_000;
+
+fn operator() -> Identity {
+    Identity::from_secret(&[200; 32])
+}
+
+fn identity(side: usize) -> Identity {
+    Identity::from_secret(&[side as u8 + 1; 32])
+}
+
+fn node(side: usize) -> NodeId {
+    NodeId(side as u32 + 1)
+}
+
+fn address(n: usize) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, n as u8], 7_000))
+}
+
+/// One node, and the link's seal.
+struct End {
+    side: usize,
+    starts: u64,
+    known: bool,
+    reachable: bool,
+    machine: Handshakes,
+    seal: Seal,
+    indices: BTreeSet<u32>,
+}
+
+impl End {
+    fn new(side: usize, starts: u64, known: bool, reachable: bool, now: Time) -> End {
+        let key = identity(side).public();
+        let certificate = Certificate::issue(&operator(), node(side), "node", key, 0);
+        let config = Config {
+            node: node(side),
+            identity: identity(side),
+            certificate: certificate.ok(),
+            trust: Self::trust(side, false),
+            incarnation: Incarnation(starts),
+            offer: Offer::default(),
+            limits: Limits { newcomers: 2, ..Limits::default() },
+        };
+        let mut seed = [side as u8; 32];
+        seed[1..9].copy_from_slice(&starts.to_be_bytes());
+        let mut machine = Handshakes::new(config, seed);
+        machine.add(LINK, Self::peer(side, known, reachable), now);
+        let (seal, indices) = (Seal::Aead(Box::default()), BTreeSet::new());
+        End { side, starts, known, reachable, machine, seal, indices }
+    }
+
+    fn trust(side: usize, revoked: bool) -> Trust {
+        let other = identity(1 - side).public();
+        Trust {
+            overlay_keys: vec![operator().public()],
+            revoked: if revoked { vec![other] } else { Vec::new() },
+        }
+    }
+
+    fn peer(side: usize, known: bool, reachable: bool) -> Peer {
+        let other = 1 - side;
+        Peer {
+            node: node(other),
+            path: "path".into(),
+            key: known.then(|| identity(other).public()),
+            address: reachable.then(|| address(other)),
+            mtu: 1_280,
+        }
+    }
+
+    fn sealed(&mut self) -> &mut Sealed {
+        let Seal::Aead(sealed) = &mut self.seal else { unreachable!("made sealed") };
+        sealed
+    }
+}
+
+struct World {
+    now: Time,
+    ends: [End; 2],
+    /// By destination: from where, and what.
+    wire: [VecDeque<(SocketAddr, Vec<u8>)>; 2],
+    /// What each end has sealed, and the other not yet opened.
+    said: [BTreeSet<Vec<u8>>; 2],
+    talked: [bool; 2],
+}
+
+/// Runs a script.
+pub fn run(bytes: &[u8]) {
+    let mut r = Reader::new(bytes);
+    let Ok(kind) = r.u8() else { return };
+    let (known, both) = (kind & 1 != 0, kind & 2 != 0);
+    let now = Time::from_millis(1);
+    let mut world = World {
+        now,
+        ends: [End::new(0, 1, known, true, now), End::new(1, 1, known, both, now)],
+        wire: Default::default(),
+        said: Default::default(),
+        talked: [false; 2],
+    };
+    let mut steps = 0;
+    while let Some(step) = Step::read(&mut r) {
+        world.step(step);
+        steps += 1;
+        if steps == 400 {
+            break;
+        }
+    }
+    world.heal();
+}
+
+impl World {
+    fn step(&mut self, step: Step) {
+        let side = |side: u8| usize::from(side % 2);
+        match step {
+            Step::Sleep { unit, n } => self.now += Duration::from_micros(micros(unit, n)),
+            Step::Wake { side: s } => self.wake(side(s)),
+            Step::Arrive { side: s } => self.arrive(side(s)),
+            Step::Copy { side: s, pick, from } => self.copy(side(s), pick, from),
+            Step::Lose { side: s, pick } => {
+                let wire = &mut self.wire[side(s)];
+                let at = usize::from(pick) % wire.len().max(1);
+                wire.remove(at);
+            }
+            Step::Alter { side: s, pick, at, xor, mac } => {
+                let wire = &mut self.wire[side(s)];
+                let i = usize::from(pick) % wire.len().max(1);
+                let Some((_, bytes)) = wire.get_mut(i) else { return };
+                let at = usize::from(at) % bytes.len();
+                bytes[at] ^= xor;
+                stamp(side(s), mac, bytes);
+            }
+            Step::Forge { side: s, mac, mut bytes } => {
+                stamp(side(s), mac, &mut bytes);
+                self.receive(side(s), address(66), &bytes);
+            }
+            Step::Say { side: s, len } => self.say(side(s), usize::from(len)),
+            Step::Restart { side: s } => self.ends[side(s)].machine.restart(LINK, self.now),
+            Step::Anew { side: s } => {
+                let End { starts, known, reachable, .. } = self.ends[side(s)];
+                self.ends[side(s)] = End::new(side(s), starts + 1, known, reachable, self.now);
+            }
+            Step::Trust { side: s, revoked } => self.trust(side(s), revoked % 2 != 0),
+            Step::Again { side: s } => {
+                let end = &mut self.ends[side(s)];
+                let peer = End::peer(end.side, end.known, end.reachable);
+                end.machine.add(LINK, peer, self.now);
+                end.sealed().clear();
+                self.drain(side(s));
+            }
+            Step::Calm { n } => self.calm(u64::from(n)),
+        }
+    }
+
+    fn trust(&mut self, side: usize, revoked: bool) {
+        self.ends[side].machine.set_trust(End::trust(side, revoked), UNIX);
+        self.drain(side);
+    }
+
+    fn wake(&mut self, side: usize) {
+        let end = &mut self.ends[side];
+        end.machine.handle_timeout(self.now);
+        assert!(end.machine.next_timeout() > self.now, "nothing is left to spin on");
+        let now = self.now;
+        end.sealed().handle_timeout(now);
+        self.drain(side);
+    }
+
+    fn drain(&mut self, side: usize) {
+        let mut events = 0;
+        while let Some(event) = self.ends[side].machine.poll() {
+            events += 1;
+            assert!(events < 200, "one input, a few events");
+            let end = &mut self.ends[side];
+            match event {
+                Event::Send { bytes, .. } => self.send(side, bytes),
+                Event::Established(e) => {
+                    assert!(end.indices.insert(e.keys.local.get()), "an index of its own");
+                    let now = self.now;
+                    end.sealed().install(e.keys, now);
+                }
+                Event::Retired { index, .. } => {
+                    end.indices.remove(&index.get());
+                }
+                Event::Closed { .. } => end.sealed().clear(),
+                Event::Newcomer { .. } => panic!("both have their links"),
+                Event::Refused { .. } => {}
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, bytes: Vec<u8>) {
+        let wire = &mut self.wire[1 - from];
+        if wire.len() == UNDER_WAY {
+            wire.pop_front();
+        }
+        wire.push_back((address(from), bytes));
+    }
+
+    fn say(&mut self, side: usize, len: usize) {
+        let mut envelope = vec![7; ENVELOPE_OVERHEAD + len];
+        if self.ends[side].seal.seal(&mut envelope) {
+            self.said[side].insert(envelope.clone());
+            self.send(side, envelope);
+        } else {
+            assert!(envelope.iter().all(|b| *b == 0), "nothing in the clear");
+        }
+    }
+
+    fn arrive(&mut self, side: usize) {
+        if let Some((from, bytes)) = self.wire[side].pop_front() {
+            self.receive(side, from, &bytes);
+        }
+    }
+
+    fn copy(&mut self, side: usize, pick: u8, from: u8) {
+        let i = usize::from(pick) % self.wire[side].len().max(1);
+        if let Some((at, bytes)) = self.wire[side].get(i).cloned() {
+            let at = if from == 0 { at } else { address(usize::from(from)) };
+            self.receive(side, at, &bytes);
+        }
+    }
+
+    fn receive(&mut self, side: usize, from: SocketAddr, bytes: &[u8]) {
+        let end = &mut self.ends[side];
+        if Kind::of(bytes).is_ok_and(Kind::is_handshake) {
+            end.machine.recv(self.now, UNIX, from, bytes);
+            return self.drain(side);
+        }
+        let mut opened = bytes.to_vec();
+        if end.seal.open(&mut opened).is_err() {
+            return;
+        }
+        assert!(self.said[1 - side].remove(bytes), "opened what was not said, or twice");
+        assert!(Seal::frames(&opened).iter().all(|b| *b == 7));
+        if end.sealed().take_confirmed() {
+            end.machine.confirmed(LINK);
+        }
+        end.machine.set_address(LINK, from);
+        self.talked[side] = true;
+        self.drain(side);
+    }
+
+    fn calm(&mut self, tenths: u64) {
+        for _ in 0..tenths {
+            self.now += Duration::from_millis(100);
+            for _ in 0..2 {
+                self.wake(0);
+                self.wake(1);
+                for _ in 0..2 * UNDER_WAY {
+                    self.arrive(0);
+                    self.arrive(1);
+                }
+            }
+            self.say(0, 3);
+            self.say(1, 3);
+        }
+    }
+
+    /// Whatever has happened, in the end both talk.
+    fn heal(&mut self) {
+        self.wire = Default::default();
+        for side in 0..2 {
+            self.trust(side, false);
+            // What an envelope of the right session has said of late, a forger
+            // can't have; but the roaming copies of the script could.
+            self.ends[side].machine.set_address(LINK, address(1 - side));
+            self.ends[side].machine.restart(LINK, self.now);
+        }
+        self.now += Duration::from_secs(10);
+        self.talked = [false; 2];
+        self.calm(200);
+        let stats = [self.ends[0].machine.stats(), self.ends[1].machine.stats()];
+        assert_eq!(self.talked, [true; 2], "{stats:?}");
+    }
+}
+
+/// A mac that the node at `side` may believe: as its own, as that of the node
+/// it asked, or as a query's.
+fn stamp(side: usize, mac: u8, bytes: &mut [u8]) {
+    let key = match mac % 4 {
+        1 => MacKey::for_node(&identity(side).public()),
+        2 => MacKey::for_node(&identity(1 - side).public()),
+        3 => Some(MacKey::for_overlay(&operator().public())),
+        _ => None,
+    };
+    if let Some(key) = key {
+        key.stamp(bytes);
+    }
+}
