@@ -6,6 +6,7 @@
 
 mod driver;
 pub mod node;
+pub mod route;
 pub mod script;
 pub mod seeds;
 pub mod two_nodes;

@@ -1,7 +1,7 @@
 //! The committed seeds are what `make_seeds` writes, and the targets pass them.
 
 use std::path::Path;
-use trunkline_fuzz::{node, seeds, two_nodes, wire};
+use trunkline_fuzz::{node, route, seeds, two_nodes, wire};
 
 #[test]
 fn committed_seeds_are_those_of_the_generator() {
@@ -22,6 +22,8 @@ fn targets_pass_their_seeds() {
             "session_message" => wire::session_message(&seed.bytes),
             "remote_message" => wire::remote_message(&seed.bytes),
             "node" => node::run(&seed.bytes),
+            "route_frame" => route::frame(&seed.bytes),
+            "router" => route::run(&seed.bytes),
             "two_nodes" => two_nodes::run(&seed.bytes),
             other => panic!("no such target: {other}"),
         }

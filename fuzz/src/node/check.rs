@@ -48,6 +48,7 @@ impl Emitted {
                     assert!(last.is_none_or(|last| now.since(last) >= HELLO_SPACING));
                 }
                 Frame::Nack(nack) => assert!(nack.ranges().count() > 0),
+                Frame::Routing(_) => {}
                 Frame::Data(header, payload) => {
                     let relayed = header.hop_limit < MOST_HOPS;
                     assert!(relayed || header.source == OWN, "{header:?}");
