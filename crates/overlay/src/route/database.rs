@@ -108,7 +108,7 @@ impl Database {
             return Err(Refusal::TooManyNodes);
         }
         match self.entries.get(&record.key) {
-            Some(entry) if !entry.pace.allows(now) => Err(Refusal::OriginRate),
+            Some(entry) if !entry.pace.ready(now) => Err(Refusal::OriginRate),
             _ => Ok(()),
         }
     }

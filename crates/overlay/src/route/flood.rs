@@ -199,7 +199,7 @@ impl Adjacency {
         db: &Database,
         stats: &mut RouteStats,
     ) -> Option<Vec<u8>> {
-        if !self.up {
+        if self.next_timeout() > now {
             return None;
         }
         let frame = self.poll_acks(room).or_else(|| self.poll_records(now, room, db, stats))?;
@@ -208,6 +208,9 @@ impl Adjacency {
     }
 
     fn poll_acks(&mut self, room: usize) -> Option<Vec<u8>> {
+        if self.acks.is_empty() {
+            return None;
+        }
         let mut w = FrameWriter::new(ControlKind::Ack, room);
         while let Some(&(key, seq)) = self.acks.front() {
             if !w.ack(key, seq) {
@@ -225,7 +228,7 @@ impl Adjacency {
         db: &Database,
         stats: &mut RouteStats,
     ) -> Option<Vec<u8>> {
-        if self.pace.ready_at() > now {
+        if !self.pace.ready(now) {
             return None;
         }
         let mut w = FrameWriter::new(ControlKind::LinkState, room);

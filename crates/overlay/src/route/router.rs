@@ -250,7 +250,7 @@ impl Router {
         self.sift(now, from, record)?;
         let limits = &self.config.limits;
         let Some(Link { adjacency, .. }) = &mut self.links[from] else { return Ok(()) };
-        if !adjacency.inbox.pace.allows(now) {
+        if !adjacency.inbox.pace.ready(now) {
             return Err(Refusal::NeighbourRate);
         }
         if !adjacency.inbox.push(record.whole(), now, limits) {

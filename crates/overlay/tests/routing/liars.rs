@@ -10,7 +10,7 @@ use trunkline_overlay::route::{
 };
 use trunkline_overlay::wire::NodeId;
 
-fn frame(records: &[Box<[u8]>]) -> Vec<u8> {
+pub fn frame(records: &[Box<[u8]>]) -> Vec<u8> {
     let body: Vec<u8> = records.iter().flat_map(|r| [&r[..], &[0, 0]].concat()).collect();
     [&[3][..], &(body.len() as u16).to_be_bytes(), &body].concat()
 }
@@ -20,7 +20,7 @@ fn aged(record: &[u8], age: u16) -> Vec<u8> {
     [&[3][..], &(body.len() as u16).to_be_bytes(), &body].concat()
 }
 
-fn update(origin: usize, seq: u64, to: &[usize], signer: &dyn Signer) -> Box<[u8]> {
+pub fn update(origin: usize, seq: u64, to: &[usize], signer: &dyn Signer) -> Box<[u8]> {
     let links = to.iter().map(|&n| Advert { neighbour: id(n), path: 0, cost: cost(0, 0) });
     let links = links.collect();
     let update = Update { origin: id(origin), seq, fragment: 0, draining: false, links };
