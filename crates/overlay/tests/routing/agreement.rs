@@ -173,6 +173,7 @@ fn a_whole_database_leaves_room_for_voice() {
     net.run(Duration::from_secs(1));
     net.join(0, 1, [cost(20, 0); 2]);
     let start = net.now;
+    let repeated = net.hosts[0].router.stats().repeated;
     let mut sent = vec![net.hosts[0].router.stats().sent_bytes];
     while net.hosts[1].router.nodes() < 500 {
         net.run(Duration::from_millis(10));
@@ -187,7 +188,8 @@ fn a_whole_database_leaves_room_for_voice() {
     // The rate, and a burst of ten packets; acknowledgements aside.
     assert!(busiest < 64_000 + 12_000 + 3_000, "{busiest}");
     assert!(net.now.since(start) < Duration::from_secs(5));
-    assert_eq!(net.hosts[0].router.stats().repeated, 0);
+    // Of two frames that overtake each other the second may lack the first's keys.
+    assert!(net.hosts[0].router.stats().repeated < repeated + 10);
 }
 
 #[test]
