@@ -7,6 +7,7 @@
 mod driver;
 pub mod handshake;
 pub mod node;
+pub mod route;
 pub mod script;
 pub mod seeds;
 pub mod two_nodes;

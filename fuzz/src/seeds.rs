@@ -36,6 +36,8 @@ pub fn all() -> Vec<Seed> {
         .chain(named("handshakes", handshake_scripts()))
         .chain(named("node", node_scripts()))
         .chain(named("two_nodes", two_nodes_scripts()))
+        .chain(named("route_frame", crate::route::seeds::frames()))
+        .chain(named("router", crate::route::seeds::scripts()))
         .collect()
 }
 

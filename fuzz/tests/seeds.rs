@@ -1,7 +1,7 @@
 //! The committed seeds are what `make_seeds` writes, and the targets pass them.
 
 use std::path::Path;
-use trunkline_fuzz::{handshake, node, seeds, two_nodes, wire};
+use trunkline_fuzz::{handshake, node, route, seeds, two_nodes, wire};
 
 #[test]
 fn committed_seeds_are_those_of_the_generator() {
@@ -24,6 +24,8 @@ fn targets_pass_their_seeds() {
             "handshake_message" => handshake::message(&seed.bytes),
             "handshakes" => handshake::run(&seed.bytes),
             "node" => node::run(&seed.bytes),
+            "route_frame" => route::frame(&seed.bytes),
+            "router" => route::run(&seed.bytes),
             "two_nodes" => two_nodes::run(&seed.bytes),
             other => panic!("no such target: {other}"),
         }

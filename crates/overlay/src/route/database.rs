@@ -25,8 +25,10 @@ pub(super) struct Entry {
     pub links: Box<[Advert]>,
     /// As it came, but for its age.
     pub bytes: Box<[u8]>,
-    /// When its origin signed it, as far as its age says.
-    born: Time,
+    came: Time,
+    /// How old it was then. (Not when it was signed: that may be before this
+    /// clock's epoch.)
+    age: Duration,
     /// When it is dropped. The age is nobody's signed word: so not before its
     /// origin's next refresh, however old a liar makes it.
     expires: Time,
@@ -37,7 +39,7 @@ pub(super) struct Entry {
 impl Entry {
     /// Seconds since its origin signed it.
     pub fn age(&self, now: Time) -> u16 {
-        u16::try_from(now.since(self.born).as_secs()).unwrap_or(u16::MAX)
+        u16::try_from((self.age + now.since(self.came)).as_secs()).unwrap_or(u16::MAX)
     }
 }
 
@@ -108,7 +110,7 @@ impl Database {
             return Err(Refusal::TooManyNodes);
         }
         match self.entries.get(&record.key) {
-            Some(entry) if !entry.pace.allows(now) => Err(Refusal::OriginRate),
+            Some(entry) if !entry.pace.ready(now) => Err(Refusal::OriginRate),
             _ => Ok(()),
         }
     }
@@ -124,14 +126,16 @@ impl Database {
         pace.take(now, 1);
         let links: Box<[Advert]> = record.links().collect();
         let changed = old.is_none_or(|e| (e.draining, &e.links) != (record.draining, &links));
-        let born = now - Duration::from_secs(record.age.into());
+        let age = Duration::from_secs(record.age.into());
+        let left = limits.max_age.saturating_sub(age).max(limits.refresh + GRACE);
         let entry = Entry {
             seq: record.seq,
             draining: record.draining,
             links,
             bytes: record.bytes().into(),
-            born,
-            expires: (born + limits.max_age).max(now + limits.refresh + GRACE),
+            came: now,
+            age,
+            expires: now + left,
             pace,
         };
         self.entries.insert(record.key, entry);

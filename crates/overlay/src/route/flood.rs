@@ -9,7 +9,7 @@ use super::Limits;
 use super::database::Database;
 use super::pace::Pace;
 use super::stats::RouteStats;
-use super::update::{FrameWriter, Key};
+use super::update::{FrameWriter, Key, Part};
 use crate::wire::{ControlKind, NodeId};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -138,9 +138,16 @@ impl Adjacency {
 
     /// The database has a newer record, and not from this neighbour.
     pub fn offer(&mut self, now: Time, key: Key) {
-        if self.up {
-            self.schedule(key, Pending { due: now, tries: 0, class: Class::Change });
+        if !self.up {
+            return;
         }
+        let item = Pending { due: now, tries: 0, class: Class::Change };
+        // Without the key that verifies it, it would be refused.
+        let introduction = Key { part: Part::Introduction, ..key };
+        if self.pending.get(&introduction).is_some_and(|p| p.tries == 0) {
+            self.schedule(introduction, item);
+        }
+        self.schedule(key, item);
     }
 
     /// The neighbour's record is older than ours.
@@ -199,7 +206,7 @@ impl Adjacency {
         db: &Database,
         stats: &mut RouteStats,
     ) -> Option<Vec<u8>> {
-        if !self.up {
+        if self.next_timeout() > now {
             return None;
         }
         let frame = self.poll_acks(room).or_else(|| self.poll_records(now, room, db, stats))?;
@@ -208,6 +215,9 @@ impl Adjacency {
     }
 
     fn poll_acks(&mut self, room: usize) -> Option<Vec<u8>> {
+        if self.acks.is_empty() {
+            return None;
+        }
         let mut w = FrameWriter::new(ControlKind::Ack, room);
         while let Some(&(key, seq)) = self.acks.front() {
             if !w.ack(key, seq) {
@@ -225,7 +235,7 @@ impl Adjacency {
         db: &Database,
         stats: &mut RouteStats,
     ) -> Option<Vec<u8>> {
-        if self.pace.ready_at() > now {
+        if !self.pace.ready(now) {
             return None;
         }
         let mut w = FrameWriter::new(ControlKind::LinkState, room);
@@ -260,5 +270,5 @@ impl Adjacency {
     }
 }
 
-const KEY_MIN: Key = Key { origin: NodeId(0), part: super::update::Part::Introduction };
-const KEY_MAX: Key = Key { origin: NodeId(u32::MAX), part: super::update::Part::Links(u8::MAX) };
+const KEY_MIN: Key = Key { origin: NodeId(0), part: Part::Introduction };
+const KEY_MAX: Key = Key { origin: NodeId(u32::MAX), part: Part::Links(u8::MAX) };

@@ -25,9 +25,9 @@ impl Pace {
         self.full_at - self.burst
     }
 
-    /// Whether anything is left at all.
-    pub fn allows(&self, now: Time) -> bool {
-        self.full_at.since(now) < self.burst
+    /// Whether anything is left, or about to be.
+    pub fn ready(&self, now: Time) -> bool {
+        self.full_at.since(now) <= self.burst
     }
 
     pub fn take(&mut self, now: Time, units: u32) {
@@ -46,7 +46,7 @@ mod tests {
             (from..to)
                 .filter(|&ms| {
                     let now = Time::from_millis(ms);
-                    let ok = pace.allows(now);
+                    let ok = pace.ready(now);
                     if ok {
                         pace.take(now, 1);
                     }

@@ -33,7 +33,9 @@ pub struct Neighbour {
     pub id: NodeId,
     /// Tells several links to it apart; the same at both ends.
     pub path: u8,
-    /// Whether it has started anew since the link was up last, or it never was.
+    /// Whether it has started anew since the link was up last, or it never was:
+    /// then it lacks everything. No frame of its life before may be handed over
+    /// afterwards, since an old acknowledgement would be taken for a new one.
     pub restarted: bool,
     /// The link's round trip, zero if not known: what is sent is sent again
     /// after twice as long.
@@ -117,7 +119,7 @@ impl Router {
         }
     }
 
-    /// `link` is up. It is advertised as soon as it has a
+    /// `link` is up, or its neighbour has started anew. It is advertised as soon as it has a
     /// [cost](Router::set_cost).
     pub fn link_up(&mut self, now: Time, link: LinkId, neighbour: Neighbour) {
         let index = usize::from(link.0);
@@ -250,7 +252,7 @@ impl Router {
         self.sift(now, from, record)?;
         let limits = &self.config.limits;
         let Some(Link { adjacency, .. }) = &mut self.links[from] else { return Ok(()) };
-        if !adjacency.inbox.pace.allows(now) {
+        if !adjacency.inbox.pace.ready(now) {
             return Err(Refusal::NeighbourRate);
         }
         if !adjacency.inbox.push(record.whole(), now, limits) {

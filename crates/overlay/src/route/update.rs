@@ -78,6 +78,18 @@ impl Key {
     }
 }
 
+/// The number that stands for a path's name in updates, so that both ends agree
+/// on it: FNV-1a, folded to a byte; 0 for the unnamed path. A configuration in
+/// which two paths to one neighbour have the same is to be refused.
+pub fn path_number(name: &str) -> u8 {
+    if name.is_empty() {
+        return 0;
+    }
+    let mix = |h: u32, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193);
+    let [a, b, c, d] = name.bytes().fold(0x811c_9dc5, mix).to_be_bytes();
+    (a ^ b ^ c ^ d).max(1)
+}
+
 /// A link as its sender advertises it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Advert {
@@ -471,6 +483,13 @@ mod tests {
         let all = [2, 4, 6, 7, 8, 9, 10, 11, 12, 16, 20].map(|n| (n, carried(n)));
         println!("links per node, links per packet: {all:?}");
         assert!((6..=12).all(|n| (60..=90).contains(&carried(n))), "{all:?}");
+    }
+
+    #[test]
+    fn paths_of_different_names_have_numbers() {
+        let numbers = ["", "main", "backup", "isp-1", "isp-2"].map(path_number);
+        assert_eq!(numbers[0], 0);
+        assert!(numbers.iter().enumerate().all(|(i, n)| !numbers[..i].contains(n)), "{numbers:?}");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! After flooding, everyone has the same database and everyone's table leads
 //! where it should.
 
-use super::net::{Net, id};
+use super::liars::{frame, update};
+use super::net::{Net, Toy, WALL, id};
 use core::time::Duration;
 use proptest::prelude::*;
 use trunkline_overlay::link::LinkId;
+use trunkline_overlay::route::update::{Introduction, sign};
 use trunkline_overlay::route::{LinkCost, Metric, Refusal};
 
 pub fn cost(ms: u16, percent: u16) -> LinkCost {
@@ -150,6 +152,44 @@ fn a_neighbour_that_was_only_cut_off_is_sent_what_is_new() {
         assert!(records < most, "{records}");
         assert_eq!(restarted, records > 60 + 2 * 2 * 32 + 20);
     }
+}
+
+#[test]
+fn a_whole_database_leaves_room_for_voice() {
+    let mut net = Net::new(3, 0.0, 6);
+    net.join(0, 2, [cost(5, 0); 2]);
+    for origin in 3..500usize {
+        let certificate = id(origin).0.to_be_bytes().to_vec();
+        let introduction = Introduction { origin: id(origin), seq: WALL, certificate };
+        let introduction = sign(introduction.emit().unwrap(), &Toy(id(origin)));
+        let to: Vec<_> = (500..508).collect();
+        net.inject(
+            0,
+            LinkId(0),
+            &frame(&[introduction, update(origin, WALL, &to, &Toy(id(origin)))]),
+        );
+        net.run(Duration::from_millis(1));
+    }
+    net.run(Duration::from_secs(1));
+    net.join(0, 1, [cost(20, 0); 2]);
+    let start = net.now;
+    let repeated = net.hosts[0].router.stats().repeated;
+    let mut sent = vec![net.hosts[0].router.stats().sent_bytes];
+    while net.hosts[1].router.nodes() < 500 {
+        net.run(Duration::from_millis(10));
+        sent.push(net.hosts[0].router.stats().sent_bytes);
+    }
+    let busiest = sent.windows(101).map(|w| w[100] - w[0]).max().unwrap();
+    let all = sent[sent.len() - 1] - sent[0];
+    println!(
+        "500 nodes, {all} bytes in {:?}; {busiest} in the busiest second",
+        net.now.since(start)
+    );
+    // The rate, and a burst of ten packets; acknowledgements aside.
+    assert!(busiest < 64_000 + 12_000 + 3_000, "{busiest}");
+    assert!(net.now.since(start) < Duration::from_secs(5));
+    // Of two frames that overtake each other the second may lack the first's keys.
+    assert!(net.hosts[0].router.stats().repeated < repeated + 10);
 }
 
 #[test]

@@ -177,6 +177,11 @@ impl Net {
         let wall = (WALL + self.now.as_nanos()).saturating_add_signed(clock);
         life.router = router(host, wall, self.now);
         life.table = Arc::default();
+        // Envelopes of a life before are not opened any more.
+        let links = &self.hosts;
+        self.in_flight.retain(|_, (to, link, _)| {
+            *to != host && links[*to].links[usize::from(link.0)].0 != host
+        });
         for cable in 0..self.cables.len() {
             if self.cables[cable].up && self.cables[cable].ends.iter().any(|e| e.0 == host) {
                 self.down(cable);

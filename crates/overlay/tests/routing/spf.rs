@@ -63,6 +63,25 @@ proptest! {
     }
 }
 
+/// Everyone chooses alike, and the same again: by the lower node.
+#[test]
+fn of_equal_paths_that_by_the_lower_node_counts() {
+    let cost = LinkCost { latency: 100, loss: 0, residual: 0 };
+    let ends = [(9, 3), (9, 2), (2, 5), (3, 5), (5, 7)];
+    let both = ends.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
+    let adverts: Vec<_> =
+        both.map(|(a, b)| (NodeId(a), Advert { neighbour: NodeId(b), path: 0, cost })).collect();
+    let graph = Graph::of(&adverts, &CostModel::default());
+    for (metric, source) in Metric::ALL.into_iter().flat_map(|m| [(m, 9), (m, 7)]) {
+        let mut tree = Tree::default();
+        tree.run(&graph, NodeId(source), metric);
+        let mut path =
+            tree.path(&graph, NodeId(16 - source)).iter().map(|n| n.0).collect::<Vec<_>>();
+        path.sort_unstable();
+        assert_eq!(path, [2, 5, 7, 9], "{metric} from {source}");
+    }
+}
+
 /// The path is one, costs what it is said to, and begins as it should.
 fn check_path(
     links: &BTreeMap<Ends, LinkCost>,

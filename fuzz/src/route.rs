@@ -1,0 +1,264 @@
+//! Link-state routing: its frames, and a router among neighbours that say
+//! anything.
+//!
+//! What must hold: no panic; the driver has nothing to spin on; two routers fed
+//! alike say the same bytes; every frame out can be read and fits; memory stays
+//! within the limits; no table leads to a link that is down.
+
+pub mod seeds;
+
+use crate::script::{micros, steps};
+use core::time::Duration;
+use std::sync::Arc;
+use trunkline_base::Time;
+use trunkline_base::wire::Reader;
+use trunkline_overlay::link::LinkId;
+use trunkline_overlay::route::update::{
+    Introduction, MAX_FRAGMENTS, RouteFrame, UPDATE_OVERHEAD, Update, sign,
+};
+use trunkline_overlay::route::{
+    Config, ForwardingTable, LEAST_ROOM, Limits, LinkCost, Metric, Neighbour, Part, Router,
+    StaticRoute, Unsigned,
+};
+use trunkline_overlay::wire::{ControlKind, NodeId};
+
+/// Reads `bytes` as a frame, and as the body of either kind of frame.
+pub fn frame(bytes: &[u8]) {
+    whole_frame(bytes);
+    let Ok(len) = u16::try_from(bytes.len()) else { return };
+    for kind in [ControlKind::LinkState, ControlKind::Ack] {
+        whole_frame(&[&[kind as u8][..], &len.to_be_bytes(), bytes].concat());
+    }
+}
+
+fn whole_frame(bytes: &[u8]) {
+    match RouteFrame::parse(bytes) {
+        Ok(RouteFrame::LinkState(records)) => {
+            let mut len = 0;
+            for record in records.map_while(Result::ok) {
+                len += record.bytes().len() + 2;
+                let (origin, seq, draining) = (record.key.origin, record.seq, record.draining);
+                let again = match record.key.part {
+                    Part::Links(fragment) => {
+                        assert_eq!(
+                            record.links().len() * 10 + UPDATE_OVERHEAD,
+                            record.bytes().len() + 2
+                        );
+                        let links = record.links().collect();
+                        Update { origin, seq, fragment, draining, links }.emit()
+                    }
+                    Part::Introduction => {
+                        let certificate = record.certificate().to_vec();
+                        Introduction { origin, seq, certificate }.emit()
+                    }
+                };
+                let again = again.expect("what was read can be written");
+                let again = [&sign(again, &Unsigned)[..], &record.age.to_be_bytes()].concat();
+                let again =
+                    trunkline_overlay::route::update::Record::parse(&mut Reader::new(&again));
+                let again = again.expect("what was written can be read");
+                // The one freedom: a residual loss can be written in more than
+                // one way where the loss has fewer than 255 steps.
+                assert!(again.links().eq(record.links()));
+                assert_eq!((again.key, again.seq, again.age), (record.key, seq, record.age));
+                assert_eq!(again.certificate(), record.certificate());
+            }
+            assert!(len <= bytes.len());
+        }
+        Ok(RouteFrame::Ack(acks)) => assert!(acks.iter().count() <= bytes.len() / 13),
+        Err(_) => {}
+    }
+}
+
+steps! {
+    /// What happens to the router. `link` is taken modulo how many there are.
+    Step {
+        /// Time passes; the driver oversleeps.
+        0 Sleep { unit: u8, n: u8 }
+        /// The driver sleeps until the next timeout.
+        1 Wake {}
+        /// A link comes up, with this neighbour.
+        2 Up { link: u8, neighbour: u8, path: u8, restarted: u8, rtt: u8 }
+        /// A link dies.
+        3 Down { link: u8 }
+        /// A link has a cost.
+        4 Cost { link: u8, latency: u16, loss: u16, residual: u16 }
+        /// Draining begins or ends.
+        5 Drain { yes: u8 }
+        /// A frame of anything.
+        6 Raw { link: u8, bytes: Vec<u8> }
+        /// An update that says what it likes; each two bytes are a link.
+        7 Links { link: u8, origin: u8, seq: u16, age: u16, fragment: u8, ends: Vec<u8> }
+        /// Somebody is introduced.
+        8 Introduce { link: u8, origin: u8, seq: u16, age: u16, certificate: Vec<u8> }
+        /// A neighbour acknowledges the last frame sent to it.
+        9 AckLast { link: u8 }
+        /// A neighbour returns the last frame sent to it.
+        10 Echo { link: u8 }
+        /// The operator's route to a node.
+        11 Static { to: u8, via: u8 }
+    }
+}
+
+const OWN: NodeId = NodeId(1);
+const LINKS: u8 = 4;
+const WALL: u64 = 1 << 60;
+const MAX_NODES: usize = 24;
+
+struct World {
+    now: Time,
+    /// Two, fed alike.
+    routers: [Router; 2],
+    table: Arc<ForwardingTable>,
+    up: [bool; LINKS as usize],
+    last: [Vec<u8>; LINKS as usize],
+}
+
+/// Runs a script of steps.
+pub fn run(script: &[u8]) {
+    let mut r = Reader::new(script);
+    let mut config = Config::new(OWN);
+    config.limits = Limits { max_nodes: MAX_NODES, max_queue: 64, ..Limits::default() };
+    config.certificate = Some(vec![7; 40]);
+    let now = Time::from_millis(1);
+    let router = || Router::new(config.clone(), Box::new(Unsigned), Box::new(Unsigned), WALL, now);
+    let mut world = World {
+        now,
+        routers: [router(), router()],
+        table: Arc::default(),
+        up: Default::default(),
+        last: Default::default(),
+    };
+    world.settle();
+    while let Some(step) = Step::read(&mut r) {
+        world.step(&step);
+        world.settle();
+    }
+}
+
+impl World {
+    fn each(&mut self, mut f: impl FnMut(&mut Router, Time)) {
+        let now = self.now;
+        self.routers.iter_mut().for_each(|r| f(r, now));
+    }
+
+    fn recv(&mut self, link: u8, frame: &[u8]) {
+        let wall = WALL + self.now.as_nanos();
+        self.each(|r, now| r.recv(now, wall, LinkId(u16::from(link % LINKS)), frame));
+    }
+
+    fn record(&mut self, link: u8, signed: Vec<u8>, age: u16) {
+        let body = [&sign(signed, &Unsigned)[..], &age.to_be_bytes()].concat();
+        let Ok(len) = u16::try_from(body.len()) else { return };
+        self.recv(link, &[&[ControlKind::LinkState as u8][..], &len.to_be_bytes(), &body].concat());
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Sleep { unit, n } => self.now += Duration::from_micros(micros(unit, n)),
+            Step::Wake {} => self.now = self.now.max(self.routers[0].next_timeout()),
+            Step::Up { link, neighbour, path, restarted, rtt } => {
+                self.up[usize::from(link % LINKS)] = true;
+                let id = NodeId(u32::from(neighbour % 8));
+                let rtt = Duration::from_millis(rtt.into());
+                let neighbour = Neighbour { id, path: path % 2, restarted: restarted % 2 > 0, rtt };
+                self.each(|r, now| r.link_up(now, LinkId(u16::from(link % LINKS)), neighbour));
+            }
+            Step::Down { link } => {
+                self.up[usize::from(link % LINKS)] = false;
+                self.each(|r, now| r.link_down(now, LinkId(u16::from(link % LINKS))));
+            }
+            Step::Cost { link, latency, loss, residual } => {
+                let cost = LinkCost { latency, loss, residual };
+                self.each(|r, now| r.set_cost(now, LinkId(u16::from(link % LINKS)), cost));
+            }
+            Step::Drain { yes } => self.each(|r, now| r.drain(now, yes % 2 > 0)),
+            Step::Raw { link, ref bytes } => self.recv(link, bytes),
+            Step::Links { link, origin, seq, age, fragment, ref ends } => {
+                let mut signed = vec![fragment % MAX_FRAGMENTS];
+                signed.extend(u32::from(origin % 32).to_be_bytes());
+                signed.extend((WALL + u64::from(seq)).to_be_bytes());
+                signed.push((ends.len() / 2).min(255) as u8);
+                for end in ends.chunks_exact(2) {
+                    signed.extend(u32::from(end[0] % 32).to_be_bytes());
+                    signed.extend([end[1] % 2, 0, end[1], 0, 0, 0]);
+                }
+                self.record(link, signed, age);
+            }
+            Step::Introduce { link, origin, seq, age, ref certificate } => {
+                let origin = NodeId(u32::from(origin % 32));
+                let seq = WALL + u64::from(seq);
+                let introduction = Introduction { origin, seq, certificate: certificate.clone() };
+                if let Ok(signed) = introduction.emit() {
+                    self.record(link, signed, age);
+                }
+            }
+            Step::AckLast { link } => self.acknowledge(link),
+            Step::Echo { link } => {
+                let frame = self.last[usize::from(link % LINKS)].clone();
+                self.recv(link, &frame);
+            }
+            Step::Static { to, via } => {
+                let node = |n: u8| NodeId(u32::from(n % 32));
+                let to = (to > 0).then(|| node(to));
+                let route = StaticRoute { to, via: node(via % 8), onward: Duration::ZERO };
+                self.each(|r, now| r.set_routes(now, vec![route]));
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, link: u8) {
+        let frame = &self.last[usize::from(link % LINKS)];
+        let Ok(RouteFrame::LinkState(records)) = RouteFrame::parse(frame) else { return };
+        // A record begins with what acknowledges it.
+        let acks: Vec<u8> = records
+            .flatten()
+            .flat_map(|r| [&[r.bytes()[0] & !0x40], &r.bytes()[1..13]].concat())
+            .collect();
+        let len = (acks.len() as u16).to_be_bytes();
+        self.recv(link, &[&[ControlKind::Ack as u8][..], &len, &acks].concat());
+    }
+
+    fn settle(&mut self) {
+        self.each(Router::handle_timeout);
+        for link in 0..LINKS {
+            let mut frames = 0;
+            loop {
+                let id = LinkId(u16::from(link));
+                let now = self.now;
+                let [one, two] = self.routers.each_mut().map(|r| r.poll_frame(id, now, LEAST_ROOM));
+                assert_eq!(one, two, "two routers fed alike differ");
+                let Some(frame) = one else { break };
+                assert!(frame.len() <= LEAST_ROOM && self.up[usize::from(link)]);
+                if let Ok(RouteFrame::LinkState(records)) = RouteFrame::parse(&frame) {
+                    assert!(records.clone().all(|r| r.is_ok()) && records.count() > 0);
+                    self.last[usize::from(link)] = frame;
+                }
+                frames += 1;
+                assert!(frames < 1_000, "frames do not come to an end");
+            }
+        }
+        self.check();
+    }
+
+    fn check(&mut self) {
+        let [one, two] = self.routers.each_mut().map(Router::table);
+        assert_eq!(one, two, "two routers fed alike differ");
+        if let Some(table) = one {
+            self.table = table;
+        }
+        let router = &self.routers[0];
+        let timeout = router.next_timeout();
+        assert!(timeout > self.now, "a driver would spin: {timeout:?}, now {:?}", self.now);
+        assert!(router.nodes() <= MAX_NODES);
+        assert!(router.records().count() <= MAX_NODES * (usize::from(MAX_FRAGMENTS) + 1));
+        // A table may be 20 ms old, and then a link may have died since.
+        if self.routers[0].stats().spf_runs > 0 && timeout > self.now + Duration::from_millis(20) {
+            for metric in Metric::ALL {
+                for (_, hop) in self.table.iter(metric) {
+                    assert!(self.up[usize::from(hop.link.0)], "a route over a dead link");
+                }
+            }
+        }
+    }
+}
