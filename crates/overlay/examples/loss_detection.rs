@@ -101,15 +101,33 @@ fn main() {
     let hours: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(24);
     let seeds = std::env::args().nth(2).and_then(|a| a.parse().ok()).unwrap_or(400);
     println!("seconds to notice, {seeds} runs each");
-    println!("{:<16}{:<20}{:>6}{:>8}{:>8}{:>8}{:>8}", "from", "to", "pkt/s", "median", "p95", "p99", "max");
-    let from = [("0", Loss::None), ("5%/75%", burst(0.05, 0.75, false)), ("5%/75% in time", burst(0.05, 0.75, true)), ("5%", Loss::Bernoulli { p: 0.05 })];
-    let to = [("30%", Loss::Bernoulli { p: 0.3 }), ("30%/75%", burst(0.3, 0.75, false)), ("30%/75% in time", burst(0.3, 0.75, true))];
+    println!(
+        "{:<16}{:<20}{:>6}{:>8}{:>8}{:>8}{:>8}",
+        "from", "to", "pkt/s", "median", "p95", "p99", "max"
+    );
+    let from = [
+        ("0", Loss::None),
+        ("5%/75%", burst(0.05, 0.75, false)),
+        ("5%/75% in time", burst(0.05, 0.75, true)),
+        ("5%", Loss::Bernoulli { p: 0.05 }),
+    ];
+    let to = [
+        ("30%", Loss::Bernoulli { p: 0.3 }),
+        ("30%/75%", burst(0.3, 0.75, false)),
+        ("30%/75% in time", burst(0.3, 0.75, true)),
+    ];
     for (from, before) in &from {
         for (to, after) in &to {
             for rate in [50, 500] {
                 let d = delays(rate, before, after, seeds);
                 let at = |share: f64| d[((d.len() - 1) as f64 * share) as usize];
-                println!("{from:<16}{to:<20}{rate:>6}{:>8.2}{:>8.2}{:>8.2}{:>8.2}", at(0.5), at(0.95), at(0.99), at(1.0));
+                println!(
+                    "{from:<16}{to:<20}{rate:>6}{:>8.2}{:>8.2}{:>8.2}{:>8.2}",
+                    at(0.5),
+                    at(0.95),
+                    at(0.99),
+                    at(1.0)
+                );
             }
         }
     }
@@ -117,7 +135,9 @@ fn main() {
     println!("{:<20}{:>6}{:>9}{:>12}{:>10}", "loss", "pkt/s", "changes", "links hit", "probes/s");
     for (name, loss) in from.iter().skip(1).chain(&to) {
         for rate in [50, 500] {
-            if rate == 500 && hours > 4 { continue }
+            if rate == 500 && hours > 4 {
+                continue;
+            }
             let (mut changes, mut hit, mut answers) = (0, 0, 0);
             for seed in 0..20 {
                 let mut link = Link::new(rate, true);

@@ -157,7 +157,8 @@ mod tests {
     #[test]
     fn what_recovery_leaves_is_known_when_there_was_traffic() {
         let mut r = Residual::default();
-        let stats = |received, missing, filled| ReceiverStats { received, missing, filled, asked: 0 };
+        let stats =
+            |received, missing, filled| ReceiverStats { received, missing, filled, asked: 0 };
         r.update(stats(400, 20, 0));
         assert_eq!(r.get(), None);
         // The repeats of before come now.

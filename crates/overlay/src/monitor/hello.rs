@@ -150,9 +150,9 @@ impl HelloClock {
             probe,
             seq: self.seq,
             sent_us: micros(now),
-            echo: self.theirs.map(|(sent, at)| {
-                (sent, u32::try_from(since(at).as_micros()).unwrap_or(u32::MAX))
-            }),
+            echo: self
+                .theirs
+                .map(|(sent, at)| (sent, u32::try_from(since(at).as_micros()).unwrap_or(u32::MAX))),
             heard_ms: self.heard.map(|at| {
                 // Rounded up: to be thought deaf too early does less harm.
                 let ms = since(at).as_micros().div_ceil(1_000);
@@ -276,7 +276,8 @@ mod tests {
         h.next(ms(0), false);
         receive(&mut h, ms(0), &hears(0));
         assert!(!h.next(ms(200), false).probe);
-        let probes = (201..1_000).filter(|&t| h.is_due(ms(t)) && h.next(ms(t), false).probe).count();
+        let probes =
+            (201..1_000).filter(|&t| h.is_due(ms(t)) && h.next(ms(t), false).probe).count();
         assert_eq!(probes, 30, "from 400 ms to 980 ms, every 20");
 
         let mut peer = HelloClock::new(Liveness::default(), Time::ZERO);

@@ -152,9 +152,10 @@ impl LinkMonitor {
         let share = |x: f64, all: f64| libm::round(x.clamp(0.0, 1.0) * all);
         let most = f64::from(u16::MAX);
         Hello {
-            loss: self.loss.estimate().map(|l| {
-                (share(l.loss, most) as u16, share(l.burst, f64::from(u8::MAX)) as u8)
-            }),
+            loss: self
+                .loss
+                .estimate()
+                .map(|l| (share(l.loss, most) as u16, share(l.burst, f64::from(u8::MAX)) as u8)),
             residual: self.residual.get().map(|r| share(r, most) as u16),
             ..self.hello.next(now, self.loss.is_suspect())
         }

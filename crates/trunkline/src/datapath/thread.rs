@@ -22,6 +22,7 @@ use trunkline_base::Time;
 use trunkline_client::in_process::Acceptor;
 use trunkline_overlay::arena::TxArena;
 use trunkline_overlay::link::LinkStats;
+use trunkline_overlay::monitor::LinkQuality;
 use trunkline_overlay::node::{Drained, ForwarderStats};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::MAX_MESSAGE;
@@ -77,10 +78,8 @@ pub struct LinkSnapshot {
     pub neighbour: NodeId,
     /// Over which path.
     pub path: String,
-    /// Whether it has been heard lately.
-    pub up: bool,
-    /// The measured round trip.
-    pub rtt: Option<Duration>,
+    /// What its monitor knows.
+    pub quality: LinkQuality,
     /// Its counters.
     pub stats: LinkStats,
 }
@@ -441,8 +440,7 @@ impl PacketThread {
         let links = node.links().iter().map(|link| LinkSnapshot {
             neighbour: link.config().neighbour,
             path: link.config().path.clone(),
-            up: link.monitor().is_up(),
-            rtt: link.monitor().rtt().get(),
+            quality: link.monitor().quality(),
             stats: link.stats(),
         });
         let thread = ThreadStats { allocations: sys::allocations(), ..self.stats };

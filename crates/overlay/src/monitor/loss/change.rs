@@ -211,7 +211,9 @@ impl ChangeMeter {
         self.history.push_back(burst);
         self.assume();
         self.since.add(burst);
-        for (sums, ratios) in self.worse.as_flattened_mut().iter_mut().zip(self.worse_by.as_flattened()) {
+        for (sums, ratios) in
+            self.worse.as_flattened_mut().iter_mut().zip(self.worse_by.as_flattened())
+        {
             for (sum, ratio) in sums.iter_mut().zip(ratios) {
                 *sum = (*sum + ratio.run(burst.before)).max(0.0);
                 *sum = (*sum + ratio.gap(lost)).max(0.0);
