@@ -54,6 +54,7 @@ pub(super) struct HelloClock {
     liveness: Liveness,
     due: Time,
     last_sent: Option<Time>,
+    before_last: Option<Time>,
     seq: u16,
     /// When any envelope came last, and a hello.
     heard: Option<Time>,
@@ -72,6 +73,7 @@ impl HelloClock {
             liveness,
             due: first,
             last_sent: None,
+            before_last: None,
             seq: 0,
             heard: None,
             greeted: None,
@@ -105,7 +107,11 @@ impl HelloClock {
         self.theirs = Some((hello.sent_us, at));
         self.greeted = self.greeted.max(Some(at));
         if let Some(ago) = hello.heard_ms {
-            let moment = at - Duration::from_millis(u64::from(ago));
+            let moment = if self.is_latest(at, hello) {
+                at
+            } else {
+                at - Duration::from_millis(u64::from(ago))
+            };
             // What it heard before this end said anything was another's.
             if self.last_sent.is_some() {
                 self.confirmed = self.confirmed.max(Some(moment));
@@ -113,11 +119,21 @@ impl HelloClock {
         }
         let came_up = !self.up && self.dead_moment().is_some_and(|dead| at < dead);
         self.up |= came_up;
-        // It should know soon, too.
-        if hello.probe || came_up || !self.up {
+        // One that is heard should know soon.
+        if hello.probe || !self.up {
             self.hasten(at);
         }
         came_up
+    }
+
+    /// Whether this hello, arrived at `at`, echoes the latest hello that it can:
+    /// then nothing is missing, however long ago that one was.
+    fn is_latest(&self, at: Time, hello: &Hello) -> bool {
+        let Some((echo, _)) = hello.echo else { return false };
+        let is = |sent: Option<Time>| sent.is_some_and(|t| micros(t) == echo);
+        let rtt = self.rtt.get().unwrap_or_default();
+        let under_way = self.last_sent.is_some_and(|t| at.since(t) <= rtt + rtt / 8);
+        is(self.last_sent) || under_way && is(self.before_last)
     }
 
     /// Brings the next hello forward, as far as the spacing allows.
@@ -161,7 +177,7 @@ impl HelloClock {
             ..Hello::default()
         };
         self.seq = self.seq.wrapping_add(1);
-        self.last_sent = Some(now);
+        self.before_last = self.last_sent.replace(now);
         self.due = now + if probe { MIN_SPACING } else { self.liveness.interval };
         hello
     }

@@ -26,6 +26,7 @@ use trunkline_base::Time;
 use trunkline_client::in_process::Acceptor;
 use trunkline_overlay::arena::TxArena;
 use trunkline_overlay::link::LinkStats;
+use trunkline_overlay::monitor::LinkQuality;
 use trunkline_overlay::node::{Drained, ForwarderStats};
 use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::session::SessionId;
@@ -90,10 +91,8 @@ pub struct LinkSnapshot {
     pub path: String,
     /// Where the neighbour is, if that is known.
     pub address: Option<SocketAddr>,
-    /// Whether it has been heard lately.
-    pub up: bool,
-    /// The measured round trip.
-    pub rtt: Option<Duration>,
+    /// What its monitor knows.
+    pub quality: LinkQuality,
     /// Its counters.
     pub stats: LinkStats,
 }
@@ -459,8 +458,7 @@ impl PacketThread {
             neighbour: link.config().neighbour,
             path: link.config().path.clone(),
             address: link.address(),
-            up: link.monitor().is_up(),
-            rtt: link.monitor().rtt().get(),
+            quality: link.monitor().quality(),
             stats: link.stats(),
         });
         let thread = ThreadStats { allocations: sys::allocations(), ..self.stats };

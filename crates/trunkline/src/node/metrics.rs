@@ -1,6 +1,6 @@
 //! The packet thread's counters in Prometheus' text format.
 
-use crate::datapath::Snapshot;
+use crate::datapath::{LinkSnapshot, Snapshot};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -9,6 +9,7 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use trunkline_overlay::counters::Traffic;
 use trunkline_overlay::link::LinkStats;
+use trunkline_overlay::monitor::LinkQuality;
 
 /// The text of `snapshot`.
 pub fn render(snapshot: Snapshot) -> Result<String, fmt::Error> {
@@ -129,6 +130,7 @@ impl Collector for Node {
             single(s.thread.allocations),
         )?;
         self.encode_remote(&mut f)?;
+        self.encode_quality(&mut f)?;
         self.encode_links(&mut f)
     }
 }
@@ -154,24 +156,65 @@ impl Node {
         )
     }
 
-    fn encode_links(&self, f: &mut Family<'_, '_>) -> fmt::Result {
-        let links = || {
-            self.0
-                .links
-                .iter()
-                .map(|l| (vec![label("neighbour", l.neighbour), label("path", &l.path)], l))
+    fn links(&self) -> impl Iterator<Item = (Labels, &LinkSnapshot)> {
+        let labels =
+            |l: &LinkSnapshot| vec![label("neighbour", l.neighbour), label("path", &l.path)];
+        self.0.links.iter().map(move |l| (labels(l), l))
+    }
+
+    fn encode_quality(&self, f: &mut Family<'_, '_>) -> fmt::Result {
+        let links = || self.links().map(|(l, link)| (l, link.quality));
+        f.gauges("link_up", "Whether both ends have heard each other lately", {
+            links().map(|(l, q)| (l, f64::from(u8::from(q.up))))
+        })?;
+        f.gauges("link_rtt_seconds", "Smoothed round trip", {
+            links().filter_map(|(l, q)| Some((l, q.rtt?.as_secs_f64())))
+        })?;
+        f.gauges("link_jitter_seconds", "Interarrival jitter of hellos (RFC 3550)", {
+            links().filter_map(|(l, q)| Some((l, q.jitter?.as_secs_f64())))
+        })?;
+        type Pick = fn(&LinkQuality) -> Option<f64>;
+        let both = |pick: [Pick; 2]| {
+            links().flat_map(move |(l, q)| {
+                ["in", "out"].into_iter().zip(pick).filter_map(move |(direction, pick)| {
+                    let mut all = l.clone();
+                    all.push(label("direction", direction));
+                    Some((all, pick(&q)?))
+                })
+            })
         };
+        f.gauges(
+            "link_loss_ratio",
+            "Share of envelopes lost: in, as measured here; out, as the neighbour says",
+            both([|q| Some(q.loss_in?.loss), |q| Some(q.loss_out?.loss)]),
+        )?;
+        f.gauges(
+            "link_burst_ratio",
+            "Probability that an envelope is lost after one that was lost",
+            both([|q| Some(q.loss_in?.burst), |q| Some(q.loss_out?.burst)]),
+        )?;
+        f.gauges(
+            "link_residual_loss_ratio",
+            "Share of real-time packets missed in spite of recovery",
+            both([|q| q.residual_in, |q| q.residual_out]),
+        )?;
+        f.gauges(
+            "link_throughput_bytes_per_second",
+            "UDP payload, averaged over about two seconds",
+            both([
+                |q| Some(q.rate_in.as_bps() as f64 / 8.0),
+                |q| Some(q.rate_out.as_bps() as f64 / 8.0),
+            ]),
+        )
+    }
+
+    fn encode_links(&self, f: &mut Family<'_, '_>) -> fmt::Result {
+        let links = || self.links();
         let with = |labels: &Labels, name: &str, value: &str| {
             let mut all = labels.clone();
             all.push(label(name, value));
             all
         };
-        f.gauges("link_up", "Whether the neighbour has been heard lately", {
-            links().map(|(l, link)| (l, f64::from(u8::from(link.up))))
-        })?;
-        f.gauges("link_rtt_seconds", "Smoothed round trip", {
-            links().filter_map(|(l, link)| Some((l, link.rtt?.as_secs_f64())))
-        })?;
         let sent = |pick: fn(Traffic) -> u64| {
             links().flat_map(move |(l, link)| {
                 classes(&link.stats).map(|(class, t)| (with(&l, "class", class), pick(t)))

@@ -1,1 +1,133 @@
+use super::*;
+use proptest::prelude::*;
+use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, Verdict};
 
+const SPACING: Duration = Duration::from_millis(20);
+
+/// Feeds packets at one call's rate, numbered on from `from`; how many until
+/// the estimate passes `bound`.
+fn feed(m: &mut LossMeter, from: u64, packets: u64, loss: &Loss, bound: f64) -> Option<u64> {
+    let model = LinkModel { loss: loss.clone(), ..LinkModel::default() };
+    let mut wire = Impairment::new(model, from, 0).unwrap();
+    (from..from + packets)
+        .find(|&k| {
+            let now = Time::ZERO + SPACING * u32::try_from(k).unwrap();
+            if let Verdict::Deliver(at) = wire.offer(now, 100) {
+                m.on_envelope(at, k);
+            }
+            m.estimate().is_some_and(|e| e.loss > bound)
+        })
+        .map(|k| k - from)
+}
+
+fn bursts(p: f64, b: f64) -> Loss {
+    Loss::Burst { p, b, chain: Chain::PerPacket }
+}
+
+const NEVER: f64 = 2.0;
+
+proptest! {
+    /// Every envelope is received or lost, once, in whatever order within reach.
+    #[test]
+    fn all_are_counted(keys in prop::collection::vec((any::<bool>(), 0u64..3), 10..400)) {
+        let mut order: Vec<(u64, u64)> = keys
+            .iter()
+            .zip(0..)
+            .filter(|((lost, _), _)| !lost)
+            .map(|((_, shift), n)| (n + shift, n))
+            .collect();
+        order.sort();
+        let mut m = LossMeter::new(LossMode::Changes);
+        let (mut seen, mut late) = (std::collections::BTreeSet::new(), 0);
+        let first = order.first().map_or(0, |o| o.1);
+        for (_, n) in order {
+            // A number before the first was never expected.
+            late += u64::from(n < first);
+            m.on_envelope(Time::from_millis(n), 1_000 + n);
+            seen.insert(n);
+        }
+        let (received, lost) = m.totals();
+        let span = seen.last().map_or(0, |last| last + 1 - first);
+        prop_assert!(received <= seen.len() as u64 - late);
+        // What is not decided yet waits for others after it.
+        prop_assert!(received + lost <= span);
+        prop_assert!(received + 3 > seen.len() as u64 - late, "shifts of 2 are no loss");
+    }
+
+    #[test]
+    fn any_numbers_end(counters in prop::collection::vec(any::<u64>(), 1..200), paper in any::<bool>()) {
+        let mode = if paper { LossMode::Paper } else { LossMode::Changes };
+        let mut m = LossMeter::new(mode);
+        for (n, ms) in counters.into_iter().zip(0..) {
+            m.on_envelope(Time::from_millis(ms), n);
+            let e = m.estimate().unwrap_or_default();
+            prop_assert!((0.0..=1.0).contains(&e.loss) && (0.0..=1.0).contains(&e.burst), "{e:?}");
+        }
+    }
+}
+
+#[test]
+fn lost_after_three_later_ones() {
+    let mut m = LossMeter::new(LossMode::Changes);
+    let mut come = |n| {
+        m.on_envelope(Time::from_millis(n), n);
+        m.totals()
+    };
+    assert_eq!([5, 6, 8, 9].map(&mut come)[3], (2, 0));
+    assert_eq!(come(7), (5, 0), "only late");
+    assert_eq!([11, 12, 13].map(&mut come)[2], (8, 1));
+    assert_eq!(come(10), (8, 1), "too late");
+    // A jump beyond the window decides at once.
+    assert_eq!(come(2_000).1, 1 + 2_000 - 63 - 14);
+}
+
+#[test]
+fn the_papers_meter_counts_events() {
+    let mut m = LossMeter::new(LossMode::Paper);
+    feed(&mut m, 0, 40_000, &bursts(0.05, 0.75), NEVER);
+    let loss = m.estimate().unwrap().loss;
+    assert!((0.008..0.019).contains(&loss), "1.3 % in the mean: {loss}");
+    let mut m = LossMeter::new(LossMode::Paper);
+    feed(&mut m, 0, 40_000, &Loss::Bernoulli { p: 0.05 }, NEVER);
+    let loss = m.estimate().unwrap().loss;
+    assert!((0.03..0.08).contains(&loss), "{loss}");
+}
+
+#[test]
+fn the_estimate_is_right_and_calm() {
+    for (p, b) in [(0.01, 0.0), (0.05, 0.75), (0.3, 0.3), (0.1, 0.9)] {
+        let mut m = LossMeter::new(LossMode::Changes);
+        feed(&mut m, 0, 100_000, &bursts(p, b), NEVER);
+        let (before, e) = (m.changes(), m.estimate().unwrap());
+        assert!((e.loss / p - 1.0).abs() < 0.5 && (e.burst - b).abs() < 0.05, "{p} {b}: {e:?}");
+        feed(&mut m, 100_000, 400_000, &bursts(p, b), NEVER);
+        assert!(m.changes() - before <= 1, "{p} {b}");
+    }
+}
+
+#[test]
+fn a_worsening_is_found_and_an_improvement_later() {
+    for before in [Loss::None, Loss::Bernoulli { p: 0.05 }, bursts(0.05, 0.75)] {
+        let mut m = LossMeter::new(LossMode::Changes);
+        feed(&mut m, 0, 50_000, &before, NEVER);
+        let found = feed(&mut m, 50_000, 1_000, &Loss::Bernoulli { p: 0.3 }, 0.1);
+        assert!(found.is_some_and(|n| (5..110).contains(&n)), "{found:?} after {before:?}");
+        feed(&mut m, 60_000, 5_000, &Loss::Bernoulli { p: 0.3 }, NEVER);
+        let loss = m.estimate().unwrap().loss;
+        assert!((0.25..0.35).contains(&loss), "{loss}");
+        feed(&mut m, 65_000, 3_000, &Loss::None, NEVER);
+        assert!(m.estimate().unwrap().loss < 0.02, "{:?}", m.estimate());
+    }
+}
+
+#[test]
+fn one_outage_is_no_lossy_link() {
+    for mode in [LossMode::Changes, LossMode::Paper] {
+        let mut m = LossMeter::new(mode);
+        feed(&mut m, 0, 5_000, &Loss::None, NEVER);
+        // Nine tenths of a second, then calm again.
+        feed(&mut m, 5_045, 3_000, &Loss::None, 0.01);
+        assert!(m.estimate().unwrap().loss <= 0.01, "{:?}", m.estimate());
+        assert_eq!(m.totals().1, 45, "it is counted, but not believed");
+    }
+}

@@ -1,0 +1,109 @@
+//! What the two ends of a link find out about it, and how soon.
+
+mod common;
+
+use common::*;
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::link_model::{Impairment, LinkModel, Loss, Verdict};
+use trunkline_overlay::monitor::{LinkQuality, Liveness};
+use trunkline_overlay::wire::NodeId;
+use trunkline_sim::{HostId, Topology, WireId, World};
+
+/// Two nodes; what the first sends meets `there`.
+fn pair(there: Loss, liveness: &Liveness) -> World {
+    let mut t = Topology::new();
+    let (a, b) = (t.host(NodeId(1)), t.host(NodeId(2)));
+    let models = (link(ms(20), there), link(ms(20), Loss::None));
+    t.link_with(a, b, models.0, models.1, |c| c.liveness = liveness.clone());
+    t.route_all();
+    t.build(5).unwrap()
+}
+
+/// `calm` packets pass, then so many of `loss`.
+fn then(calm: usize, loss: Loss, packets: usize) -> Loss {
+    let model = LinkModel { loss, ..LinkModel::default() };
+    let mut wire = Impairment::new(model, 3, 0).unwrap();
+    let lost = (0..packets).map(|_| matches!(wire.offer(Time::ZERO, 1), Verdict::Drop(_)));
+    Loss::Trace(std::iter::repeat_n(false, calm).chain(lost).collect())
+}
+
+fn quality(world: &World, host: u32) -> LinkQuality {
+    world.node(HostId(host)).links()[0].monitor().quality()
+}
+
+/// When `done` first holds, to 5 ms.
+fn until(world: &mut World, limit: Time, done: impl Fn(&World) -> bool) -> Option<Time> {
+    while !done(world) {
+        if world.now() >= limit {
+            return None;
+        }
+        world.run_until(world.now() + ms(5));
+    }
+    Some(world.now())
+}
+
+fn begins(world: &mut World) -> Time {
+    let lossy = |w: &World| w.ledgers(WireId(0)).iter().any(|l| l.lost.packets > 0);
+    until(world, at(120_000), lossy).expect("the losses never began")
+}
+
+#[test]
+fn one_direction_dead_takes_both_ends_down() {
+    for (liveness, limit) in [(Liveness::default(), ms(1_200)), (Liveness::PAPER, ms(11_000))] {
+        let mut world = pair(then(40, Loss::Bernoulli { p: 1.0 }, 100_000), &liveness);
+        let cut = begins(&mut world);
+        assert!(quality(&world, 0).up && quality(&world, 1).up);
+        let down = |w: &World| !quality(w, 0).up && !quality(w, 1).up;
+        let after = until(&mut world, cut + limit, down).map(|at| at.since(cut));
+        // The last that passed went up to an interval before.
+        assert!(after >= Some(liveness.dead_after - liveness.interval), "{after:?}");
+        // And they stay down, though one end still hears the other.
+        world.run_until(cut + Duration::from_secs(60));
+        assert!(down(&world));
+        assert_eq!([0, 1].map(|host| quality(&world, host).downs), [1, 1]);
+    }
+}
+
+#[test]
+fn burst_loss_both_ways_is_no_death() {
+    let loss =
+        || Loss::Burst { p: 0.3, b: 0.75, chain: trunkline_base::link_model::Chain::PerPacket };
+    let mut t = Topology::new();
+    let (a, b) = (t.host(NodeId(1)), t.host(NodeId(2)));
+    t.link_with(a, b, link(ms(20), loss()), link(ms(20), loss()), |_| {});
+    let mut world = t.build(6).unwrap();
+    world.run_until(at(600_000));
+    assert_eq!([0, 1].map(|host| quality(&world, host).downs), [0, 0]);
+}
+
+#[test]
+fn the_sender_learns_of_thirty_percent_within_a_second_of_a_call() {
+    let trace = then(1_500, Loss::Bernoulli { p: 0.3 }, 50_000);
+    let mut world = pair(trace, &Liveness::default());
+    calls(&mut world, (0, 1), RT, 5_000, 1, (at(1_000), 6_000));
+    calls(&mut world, (1, 0), RT, 6_000, 1, (at(1_000), 6_000));
+    let worse = begins(&mut world);
+    let known = |w: &World| quality(w, 0).loss_out.is_some_and(|l| l.loss > 0.1);
+    let after = until(&mut world, worse + ms(1_000), known);
+    assert!(after.is_some(), "not within a second");
+    world.run_until(worse + ms(30_000));
+    let (out, back) = (quality(&world, 0), quality(&world, 1));
+    let loss = out.loss_out.unwrap();
+    assert!((0.25..0.35).contains(&loss.loss), "{loss:?}");
+    assert!((loss.loss - back.loss_in.unwrap().loss).abs() < 1e-4, "both ends know the same");
+    assert_eq!(out.loss_in.unwrap().loss, 0.0, "the other direction loses nothing");
+    assert!(out.residual_out.is_some_and(|r| r < 0.1), "{:?}", out.residual_out);
+    // 160-byte packets every 20 ms, with 44 bytes around them.
+    let rate = back.rate_out.as_bps() / 8;
+    assert!((10_500..14_000).contains(&rate), "{rate}");
+    assert_eq!((out.jitter, out.rtt), (Some(ms(0)), Some(ms(40))));
+}
+
+#[test]
+fn an_idle_link_costs_a_hundred_bytes_a_second_at_the_papers_rate() {
+    let mut world = pair(Loss::None, &Liveness::PAPER);
+    world.run_until(at(100_000));
+    let bytes: u64 = (0..2).map(|host| stats(&world, host, 0).hellos.bytes).sum();
+    assert!(bytes <= 100 * 100, "{bytes} bytes in 100 s");
+}
