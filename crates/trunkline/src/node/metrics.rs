@@ -106,6 +106,11 @@ impl Collector for Node {
         )?;
         f.counters("forwarded", "Packets passed from link to link", single(s.node.forwarded))?;
         f.counters(
+            "echoes_answered",
+            "Echo requests of other nodes answered",
+            single(s.node.echoes_answered),
+        )?;
+        f.counters(
             "node_drops",
             "Packets and messages dropped outside any link",
             s.node.drops.iter().map(|(why, n)| (vec![label("reason", why.label())], n)),
