@@ -8,7 +8,7 @@ use trunkline_base::Bitrate;
 use trunkline_base::link_model::Loss;
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::link::{LinkChange, LinkId};
-use trunkline_overlay::node::{Changes, Echo, EchoAnswer};
+use trunkline_overlay::node::{Access, Changes, Echo, EchoAnswer, Nodes};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::wire::{MAX_HOPS, NodeId};
 use trunkline_sim::{HostId, Topology, World, WorldError};
@@ -114,8 +114,8 @@ fn settings_change_under_a_call_that_notices_nothing() {
             let config = node.link(LinkId(0)).expect("a link").config();
             let rate = config.rate.is_none().then(|| Bitrate::from_bps(10_000_000));
             let change = LinkChange { rate, dscp: (config.dscp + 1) % 64 };
-            node.reconfigure(&Changes { routes: None, links: vec![(LinkId(0), change)] });
-            node.reconfigure(&Changes { routes: None, links: vec![(LinkId(99), change)] });
+            node.reconfigure(&Changes { links: vec![(LinkId(0), change)], ..Changes::default() });
+            node.reconfigure(&Changes { links: vec![(LinkId(99), change)], ..Changes::default() });
         });
     }
     world.run_until(at(6_000));
@@ -138,7 +138,7 @@ fn routes_change_at_once() {
     let before = rtt(&mut world, 1);
     let via = |n| vec![StaticRoute { to: Some(NodeId(4)), via: NodeId(n), onward: ms(5) }];
     let mut take = |n: u32, nonce| {
-        let changes = Changes { routes: Some(via(n)), links: Vec::new() };
+        let changes = Changes { routes: Some(via(n)), ..Changes::default() };
         world.operate(HostId(0), |_, node| node.reconfigure(&changes));
         rtt(&mut world, nonce)
     };
@@ -160,4 +160,24 @@ fn a_draining_node_takes_no_sessions_and_carries_on() {
     assert_eq!(outcome(&world, &made).lost, 0, "what is under way goes on");
     world.operate(HostId(1), |_, node| node.drain(false));
     world.attach(HostId(1), 7, VoiceSink::default()).unwrap();
+}
+
+#[test]
+fn rules_change_at_once() {
+    let mut world = Topology::chain(vec![link(ms(10), Loss::None); 2]).build(1).unwrap();
+    let made = calls(&mut world, (0, 2), RT, 5_000, 1, (at(500), 100));
+    let set = |world: &mut World, transit| {
+        let access = Some(Access { transit, ..Access::default() });
+        let changes = Changes { access, ..Changes::default() };
+        world.operate(HostId(1), |_, node| node.reconfigure(&changes));
+    };
+    world.run_until(at(1_005));
+    set(&mut world, Nodes::only([]));
+    world.run_until(at(1_505));
+    set(&mut world, Nodes::All);
+    world.run_until(at(4_000));
+    let forbidden = world.node(HostId(1)).stats().drops.get(Drop::Forbidden);
+    // 25 packets in those 500 ms.
+    assert!((24..=26).contains(&forbidden), "{forbidden}");
+    assert_eq!(outcome(&world, &made).lost, forbidden);
 }

@@ -1,6 +1,6 @@
 //! What an operator does to a running node: ask about it, change it, empty it.
 
-use super::{Echo, EchoAnswer, EchoError, Node};
+use super::{Access, Echo, EchoAnswer, EchoError, Node};
 use crate::link::{LinkChange, LinkId};
 use crate::route::{ForwardingTable, StaticRoute};
 use std::sync::Arc;
@@ -11,6 +11,9 @@ use trunkline_base::Time;
 pub struct Changes {
     /// The operator's routes, if they change.
     pub routes: Option<Vec<StaticRoute>>,
+    /// Who may do what, if that changes. The rights of clients stay as they
+    /// are: a session knows its own by their place in the list.
+    pub access: Option<Access>,
     /// Links that change.
     pub links: Vec<(LinkId, LinkChange)>,
 }
@@ -25,12 +28,17 @@ impl Changes {
 impl Node {
     /// Applies `changes`, whose values were checked by
     /// [`Config::validate`](super::Config::validate). Queues keep what they
-    /// hold. A link that there is not is left out.
+    /// hold, and applications the ports that they have bound. A link that there
+    /// is not is left out.
     pub fn reconfigure(&mut self, changes: &Changes) {
         for &(id, change) in &changes.links {
             if let Some(link) = self.forwarder.links_mut().get_mut(id) {
                 link.change(change);
             }
+        }
+        if let Some(access) = changes.access.clone() {
+            let clients = std::mem::take(&mut self.forwarder.access.clients);
+            self.forwarder.access = Access { clients, ..access };
         }
         let routes = changes.routes.clone();
         if let Some(command) = routes.and_then(|routes| self.control.set_routes(routes)) {

@@ -25,7 +25,7 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_client::in_process::Acceptor;
 use trunkline_overlay::arena::TxArena;
-use trunkline_overlay::link::LinkStats;
+use trunkline_overlay::link::{LinkId, LinkStats};
 use trunkline_overlay::node::{Drained, ForwarderStats};
 use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::session::SessionId;
@@ -84,6 +84,8 @@ pub struct RemoteSnapshot {
 /// A link as one moment saw it.
 #[derive(Clone, Debug)]
 pub struct LinkSnapshot {
+    /// Its number, by which routes name it.
+    pub id: LinkId,
     /// Who is at the other end.
     pub neighbour: NodeId,
     /// Over which path.
@@ -455,7 +457,8 @@ impl PacketThread {
             udp.recv_errors += s.recv_errors;
         }
         let node = self.node.node();
-        let links = node.links().map(|(_, link)| LinkSnapshot {
+        let links = node.links().map(|(id, link)| LinkSnapshot {
+            id,
             neighbour: link.config().neighbour,
             path: link.config().path.clone(),
             address: link.address(),

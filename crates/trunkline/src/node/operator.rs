@@ -214,7 +214,7 @@ fn link_view(link: &LinkSnapshot) -> Link {
 
 fn routes(s: &Snapshot) -> Vec<Route> {
     let route = |destination: Option<NodeId>, hop: Hop| {
-        let link = s.links.get(usize::from(hop.link.0))?;
+        let link = s.links.iter().find(|l| l.id == hop.link)?;
         Some(Route {
             destination: destination.map(|node| node.0),
             next_hop: link.neighbour.0,
