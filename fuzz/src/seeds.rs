@@ -60,7 +60,7 @@ fn data_frame(service: Service) -> Vec<u8> {
 }
 
 fn hello_frame(echo: Option<(u32, u32)>) -> Vec<u8> {
-    written(|w| Hello { probe: false, seq: 1, sent_us: 1_000_000, echo }.emit(w))
+    written(|w| Hello { probe: false, seq: 1, sent_us: 1_000_000, echo, ..Hello::default() }.emit(w))
 }
 
 fn nack_frame(ranges: &[NackRange]) -> Vec<u8> {

@@ -110,12 +110,12 @@ fn settings_change_under_a_call_that_notices_nothing() {
     let made = calls(&mut world, (0, 2), RT, 5_000, 10, (at(500), 200));
     for round in 0..40u64 {
         world.run_until(at(600 + 100 * round));
-        world.operate(HostId((round % 3) as u32), |_, node| {
+        world.operate(HostId((round % 3) as u32), |now, node| {
             let config = node.link(LinkId(0)).expect("a link").config();
             let rate = config.rate.is_none().then(|| Bitrate::from_bps(10_000_000));
             let change = LinkChange { rate, dscp: (config.dscp + 1) % 64 };
-            node.reconfigure(&Changes { links: vec![(LinkId(0), change)], ..Changes::default() });
-            node.reconfigure(&Changes { links: vec![(LinkId(99), change)], ..Changes::default() });
+            node.reconfigure(now, &Changes { links: vec![(LinkId(0), change)], ..Changes::default() });
+            node.reconfigure(now, &Changes { links: vec![(LinkId(99), change)], ..Changes::default() });
         });
     }
     world.run_until(at(6_000));
@@ -139,7 +139,7 @@ fn routes_change_at_once() {
     let via = |n| vec![StaticRoute { to: Some(NodeId(4)), via: NodeId(n), onward: ms(5) }];
     let mut take = |n: u32, nonce| {
         let changes = Changes { routes: Some(via(n)), ..Changes::default() };
-        world.operate(HostId(0), |_, node| node.reconfigure(&changes));
+        world.operate(HostId(0), |now, node| node.reconfigure(now, &changes));
         rtt(&mut world, nonce)
     };
     let (slow, fast) = (take(3, 2), take(2, 3));
@@ -152,13 +152,13 @@ fn a_draining_node_takes_no_sessions_and_carries_on() {
     let mut world = Topology::chain(vec![link(ms(10), Loss::None); 2]).build(1).unwrap();
     let made = calls(&mut world, (0, 2), RT, 5_000, 5, (at(500), 100));
     world.run_until(at(1_000));
-    world.operate(HostId(1), |_, node| node.drain(true));
+    world.operate(HostId(1), |now, node| node.drain(now, true));
     assert!(world.node(HostId(1)).is_draining());
     let refused = world.attach(HostId(1), 7, VoiceSink::default()).unwrap_err();
     assert!(matches!(refused, WorldError::Sessions(HostId(1))), "{refused}");
     world.run_until(at(4_000));
     assert_eq!(outcome(&world, &made).lost, 0, "what is under way goes on");
-    world.operate(HostId(1), |_, node| node.drain(false));
+    world.operate(HostId(1), |now, node| node.drain(now, false));
     world.attach(HostId(1), 7, VoiceSink::default()).unwrap();
 }
 
@@ -169,7 +169,7 @@ fn rules_change_at_once() {
     let set = |world: &mut World, transit| {
         let access = Some(Access { transit, ..Access::default() });
         let changes = Changes { access, ..Changes::default() };
-        world.operate(HostId(1), |_, node| node.reconfigure(&changes));
+        world.operate(HostId(1), |now, node| node.reconfigure(now, &changes));
     };
     world.run_until(at(1_005));
     set(&mut world, Nodes::only([]));

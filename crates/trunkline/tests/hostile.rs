@@ -30,7 +30,9 @@ fn forged_for(index: ReceiverIndex, write: impl FnOnce(&mut Writer<'_>)) -> Vec<
 }
 
 fn hello(w: &mut Writer<'_>) {
-    Hello { probe: false, seq: 1, sent_us: 1, echo: Some((0, 0)) }.emit(w).expect("room");
+    Hello { probe: false, seq: 1, sent_us: 1, echo: Some((0, 0)), ..Hello::default() }
+        .emit(w)
+        .expect("room");
 }
 
 fn nack(w: &mut Writer<'_>) {

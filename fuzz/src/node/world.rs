@@ -280,7 +280,7 @@ impl World {
                 let near = |x: u16| self.now.as_micros() as u32 - 32_768 + u32::from(x);
                 let held = u32::from(held);
                 let echo = (held != 65_535).then_some((near(echo), held));
-                Hello { probe: link % 2 == 1, seq: 0, sent_us: near(sent), echo }
+                Hello { probe: link % 2 == 1, seq: 0, sent_us: near(sent), echo, ..Hello::default() }
                     .emit(&mut w)
                     .expect("it fits");
                 link

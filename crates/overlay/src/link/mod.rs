@@ -9,13 +9,15 @@ mod scheduler;
 
 use crate::arena::TxArena;
 use crate::counters::{Drop, Drops, Traffic};
-use crate::monitor::{HelloClock, Liveness};
+use crate::monitor::{Carried, LinkMonitor, Liveness};
+use crate::node::Report;
 use crate::wire::{
-    DATA_HEADER, DATA_OVERHEAD, DataHeader, Incarnation, Nack, NodeId, Null, Opened, ReceiverIndex,
-    Seal, Service,
+    DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
+    Opened, ReceiverIndex, Seal, Service, open_header,
 };
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::collections::VecDeque;
 use trunkline_base::wire::Writer;
 use trunkline_base::{Bitrate, Time};
 
@@ -37,6 +39,9 @@ const SMALLEST_HEADERS: usize = 20 + 8;
 const ASK_FACTOR: usize = 3;
 /// What may be sent at most for datagrams of before.
 const MAX_ASK_CREDIT: usize = 16 << 10;
+
+/// Routing frames that may wait in a link.
+const MAX_ROUTING: usize = 4;
 
 /// Expedited forwarding (RFC 3246), the marking of voice.
 pub const DSCP_EF: u8 = 46;
@@ -147,6 +152,8 @@ pub struct LinkStats {
     pub hellos: Traffic,
     /// Retransmission requests sent.
     pub requests: Traffic,
+    /// Routing frames sent.
+    pub routing: Traffic,
     /// Real-time packets sent the first time.
     pub realtime: Traffic,
     /// Real-time packets sent again.
@@ -169,14 +176,20 @@ pub struct Link {
     config: Config,
     seal: Seal,
     address: Option<SocketAddr>,
-    monitor: HelloClock,
+    monitor: LinkMonitor,
+    /// The neighbour's last envelope counter, unwrapped.
+    counter: u64,
     tx: realtime::Sender,
     rx: realtime::Receiver,
     best_effort: best_effort::Queue,
+    /// Routing frames that wait for the next envelopes.
+    routing: VecDeque<Vec<u8>>,
     /// When the configured rate lets the next packet go.
     free_at: Time,
     /// Bytes of requests that may still answer what the neighbour has sent.
     ask_credit: usize,
+    /// Whether control has not been told yet that the neighbour has started.
+    fresh: bool,
     stats: LinkStats,
     rx_index: ReceiverIndex,
 }
@@ -193,12 +206,15 @@ impl Link {
         Link {
             seal: Seal::Null(Null::new(to_peer, incarnation)),
             address: config.address,
-            monitor: HelloClock::new(config.liveness.clone(), first_hello),
+            counter: 0,
+            monitor: LinkMonitor::new(config.liveness.clone(), first_hello),
             tx: realtime::Sender::new(&config.realtime),
             rx: realtime::Receiver::new(&config.realtime),
             best_effort: best_effort::Queue::new(&config.best_effort),
+            routing: VecDeque::new(),
             free_at: Time::ZERO,
             ask_credit: 0,
+            fresh: true,
             stats: LinkStats::default(),
             rx_index: to_us,
             config,
@@ -220,9 +236,24 @@ impl Link {
         LinkStats { receiver: self.rx.stats(), ..self.stats.clone() }
     }
 
-    /// Liveness and round trip.
-    pub fn monitor(&self) -> &HelloClock {
+    /// Liveness, round trip, losses.
+    pub fn monitor(&self) -> &LinkMonitor {
         &self.monitor
+    }
+
+    /// The same, to ask it for advertisements.
+    pub fn monitor_mut(&mut self) -> &mut LinkMonitor {
+        &mut self.monitor
+    }
+
+    fn carried(&self) -> Carried {
+        let s = &self.stats;
+        let sent = [s.hellos, s.requests, s.routing, s.realtime, s.repeats, s.best_effort];
+        Carried {
+            sent: sent.iter().map(|t| t.bytes).sum(),
+            received: s.received.bytes,
+            realtime: self.rx.stats(),
+        }
     }
 
     /// The neighbour's present address.
@@ -231,13 +262,12 @@ impl Link {
     }
 
     /// Checks whose envelope this is; on success its frames may be read.
-    /// `Ok(true)` says that the link has just come up.
     pub(crate) fn open(
         &mut self,
         at: Time,
         from: SocketAddr,
         bytes: &mut [u8],
-    ) -> Result<bool, Drop> {
+    ) -> Result<(), Drop> {
         if self.config.address.is_some_and(|fixed| fixed != from) {
             return Err(Drop::WrongSource);
         }
@@ -253,7 +283,9 @@ impl Link {
             Opened::Stale => return Err(Drop::Stale),
             Opened::Fresh { first } => {
                 self.stats.restarts += u64::from(!first);
+                self.fresh = true;
                 self.rx.restart();
+                self.counter = 0;
                 self.monitor.fresh_peer(at);
             }
         }
@@ -261,11 +293,19 @@ impl Link {
         let earned = ASK_FACTOR * (bytes.len() + SMALLEST_HEADERS);
         self.ask_credit = (self.ask_credit + earned).min(MAX_ASK_CREDIT);
         self.address = Some(from);
-        Ok(self.monitor.heard(at))
+        let header = open_header(bytes).map_err(|_| Drop::Malformed)?;
+        // The count nearest to the last, as the envelope has its low half only.
+        let ahead = header.counter.wrapping_sub(self.counter as u32) as i32;
+        let counter = self.counter.checked_add_signed(i64::from(ahead));
+        let counter = counter.unwrap_or(u64::from(header.counter));
+        self.counter = self.counter.max(counter);
+        self.monitor.on_envelope(at, counter);
+        Ok(())
     }
 
-    pub(crate) fn on_hello(&mut self, at: Time, hello: &crate::wire::Hello) {
-        self.monitor.on_hello(at, hello);
+    /// Takes a hello; true if the link has come up.
+    pub(crate) fn on_hello(&mut self, at: Time, hello: &crate::wire::Hello) -> bool {
+        self.monitor.on_hello(at, hello)
     }
 
     /// Takes a request; `allowance` is how many numbers may be looked up for
@@ -316,6 +356,28 @@ impl Link {
             Service::RealTime => self.tx.enqueue(now, packet),
             Service::BestEffort => self.best_effort.enqueue(now, packet),
         }
+    }
+
+    /// The largest routing frame that may be handed over now, if any: control
+    /// paces them, and the rest is better kept where newer replaces older.
+    pub(crate) fn routing_room(&self) -> Option<usize> {
+        let ready = self.monitor.is_up() && self.routing.len() < MAX_ROUTING;
+        ready.then(|| self.config.mtu.saturating_sub(IP_UDP_HEADERS + ENVELOPE_OVERHEAD))
+    }
+
+    pub(crate) fn push_routing(&mut self, frame: Vec<u8>) {
+        self.routing.push_back(frame);
+    }
+
+    /// What control is to be told after a hello, which has brought the link up
+    /// or not: that it is up, or that the neighbour is another start of itself.
+    pub(crate) fn up_report(&mut self, link: LinkId, came_up: bool) -> Option<Report> {
+        let news = came_up || (self.fresh && self.monitor.is_up());
+        news.then(|| Report::Up {
+            link,
+            restarted: core::mem::take(&mut self.fresh),
+            rtt: self.monitor.rtt().get().unwrap_or_default(),
+        })
     }
 
     pub(crate) fn drop_counted(&mut self, why: Drop) {

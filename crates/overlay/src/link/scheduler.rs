@@ -39,6 +39,17 @@ impl Link {
                 return Progress::ArenaFull;
             }
         }
+        while let Some(frame) = self.routing.front() {
+            let len = ENVELOPE_OVERHEAD + frame.len();
+            let Some(envelope) = arena.envelope(to, self.config.dscp, len) else {
+                return Progress::ArenaFull;
+            };
+            Seal::frames_mut(envelope).copy_from_slice(frame);
+            self.seal.seal(envelope);
+            self.routing.pop_front();
+            self.stats.routing.count(len);
+            self.charge(now, len);
+        }
         let enough = self.stats.best_effort.bytes + QUANTUM;
         loop {
             if self.paced(now) {
@@ -86,6 +97,7 @@ impl Link {
     /// One envelope of hello and requests; false if the arena is full.
     fn send_control(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> bool {
         let hello = self.monitor.is_due(now);
+        let carried = self.carried();
         let asks = self.asks_to_send();
         let nack_len = if asks > 0 { 2 + asks * NACK_RANGE_LEN } else { 0 };
         let len = ENVELOPE_OVERHEAD + nack_len + if hello { HELLO_LEN } else { 0 };
@@ -98,7 +110,7 @@ impl Link {
             written = Nack::emit(&ranges[..n], &mut w);
         }
         if hello {
-            written = written.and_then(|()| self.monitor.next(now).emit(&mut w));
+            written = written.and_then(|()| self.monitor.next_hello(now, &carried).emit(&mut w));
         }
         debug_assert!(written.is_ok() && w.room() == 0, "the length was reckoned above");
         self.seal.seal(envelope);

@@ -1,20 +1,26 @@
-use super::Rtt;
+use super::{LossMode, Rtt};
 use crate::wire::Hello;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// When to say hello, and when to believe that the neighbour is gone.
+/// When to say hello, when to believe that the neighbour is gone, and how to
+/// reckon what is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Liveness {
     /// Between two hellos. The paper's second makes a link's cost a hundred
     /// bytes a second and its failures ten seconds long; a fifth of it finds
     /// them ten times faster.
     pub interval: Duration,
-    /// Without any envelope for this long, the link is down.
+    /// Without any envelope for this long, or without a sign that the neighbour
+    /// has heard one, the link is down. At least three intervals: what the
+    /// neighbour says is up to two old.
     pub dead_after: Duration,
     /// Whether an overdue hello is asked for, every 20 ms: a burst of losses
-    /// then takes many to look like a death.
+    /// then takes many to look like a death. Also whether hellos are asked for
+    /// while a test is in doubt whether the link loses more than before.
     pub probes: bool,
+    /// How losses are reckoned.
+    pub loss: LossMode,
 }
 
 impl Default for Liveness {
@@ -23,17 +29,19 @@ impl Default for Liveness {
             interval: Duration::from_millis(200),
             dead_after: Duration::from_secs(1),
             probes: true,
+            loss: LossMode::Changes,
         }
     }
 }
 
 impl Liveness {
     /// The paper's (III-A): a hello a second, "under 10 seconds" to notice a
-    /// failure, no probes.
+    /// failure, no probes, the last 50 loss-free intervals.
     pub const PAPER: Liveness = Liveness {
         interval: Duration::from_secs(1),
         dead_after: Duration::from_secs(10),
         probes: false,
+        loss: LossMode::Paper,
     };
 }
 
@@ -42,12 +50,16 @@ const MIN_SPACING: Duration = Duration::from_millis(20);
 
 /// The hello protocol of one link.
 #[derive(Debug)]
-pub struct HelloClock {
+pub(super) struct HelloClock {
     liveness: Liveness,
     due: Time,
     last_sent: Option<Time>,
     seq: u16,
+    /// When any envelope came last, and a hello.
     heard: Option<Time>,
+    greeted: Option<Time>,
+    /// When the neighbour certainly heard this end.
+    confirmed: Option<Time>,
     up: bool,
     /// The neighbour's last timestamp and when it came.
     theirs: Option<(u32, Time)>,
@@ -55,32 +67,35 @@ pub struct HelloClock {
 }
 
 impl HelloClock {
-    pub(crate) fn new(liveness: Liveness, first: Time) -> HelloClock {
+    pub fn new(liveness: Liveness, first: Time) -> HelloClock {
         HelloClock {
             liveness,
             due: first,
             last_sent: None,
             seq: 0,
             heard: None,
+            greeted: None,
+            confirmed: None,
             up: false,
             theirs: None,
             rtt: Rtt::default(),
         }
     }
 
-    /// Any envelope of the neighbour arrived: true if the link was down.
-    pub(crate) fn heard(&mut self, at: Time) -> bool {
+    /// Any envelope of the neighbour arrived.
+    pub fn heard(&mut self, at: Time) {
         self.heard = self.heard.max(Some(at));
-        !core::mem::replace(&mut self.up, true)
     }
 
     /// The neighbour is a new one: introduce this node soon.
-    pub(crate) fn fresh_peer(&mut self, now: Time) {
+    pub fn fresh_peer(&mut self, now: Time) {
         self.theirs = None;
         self.hasten(now);
     }
 
-    pub(crate) fn on_hello(&mut self, at: Time, hello: &Hello) {
+    /// Takes a hello: true if the link has come up. It does when both hear each
+    /// other; a neighbour that is heard but does not hear is of no use.
+    pub fn on_hello(&mut self, at: Time, hello: &Hello) -> bool {
         if let Some((echo, held)) = hello.echo {
             let elapsed = micros(at).wrapping_sub(echo);
             if let Some(rtt) = elapsed.checked_sub(held) {
@@ -88,41 +103,62 @@ impl HelloClock {
             }
         }
         self.theirs = Some((hello.sent_us, at));
-        if hello.probe {
+        self.greeted = self.greeted.max(Some(at));
+        if let Some(ago) = hello.heard_ms {
+            let moment = at - Duration::from_millis(u64::from(ago));
+            // What it heard before this end said anything was another's.
+            if self.last_sent.is_some() {
+                self.confirmed = self.confirmed.max(Some(moment));
+            }
+        }
+        let came_up = !self.up && self.dead_moment().is_some_and(|dead| at < dead);
+        self.up |= came_up;
+        // It should know soon, too.
+        if hello.probe || came_up || !self.up {
             self.hasten(at);
         }
+        came_up
     }
 
     /// Brings the next hello forward, as far as the spacing allows.
-    fn hasten(&mut self, now: Time) {
+    pub fn hasten(&mut self, now: Time) {
         let soonest = self.last_sent.map_or(now, |t| t + MIN_SPACING);
         self.due = self.due.min(soonest.max(now));
     }
 
     /// Whether a hello is overdue from a neighbour that was there: then probes
     /// go out as fast as they may, so that a burst of losses, which takes a few
-    /// hellos, does not look like a death, which takes all.
-    fn is_suspect(&self, now: Time) -> bool {
+    /// hellos, does not look like a death, which takes all. Other envelopes do
+    /// not replace it: they do not say whether this end is heard.
+    fn is_overdue(&self, now: Time) -> bool {
         let patience = self.liveness.interval * 3 / 2;
-        let overdue = self.heard.is_some_and(|at| now.since(at) > patience);
-        self.liveness.probes && self.up && overdue
+        self.greeted.is_some_and(|at| now.since(at) > patience)
     }
 
     /// Whether a hello is to be sent at `now`.
-    pub(crate) fn is_due(&self, now: Time) -> bool {
+    pub fn is_due(&self, now: Time) -> bool {
         now >= self.due
     }
 
-    /// The hello to send at `now`.
-    pub(crate) fn next(&mut self, now: Time) -> Hello {
-        let probe = self.is_suspect(now);
+    /// The hello to send at `now`, without what is measured; `in_doubt` asks
+    /// for one in return as an overdue one does.
+    pub fn next(&mut self, now: Time, in_doubt: bool) -> Hello {
+        let wanted = in_doubt || self.is_overdue(now);
+        let probe = self.liveness.probes && self.up && wanted;
+        let since = |at: Time| now.since(at);
         let hello = Hello {
             probe,
             seq: self.seq,
             sent_us: micros(now),
-            echo: self.theirs.map(|(sent, at)| {
-                (sent, u32::try_from(now.since(at).as_micros()).unwrap_or(u32::MAX - 1))
+            echo: self
+                .theirs
+                .map(|(sent, at)| (sent, u32::try_from(since(at).as_micros()).unwrap_or(u32::MAX))),
+            heard_ms: self.heard.map(|at| {
+                // Rounded up: to be thought deaf too early does less harm.
+                let ms = since(at).as_micros().div_ceil(1_000);
+                u16::try_from(ms).unwrap_or(u16::MAX).min(Hello::LONG_AGO)
             }),
+            ..Hello::default()
         };
         self.seq = self.seq.wrapping_add(1);
         self.last_sent = Some(now);
@@ -130,9 +166,9 @@ impl HelloClock {
         hello
     }
 
-    /// Declares the link down if it has been silent for too long; true if that
-    /// is news.
-    pub(crate) fn check(&mut self, now: Time) -> bool {
+    /// Declares the link down if either end has been silent for too long; true
+    /// if that is news.
+    pub fn check(&mut self, now: Time) -> bool {
         let dead = self.dead_at().is_some_and(|at| now >= at);
         if dead {
             self.up = false;
@@ -141,18 +177,26 @@ impl HelloClock {
         dead
     }
 
-    /// When the link goes down if nothing is heard; `None` if it is down.
-    pub(crate) fn dead_at(&self) -> Option<Time> {
-        self.heard.filter(|_| self.up).map(|at| at + self.liveness.dead_after)
+    fn dead_moment(&self) -> Option<Time> {
+        Some(self.heard?.min(self.confirmed?) + self.liveness.dead_after)
     }
 
-    pub(crate) fn due_at(&self) -> Time {
+    /// When the link goes down if nothing is heard; `None` if it is down.
+    pub fn dead_at(&self) -> Option<Time> {
+        self.dead_moment().filter(|_| self.up)
+    }
+
+    pub fn due_at(&self) -> Time {
         self.due
     }
 
-    /// Whether the neighbour has been heard lately.
+    /// Whether both ends have heard each other lately.
     pub fn is_up(&self) -> bool {
         self.up
+    }
+
+    pub fn probes(&self) -> bool {
+        self.liveness.probes
     }
 
     /// The measured round trip.
@@ -169,6 +213,15 @@ fn micros(t: Time) -> u32 {
 mod tests {
     use super::*;
 
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    /// A hello that says the other end heard this one `ago` ms before.
+    fn hears(ago: u16) -> Hello {
+        Hello { heard_ms: Some(ago), ..Hello::default() }
+    }
+
     #[test]
     fn two_ends_measure_the_round_trip_whatever_their_clocks_say() {
         let ms = Duration::from_millis;
@@ -176,49 +229,84 @@ mod tests {
         let (a0, b0) = (Time::from_millis(5), Time::from_millis(4_294_960));
         let mut a = HelloClock::new(Liveness::default(), a0);
         let mut b = HelloClock::new(Liveness::default(), b0);
-        b.on_hello(b0 + ms(10), &a.next(a0));
+        b.on_hello(b0 + ms(10), &a.next(a0, false));
         assert_eq!(b.rtt().get(), None);
-        a.on_hello(a0 + ms(100), &b.next(b0 + ms(80)));
+        a.on_hello(a0 + ms(100), &b.next(b0 + ms(80), false));
         assert_eq!(a.rtt().get(), Some(ms(30)), "10 there, 20 back, 70 held");
         assert_eq!(a.rtt().one_way(), ms(15));
     }
 
+    fn receive(h: &mut HelloClock, at: Time, hello: &Hello) -> bool {
+        h.heard(at);
+        h.on_hello(at, hello)
+    }
+
     #[test]
-    fn a_silent_neighbour_is_dead_and_a_word_revives_it() {
+    fn a_silent_neighbour_is_dead_and_its_ear_revives_it() {
         let mut h = HelloClock::new(Liveness::default(), Time::ZERO);
-        assert!(!h.check(Time::from_millis(5_000)), "never was alive");
-        assert!(h.heard(Time::from_millis(100)));
-        assert!(!h.heard(Time::from_millis(200)));
-        assert!(!h.check(Time::from_millis(1_199)));
-        assert!(h.check(Time::from_millis(1_200)));
-        assert!(!h.is_up() && !h.check(Time::from_millis(1_300)));
-        assert!(h.heard(Time::from_millis(1_400)));
+        assert!(!h.check(ms(5_000)), "never was alive");
+        h.next(ms(0), false);
+        assert!(!receive(&mut h, ms(50), &Hello::default()), "heard, but deaf");
+        assert!(receive(&mut h, ms(100), &hears(10)));
+        assert!(!receive(&mut h, ms(200), &hears(0)));
+        assert!(!h.check(ms(1_199)));
+        assert!(h.check(ms(1_200)));
+        assert!(!h.is_up() && !h.check(ms(1_300)));
+        assert!(receive(&mut h, ms(1_400), &hears(0)));
+    }
+
+    #[test]
+    fn a_neighbour_that_speaks_but_hears_no_more_is_dead() {
+        let mut h = HelloClock::new(Liveness::default(), Time::ZERO);
+        h.next(ms(0), false);
+        assert!(receive(&mut h, ms(100), &hears(0)));
+        for t in 2..11 {
+            assert!(!h.check(ms(100 * t)), "{t}");
+            assert!(!receive(&mut h, ms(100 * t), &hears(100 * (t as u16 - 1))));
+        }
+        assert_eq!(h.dead_at(), Some(ms(1_100)));
+        assert!(h.check(ms(1_100)));
+        assert!(!receive(&mut h, ms(1_150), &hears(1_050)), "still deaf");
+        assert!(receive(&mut h, ms(1_200), &hears(1)));
     }
 
     #[test]
     fn an_overdue_neighbour_is_probed_and_answers_at_once() {
-        let ms = Time::from_millis;
         let mut h = HelloClock::new(Liveness::default(), Time::ZERO);
-        h.heard(ms(0));
-        assert!(!h.next(ms(200)).probe);
-        let probes = (201..1_000).filter(|&t| h.is_due(ms(t)) && h.next(ms(t)).probe).count();
+        h.next(ms(0), false);
+        receive(&mut h, ms(0), &hears(0));
+        assert!(!h.next(ms(200), false).probe);
+        let probes =
+            (201..1_000).filter(|&t| h.is_due(ms(t)) && h.next(ms(t), false).probe).count();
         assert_eq!(probes, 30, "from 400 ms to 980 ms, every 20");
 
         let mut peer = HelloClock::new(Liveness::default(), Time::ZERO);
-        peer.next(ms(0));
-        peer.on_hello(ms(50), &Hello { probe: true, seq: 0, sent_us: 0, echo: None });
+        peer.next(ms(0), false);
+        let probe = Hello { probe: true, ..hears(0) };
+        receive(&mut peer, ms(50), &probe);
         assert!(peer.is_due(ms(50)) && peer.due_at() == ms(50));
-        peer.next(ms(50));
-        peer.on_hello(ms(51), &Hello { probe: true, seq: 1, sent_us: 0, echo: None });
+        peer.next(ms(50), false);
+        receive(&mut peer, ms(51), &probe);
         assert_eq!(peer.due_at(), ms(70), "whatever is asked, 20 ms apart");
+    }
+
+    #[test]
+    fn without_probes_neither_silence_nor_doubt_hastens_a_hello() {
+        let mut h = HelloClock::new(Liveness::PAPER, Time::ZERO);
+        h.next(ms(0), false);
+        receive(&mut h, ms(20), &hears(0));
+        h.next(ms(20), false);
+        let hello = h.next(ms(9_000), true);
+        assert!(!hello.probe && h.due_at() == ms(10_000));
     }
 
     #[test]
     fn lies_about_time_are_ignored() {
         let mut h = HelloClock::new(Liveness::default(), Time::ZERO);
-        let lie = |echo| Hello { probe: false, seq: 0, sent_us: 0, echo: Some(echo) };
-        h.on_hello(Time::from_millis(5), &lie((0, 90_000)));
-        h.on_hello(Time::from_millis(5), &lie((6_000, 0)));
+        let lie = |echo| Hello { echo: Some(echo), ..Hello::default() };
+        h.on_hello(ms(5), &lie((0, 90_000)));
+        h.on_hello(ms(5), &lie((6_000, 0)));
         assert_eq!(h.rtt().get(), None);
+        assert!(!receive(&mut h, ms(5), &hears(0)), "nothing was said that it could hear");
     }
 }

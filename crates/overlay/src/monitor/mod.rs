@@ -1,8 +1,226 @@
-//! What a node knows of a link's state: whether the other end is there, and
-//! how far away it is.
+//! What a node knows of a link's state: whether both ends hear each other, how
+//! far away the other is, what is lost in either direction, and when the whole
+//! overlay should be told.
+//!
+//! The receiving end measures loss and reports it in its hellos, so that each
+//! end knows both directions and advertises its own.
 
+mod advertise;
+mod gauges;
 mod hello;
+mod loss;
 mod rtt;
 
-pub use hello::{HelloClock, Liveness};
+pub use advertise::{Advertiser, Patience, Quality};
+pub use hello::Liveness;
+pub use loss::{LossEstimate, LossMeter, LossMode};
 pub use rtt::Rtt;
+
+use crate::link::realtime::ReceiverStats;
+use crate::wire::Hello;
+use core::time::Duration;
+use gauges::{Jitter, Residual, Throughput};
+use hello::HelloClock;
+use trunkline_base::{Bitrate, Time};
+
+/// What a link has carried so far, as its monitor needs it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Carried {
+    /// UDP payload sent and received, bytes.
+    pub sent: u64,
+    pub received: u64,
+    /// The receiving half of the real-time service.
+    pub realtime: ReceiverStats,
+}
+
+/// A link as its monitor sees it now. "In" is what comes from the neighbour, as
+/// measured here; "out" is what it says of this end's packets.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LinkQuality {
+    /// Whether both ends have heard each other lately.
+    pub up: bool,
+    /// Since when; from the start for a link that was never up.
+    pub since: Time,
+    /// How often it went down.
+    pub downs: u64,
+    /// The smoothed round trip.
+    pub rtt: Option<Duration>,
+    /// Interarrival jitter of the neighbour's hellos (RFC 3550, 6.4.1).
+    pub jitter: Option<Duration>,
+    /// Loss and burstiness of what comes.
+    pub loss_in: Option<LossEstimate>,
+    /// The same of what is sent.
+    pub loss_out: Option<LossEstimate>,
+    /// Share of real-time packets that did not come in spite of recovery.
+    pub residual_in: Option<f64>,
+    /// The same of what is sent.
+    pub residual_out: Option<f64>,
+    /// UDP payload received, averaged over about two seconds.
+    pub rate_in: Bitrate,
+    /// The same of what is sent.
+    pub rate_out: Bitrate,
+}
+
+/// Watches one link.
+#[derive(Debug)]
+pub struct LinkMonitor {
+    hello: HelloClock,
+    loss: LossMeter,
+    /// Of the loss meter, when the residual loss was last begun.
+    changes: u64,
+    jitter: Jitter,
+    residual: Residual,
+    rate_in: Throughput,
+    rate_out: Throughput,
+    loss_out: Option<LossEstimate>,
+    residual_out: Option<f64>,
+    since: Time,
+    downs: u64,
+    advertiser: Advertiser,
+}
+
+impl LinkMonitor {
+    /// A monitor of a link that is down, whose first hello leaves at `first`.
+    pub(crate) fn new(liveness: Liveness, first: Time) -> LinkMonitor {
+        LinkMonitor {
+            loss: LossMeter::new(liveness.loss),
+            hello: HelloClock::new(liveness, first),
+            changes: 0,
+            jitter: Jitter::default(),
+            residual: Residual::default(),
+            rate_in: Throughput::default(),
+            rate_out: Throughput::default(),
+            loss_out: None,
+            residual_out: None,
+            since: Time::ZERO,
+            downs: 0,
+            advertiser: Advertiser::new(Patience::default()),
+        }
+    }
+
+    /// The neighbour's envelope with this counter arrived, whatever is in it.
+    pub(crate) fn on_envelope(&mut self, at: Time, counter: u64) {
+        self.hello.heard(at);
+        self.loss.on_envelope(at, counter);
+        if self.loss.is_suspect() && self.hello.is_up() && self.hello.probes() {
+            self.hello.hasten(at);
+        }
+    }
+
+    /// The neighbour has started anew, and numbers anew: introduce this node
+    /// soon.
+    pub(crate) fn fresh_peer(&mut self, now: Time) {
+        self.loss.restart();
+        self.jitter.restart();
+        self.hello.fresh_peer(now);
+    }
+
+    /// Takes a hello; true if the link has come up.
+    pub(crate) fn on_hello(&mut self, at: Time, hello: &Hello) -> bool {
+        self.jitter.on_hello(at, hello.seq, hello.sent_us);
+        self.loss_out = hello.loss.map(|(loss, burst)| LossEstimate {
+            loss: f64::from(loss) / f64::from(u16::MAX),
+            burst: f64::from(burst) / f64::from(u8::MAX),
+        });
+        self.residual_out = hello.residual.map(|r| f64::from(r) / f64::from(u16::MAX));
+        let came_up = self.hello.on_hello(at, hello);
+        if came_up {
+            self.since = at;
+        }
+        if self.hello.is_up() && self.rtt().get().is_some() {
+            let quality = Quality {
+                latency: self.rtt().one_way(),
+                loss: self.loss_out.map_or(0.0, |l| l.loss),
+                residual: self.residual_out,
+            };
+            self.advertiser.update(at, quality, self.jitter.get().unwrap_or_default());
+        }
+        came_up
+    }
+
+    /// The hello to send at `now`, with what was measured here. `carried` is
+    /// what the link has carried.
+    pub(crate) fn next_hello(&mut self, now: Time, carried: &Carried) -> Hello {
+        self.rate_in.update(now, carried.received);
+        self.rate_out.update(now, carried.sent);
+        self.residual.update(carried.realtime);
+        if self.changes != self.loss.changes() {
+            // Another link than that of which it was measured.
+            self.changes = self.loss.changes();
+            self.residual.forget();
+        }
+        let share = |x: f64, all: f64| libm::round(x.clamp(0.0, 1.0) * all);
+        let most = f64::from(u16::MAX);
+        Hello {
+            loss: self
+                .loss
+                .estimate()
+                .map(|l| (share(l.loss, most) as u16, share(l.burst, f64::from(u8::MAX)) as u8)),
+            residual: self.residual.get().map(|r| share(r, most) as u16),
+            ..self.hello.next(now, self.loss.is_suspect())
+        }
+    }
+
+    /// Whether a hello is to be sent at `now`.
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        self.hello.is_due(now)
+    }
+
+    pub(crate) fn due_at(&self) -> Time {
+        self.hello.due_at()
+    }
+
+    /// Declares the link down if either end has been silent for too long; true
+    /// if that is news.
+    pub(crate) fn check(&mut self, now: Time) -> bool {
+        let died = self.hello.check(now);
+        if died {
+            (self.since, self.downs) = (now, self.downs + 1);
+            self.advertiser.on_down(now);
+        }
+        died
+    }
+
+    /// When the link goes down if nothing is heard; `None` if it is down.
+    pub(crate) fn dead_at(&self) -> Option<Time> {
+        self.hello.dead_at()
+    }
+
+    /// Whether both ends have heard each other lately.
+    pub fn is_up(&self) -> bool {
+        self.hello.is_up()
+    }
+
+    /// The measured round trip.
+    pub fn rtt(&self) -> Rtt {
+        self.hello.rtt()
+    }
+
+    /// What the overlay should be told of the direction away from here, if
+    /// anything is news at `now`; only while the link is up.
+    pub fn advertise(&mut self, now: Time) -> Option<Quality> {
+        self.advertiser.poll(now)
+    }
+
+    /// When [`LinkMonitor::advertise`] has something to say if nothing changes.
+    pub fn advertise_at(&self) -> Option<Time> {
+        self.advertiser.next_timeout()
+    }
+
+    /// Everything at once, for display.
+    pub fn quality(&self) -> LinkQuality {
+        LinkQuality {
+            up: self.is_up(),
+            since: self.since,
+            downs: self.downs,
+            rtt: self.rtt().get(),
+            jitter: self.jitter.get(),
+            loss_in: self.loss.estimate(),
+            loss_out: self.loss_out,
+            residual_in: self.residual.get(),
+            residual_out: self.residual_out,
+            rate_in: self.rate_in.get(),
+            rate_out: self.rate_out.get(),
+        }
+    }
+}

@@ -1,4 +1,5 @@
-use super::Access;
+use super::control::path_number;
+use super::{Access, Routing};
 use crate::link::{self, realtime};
 use crate::route::StaticRoute;
 use crate::wire::{NodeId, ReceiverIndex};
@@ -16,6 +17,8 @@ pub struct Config {
     pub max_sessions: usize,
     /// Who may do what.
     pub access: Access,
+    /// Link-state routing; without it the operator's routes are all there is.
+    pub routing: Option<Routing>,
 }
 
 impl Config {
@@ -30,6 +33,7 @@ impl Config {
             routes: Vec::new(),
             max_sessions: Self::MAX_SESSIONS,
             access: Access::default(),
+            routing: None,
         }
     }
 
@@ -59,6 +63,13 @@ impl Config {
                 let (a, b) = (l.neighbour, link.neighbour);
                 return Err(ConfigError::IndexCollision(a, b, link.path.clone()));
             }
+            let alike = |l: &&link::Config| {
+                l.neighbour == link.neighbour && path_number(&l.path) == path_number(&link.path)
+            };
+            if earlier.iter().any(|l| alike(&l)) {
+                let (a, path) = (link.neighbour, link.path.clone());
+                return Err(ConfigError::IndexCollision(a, a, path));
+            }
             check_ranges(link)?;
         }
         let known = |via| self.links.iter().any(|l| l.neighbour == via);
@@ -86,8 +97,8 @@ fn check_ranges(link: &link::Config) -> Result<(), ConfigError> {
     let waits = [link.realtime.max_wait, link.best_effort.max_wait];
     range("max_wait: 1 ms to 10 s", waits.iter().all(|w| (1..=10_000).contains(&w.as_millis())))?;
     range("hello interval: 20 ms or more", link.liveness.interval.as_millis() >= 20)?;
-    range("dead after: two hello intervals or more", {
-        link.liveness.dead_after >= 2 * link.liveness.interval
+    range("dead after: three hello intervals or more", {
+        link.liveness.dead_after >= 3 * link.liveness.interval
     })
 }
 

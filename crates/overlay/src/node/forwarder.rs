@@ -5,7 +5,8 @@ use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{Link, LinkId, Outgoing, Progress};
-use crate::route::{ForwardingTable, Hop, Metric};
+use crate::monitor::Quality;
+use crate::route::{ForwardingTable, Hop, LinkCost, Metric};
 use crate::session::Sessions;
 use crate::wire::{DataHeader, Frame, Frames, Kind, NodeId, Seal, open_header};
 use core::time::Duration;
@@ -25,6 +26,8 @@ pub struct Forwarder {
     pub(super) sessions: Sessions,
     pub(super) echoes: Echoes,
     reports: VecDeque<Report>,
+    /// Whether control wants to know what links cost.
+    advertise: bool,
     /// The link that sends first next time: the one after the last that did,
     /// lest one that always has more keep the arena to itself.
     turn: u16,
@@ -47,6 +50,9 @@ pub struct ForwarderStats {
     /// What was dropped outside any link, by reason.
     pub drops: Drops,
 }
+
+/// Reports that may wait for control, which takes all after each batch.
+const MAX_REPORTS: usize = 1_024;
 
 /// A packet inside the node, on its way to a session or a link.
 #[derive(Clone, Copy)]
@@ -82,8 +88,8 @@ impl Forwarder {
         Forwarder {
             id,
             max_payload,
-            // Each link has at most one change to report between two looks.
-            reports: VecDeque::with_capacity(2 * links.places()),
+            reports: VecDeque::new(),
+            advertise: config.routing.is_some(),
             links,
             table: Arc::default(),
             access: config.access,
@@ -97,6 +103,15 @@ impl Forwarder {
     pub(super) fn command(&mut self, command: Command) {
         let Command::Table(table) = command;
         self.table = table;
+    }
+
+    /// Fills what room there is for routing frames in the links' queues.
+    pub(super) fn take_frames(&mut self, mut next: impl FnMut(LinkId, usize) -> Option<Vec<u8>>) {
+        for (id, link) in self.links.iter_mut() {
+            while let Some(frame) = link.routing_room().and_then(|room| next(id, room)) {
+                link.push_routing(frame);
+            }
+        }
     }
 
     pub(super) fn next_report(&mut self) -> Option<Report> {
@@ -153,20 +168,24 @@ impl Forwarder {
         let unknown = (None, Drop::UnknownReceiver);
         let id = self.links.owner(header.receiver).ok_or(unknown)?;
         let link = self.links.get_mut(id).ok_or(unknown)?;
-        let came_up =
-            link.open(datagram.at, datagram.from, datagram.bytes).map_err(|why| (Some(id), why))?;
-        if came_up {
-            self.reports.push_back(Report::Up(id));
-        }
+        link.open(datagram.at, datagram.from, datagram.bytes).map_err(|why| (Some(id), why))?;
         // What one envelope can make this node look up, however it is filled.
         let mut allowance = MAX_GAP as usize;
         for frame in Frames::new(Seal::frames(datagram.bytes)) {
             let frame = frame.map_err(|_| (Some(id), Drop::Malformed))?;
             let Some(link) = self.links.get_mut(id) else { break };
             match frame {
-                Frame::Hello(hello) => link.on_hello(datagram.at, &hello),
+                Frame::Hello(hello) => {
+                    let came_up = link.on_hello(datagram.at, &hello);
+                    self.reports.extend(link.up_report(id, came_up));
+                }
                 Frame::Nack(nack) => link.on_nack(now, nack, &mut allowance),
-                Frame::Routing(_) => {}
+                Frame::Routing(frame) => {
+                    if self.reports.len() >= MAX_REPORTS {
+                        return Err((Some(id), Drop::QueueFull));
+                    }
+                    self.reports.push_back(Report::Routing(id, frame.into()));
+                }
                 Frame::Data(header, payload) => {
                     let goes_on = header.destination != self.id;
                     let hop = goes_on.then(|| self.next_hop(header.destination)).flatten();
@@ -251,6 +270,12 @@ impl Forwarder {
             if link.handle_timeout(now) {
                 self.reports.push_back(Report::Down(id));
             }
+            if self.advertise
+                && let Some(Quality { latency, loss, residual }) = link.monitor_mut().advertise(now)
+            {
+                let cost = LinkCost::measured(latency, loss, residual);
+                self.reports.push_back(Report::Cost(id, cost));
+            }
         }
     }
 
@@ -285,6 +310,7 @@ impl Forwarder {
             offer(link.pace_at(now), Why::Pace(id));
             offer(Some(link.ask_at()), Why::Ask(id));
             offer(Some(link.copy_at()), Why::Copy(id));
+            offer(link.monitor().advertise_at().filter(|_| self.advertise), Why::Route);
         }
         next
     }

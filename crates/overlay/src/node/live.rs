@@ -1,6 +1,6 @@
 //! What an operator does to a running node: ask about it, change it, empty it.
 
-use super::{Access, Echo, EchoAnswer, EchoError, Node};
+use super::{Access, Echo, EchoAnswer, EchoError, Node, Nodes};
 use crate::link::{LinkChange, LinkId};
 use crate::route::{ForwardingTable, StaticRoute};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Node {
     /// [`Config::validate`](super::Config::validate). Queues keep what they
     /// hold, and applications the ports that they have bound. A link that there
     /// is not is left out.
-    pub fn reconfigure(&mut self, changes: &Changes) {
+    pub fn reconfigure(&mut self, now: Time, changes: &Changes) {
         for &(id, change) in &changes.links {
             if let Some(link) = self.forwarder.links_mut().get_mut(id) {
                 link.change(change);
@@ -39,20 +39,20 @@ impl Node {
         if let Some(access) = changes.access.clone() {
             let clients = std::mem::take(&mut self.forwarder.access.clients);
             self.forwarder.access = Access { clients, ..access };
+            let free = self.forwarder.access.transit == Nodes::All;
+            self.control.set_transit(now, free, self.draining);
         }
-        let routes = changes.routes.clone();
-        if let Some(command) = routes.and_then(|routes| self.control.set_routes(routes)) {
-            self.forwarder.command(command);
+        if let Some(routes) = changes.routes.clone() {
+            self.control.set_routes(now, routes);
+            self.obey();
         }
     }
 
     /// Lets no more sessions begin, and control say that traffic should take
     /// other ways; or takes that back. What is under way goes on.
-    pub fn drain(&mut self, on: bool) {
+    pub fn drain(&mut self, now: Time, on: bool) {
         self.draining = on;
-        if let Some(command) = self.control.drain(on) {
-            self.forwarder.command(command);
-        }
+        self.control.drain(now, on);
     }
 
     /// Whether [`Node::drain`] is in force.

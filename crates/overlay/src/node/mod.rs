@@ -12,7 +12,7 @@ mod local;
 
 pub use access::{Access, Client, Nodes, Rights};
 pub use config::{Config, ConfigError};
-pub use control::{Command, Control, Report};
+pub use control::{Command, Control, Report, Routing};
 pub use echo::{
     ANSWERS_PER_SECOND, Echo, EchoAnswer, EchoError, EchoKind, EchoMessage, MAX_OPEN, MAX_SIZE,
     MIN_SIZE, NODE_PORT,
@@ -25,6 +25,7 @@ use crate::arena::{RxDatagram, TxArena};
 use crate::link::{Link, LinkId};
 use crate::session::SessionId;
 use crate::wire::Incarnation;
+use core::fmt;
 use rand::Rng;
 use trunkline_base::Time;
 
@@ -41,6 +42,8 @@ pub enum Why {
     Ask(LinkId),
     /// Another copy of a repetition is to go into this link.
     Copy(LinkId),
+    /// Routing has something to do.
+    Route,
     /// Nothing: sleep until there is input.
     Nothing,
 }
@@ -71,6 +74,16 @@ pub struct Start {
     pub entropy: [u8; 32],
 }
 
+impl fmt::Debug for Start {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let &Start { at, unix_nanos, incarnation, seed, entropy: _ } = self;
+        let mut s = f.debug_struct("Start");
+        s.field("at", &at).field("unix_nanos", &unix_nanos);
+        s.field("incarnation", &incarnation).field("seed", &seed).finish_non_exhaustive()
+    }
+}
+
 impl Start {
     /// A start where nothing is secret, for simulators and tests: all of it
     /// follows from `seed` and `incarnation`, and time began at 1970.
@@ -94,10 +107,11 @@ impl Node {
     /// A node that has just started.
     pub fn new(config: Config, start: Start) -> Result<Node, ConfigError> {
         config.validate()?;
-        let (control, first) = Control::new(&config);
-        let mut forwarder = Forwarder::new(config, &start);
-        forwarder.command(first);
-        Ok(Node { control, forwarder, draining: false })
+        let control = Control::new(&config, start);
+        let forwarder = Forwarder::new(config, &start);
+        let mut node = Node { control, forwarder, draining: false };
+        node.settle(start.at);
+        Ok(node)
     }
 
     /// Takes a batch of received datagrams. Packets for applications at this
@@ -105,7 +119,7 @@ impl Node {
     /// [`Node::transmit`].
     pub fn recv(&mut self, now: Time, batch: &mut [RxDatagram<'_>], sink: &mut impl Sink) {
         self.forwarder.recv(now, batch, sink);
-        self.settle();
+        self.settle(now);
     }
 
     /// Begins a session; `None` if there are as many as the node allows, or it
@@ -140,18 +154,28 @@ impl Node {
     /// Does what is due at `now`. Calling early or late is harmless.
     pub fn handle_timeout(&mut self, now: Time) {
         self.forwarder.handle_timeout(now);
-        self.settle();
+        self.settle(now);
+        if now >= self.control.next_timeout().0 {
+            self.control.handle_timeout(now);
+            self.obey();
+        }
     }
 
     /// Seals what is to be sent into `arena`.
     pub fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
+        if now >= self.control.next_timeout().0 {
+            let control = &mut self.control;
+            self.forwarder.take_frames(|link, room| control.poll_frame(link, now, room));
+        }
         self.forwarder.transmit(now, arena)
     }
 
     /// When to call [`Node::handle_timeout`] and [`Node::transmit`] next if
     /// nothing arrives before, and why.
     pub fn next_timeout(&self, now: Time) -> (Time, Why) {
-        self.forwarder.next_timeout(now)
+        let control = self.control.next_timeout();
+        let forwarder = self.forwarder.next_timeout(now);
+        if control.0 < forwarder.0 { control } else { forwarder }
     }
 
     /// Counters of the node.
@@ -170,11 +194,16 @@ impl Node {
         self.forwarder.links().get(id)
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self, now: Time) {
         while let Some(report) = self.forwarder.next_report() {
-            if let Some(command) = self.control.report(report) {
-                self.forwarder.command(command);
-            }
+            self.control.report(now, report);
+        }
+        self.obey();
+    }
+
+    fn obey(&mut self) {
+        while let Some(command) = self.control.next_command() {
+            self.forwarder.command(command);
         }
     }
 }

@@ -132,40 +132,78 @@ pub enum ControlKind {
     Ack = 4,
 }
 
-/// "I am here": keeps a link alive and measures its round trip on exchanged
-/// timestamps, in microseconds of each end's own clock modulo 2³².
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// "I am here, and this is how I hear you": keeps a link alive, measures its
+/// round trip on exchanged timestamps (microseconds of each end's own clock
+/// modulo 2³²), and tells the other end what it cannot see itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hello {
-    /// Whether the sender has missed a hello and wants one at once.
+    /// Whether the sender has missed something and wants a hello at once.
     pub probe: bool,
     /// Counts the hellos of this end.
     pub seq: u16,
     /// When this hello left.
     pub sent_us: u32,
-    /// `sent_us` of the last hello heard from the other end, and how long ago
-    /// it was heard; `None` before the first.
+    /// `sent_us` of the last hello heard from the other end, and how many
+    /// microseconds ago it was heard, less than 2²⁴ - 1; `None` before the
+    /// first, and when it is longer ago.
     pub echo: Option<(u32, u32)>,
+    /// How many milliseconds ago any envelope of the other end was heard, at
+    /// most [`Hello::LONG_AGO`]; `None` before the first.
+    pub heard_ms: Option<u16>,
+    /// The share of the other end's envelopes that are lost on the way here,
+    /// in 65,535ths, and P(lost | previous lost) in 255ths; `None` while too
+    /// little has come.
+    pub loss: Option<(u16, u8)>,
+    /// The share of the other end's real-time packets that are missed here in
+    /// spite of recovery, in 65,535ths; `None` without enough traffic.
+    pub residual: Option<u16>,
 }
 
-const NOTHING_HEARD: u32 = u32::MAX;
+const NOTHING_HEARD: u32 = 0xff_ffff;
+const NEVER_HEARD: u16 = u16::MAX;
+/// Flags of a hello: which of its numbers mean something. A receiver ignores
+/// those it does not know.
+const HAS_LOSS: u8 = 1;
+const HAS_RESIDUAL: u8 = 2;
 
 /// Bytes of an emitted [`Hello`].
-pub(crate) const HELLO_LEN: usize = 15;
+pub(crate) const HELLO_LEN: usize = 22;
 
 impl Hello {
+    /// The longest silence that can be told.
+    pub const LONG_AGO: u16 = NEVER_HEARD - 1;
+
     /// Writes the frame.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
-        let (echo, held) = self.echo.unwrap_or((0, NOTHING_HEARD));
-        w.u8(ControlKind::Hello as u8 | if self.probe { PROBE } else { 0 })?;
+        let in_reach = self.echo.filter(|&(_, held)| held < NOTHING_HEARD);
+        let (echo, held) = in_reach.unwrap_or((0, NOTHING_HEARD));
+        let (loss, burst) = self.loss.unwrap_or_default();
+        let flag = |bit, is_set: bool| if is_set { bit } else { 0 };
+        w.u8(ControlKind::Hello as u8 | flag(PROBE, self.probe))?;
+        w.u8(flag(HAS_LOSS, self.loss.is_some()) | flag(HAS_RESIDUAL, self.residual.is_some()))?;
         w.u16(self.seq)?;
         w.u32(self.sent_us)?;
         w.u32(echo)?;
-        w.u32(held)
+        w.u24(held)?;
+        w.u16(self.heard_ms.unwrap_or(NEVER_HEARD))?;
+        w.u16(loss)?;
+        w.u8(burst)?;
+        w.u16(self.residual.unwrap_or_default())
     }
 
     fn parse(probe: bool, r: &mut Reader<'_>) -> Result<Hello, WireError> {
-        let (seq, sent_us, echo, held) = (r.u16()?, r.u32()?, r.u32()?, r.u32()?);
-        Ok(Hello { probe, seq, sent_us, echo: (held != NOTHING_HEARD).then_some((echo, held)) })
+        let (flags, seq, sent_us) = (r.u8()?, r.u16()?, r.u32()?);
+        let (echo, held, heard) = (r.u32()?, r.u24()?, r.u16()?);
+        let (loss, burst, residual) = (r.u16()?, r.u8()?, r.u16()?);
+        Ok(Hello {
+            probe,
+            seq,
+            sent_us,
+            echo: (held != NOTHING_HEARD).then_some((echo, held)),
+            heard_ms: (heard != NEVER_HEARD).then_some(heard),
+            loss: (flags & HAS_LOSS != 0).then_some((loss, burst)),
+            residual: (flags & HAS_RESIDUAL != 0).then_some(residual),
+        })
     }
 }
 
@@ -320,10 +358,13 @@ mod tests {
         #[test]
         fn control_round_trip(
             seq in any::<u16>(), sent_us in any::<u32>(),
-            echo in prop::option::of((any::<u32>(), 0..u32::MAX)),
+            echo in prop::option::of((any::<u32>(), 0..NOTHING_HEARD)),
+            heard_ms in prop::option::of(0..=Hello::LONG_AGO),
+            loss in any::<Option<(u16, u8)>>(),
+            residual in any::<Option<u16>>(),
             ranges in prop::collection::vec((any::<u16>(), 1u16..=256), 1..=MAX_NACK_RANGES),
         ) {
-            let hello = Hello { probe: seq % 2 == 0, seq, sent_us, echo };
+            let hello = Hello { probe: seq % 2 == 0, seq, sent_us, echo, heard_ms, loss, residual };
             let ranges: Vec<_> =
                 ranges.into_iter().map(|(first, count)| NackRange { first, count }).collect();
             let mut buf = [0; 400];
@@ -354,6 +395,16 @@ mod tests {
             let want = DataHeader { link_seq: seq, recovered: h.recovered || again, remaining_ms: ms, ..h };
             prop_assert_eq!(Frames::new(&buf).next(), Some(Ok(Frame::Data(want, &[][..]))));
         }
+    }
+
+    #[test]
+    fn a_newer_peers_flags_are_ignored_and_a_short_hello_is_refused() {
+        let hello = Hello { seq: 3, residual: Some(9), ..Hello::default() };
+        let mut buf = [0; HELLO_LEN];
+        hello.emit(&mut Writer::new(&mut buf)).unwrap();
+        buf[1] |= !(HAS_LOSS | HAS_RESIDUAL);
+        assert_eq!(Frames::new(&buf).next(), Some(Ok(Frame::Hello(hello))));
+        assert!(Frames::new(&buf[..HELLO_LEN - 1]).next().unwrap().is_err());
     }
 
     #[test]

@@ -299,19 +299,20 @@ impl Tap {
     }
 
     /// [`Node::drain`].
-    pub fn drain(&mut self, on: bool) {
+    pub fn drain(&mut self, now: Time, on: bool) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.write(Tag::Drain, &Body::default().u64(on.into()));
+            recorder.write(Tag::Drain, &Body::default().time(now).u64(on.into()));
         }
-        self.node.drain(on);
+        self.node.drain(now, on);
     }
 
     /// [`Node::reconfigure`]; what is recorded is the file that it follows from.
-    pub fn reconfigure(&mut self, changes: &Changes, text: &str) {
+    pub fn reconfigure(&mut self, now: Time, changes: &Changes, text: &str) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.write(Tag::Reconfigure, &Body::default().bytes(text.as_bytes()));
+            let body = Body::default().time(now).bytes(text.as_bytes());
+            recorder.write(Tag::Reconfigure, &body);
         }
-        self.node.reconfigure(changes);
+        self.node.reconfigure(now, changes);
     }
 
     /// Completes the recording, if one runs.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use toml::Spanned;
 use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::link::{self, DSCP_EF};
-use trunkline_overlay::monitor::Liveness;
+use trunkline_overlay::monitor::{Liveness, LossMode};
 use trunkline_overlay::node as overlay;
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::wire::NodeId;
@@ -164,6 +164,23 @@ struct HelloSection {
     interval: Option<Span>,
     dead_after: Option<Span>,
     probes: Option<bool>,
+    loss: Option<LossName>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+enum LossName {
+    Changes,
+    Intervals,
+}
+
+impl From<LossName> for LossMode {
+    fn from(name: LossName) -> LossMode {
+        match name {
+            LossName::Changes => LossMode::Changes,
+            LossName::Intervals => LossMode::Paper,
+        }
+    }
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -299,11 +316,12 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
     c.mtu = section.mtu.unwrap_or(c.mtu);
     c.dscp = section.dscp.unwrap_or(DSCP_EF);
     c.rate = section.rate.map(|r| r.0);
-    let Liveness { interval, dead_after, probes } = c.liveness;
+    let Liveness { interval, dead_after, probes, loss } = c.liveness;
     c.liveness = Liveness {
         interval: file.hello.interval.map_or(interval, |s| s.0),
         dead_after: file.hello.dead_after.map_or(dead_after, |s| s.0),
         probes: file.hello.probes.unwrap_or(probes),
+        loss: file.hello.loss.map_or(loss, LossMode::from),
     };
     let size = |s: Size| usize::try_from(s.0).unwrap_or(usize::MAX);
     let (rt, from) = (&mut c.realtime, &file.realtime);

@@ -44,7 +44,7 @@ impl Diff {
         // Taken apart, so that the compiler asks about each new key.
         let Config { name, listen, socket, remote, http, control, log_filter, overlay, runtime } =
             new;
-        let overlay::Config { id, links: _, routes: _, max_sessions, access } = overlay;
+        let overlay::Config { id, links: _, routes: _, max_sessions, access, routing } = overlay;
         let Runtime { realtime_priority, cpu, offload, seed } = runtime;
         if old.name != *name {
             self.applied.push("[node] name".into());
@@ -64,6 +64,7 @@ impl Diff {
             (old.http != *http, "[node] http"),
             (old.control != *control, "[node] control"),
             (old.overlay.max_sessions != *max_sessions, "[node] max_sessions"),
+            (old.overlay.routing != *routing, "[routing]"),
             (run.realtime_priority != *realtime_priority, "[runtime] realtime_priority"),
             (run.cpu != *cpu, "[runtime] cpu"),
             (run.offload != *offload, "[runtime] offload"),

@@ -254,18 +254,21 @@ impl<'a> Replay<'a> {
                 // Whether it could be sent, the recorded output shows.
                 let _ = self.node.echo(now, &echo);
             }
-            Tag::Drain => self.node.drain(r.u64()? != 0),
-            Tag::Reconfigure => return self.reconfigure(read_bytes(&mut r)?),
+            Tag::Drain => self.node.drain(Time::from_nanos(r.u64()?), r.u64()? != 0),
+            Tag::Reconfigure => {
+                let now = Time::from_nanos(r.u64()?);
+                return self.reconfigure(now, read_bytes(&mut r)?);
+            }
             Tag::Start | Tag::Delivered | Tag::Sent => return Err(Short),
         }
         Ok(())
     }
 
-    fn reconfigure(&mut self, text: &[u8]) -> Result<(), Short> {
+    fn reconfigure(&mut self, now: Time, text: &[u8]) -> Result<(), Short> {
         let text = std::str::from_utf8(text).map_err(|_| Short)?;
         let new = config::parse(self.records.path, text).map_err(|_| Short)?;
         let diff = reload::diff(&self.config, &new);
-        self.node.reconfigure(&diff.changes);
+        self.node.reconfigure(now, &diff.changes);
         self.config = diff.running;
         Ok(())
     }

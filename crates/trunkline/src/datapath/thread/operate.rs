@@ -97,11 +97,11 @@ impl PacketThread {
                 Err(error) => drop(reply.try_send(Err(error))),
             },
             Operation::Drain { on, done } => {
-                self.node.drain(on);
+                self.node.drain(clock::now(), on);
                 let _ = done.try_send(());
             }
             Operation::Reconfigure { changes, text, done } => {
-                self.node.reconfigure(&changes, &text);
+                self.node.reconfigure(clock::now(), &changes, &text);
                 let _ = done.try_send(());
             }
         }

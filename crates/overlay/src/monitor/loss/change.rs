@@ -1,0 +1,383 @@
+//! Sequential tests on the two-state chain of losses (Page's CUSUM, 1954).
+//!
+//! A window of losses can't be both fast and calm: bursts of four at 5 % fill
+//! a window of 50 with 30 % several times an hour. The likelihood of a
+//! sequence of losses knows that they were one burst. So, at each burst, one
+//! sum for each pair of a hypothesis "as now" and a hypothesis "worse" grows
+//! by the logarithm of their likelihood ratio, and never falls below zero. As
+//! nobody knows how bursty a link is (with the same outages, more traffic
+//! makes longer bursts), a worsening is believed when *every* burstiness at
+//! the present loss has become e^[`CERTAIN`] times less likely than *some*
+//! burstiness at a higher one.
+
+use super::LossEstimate;
+use std::collections::VecDeque;
+
+/// Log-likelihood ratio at which a worsening is believed. A test of exact
+/// hypotheses then waits e^18 packets on average before it errs; what that is
+/// with estimated ones, `examples/loss_detection.rs` prints.
+const CERTAIN: [f64; WORSE] = [24.0, 14.0];
+/// The same for an improvement, which is in no hurry.
+const CERTAIN_BETTER: f64 = 20.0;
+/// From here on more traffic is wanted.
+const SUSPECT: f64 = 2.0;
+
+/// Hypothetical P(lost | previous lost); less than the loss itself (the first)
+/// means independent losses.
+const BURSTS: [f64; N] = [0.0, 0.5, 0.75, 0.9, 0.97, 0.99];
+const N: usize = 6;
+/// How much worse: a tripling of the odds that is noticed some time, and the
+/// one that has to be noticed at once.
+const WORSE: usize = 2;
+/// Two more for "as now": the burstiness that has been measured, and what the
+/// same outages would look like in twice the traffic, which probing makes of it.
+const NOW: usize = N + 2;
+
+/// Below this a loss is not told from none by the tests.
+const LEAST: f64 = 0.005;
+/// What counts as bad in any case: a worsening to this is found within 50
+/// packets.
+const BAD: f64 = 0.3;
+
+/// The mean forgets half when it has seen this much: enough bursts for 6 %.
+const MANY_EVENTS: f64 = 1_000.0;
+const MANY_PACKETS: f64 = 200_000.0;
+
+/// A mean that is off by half is put right (logarithm).
+const FAR: f64 = 0.405;
+/// Bursts from which on a mean is corrected only when it is certain.
+const SETTLED: f64 = 100.0;
+
+/// Bursts that are remembered to find out where a change began.
+const HISTORY: usize = 64;
+
+/// A burst: how many came before it since the one before, and its length.
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    before: u64,
+    lost: u64,
+}
+
+/// A two-state chain.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    /// P(lost | previous received).
+    enter: f64,
+    /// P(lost | previous lost).
+    stay: f64,
+}
+
+impl Chain {
+    fn new(p: f64, burst: f64) -> Chain {
+        let stay = burst.max(p);
+        Chain { enter: p * (1.0 - stay) / (1.0 - p), stay }
+    }
+}
+
+/// Log-likelihood ratio of one chain against another, by what happens.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ratio {
+    /// Per packet received after another.
+    received: f64,
+    /// Per burst, its first loss and its end included.
+    burst: f64,
+    /// Per further loss in it.
+    further: f64,
+}
+
+impl Ratio {
+    fn of(a: Chain, b: Chain) -> Ratio {
+        Ratio {
+            received: libm::log((1.0 - a.enter) / (1.0 - b.enter)),
+            burst: libm::log(a.enter / b.enter) + libm::log((1.0 - a.stay) / (1.0 - b.stay)),
+            further: libm::log(a.stay / b.stay),
+        }
+    }
+
+    fn run(&self, received: u64) -> f64 {
+        // The packet that ends a burst is reckoned with the burst.
+        self.received * received.saturating_sub(1) as f64
+    }
+
+    fn gap(&self, lost: u64) -> f64 {
+        self.burst + self.further * lost.saturating_sub(1) as f64
+    }
+}
+
+/// What has been counted since the last change.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    packets: f64,
+    lost: f64,
+    events: f64,
+}
+
+impl Mean {
+    fn add(&mut self, burst: Burst) {
+        self.packets += (burst.before + burst.lost) as f64;
+        self.lost += burst.lost as f64;
+        self.events += 1.0;
+        if self.events > MANY_EVENTS || self.packets > MANY_PACKETS {
+            *self = Mean {
+                packets: self.packets / 2.0,
+                lost: self.lost / 2.0,
+                events: self.events / 2.0,
+            };
+        }
+    }
+
+    /// Loss, with `open` more packets received since the last burst.
+    fn loss(&self, open: u64) -> f64 {
+        self.lost / (self.packets + open as f64).max(1.0)
+    }
+
+    fn burst(&self) -> f64 {
+        if self.lost > 0.0 { 1.0 - self.events / self.lost } else { 0.0 }
+    }
+
+    /// Relative standard error: bursts come at random (1) with random lengths
+    /// (another 1, if geometric).
+    fn error(&self) -> f64 {
+        libm::sqrt(2.0 / self.events.max(1.0))
+    }
+}
+
+/// Finds out when a link changes, and what it loses in between.
+#[derive(Debug)]
+pub(super) struct ChangeMeter {
+    /// Received since the last burst.
+    open: u64,
+    since: Mean,
+    history: VecDeque<Burst>,
+    worse: [[[f64; NOW]; N]; WORSE],
+    worse_by: [[[Ratio; NOW]; N]; WORSE],
+    better: [f64; N],
+    better_by: [Ratio; N],
+    /// The losses that `worse_by` and `better_by` take for the present one.
+    assumed: (f64, f64, f64),
+    published: Option<LossEstimate>,
+    settled: bool,
+    suspect: bool,
+    changes: u64,
+}
+
+impl Default for ChangeMeter {
+    fn default() -> ChangeMeter {
+        ChangeMeter {
+            open: 0,
+            since: Mean::default(),
+            history: VecDeque::with_capacity(HISTORY),
+            worse: Default::default(),
+            worse_by: Default::default(),
+            better: Default::default(),
+            better_by: Default::default(),
+            assumed: (0.0, 0.0, 0.0),
+            published: None,
+            settled: false,
+            suspect: false,
+            changes: 0,
+        }
+    }
+}
+
+impl ChangeMeter {
+    pub fn estimate(&self) -> Option<LossEstimate> {
+        self.published
+    }
+
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub fn on_received(&mut self) {
+        self.open += 1;
+        if self.suspect {
+            self.suspect = self.most_likely().is_some_and(|(.., sum)| sum > SUSPECT);
+        }
+        // An improvement shows in what does not happen: look now and then.
+        if self.open.is_multiple_of(32) {
+            if self.published.is_none() {
+                self.publish();
+            }
+            self.look_for_better();
+        }
+    }
+
+    pub fn on_gap(&mut self, lost: u64) {
+        let burst = Burst { before: core::mem::take(&mut self.open), lost };
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(burst);
+        self.assume();
+        self.since.add(burst);
+        for (sums, ratios) in
+            self.worse.as_flattened_mut().iter_mut().zip(self.worse_by.as_flattened())
+        {
+            for (sum, ratio) in sums.iter_mut().zip(ratios) {
+                *sum = (*sum + ratio.run(burst.before)).max(0.0);
+                *sum = (*sum + ratio.gap(lost)).max(0.0);
+            }
+        }
+        for (sum, ratio) in self.better.iter_mut().zip(&self.better_by) {
+            *sum = (*sum + ratio.run(burst.before) + ratio.gap(lost)).max(0.0);
+        }
+        let most_likely = self.most_likely();
+        self.suspect = most_likely.is_some_and(|(.., sum)| sum > SUSPECT);
+        match most_likely {
+            Some((level, b, sum)) if sum >= CERTAIN[WORSE - 1] => self.worsened(level, b),
+            _ => self.drifted(),
+        }
+    }
+
+    /// The hypothesis of worse with the most for it, and that much.
+    fn most_likely(&self) -> Option<(usize, usize, f64)> {
+        let mut best: Option<(usize, usize, f64)> = None;
+        for level in 0..WORSE {
+            for b in 0..N {
+                let sums = self.worse[level][b].iter().zip(&self.worse_by[level][b]);
+                let least = sums.map(|(s, r)| s + r.run(self.open)).fold(f64::MAX, f64::min);
+                let least = least + CERTAIN[WORSE - 1] - CERTAIN[level];
+                if best.is_none_or(|(.., most)| least > most) {
+                    best = Some((level, b, least));
+                }
+            }
+        }
+        best
+    }
+
+    pub fn is_suspect(&self) -> bool {
+        self.suspect
+    }
+
+    /// Sets the hypotheses: the present loss is taken for as high, or for the
+    /// search for better as low, as the mean's error allows.
+    fn assume(&mut self) {
+        let p = self.since.loss(0);
+        let margin = 1.0 + 2.0 * self.since.error();
+        let high = (p * margin).clamp(LEAST, 0.6);
+        let low = (p / margin).clamp(LEAST, 0.9);
+        let burst = self.since.burst().clamp(0.0, 0.99);
+        let old = self.assumed;
+        let near = |new: f64, old: f64| (new - old).abs() < 0.02 * new;
+        if near(high, old.0) && near(low, old.1) && near(1.0 - burst, 1.0 - old.2) {
+            return;
+        }
+        self.assumed = (high, low, burst);
+        let tripled = scale_odds(high, 3.0);
+        let bad = scale_odds(high, 8.0).max(BAD);
+        for (level, worse) in [tripled, bad].into_iter().enumerate() {
+            for (b, row) in self.worse_by[level].iter_mut().enumerate() {
+                for (null, ratio) in row.iter_mut().enumerate() {
+                    let stay = match null {
+                        N => burst,
+                        null if null > N => libm::sqrt(burst),
+                        null => BURSTS[null],
+                    };
+                    let now = Chain::new(high, stay);
+                    *ratio = Ratio::of(Chain::new(worse, BURSTS[b]), now);
+                }
+            }
+        }
+        let third = scale_odds(low, 1.0 / 3.0);
+        for (ratio, b) in self.better_by.iter_mut().zip(BURSTS) {
+            *ratio = Ratio::of(Chain::new(third, b), Chain::new(low, b));
+        }
+    }
+
+    /// The tests have spoken: finds where the change began and starts anew
+    /// from there.
+    fn worsened(&mut self, level: usize, b: usize) {
+        let ratios = self.worse_by[level][b];
+        // The present state that explains best what came.
+        let null = (0..NOW).fold(0, |least, k| {
+            if self.worse[level][b][k] < self.worse[level][b][least] { k } else { least }
+        });
+        let (mut sum, mut most, mut begin) = (0.0, f64::MIN, 0);
+        for (i, burst) in self.history.iter().enumerate().rev() {
+            sum += ratios[null].gap(burst.lost);
+            if sum > most {
+                (most, begin) = (sum, i);
+            }
+            sum += ratios[null].run(burst.before);
+        }
+        // The change was found by its first burst: counted with what followed,
+        // it would count for too much.
+        self.count_from(begin + 1);
+        if self.since.events == 0.0 {
+            self.since = Mean { packets: 4.0, lost: 1.0, events: 1.0 };
+        }
+        self.anew();
+    }
+
+    fn look_for_better(&mut self) {
+        if self.since.events == 0.0 || self.assumed.1 <= LEAST {
+            return;
+        }
+        // Burstier than it has been means longer waiting for its next burst.
+        let known = self.since.burst();
+        let certain = (0..N)
+            .filter(|&k| k == 0 || BURSTS[k - 1] < known)
+            .all(|k| self.better[k] + self.better_by[k].run(self.open) >= CERTAIN_BETTER);
+        if !certain {
+            return;
+        }
+        let k = (1..N).rev().find(|&k| BURSTS[k - 1] < known).unwrap_or(0);
+        let (mut sum, mut most, mut begin) = (self.better_by[k].run(self.open), 0.0, 0);
+        for (i, burst) in self.history.iter().enumerate().rev() {
+            if sum > most {
+                (most, begin) = (sum, i + 1);
+            }
+            sum += self.better_by[k].gap(burst.lost) + self.better_by[k].run(burst.before);
+        }
+        self.count_from(begin);
+        self.anew();
+    }
+
+    /// The change began after so many of the bursts that are remembered.
+    fn count_from(&mut self, begin: usize) {
+        self.since = Mean::default();
+        self.history.drain(..begin.min(self.history.len()));
+        self.history.iter().for_each(|&burst| self.since.add(burst));
+    }
+
+    fn anew(&mut self) {
+        self.suspect = false;
+        self.worse = Default::default();
+        self.better = Default::default();
+        self.assumed = (0.0, 0.0, 0.0);
+        self.settled = false;
+        self.assume();
+        self.publish();
+    }
+
+    /// Corrects what was published: once when enough has come since the last
+    /// change, before that where it was too good by far, and after that where
+    /// the mean is certain to be another.
+    fn drifted(&mut self) {
+        let Some(LossEstimate { loss: known, .. }) = self.published else { return };
+        let (mean, error) = (self.since.loss(self.open), self.since.error());
+        let distance = libm::log(mean.max(1e-6) / known.max(1e-6));
+        let far = (mean - known).abs() > 0.002 && distance.abs() > FAR;
+        let settles = !self.settled && self.since.events >= SETTLED;
+        let certain = if self.settled { distance.abs() > 5.0 * error } else { distance > error };
+        if settles || far && certain {
+            self.settled |= settles;
+            self.publish();
+        } else if let Some(published) = &mut self.published {
+            published.burst = self.since.burst();
+        }
+    }
+
+    fn publish(&mut self) {
+        let loss = self.since.loss(self.open);
+        self.changes += u64::from(self.published.is_some_and(|old| old.loss != loss));
+        self.published = Some(LossEstimate { loss, burst: self.since.burst() });
+    }
+}
+
+/// The probability whose odds are `factor` times those of `p`.
+fn scale_odds(p: f64, factor: f64) -> f64 {
+    let odds = factor * p / (1.0 - p);
+    odds / (1.0 + odds)
+}

@@ -1,0 +1,57 @@
+use super::LossEstimate;
+use std::collections::VecDeque;
+
+/// Amir et al. 2005, III-A: "the last L loss events (in our implementation
+/// L = 50)".
+const L: usize = 50;
+
+/// The paper's estimate: one over the mean number of packets received between
+/// two loss events, which for independent losses is their probability.
+#[derive(Debug, Default)]
+pub(super) struct Intervals {
+    closed: VecDeque<u64>,
+    sum: u64,
+    open: u64,
+    events: u64,
+    received: u64,
+}
+
+impl Intervals {
+    pub fn on_received(&mut self) {
+        self.open += 1;
+        self.received += 1;
+    }
+
+    /// One or more losses in a row.
+    pub fn on_event(&mut self) {
+        // What came before the first event is no interval between two.
+        let interval = core::mem::take(&mut self.open);
+        self.events += 1;
+        if self.events == 1 {
+            return;
+        }
+        if self.closed.len() == L {
+            self.sum -= self.closed.pop_front().unwrap_or(0);
+        }
+        self.closed.push_back(interval);
+        self.sum += interval;
+    }
+
+    /// The interval that is still open counts where it makes the mean longer
+    /// (as RFC 5348, 5.4), or a link that stops losing would never recover.
+    pub fn estimate(&self) -> Option<LossEstimate> {
+        if self.received == 0 {
+            return None;
+        }
+        let n = self.closed.len() as f64;
+        let closed = self.sum as f64 / n;
+        let with_open = (self.sum + self.open) as f64 / (n + 1.0);
+        let mean = match (self.events, self.closed.is_empty()) {
+            (0, _) => return Some(LossEstimate::default()),
+            (_, true) => with_open.max(1.0),
+            _ => closed.max(with_open).max(1.0),
+        };
+        // Events say nothing of bursts.
+        Some(LossEstimate { loss: 1.0 / mean, burst: 0.0 })
+    }
+}
