@@ -114,8 +114,14 @@ fn settings_change_under_a_call_that_notices_nothing() {
             let config = node.link(LinkId(0)).expect("a link").config();
             let rate = config.rate.is_none().then(|| Bitrate::from_bps(10_000_000));
             let change = LinkChange { rate, dscp: (config.dscp + 1) % 64 };
-            node.reconfigure(now, &Changes { links: vec![(LinkId(0), change)], ..Changes::default() });
-            node.reconfigure(now, &Changes { links: vec![(LinkId(99), change)], ..Changes::default() });
+            node.reconfigure(
+                now,
+                &Changes { links: vec![(LinkId(0), change)], ..Changes::default() },
+            );
+            node.reconfigure(
+                now,
+                &Changes { links: vec![(LinkId(99), change)], ..Changes::default() },
+            );
         });
     }
     world.run_until(at(6_000));

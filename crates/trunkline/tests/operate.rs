@@ -89,10 +89,19 @@ fn status_links_and_routes_say_what_is() {
         assert!((10.0..40.0).contains(&rtt), "{link}");
         assert!(link["up"] == true && link["bytes_in"].as_u64() > Some(0), "{link}");
     }
+    let known = |link: &Value| {
+        ["since_s", "jitter_ms", "bps_in", "bps_out"]
+            .iter()
+            .all(|key| link[key].as_f64() > Some(0.0))
+    };
+    wait_for("what the monitor measures", || {
+        let links = ok_json(node, &["links"]);
+        links.as_array().expect("a list").iter().all(known).then_some(())
+    });
     let text = ok(node, &["links"]);
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(text.starts_with("link  address "), "{text}");
-    assert!(text.contains("rtt ms") && text.contains("  up  "), "{text}");
+    assert!(text.contains("rtt ms") && text.contains("  up "), "{text}");
 
     let routes = ok_json(&chain.nodes[0], &["routes"]);
     let hops: Vec<_> = routes
@@ -117,7 +126,7 @@ fn status_links_and_routes_say_what_is() {
         let links = ok_json(&chain.nodes[1], &["links"]);
         (links[0]["up"] == false && links[0]["downs"] == 1).then_some(())
     });
-    assert!(ok(&chain.nodes[1], &["links"]).contains("  down  "));
+    assert!(ok(&chain.nodes[1], &["links"]).contains("  down "));
     let status = ok_json(&chain.nodes[1], &["status"]);
     assert_eq!((&status["links_up"], &status["sessions"]), (&json!(1), &json!(1)));
 }

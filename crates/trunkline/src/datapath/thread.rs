@@ -26,6 +26,7 @@ use trunkline_base::Time;
 use trunkline_client::in_process::Acceptor;
 use trunkline_overlay::arena::TxArena;
 use trunkline_overlay::link::{LinkId, LinkStats};
+use trunkline_overlay::monitor::LinkQuality;
 use trunkline_overlay::node::{Drained, ForwarderStats};
 use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::session::SessionId;
@@ -96,6 +97,8 @@ pub struct LinkSnapshot {
     pub up: bool,
     /// The measured round trip.
     pub rtt: Option<Duration>,
+    /// What its monitor measures.
+    pub quality: LinkQuality,
     /// Its counters.
     pub stats: LinkStats,
 }
@@ -464,6 +467,7 @@ impl PacketThread {
             address: link.address(),
             up: link.monitor().is_up(),
             rtt: link.monitor().rtt().get(),
+            quality: link.monitor().quality(),
             stats: link.stats(),
         });
         let thread = ThreadStats { allocations: sys::allocations(), ..self.stats };

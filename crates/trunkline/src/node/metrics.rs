@@ -75,10 +75,11 @@ fn single(value: u64) -> impl Iterator<Item = (Labels, u64)> {
 }
 
 /// What a link sends, by class.
-fn classes(s: &LinkStats) -> [(&'static str, Traffic); 5] {
+pub fn classes(s: &LinkStats) -> [(&'static str, Traffic); 6] {
     [
         ("hello", s.hellos),
         ("request", s.requests),
+        ("routing", s.routing),
         ("realtime", s.realtime),
         ("repeat", s.repeats),
         ("best_effort", s.best_effort),
