@@ -372,7 +372,7 @@ fn whatever_is_said_to_it_the_control_socket_stays_small() {
     drop(held);
     wait_for("a place", || (operate(node, &["status"]).code == Some(0)).then_some(()));
 
-    // A hundred thousand questions cost no memory.
+    // Questions without pause cost little time and no memory.
     let rss = chain.first().resident();
     let mut stream = UnixStream::connect(control(&chain.nodes[0])).expect("room");
     let mut answers = BufReader::new(stream.try_clone().expect("a copy"));
@@ -385,7 +385,7 @@ fn whatever_is_said_to_it_the_control_socket_stays_small() {
         asked += 1;
     }
     let grown = chain.first().resident().saturating_sub(rss);
-    assert!(asked > 100 && grown < 2_048, "{grown} KiB after {asked} questions");
+    assert!((10..=220).contains(&asked) && grown < 2_048, "{grown} KiB after {asked} questions");
     let after = ok_json(&chain.nodes[0], &["status"]);
     assert_eq!((&after["pid"], &after["links_up"]), (&before["pid"], &json!(1)));
     chain.first().assert_healthy();

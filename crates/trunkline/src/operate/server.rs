@@ -26,6 +26,10 @@ const IDLE: Duration = Duration::from_secs(60);
 /// How long a question may take to come in, and an answer to go out.
 const TRANSFER: Duration = Duration::from_secs(5);
 
+/// From one answer to the next on a connection: 200 a second, lest a script that
+/// asks without pause take the packet thread's time from packets.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// Answers what comes in.
 pub trait Operator: Send + Sync + 'static {
     /// Does what `ask` says, for the process `who`.
@@ -114,6 +118,7 @@ fn serve_one(mut stream: UnixStream, operator: &impl Operator) -> io::Result<()>
             }
         };
         say(&mut stream, answer)?;
+        std::thread::sleep(PAUSE);
     }
     Ok(())
 }
