@@ -109,7 +109,9 @@ fn admit(mut stream: UnixStream, places: &Arc<AtomicUsize>, operator: &Arc<impl 
 fn serve_one(mut stream: UnixStream, operator: &impl Operator) -> io::Result<()> {
     let who = getsockopt(&stream, sockopt::PeerCredentials)?;
     let mut lines = Lines { buffer: Vec::with_capacity(256) };
+    let mut next = Instant::now();
     while let Some(line) = lines.next(&mut stream)? {
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
         let answer = match serde_json::from_slice::<Ask>(&line) {
             Ok(ask) => operator.answer(ask, &who),
             Err(why) => {
@@ -118,7 +120,7 @@ fn serve_one(mut stream: UnixStream, operator: &impl Operator) -> io::Result<()>
             }
         };
         say(&mut stream, answer)?;
-        std::thread::sleep(PAUSE);
+        next = Instant::now() + PAUSE;
     }
     Ok(())
 }
