@@ -7,6 +7,7 @@ use crate::two_nodes::Step as T;
 use trunkline_base::wire::{Short, Writer};
 use trunkline_overlay::handshake::message::{Answer, Initiation, MacKey, Payload, Query, Response};
 use trunkline_overlay::handshake::{Certificate, Identity};
+use trunkline_overlay::node::{EchoKind, EchoMessage};
 use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, prefix};
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Seed> {
         seeds.into_iter().map(move |(name, bytes)| Seed { target, name, bytes })
     };
     named("envelope", envelopes())
+        .chain(named("echo_message", echoes()))
         .chain(named("session_message", messages()))
         .chain(named("remote_message", remote_messages()))
         .chain(named("handshake_message", handshake_messages()))
@@ -70,6 +72,18 @@ fn hello_frame(echo: Option<(u32, u32)>) -> Vec<u8> {
 
 fn nack_frame(ranges: &[NackRange]) -> Vec<u8> {
     written(|w| Nack::emit(ranges, w))
+}
+
+fn echoes() -> Vec<(&'static str, Vec<u8>)> {
+    let echo = |kind| {
+        let message = EchoMessage { kind, left: 30, nonce: 0x0123_4567_89ab_cdef };
+        written(|w| message.emit(w).and_then(|()| w.bytes(&[0; 6])))
+    };
+    vec![
+        ("request", echo(EchoKind::Request)),
+        ("reply", echo(EchoKind::Reply)),
+        ("hop_limit", echo(EchoKind::HopLimit)),
+    ]
 }
 
 fn envelopes() -> Vec<(&'static str, Vec<u8>)> {

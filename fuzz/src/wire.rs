@@ -1,6 +1,7 @@
 //! The parsers of outside bytes: bytes → value → the same bytes.
 
 use trunkline_base::wire::Writer;
+use trunkline_overlay::node::{EchoMessage, MIN_SIZE};
 use trunkline_overlay::session::remote::{Datagram, FrameReader, FromClient, FromNode};
 use trunkline_overlay::session::wire::{MAX_HEAD, ToClient, ToNode};
 use trunkline_overlay::wire::{
@@ -147,4 +148,12 @@ fn with_head(payload: &[u8], emit: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut w = Writer::new(&mut head);
     emit(&mut w);
     [w.written(), payload].concat()
+}
+
+/// Reads `payload` as a packet between two nodes.
+pub fn echo_message(payload: &[u8]) {
+    let Some(message) = EchoMessage::parse(payload) else { return };
+    let mut head = [0; MIN_SIZE];
+    message.emit(&mut Writer::new(&mut head)).unwrap();
+    assert_eq!(head, payload[..MIN_SIZE]);
 }

@@ -29,7 +29,7 @@ fn then(calm: usize, loss: Loss, packets: usize) -> Loss {
 }
 
 fn quality(world: &World, host: u32) -> LinkQuality {
-    world.node(HostId(host)).links()[0].monitor().quality()
+    world.node(HostId(host)).links().next().expect("a link").1.monitor().quality()
 }
 
 /// When `done` first holds, to 5 ms.

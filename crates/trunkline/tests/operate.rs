@@ -86,13 +86,22 @@ fn status_links_and_routes_say_what_is() {
     assert_eq!((&links[0]["neighbour"], &links[1]["neighbour"]), (&json!(1), &json!(3)));
     for link in links.as_array().expect("a list") {
         let rtt = link["rtt_ms"].as_f64().expect("measured");
-        assert!((10.0..40.0).contains(&rtt), "{link}");
+        assert!((10.0..200.0).contains(&rtt), "{link}");
         assert!(link["up"] == true && link["bytes_in"].as_u64() > Some(0), "{link}");
     }
+    let known = |link: &Value| {
+        ["since_s", "jitter_ms", "bps_in", "bps_out"]
+            .iter()
+            .all(|key| link[key].as_f64() > Some(0.0))
+    };
+    wait_for("what the monitor measures", || {
+        let links = ok_json(node, &["links"]);
+        links.as_array().expect("a list").iter().all(known).then_some(())
+    });
     let text = ok(node, &["links"]);
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(text.starts_with("link  address "), "{text}");
-    assert!(text.contains("rtt ms") && text.contains("  up  "), "{text}");
+    assert!(text.contains("rtt ms") && text.contains("  up "), "{text}");
 
     let routes = ok_json(&chain.nodes[0], &["routes"]);
     let hops: Vec<_> = routes
@@ -117,7 +126,7 @@ fn status_links_and_routes_say_what_is() {
         let links = ok_json(&chain.nodes[1], &["links"]);
         (links[0]["up"] == false && links[0]["downs"] == 1).then_some(())
     });
-    assert!(ok(&chain.nodes[1], &["links"]).contains("  down  "));
+    assert!(ok(&chain.nodes[1], &["links"]).contains("  down "));
     let status = ok_json(&chain.nodes[1], &["status"]);
     assert_eq!((&status["links_up"], &status["sessions"]), (&json!(1), &json!(1)));
 }
@@ -134,11 +143,11 @@ fn ping_and_trace_measure_the_way() {
             (&json!(3), &json!(3), &json!(3))
         );
         let [min, avg, max] = ["min_ms", "avg_ms", "max_ms"].map(|k| ping[k].as_f64().expect("ms"));
-        assert!((30.0..60.0).contains(&min) && min <= avg && avg <= max, "{ping}");
+        assert!((30.0..200.0).contains(&min) && min <= avg && avg <= max, "{ping}");
     }
     let text = ok(first, &["ping", "2", "-c", "2", "--interval", "1ms", "--size", "500"]);
-    assert!(text.starts_with("1: node 2, 500 bytes, 1 hops, 1"), "{text}");
-    assert!(text.contains("2 of 2 answered, 0.0 % lost; rtt min 1"), "{text}");
+    assert!(text.starts_with("1: node 2, 500 bytes, 1 hops, "), "{text}");
+    assert!(text.contains("2 of 2 answered, 0.0 % lost; rtt min "), "{text}");
 
     let trace = ok_json(first, &["trace", "4"]);
     assert_eq!(trace["reached"], true);
@@ -347,23 +356,26 @@ fn whatever_is_said_to_it_the_control_socket_stays_small() {
     assert!(twice.lines().all(|l| l.starts_with("{\"ok\":")), "{twice}");
 
     // Seventeen at once: the last is told to wait, the others are served.
-    let mut held: Vec<_> =
-        (0..16).map(|_| UnixStream::connect(control(node)).expect("room")).collect();
-    wait_for("all places to be taken", || {
-        say(node, b"").contains("others are connected").then_some(())
-    });
+    let status = |mut stream: &UnixStream| {
+        // It may have been turned away already.
+        let _ = stream.write_all(b"{\"do\":\"status\"}\n");
+        let mut line = String::new();
+        let _ = BufReader::new(stream).read_line(&mut line);
+        line.starts_with("{\"ok\":")
+    };
+    // Who has hung up keeps a place for a moment.
+    let connect = || {
+        let stream = UnixStream::connect(control(node)).expect("it listens");
+        status(&stream).then_some(stream)
+    };
+    let held: Vec<_> = (0..16).map(|_| wait_for("a place", connect)).collect();
     let ended = operate(node, &["status"]);
     assert!(ended.one_line(1).contains("16 others are connected"), "{}", ended.stderr);
-    for stream in &mut held {
-        stream.write_all(b"{\"do\":\"status\"}\n").expect("sent");
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).expect("an answer");
-        assert!(line.starts_with("{\"ok\":"), "{line}");
-    }
+    assert!(held.iter().all(status), "who is in is served");
     drop(held);
     wait_for("a place", || (operate(node, &["status"]).code == Some(0)).then_some(()));
 
-    // A hundred thousand questions cost no memory.
+    // Questions without pause cost little time and no memory.
     let rss = chain.first().resident();
     let mut stream = UnixStream::connect(control(&chain.nodes[0])).expect("room");
     let mut answers = BufReader::new(stream.try_clone().expect("a copy"));
@@ -376,7 +388,7 @@ fn whatever_is_said_to_it_the_control_socket_stays_small() {
         asked += 1;
     }
     let grown = chain.first().resident().saturating_sub(rss);
-    assert!(asked > 100 && grown < 2_048, "{grown} KiB after {asked} questions");
+    assert!((10..=220).contains(&asked) && grown < 2_048, "{grown} KiB after {asked} questions");
     let after = ok_json(&chain.nodes[0], &["status"]);
     assert_eq!((&after["pid"], &after["links_up"]), (&before["pid"], &json!(1)));
     chain.first().assert_healthy();

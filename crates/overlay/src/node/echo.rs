@@ -360,20 +360,24 @@ mod tests {
         (source_port, destination_port): (u16, u16),
         payload: &[u8],
     ) -> Result<(), Drop> {
-        let header = DataHeader {
+        let header = DataHeader { source_port, destination_port, ..header(from, HERE) };
+        let packet = Packet { header, payload, deadline: Time::from_millis(200) };
+        node.forwarder.on_echo(Time::from_millis(20), &packet)
+    }
+
+    fn header(source: NodeId, destination: NodeId) -> DataHeader {
+        DataHeader {
             service: Service::RealTime,
             recovered: false,
             hop_limit: 30,
             link_seq: 0,
-            source: from,
-            destination: HERE,
-            source_port,
-            destination_port,
+            source,
+            destination,
+            source_port: NODE_PORT,
+            destination_port: NODE_PORT,
             flow_seq: 0,
             remaining_ms: 0,
-        };
-        let packet = Packet { header, payload, deadline: Time::from_millis(200) };
-        node.forwarder.on_echo(Time::from_millis(20), &packet)
+        }
     }
 
     /// Bytes that the node sends now.
@@ -429,6 +433,23 @@ mod tests {
         assert_eq!(receive(&mut node, NodeId(5), limit(9), 10), Ok(()));
         let answer = node.next_echo().unwrap();
         assert_eq!((answer.from, answer.reached, answer.hops), (NodeId(5), false, 1));
+    }
+
+    /// Else two nodes with a loop between them would tell each other for ever.
+    #[test]
+    fn where_an_answer_ends_its_way_nobody_is_told() {
+        for (kind, told) in [(EchoKind::Request, 1), (EchoKind::Reply, 0), (EchoKind::HopLimit, 0)]
+        {
+            let mut node = node();
+            let mut payload = [0; MIN_SIZE];
+            let message = EchoMessage { kind, left: 0, nonce: 1 };
+            message.emit(&mut Writer::new(&mut payload)).unwrap();
+            let header = DataHeader { hop_limit: 0, ..header(NEAR, NodeId(9)) };
+            let deadline = Time::from_millis(200);
+            let packet = Packet { header, payload: &payload, deadline };
+            node.forwarder.on_hop_limit(Time::ZERO, &packet);
+            assert_eq!(node.stats().echoes_answered, told, "{kind:?}");
+        }
     }
 
     #[test]

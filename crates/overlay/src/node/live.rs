@@ -13,6 +13,9 @@ use trunkline_base::Time;
 pub struct Changes {
     /// The operator's routes, if they change.
     pub routes: Option<Vec<StaticRoute>>,
+    /// Who may do what, if that changes. The rights of clients stay as they
+    /// are: a session knows its own by their place in the list.
+    pub access: Option<Access>,
     /// Links that change.
     pub links: Vec<(LinkId, LinkChange)>,
     /// New links.
@@ -22,8 +25,6 @@ pub struct Changes {
     /// Whom to believe, and the keys that are configured: of all nodes, as
     /// [`Config::known_keys`](super::Config::known_keys) gives them.
     pub trust: Option<(Trust, Vec<(NodeId, PublicKey)>)>,
-    /// Who may do what. Sessions keep the ports that they hold.
-    pub access: Option<Access>,
 }
 
 impl Changes {
@@ -36,7 +37,8 @@ impl Changes {
 impl Node {
     /// Applies `changes`, whose values were checked by
     /// [`Config::validate`](super::Config::validate). Queues keep what they
-    /// hold. A link that there is not is left out.
+    /// hold, and applications the ports that they have bound. A link that there
+    /// is not is left out.
     pub fn reconfigure(&mut self, now: Time, changes: &Changes) {
         for &(id, change) in &changes.links {
             if let Some(link) = self.forwarder.links_mut().get_mut(id) {
@@ -54,7 +56,8 @@ impl Node {
         }
         if let Some(access) = changes.access.clone() {
             self.control.set_transit(now, &access.transit);
-            self.forwarder.access = access;
+            let clients = std::mem::take(&mut self.forwarder.access.clients);
+            self.forwarder.access = Access { clients, ..access };
         }
         if let Some(routes) = changes.routes.clone() {
             self.control.set_routes(now, routes);

@@ -25,7 +25,7 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_client::in_process::Acceptor;
 use trunkline_overlay::arena::TxArena;
-use trunkline_overlay::link::LinkStats;
+use trunkline_overlay::link::{LinkId, LinkStats};
 use trunkline_overlay::monitor::LinkQuality;
 use trunkline_overlay::node::{Drained, ForwarderStats};
 use trunkline_overlay::route::ForwardingTable;
@@ -85,13 +85,19 @@ pub struct RemoteSnapshot {
 /// A link as one moment saw it.
 #[derive(Clone, Debug)]
 pub struct LinkSnapshot {
+    /// Its number, by which routes name it.
+    pub id: LinkId,
     /// Who is at the other end.
     pub neighbour: NodeId,
     /// Over which path.
     pub path: String,
     /// Where the neighbour is, if that is known.
     pub address: Option<SocketAddr>,
-    /// What its monitor knows.
+    /// Whether it has been heard lately.
+    pub up: bool,
+    /// The measured round trip.
+    pub rtt: Option<Duration>,
+    /// What its monitor measures.
     pub quality: LinkQuality,
     /// Its counters.
     pub stats: LinkStats,
@@ -454,10 +460,13 @@ impl PacketThread {
             udp.recv_errors += s.recv_errors;
         }
         let node = self.node.node();
-        let links = node.links().map(|(_, link)| LinkSnapshot {
+        let links = node.links().map(|(id, link)| LinkSnapshot {
+            id,
             neighbour: link.config().neighbour,
             path: link.config().path.clone(),
             address: link.address(),
+            up: link.monitor().is_up(),
+            rtt: link.monitor().rtt().get(),
             quality: link.monitor().quality(),
             stats: link.stats(),
         });

@@ -76,10 +76,11 @@ fn single(value: u64) -> impl Iterator<Item = (Labels, u64)> {
 }
 
 /// What a link sends, by class.
-fn classes(s: &LinkStats) -> [(&'static str, Traffic); 5] {
+pub fn classes(s: &LinkStats) -> [(&'static str, Traffic); 6] {
     [
         ("hello", s.hellos),
         ("request", s.requests),
+        ("routing", s.routing),
         ("realtime", s.realtime),
         ("repeat", s.repeats),
         ("best_effort", s.best_effort),
@@ -106,6 +107,11 @@ impl Collector for Node {
             single(s.node.to_sessions),
         )?;
         f.counters("forwarded", "Packets passed from link to link", single(s.node.forwarded))?;
+        f.counters(
+            "echoes_answered",
+            "Echo requests of other nodes answered",
+            single(s.node.echoes_answered),
+        )?;
         f.counters(
             "node_drops",
             "Packets and messages dropped outside any link",

@@ -1,7 +1,7 @@
 //! What the control socket and SIGHUP do to a running node.
 
 use super::config::{self, Config};
-use super::reload;
+use super::{metrics, reload};
 use crate::datapath::{Asker, LinkSnapshot, Snapshot};
 use crate::operate::protocol::{
     Ask, Echo, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Service, Status,
@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use trunkline_base::Time;
+use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::link::LinkStats;
+use trunkline_overlay::monitor::LossEstimate;
 use trunkline_overlay::node as overlay;
 use trunkline_overlay::route::{ForwardingTable, Hop, Metric};
 use trunkline_overlay::wire::{self, NodeId};
@@ -141,7 +142,9 @@ impl server::Operator for Operator {
         match ask {
             Ask::Status {} => value(self.status()?),
             Ask::Links {} => {
-                value(self.snapshot()?.links.iter().map(link_view).collect::<Vec<_>>())
+                let now = clock::now();
+                let links = self.snapshot()?.links;
+                value(links.iter().map(|link| link_view(now, link)).collect::<Vec<_>>())
             }
             Ask::Routes {} => value(routes(&self.snapshot()?)),
             Ask::Echo { to, service, size, hops, timeout_ms } => {
@@ -187,34 +190,41 @@ fn drops(s: &Snapshot) -> BTreeMap<String, u64> {
     drops
 }
 
-/// What the node knows of a link; the rest is `None`.
-fn link_view(link: &LinkSnapshot) -> Link {
-    let LinkStats { received, hellos, requests, realtime, repeats, best_effort, .. } = &link.stats;
-    let sent = [hellos, requests, realtime, repeats, best_effort];
+/// A link at `now`; what its monitor does not know is `None`.
+fn link_view(now: Time, link: &LinkSnapshot) -> Link {
+    let LinkStats { received, drops, .. } = &link.stats;
+    let q = &link.quality;
+    let ms = |d: Duration| d.as_secs_f64() * 1e3;
+    let bps = |rate: Bitrate| Some(rate.as_bps() as f64);
     Link {
         neighbour: link.neighbour.0,
         path: link.path.clone(),
         address: link.address,
         up: link.up,
-        since_s: None,
-        rtt_ms: link.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
-        jitter_ms: None,
-        loss_in: None,
-        loss_out: None,
-        burst_in: None,
-        burst_out: None,
-        bps_in: None,
-        bps_out: None,
-        downs: link.stats.downs,
+        since_s: Some(now.since(q.since).as_secs_f64()),
+        rtt_ms: q.rtt.map(ms),
+        jitter_ms: q.jitter.map(ms),
+        loss_in: q.loss_in.map(|l| l.loss),
+        loss_out: q.loss_out.map(|l| l.loss),
+        burst_in: q.loss_in.and_then(mean_burst),
+        burst_out: q.loss_out.and_then(mean_burst),
+        bps_in: bps(q.rate_in),
+        bps_out: bps(q.rate_out),
+        downs: q.downs,
         bytes_in: received.bytes,
-        bytes_out: sent.iter().map(|t| t.bytes).sum(),
-        drops: link.stats.drops.iter().map(|(_, n)| n).sum(),
+        bytes_out: metrics::classes(&link.stats).iter().map(|(_, t)| t.bytes).sum(),
+        drops: drops.iter().map(|(_, n)| n).sum(),
     }
+}
+
+/// Packets lost in a row, on average; `None` where none is lost.
+fn mean_burst(l: LossEstimate) -> Option<f64> {
+    (l.loss > 0.0).then(|| 1.0 / (1.0 - l.burst).max(1e-3))
 }
 
 fn routes(s: &Snapshot) -> Vec<Route> {
     let route = |destination: Option<NodeId>, hop: Hop| {
-        let link = s.links.get(usize::from(hop.link.0))?;
+        let link = s.links.iter().find(|l| l.id == hop.link)?;
         Some(Route {
             destination: destination.map(|node| node.0),
             next_hop: link.neighbour.0,

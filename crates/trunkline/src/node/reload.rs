@@ -1,8 +1,8 @@
 //! What a changed configuration file means for a node that runs.
 
-use super::config::Config;
+use super::config::{Config, Runtime};
 use trunkline_overlay::link::{self, LinkChange, LinkId};
-use trunkline_overlay::node::Changes;
+use trunkline_overlay::node::{self as overlay, Access, Changes};
 use trunkline_overlay::wire::NodeId;
 
 /// What is to be done about a changed file.
@@ -41,31 +41,50 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
 
 impl Diff {
     fn node(&mut self, old: &Config, new: &Config) {
-        if old.name != new.name {
+        // Taken apart, so that the compiler asks about each new key.
+        let Config { name, listen, socket, remote, http, control, log_filter, overlay, runtime } =
+            new;
+        let overlay::Config { id, links: _, routes: _, max_sessions, access, routing } = overlay;
+        let Runtime { realtime_priority, cpu, offload, seed } = runtime;
+        if old.name != *name {
             self.applied.push("[node] name".into());
-            self.running.name.clone_from(&new.name);
+            self.running.name.clone_from(name);
         }
-        if old.log_filter != new.log_filter {
+        if old.log_filter != *log_filter {
             self.applied.push("[log] filter".into());
-            self.running.log_filter.clone_from(&new.log_filter);
+            self.running.log_filter.clone_from(log_filter);
         }
-        let (o, n) = (&old.runtime, &new.runtime);
+        self.access(&old.overlay.access, access);
+        let run = &old.runtime;
         for (differs, key) in [
-            (old.overlay.id != new.overlay.id, "[node] id"),
-            (old.listen != new.listen, "[node] listen"),
-            (old.socket != new.socket, "[node] socket"),
-            (old.remote != new.remote, "[node] remote"),
-            (old.http != new.http, "[node] http"),
-            (old.control != new.control, "[node] control"),
-            (old.overlay.max_sessions != new.overlay.max_sessions, "[node] max_sessions"),
-            (o.realtime_priority != n.realtime_priority, "[runtime] realtime_priority"),
-            (o.cpu != n.cpu, "[runtime] cpu"),
-            (o.offload != n.offload, "[runtime] offload"),
-            (o.seed != n.seed, "[runtime] seed"),
+            (old.overlay.id != *id, "[node] id"),
+            (old.listen != *listen, "[node] listen"),
+            (old.socket != *socket, "[node] socket"),
+            (old.remote != *remote, "[node] remote"),
+            (old.http != *http, "[node] http"),
+            (old.control != *control, "[node] control"),
+            (old.overlay.max_sessions != *max_sessions, "[node] max_sessions"),
+            (old.overlay.routing != *routing, "[routing]"),
+            (run.realtime_priority != *realtime_priority, "[runtime] realtime_priority"),
+            (run.cpu != *cpu, "[runtime] cpu"),
+            (run.offload != *offload, "[runtime] offload"),
+            (run.seed != *seed, "[runtime] seed"),
         ] {
             if differs {
                 self.restart.push(key.into());
             }
+        }
+    }
+
+    fn access(&mut self, was: &Access, is: &Access) {
+        let new = Access { clients: was.clients.clone(), ..is.clone() };
+        if *was != new {
+            self.applied.push("[access]".into());
+            self.running.overlay.access = new.clone();
+            self.changes.access = Some(new);
+        }
+        if was.clients != is.clients {
+            self.restart.push("[access] (rights of clients)".into());
         }
     }
 
@@ -95,27 +114,38 @@ impl Diff {
     }
 
     fn link(&mut self, id: LinkId, was: &link::Config, is: &link::Config) {
-        let change = LinkChange { rate: is.rate, dscp: is.dscp };
-        for (differs, key) in [(was.rate != is.rate, "rate"), (was.dscp != is.dscp, "dscp")] {
+        let link::Config {
+            neighbour: _,
+            path: _,
+            address,
+            mtu,
+            dscp,
+            rate,
+            liveness,
+            realtime,
+            best_effort,
+        } = is;
+        let change = LinkChange { rate: *rate, dscp: *dscp };
+        for (differs, key) in [(was.rate != *rate, "rate"), (was.dscp != *dscp, "dscp")] {
             if differs {
                 self.applied.push(format!("{}: {key}", title(was)));
             }
         }
-        if (was.rate, was.dscp) != (is.rate, is.dscp) {
+        if (was.rate, was.dscp) != (*rate, *dscp) {
             self.changes.links.push((id, change));
             let running = &mut self.running.overlay.links[usize::from(id.0)];
-            (running.rate, running.dscp) = (is.rate, is.dscp);
+            (running.rate, running.dscp) = (*rate, *dscp);
         }
-        for (differs, key) in [(was.address != is.address, "address"), (was.mtu != is.mtu, "mtu")] {
+        for (differs, key) in [(was.address != *address, "address"), (was.mtu != *mtu, "mtu")] {
             if differs {
                 self.restart.push(format!("{}: {key}", title(was)));
             }
         }
         // These sections are for all links: named once.
         for (differs, section) in [
-            (was.liveness != is.liveness, "[hello]"),
-            (was.realtime != is.realtime, "[realtime]"),
-            (was.best_effort != is.best_effort, "[best_effort]"),
+            (was.liveness != *liveness, "[hello]"),
+            (was.realtime != *realtime, "[realtime]"),
+            (was.best_effort != *best_effort, "[best_effort]"),
         ] {
             if differs && !self.restart.iter().any(|key| key == section) {
                 self.restart.push(section.into());
@@ -196,6 +226,7 @@ via = 2
             ("neighbour = 3", "neighbour = 3\ndscp = 0", "[[link]] to 3: dscp"),
             ("via = 2", "via = 3", "[[route]]"),
             ("[node]", "[log]\nfilter = \"debug\"\n[node]", "[log] filter"),
+            ("[node]", "[access]\ntransit = \"none\"\n[node]", "[access]"),
         ] {
             assert_eq!(change(from, to), (applied.into(), none()), "{to}");
         }
@@ -216,6 +247,17 @@ via = 2
         let mixed = change("rate = \"10 Mbit/s\"", "mtu = 1500");
         assert_eq!(mixed.0, "[[link]] to 2 over \"isp1\": rate");
         assert_eq!(mixed.1, "[[link]] to 2 over \"isp1\": mtu");
+    }
+
+    #[test]
+    fn the_rights_of_clients_stay_in_their_places() {
+        let (old, mut new) = (config(OLD), config(OLD));
+        new.overlay.access.clients.push(overlay::Rights::default());
+        new.overlay.access.transit = overlay::Nodes::only([]);
+        let diff = diff(&old, &new);
+        assert_eq!(diff.applied, ["[access]"]);
+        assert_eq!(diff.restart, ["[access] (rights of clients)"]);
+        assert!(diff.changes.access.is_some_and(|a| a.clients.is_empty()));
     }
 
     #[test]

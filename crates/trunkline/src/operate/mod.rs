@@ -185,8 +185,8 @@ Examples:
   trunkline check site-a.toml && trunkline reload
   kill -HUP PID                      # the same; the answer is in the log
 
-Rates and markings of links, routes and the log filter change at once, without
-losing a packet; keys that need a restart are named and stay as they were.
+Rates and markings of links, routes, [access] and the log filter change at once,
+without losing a packet; keys that need a restart are named and stay as they were.
 Exit code 1: no node answers there; 2: the file is wrong and nothing changed.")]
 pub struct ReloadArgs {
     #[command(flatten)]

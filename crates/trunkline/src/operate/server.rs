@@ -26,6 +26,10 @@ const IDLE: Duration = Duration::from_secs(60);
 /// How long a question may take to come in, and an answer to go out.
 const TRANSFER: Duration = Duration::from_secs(5);
 
+/// From one answer to the next on a connection: 200 a second, lest a script that
+/// asks without pause take the packet thread's time from packets.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// Answers what comes in.
 pub trait Operator: Send + Sync + 'static {
     /// Does what `ask` says, for the process `who`.
@@ -105,7 +109,9 @@ fn admit(mut stream: UnixStream, places: &Arc<AtomicUsize>, operator: &Arc<impl 
 fn serve_one(mut stream: UnixStream, operator: &impl Operator) -> io::Result<()> {
     let who = getsockopt(&stream, sockopt::PeerCredentials)?;
     let mut lines = Lines { buffer: Vec::with_capacity(256) };
+    let mut next = Instant::now();
     while let Some(line) = lines.next(&mut stream)? {
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
         let answer = match serde_json::from_slice::<Ask>(&line) {
             Ok(ask) => operator.answer(ask, &who),
             Err(why) => {
@@ -114,6 +120,7 @@ fn serve_one(mut stream: UnixStream, operator: &impl Operator) -> io::Result<()>
             }
         };
         say(&mut stream, answer)?;
+        next = Instant::now() + PAUSE;
     }
     Ok(())
 }

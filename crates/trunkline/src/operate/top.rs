@@ -300,7 +300,7 @@ mod tests {
         assert!(lines[5].starts_with("drops     no_route 3"), "{lines:#?}");
         assert!(lines[7].starts_with("link  address  state"), "{lines:#?}");
         assert!(lines[8].starts_with("2     –        down "), "{lines:#?}");
-        assert!(lines[9].starts_with("3     –        up         20.00"), "{lines:#?}");
+        assert!(lines[9].starts_with("3     –        up      20.00"), "{lines:#?}");
         assert!(lines[9].contains(" 100.0 "), "25 kB in 2 s are 100 kbit/s: {lines:#?}");
         assert!(lines[11].starts_with("q quit  s sort (by link)"), "{lines:#?}");
     }

@@ -1,0 +1,5 @@
+//! No packet to a node itself makes its parser panic, and what it accepts is
+//! what the emitter writes.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trunkline_fuzz::wire::echo_message(bytes));
