@@ -16,6 +16,8 @@ pub struct Host {
     pub config: Config,
     pub node: Node,
     pub incarnation: u64,
+    /// Whether the node has crashed and was not started again.
+    pub down: bool,
     /// For each link of the configuration, the direction that ends there.
     pub incoming: Vec<Option<u32>>,
     /// The application of each session.
@@ -34,6 +36,7 @@ impl Host {
             config,
             node,
             incarnation: 1,
+            down: false,
             sessions: Vec::new(),
             wakes: Vec::new(),
             spins: (Time::ZERO, 0),
@@ -42,7 +45,7 @@ impl Host {
 
     /// Takes over the node of a new start.
     pub fn replace(&mut self, node: Node, incarnation: u64) {
-        (self.node, self.incarnation) = (node, incarnation);
+        (self.node, self.incarnation, self.down) = (node, incarnation, false);
         self.sessions.clear();
     }
 
@@ -58,6 +61,9 @@ impl Host {
     /// A wake-up has come.
     pub fn woken(&mut self, now: Time) {
         self.wakes.pop();
+        if self.down {
+            return;
+        }
         self.spins = if self.spins.0 == now { (now, self.spins.1 + 1) } else { (now, 0) };
         assert!(
             self.spins.1 < SPIN_LIMIT,

@@ -15,6 +15,10 @@
 //! tshark -r link-a.pcapng -Y 'frame.comment contains "lost"'
 //! ```
 //!
+//! Wires change while the world runs, and nodes crash: [`World::change`],
+//! [`World::cut`], [`World::blackhole`], [`World::mend`], [`World::crash`],
+//! [`World::restart`]. [`random`] draws overlays.
+//!
 //! ```
 //! use std::time::Duration;
 //! use trunkline_base::Time;
@@ -52,6 +56,7 @@ mod error;
 mod host;
 mod network;
 mod queue;
+pub mod random;
 mod topology;
 pub mod voice;
 mod world;

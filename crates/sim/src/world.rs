@@ -8,7 +8,7 @@ use core::any::Any;
 use core::net::SocketAddr;
 use std::io::Write;
 use trunkline_base::Time;
-use trunkline_base::link_model::{Impairment, InvalidModel, Ledger, LinkModel};
+use trunkline_base::link_model::{Impairment, InvalidModel, Ledger, LinkModel, Loss};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Drained, Node, Start};
@@ -173,14 +173,57 @@ impl World {
         }
     }
 
+    /// Gives the direction of `wire` that begins at `end` another model, from
+    /// now on; see [`Impairment::change`].
+    ///
+    /// # Errors
+    ///
+    /// [`WorldError::Change`] if the model is invalid; then nothing has
+    /// changed.
+    pub fn change(
+        &mut self,
+        wire: WireId,
+        end: WireEnd,
+        model: LinkModel,
+    ) -> Result<(), WorldError> {
+        let direction = &mut self.net.directions[end.direction(wire) as usize];
+        direction.impairment.change(model).map_err(|why| WorldError::Change(wire, why))
+    }
+
+    /// What the direction of `wire` that begins at `end` does now.
+    pub fn model(&self, wire: WireId, end: WireEnd) -> &LinkModel {
+        self.net.directions[end.direction(wire) as usize].impairment.model()
+    }
+
+    /// From now on loses everything that is sent from `end` of `wire`; the
+    /// other direction stays as it is. Nobody is told.
+    pub fn blackhole(&mut self, wire: WireId, end: WireEnd) {
+        let model = LinkModel { loss: Loss::EVERYTHING, ..self.model(wire, end).clone() };
+        self.change(wire, end, model).expect("a valid model stays one");
+    }
+
+    /// Cuts a wire: loses everything in both directions. What is on it arrives.
+    pub fn cut(&mut self, wire: WireId) {
+        self.blackhole(wire, WireEnd::First);
+        self.blackhole(wire, WireEnd::Second);
+    }
+
+    /// Gives both directions of `wire` the models that it was connected with.
+    pub fn mend(&mut self, wire: WireId) {
+        for end in [WireEnd::First, WireEnd::Second] {
+            let original = self.net.directions[end.direction(wire) as usize].original.clone();
+            self.change(wire, end, original).expect("it was valid when it was connected");
+        }
+    }
+
     /// Lets the datagrams of a wire say that their senders mind marks (ECT(0),
     /// RFC 3168), so that a queue with
     /// [`Red::ecn`](trunkline_base::link_model::Red::ecn) marks them instead of
     /// dropping them. Marks are counted and captured; no node looks at them
     /// yet.
     pub fn ecn_capable(&mut self, wire: WireId) {
-        for direction in [2 * wire.0, 2 * wire.0 + 1] {
-            self.net.directions[direction as usize].ecn_capable = true;
+        for end in [WireEnd::First, WireEnd::Second] {
+            self.net.directions[end.direction(wire) as usize].ecn_capable = true;
         }
     }
 
@@ -208,12 +251,12 @@ impl World {
         end: WireEnd,
         out: impl Write + 'static,
     ) -> Result<(), CaptureError> {
-        let (direction, name) = match end {
-            WireEnd::First => (2 * wire.0, "first"),
-            WireEnd::Second => (2 * wire.0 + 1, "second"),
+        let name = match end {
+            WireEnd::First => "first",
+            WireEnd::Second => "second",
         };
         let what = format!("wire {}, {name} end", wire.0);
-        self.net.capture(direction, Capture::new(what, Box::new(out))?)
+        self.net.capture(end.direction(wire), Capture::new(what, Box::new(out))?)
     }
 
     /// Ends all captures.
@@ -283,9 +326,15 @@ impl World {
         self.settle(app);
     }
 
-    /// Ends `host`'s node as a crash would and starts a new one with the same
-    /// configuration and the next incarnation. Its applications attach again
-    /// at once and notice nothing but what is lost.
+    /// Ends `host`'s node without a word to anyone. What reaches the host from
+    /// now on, or its applications send, is lost, until [`World::restart`].
+    pub fn crash(&mut self, host: HostId) {
+        self.hosts[host.0 as usize].down = true;
+    }
+
+    /// Ends `host`'s node as a crash would, if it still runs, and starts a new
+    /// one with the same configuration and the next incarnation. Its
+    /// applications attach again at once and notice nothing but what is lost.
     ///
     /// # Errors
     ///
@@ -358,6 +407,9 @@ impl World {
             &End::Host { host, from, .. } => {
                 let (apps, outbox) = (&mut self.apps, &mut self.outbox);
                 let at = &mut self.hosts[host as usize];
+                if at.down {
+                    return;
+                }
                 let (node, mut sink) = at.split(now, apps, outbox, &mut self.net.queue);
                 node.recv(now, &mut [RxDatagram { at: now, from, bytes }], &mut sink);
                 self.flush();
@@ -399,6 +451,9 @@ impl World {
                     Place::Session { host, session } => {
                         let (apps, outbox) = (&mut self.apps, &mut self.outbox);
                         let at = &mut self.hosts[host as usize];
+                        if at.down {
+                            continue;
+                        }
                         let (node, mut sink) =
                             at.split(self.now, apps, outbox, &mut self.net.queue);
                         node.session_recv(self.now, session, message, &mut sink);
@@ -419,6 +474,9 @@ impl World {
     /// to be woken.
     fn drain(&mut self, index: u32) {
         let host = index as usize;
+        if self.hosts[host].down {
+            return;
+        }
         loop {
             let drained = self.hosts[host].node.transmit(self.now, &mut self.arena);
             for run in self.arena.runs() {
