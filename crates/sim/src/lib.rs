@@ -17,7 +17,7 @@
 //!
 //! Wires change while the world runs, and nodes crash: [`World::change`],
 //! [`World::cut`], [`World::blackhole`], [`World::mend`], [`World::crash`],
-//! [`World::restart`]. [`random`] draws overlays.
+//! [`World::restart`], [`World::stall`]. [`random`] draws overlays.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,7 +1,7 @@
 use crate::app::{AppId, Application, Outbox};
 use crate::capture::{Capture, CaptureError, WireEnd};
 use crate::error::WorldError;
-use crate::host::{AppSlot, Apps, Host, Place};
+use crate::host::{AppSlot, Apps, Host, Place, SOCKET_BUFFER, Stall};
 use crate::network::{Direction, End, HostId, Network, WireId, address, locate, split_plain};
 use crate::queue::Event;
 use core::any::Any;
@@ -332,6 +332,20 @@ impl World {
         self.hosts[host.0 as usize].down = true;
     }
 
+    /// Gives `host` no processor time until `until`: neither its node nor its
+    /// applications do anything. Datagrams that reach it wait in the socket's
+    /// buffer, as far as that goes, and are then all there at once.
+    pub fn stall(&mut self, host: HostId, until: Time) {
+        let host = &mut self.hosts[host.0 as usize];
+        host.stall = Stall { until, ..host.stall };
+    }
+
+    /// Datagrams lost so far because `host` was stalled for so long that its
+    /// socket's buffer was full.
+    pub fn overflowed(&self, host: HostId) -> u64 {
+        self.hosts[host.0 as usize].stall.overflowed
+    }
+
     /// Ends `host`'s node as a crash would, if it still runs, and starts a new
     /// one with the same configuration and the next incarnation. Its
     /// applications attach again at once and notice nothing but what is lost.
@@ -378,6 +392,9 @@ impl World {
     pub fn run_until(&mut self, end: Time) {
         while let Some((at, event)) = self.net.queue.pop_until(end) {
             self.now = at;
+            if self.postpone(event) {
+                continue;
+            }
             match event {
                 Event::Arrival { direction, buffer } => {
                     self.arrive(direction, buffer);
@@ -397,6 +414,36 @@ impl World {
             }
         }
         self.now = self.now.max(end);
+    }
+
+    /// Puts off what happens on a host that is stalled; whether it is.
+    fn postpone(&mut self, event: Event) -> bool {
+        let host = match event {
+            Event::Arrival { direction, .. } => match self.net.directions[direction as usize].to {
+                End::Host { host, .. } => host,
+                End::Plain { .. } => return false,
+            },
+            Event::Host(host) => host,
+            Event::App { app, .. } => match self.apps.0[app as usize].place {
+                Place::Session { host, .. } => host,
+                Place::Plain { .. } => return false,
+            },
+        };
+        let stall = &mut self.hosts[host as usize].stall;
+        if self.now >= stall.until {
+            stall.waiting = 0;
+            return false;
+        }
+        if let Event::Arrival { buffer, .. } = event {
+            if stall.waiting == SOCKET_BUFFER {
+                stall.overflowed += 1;
+                self.net.pool.release(buffer);
+                return true;
+            }
+            stall.waiting += 1;
+        }
+        self.net.queue.push(stall.until, event);
+        true
     }
 
     fn arrive(&mut self, direction: u32, buffer: u32) {

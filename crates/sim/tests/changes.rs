@@ -98,6 +98,34 @@ fn applications_of_a_crashed_node_send_into_nothing() {
     assert!((99..=101).contains(&o.lost), "{} of 100", o.lost);
 }
 
+/// A stalled relay sends nothing; what waited comes late, and what found the
+/// buffer full never.
+#[test]
+fn a_stalled_host_does_everything_later() {
+    let (mut world, [there, back]) = diamond(5);
+    world.run_until(at(4_000));
+    world.stall(HostId(1), at(4_700));
+    world.run_until(at(15_000));
+    // Too short for anyone to believe that it is dead, itself included.
+    let downs = [0, 1, 2, 3].map(|h| stats(&world, h, 0).downs);
+    assert_eq!((downs, world.overflowed(HostId(1))), ([0; 4], 0));
+    for call in [there, back] {
+        assert_eq!(last_lost(&world, call), None);
+        let longest = flow(&world, call).arrivals.iter().flatten().map(|a| a.delay).max().unwrap();
+        assert!((ms(690)..ms(720)).contains(&longest), "{longest:?}");
+    }
+
+    let (mut world, _) = diamond(5);
+    world.run_until(at(4_000));
+    world.stall(HostId(1), at(8_000));
+    world.run_until(at(15_000));
+    // Its neighbours have given it up; it finds their envelopes before it can
+    // believe that they are gone.
+    assert_eq!([0, 1, 2, 3].map(|h| stats(&world, h, 0).downs), [1, 0, 0, 1]);
+    // Two calls for a second, then hellos and probes.
+    assert!(world.overflowed(HostId(1)) < 200);
+}
+
 #[test]
 fn changes_are_part_of_the_same_run() {
     let run = |seed| {
@@ -109,9 +137,10 @@ fn changes_are_part_of_the_same_run() {
                 0 => world.cut(A_B),
                 1 => world.mend(A_B),
                 2 => world.change(A_B, WireEnd::First, lossy.clone()).unwrap(),
-                _ => world.crash(HostId(2)),
+                _ => world.stall(HostId(2), at(3_000 + k * 500)),
             }
         }
+        world.crash(HostId(2));
         world.restart(HostId(2)).unwrap();
         world.run_until(at(10_000));
         world.digest()
