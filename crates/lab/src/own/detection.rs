@@ -7,7 +7,7 @@ mod link;
 use super::PAPER;
 use crate::chain::{Bursts, PACKET};
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
-use crate::table::Column;
+use crate::table::{Cell, Column};
 use link::{Pair, Stalls};
 use std::time::Duration;
 use trunkline_base::stats::{Mean, Ratio};
@@ -99,7 +99,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
                     }
                     let liveness = Liveness { interval, dead_after, probes };
                     let one = DetectionPoint { trouble, liveness, minutes, cuts };
-                    points.push(one.broken(sabotage).into_point(dead_after_s));
+                    points.push(one.into_point(sabotage));
                 }
             }
         }
@@ -143,27 +143,24 @@ impl DetectionPoint {
         self
     }
 
-    fn into_point(self, dead_after_s: f64) -> Point {
+    /// A point is named by what was asked for, also where that is broken.
+    fn into_point(self, sabotage: Sabotage) -> Point {
         let DetectionPoint { trouble, liveness, minutes, cuts } = &self;
-        let hello_ms = liveness.interval.as_millis();
-        let probes = yes(liveness.probes);
+        let (hello_ms, dead_after_s) =
+            (liveness.interval.as_millis(), liveness.dead_after.as_secs_f64());
+        let (figures, probes) = (figures::showing(trouble.name), yes(liveness.probes));
         let name = trouble.name.replace(['/', ' '], "-");
         let seconds = 60 * minutes + u64::from(*cuts) * 15;
-        Point {
-            key: format!("{name}-hello{hello_ms}-probes{probes}-dead{dead_after_s}"),
-            x: dead_after_s,
-            figures: figures::showing(trouble.name),
-            weight: 4e-4 * seconds as f64 / hello_ms as f64,
-            measure: Box::new(move |inputs| self.measure(inputs, probes, dead_after_s)),
-        }
+        let key = format!("{name}-hello{hello_ms}-probes-{probes}-dead{dead_after_s}");
+        let weight = 4e-4 * seconds as f64 / hello_ms as f64;
+        let setting =
+            vec![trouble.name.into(), (hello_ms as u64).into(), probes.into(), dead_after_s.into()];
+        let one = self.broken(sabotage);
+        let measure = move |inputs: &Inputs<'_>| one.measure(inputs, setting.clone());
+        Point { key, x: dead_after_s, figures, weight, measure: Box::new(measure) }
     }
 
-    fn measure(
-        &self,
-        inputs: &Inputs<'_>,
-        probes: &str,
-        dead_after_s: f64,
-    ) -> Result<Cells, PointError> {
+    fn measure(&self, inputs: &Inputs<'_>, mut row: Vec<Cell>) -> Result<Cells, PointError> {
         let DetectionPoint { trouble, liveness, minutes, cuts } = self;
         let loss = trouble.bursts.losing(trouble.loss);
         let mut pair = Pair::new(loss, trouble.stalls, liveness, inputs.seed)?;
@@ -174,12 +171,8 @@ impl DetectionPoint {
         let per_day = |share: f64| share * 864_000.0;
         let bytes: u64 = watched.iter().map(|m| m.bytes).sum();
         let detected = Mean::of(&pair.cut(*cuts));
-        Ok(vec![vec![
-            trouble.name.into(),
-            (liveness.interval.as_millis() as u64).into(),
-            probes.into(),
-            dead_after_s.into(),
-            (*minutes as f64 / 1_440.0).into(),
+        row.extend([
+            Cell::from(*minutes as f64 / 1_440.0),
             deaths.events.into(),
             per_day(deaths.estimate).into(),
             per_day(deaths.interval.0).into(),
@@ -189,7 +182,8 @@ impl DetectionPoint {
             detected.interval.0.into(),
             detected.interval.1.into(),
             (bytes as f64 / (60 * minutes) as f64).into(),
-        ]])
+        ]);
+        Ok(vec![row])
     }
 }
 

@@ -2,7 +2,10 @@
 //! They put numbers to what Amir, Danilov, Goose, Hedqvist, Terzis: *An Overlay
 //! Architecture for High Quality VoIP Streams* (CNDS-2005-1) only mention.
 
+mod calls;
 pub mod detection;
+pub mod failover;
+mod overlay;
 
 use crate::experiment::Experiment;
 
@@ -11,5 +14,5 @@ pub const PAPER: &str = "own";
 
 /// Every experiment.
 pub fn experiments() -> Vec<Experiment> {
-    vec![detection::experiment()]
+    vec![detection::experiment(), failover::experiment()]
 }
