@@ -17,7 +17,8 @@
 //!
 //! Wires change while the world runs, and nodes crash: [`World::change`],
 //! [`World::cut`], [`World::blackhole`], [`World::mend`], [`World::crash`],
-//! [`World::restart`], [`World::stall`]. [`random`] draws overlays.
+//! [`World::restart`], [`World::stall`]. [`random`] draws overlays, and
+//! [`World::disagreement`] says whether all nodes know theirs.
 //!
 //! ```
 //! use std::time::Duration;
@@ -50,6 +51,7 @@
 /// What the nodes are made of.
 pub use trunkline_overlay as overlay;
 
+mod agreement;
 mod app;
 mod capture;
 mod error;
@@ -61,6 +63,7 @@ mod topology;
 pub mod voice;
 mod world;
 
+pub use agreement::Disagreement;
 pub use app::{AppId, Application, Io};
 pub use capture::{CaptureError, WireEnd};
 pub use error::WorldError;

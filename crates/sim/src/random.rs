@@ -117,14 +117,14 @@ impl Graph {
 }
 
 /// Sets of nodes that are connected.
-struct Pieces(Vec<u32>);
+pub(crate) struct Pieces(Vec<u32>);
 
 impl Pieces {
-    fn new(nodes: u32) -> Pieces {
+    pub fn new(nodes: u32) -> Pieces {
         Pieces((0..nodes).collect())
     }
 
-    fn root(&mut self, mut node: u32) -> u32 {
+    pub fn root(&mut self, mut node: u32) -> u32 {
         while self.0[node as usize] != node {
             let above = self.0[self.0[node as usize] as usize];
             self.0[node as usize] = above;
@@ -134,7 +134,7 @@ impl Pieces {
     }
 
     /// Joins the pieces of `a` and `b`; whether they were two.
-    fn join(&mut self, a: u32, b: u32) -> bool {
+    pub fn join(&mut self, a: u32, b: u32) -> bool {
         let (a, b) = (self.root(a), self.root(b));
         self.0[a as usize] = b;
         a != b

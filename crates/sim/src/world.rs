@@ -579,6 +579,32 @@ impl World {
         (node, slot.port)
     }
 
+    /// How many hosts there are; they are numbered from 0.
+    pub fn hosts(&self) -> u32 {
+        self.hosts.len() as u32
+    }
+
+    /// How many wires there are, plain paths included; they are numbered
+    /// from 0.
+    pub fn wires(&self) -> u32 {
+        self.net.directions.len() as u32 / 2
+    }
+
+    /// Where the first direction of a wire ends.
+    pub(crate) fn end(&self, wire: WireId) -> &End {
+        &self.direction(wire, 0).to
+    }
+
+    /// Whether a host's node has crashed.
+    pub fn is_down(&self, host: HostId) -> bool {
+        self.hosts[host.0 as usize].down
+    }
+
+    /// The overlay's address of a host.
+    pub fn node_id(&self, host: HostId) -> NodeId {
+        self.hosts[host.0 as usize].config.id
+    }
+
     /// A host's node, for its counters.
     pub fn node(&self, host: HostId) -> &Node {
         &self.hosts[host.0 as usize].node
