@@ -1,7 +1,7 @@
 //! One call over an overlay with three ways: what it misses, and which way it
 //! takes.
 
-use super::overlay::{self, Settings};
+use super::overlay::Settings;
 use crate::chain::{DEADLINE, PACKET};
 use std::time::Duration;
 use trunkline_base::Time;
@@ -57,7 +57,9 @@ impl Conversation {
             let (a, b) = (hosts[a as usize], hosts[b as usize]);
             topology.link_with(a, b, model.clone(), model, |link| settings.adjust(link));
         }
-        overlay::route(&mut topology, settings);
+        for &host in &hosts {
+            topology.config_mut(host).routing = Some(settings.routing.clone());
+        }
         let mut world = topology.build(seed)?;
         let count = (end.since(START).as_nanos() / PACKET.as_nanos()) as u64;
         let mut flow = |from: HostId, to: HostId| {

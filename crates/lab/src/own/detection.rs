@@ -34,6 +34,9 @@ const COLUMNS: &[Column] = &[
 const DEAD_AFTER: [f64; 10] = [0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0];
 const QUICK_DEAD_AFTER: [f64; 5] = [0.4, 1.0, 2.0, 5.0, 10.0];
 
+/// Hello intervals of silence that a node must bear.
+const LEAST: u32 = 3;
+
 /// What the link does to hellos.
 #[derive(Clone, Copy)]
 struct Trouble {
@@ -84,7 +87,7 @@ pub fn experiment() -> Experiment {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let (minutes, cuts) = size.pick((2, 3), (6 * 60, 20), (10 * 24 * 60, 200));
-    let dead_after: &[f64] = size.pick(&[1.0, 2.0], &QUICK_DEAD_AFTER, &DEAD_AFTER);
+    let dead_after: &[f64] = size.pick(&[1.0, 3.0], &QUICK_DEAD_AFTER, &DEAD_AFTER);
     let troubles = size.pick(&TROUBLES[4..5], &TROUBLES[..], &TROUBLES[..]);
     let mut points = Vec::new();
     for &trouble in troubles {
@@ -94,10 +97,10 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
                 for &dead_after_s in dead_after {
                     let dead_after = Duration::from_secs_f64(dead_after_s);
                     // No node takes less: one hello lost would be a death.
-                    if dead_after < 2 * interval {
+                    if dead_after < LEAST * interval {
                         continue;
                     }
-                    let liveness = Liveness { interval, dead_after, probes };
+                    let liveness = Liveness { interval, dead_after, probes, ..Liveness::default() };
                     let one = DetectionPoint { trouble, liveness, minutes, cuts };
                     points.push(one.into_point(sabotage));
                 }
@@ -137,7 +140,7 @@ impl DetectionPoint {
             self.liveness.dead_after *= 2;
         }
         if sabotage.is("half-the-patience") {
-            let least = 2 * self.liveness.interval;
+            let least = LEAST * self.liveness.interval;
             self.liveness.dead_after = least.max(self.liveness.dead_after / 2);
         }
         self

@@ -5,6 +5,7 @@
 mod calls;
 pub mod detection;
 pub mod failover;
+pub mod heal;
 mod overlay;
 
 use crate::experiment::Experiment;
@@ -14,5 +15,5 @@ pub const PAPER: &str = "own";
 
 /// Every experiment.
 pub fn experiments() -> Vec<Experiment> {
-    vec![detection::experiment(), failover::experiment()]
+    vec![detection::experiment(), failover::experiment(), heal::experiment()]
 }

@@ -4,7 +4,8 @@ use crate::experiment::Sabotage;
 use std::time::Duration;
 use trunkline_sim::overlay::link;
 use trunkline_sim::overlay::monitor::Liveness;
-use trunkline_sim::{HostId, Topology};
+use trunkline_sim::overlay::node::Routing;
+use trunkline_sim::overlay::route::Metric;
 
 /// Settings under a name.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct Settings {
     pub name: &'static str,
     /// Of every link.
     pub liveness: Liveness,
+    /// Of every node.
+    pub routing: Routing,
 }
 
 impl Settings {
@@ -24,7 +27,10 @@ impl Settings {
             ..Liveness::default()
         };
         let named = [("default", Liveness::default()), ("50 ms", fast), ("paper", Liveness::PAPER)];
-        named.map(|(name, liveness)| Settings { name, liveness }.broken(sabotage))
+        named.map(|(name, liveness)| {
+            let settings = Settings { name, liveness, routing: Routing::default() };
+            settings.broken(sabotage)
+        })
     }
 
     fn broken(mut self, sabotage: Sabotage) -> Settings {
@@ -34,6 +40,20 @@ impl Settings {
         if sabotage.is("probes-off") {
             self.liveness.probes = false;
         }
+        if sabotage.is("by-latency") {
+            self.routing.metric = Metric::Latency;
+        }
+        if sabotage.is("refresh-every-second") {
+            self.routing.limits.refresh = Duration::from_secs(1);
+        }
+        self
+    }
+
+    /// For an overlay of so many nodes.
+    pub fn broken_for(mut self, sabotage: Sabotage, nodes: u32) -> Settings {
+        if sabotage.is("room-for-half") {
+            self.routing.limits.max_nodes = nodes as usize / 2;
+        }
         self
     }
 
@@ -41,16 +61,4 @@ impl Settings {
     pub fn adjust(&self, config: &mut link::Config) {
         config.liveness = self.liveness.clone();
     }
-}
-
-/// Lets the nodes find their ways.
-pub fn route(topology: &mut Topology, _settings: &Settings) {
-    let ms = Duration::from_millis;
-    let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(HostId);
-    for (via, back, onward) in [(b, b, ms(10)), (c, c, ms(12)), (e, f, ms(30))] {
-        topology.route(a, d, via, onward);
-        topology.route(d, a, back, onward);
-    }
-    topology.route(e, d, f, ms(15));
-    topology.route(f, a, e, ms(15));
 }
