@@ -99,6 +99,11 @@ pub enum Loss {
     Trace(Arc<[bool]>),
 }
 
+impl Loss {
+    /// Every packet: a cut cable, or a route into nowhere.
+    pub const EVERYTHING: Loss = Loss::Bernoulli { p: 1.0 };
+}
+
 /// What moves the chain of [`Loss::Burst`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chain {
@@ -261,7 +266,11 @@ impl Ledger {
 /// adding one does not change what another does to the n-th packet on the wire.
 #[derive(Clone, Debug)]
 pub struct Impairment {
-    delay: Duration,
+    model: LinkModel,
+    seed: u64,
+    stream: u64,
+    /// How often the model has changed.
+    changes: u64,
     jitter_nanos: u64,
     jitter_rng: Rng,
     loss: LossProcess,
@@ -277,6 +286,12 @@ pub struct Impairment {
 const LOSS_SALT: u64 = 0x6c6f_7373_6c6f_7373;
 const JITTER_SALT: u64 = 0x6a69_7474_6572_6a69;
 const QUEUE_SALT: u64 = 0x7175_6575_6571_7565;
+/// Odd, so that no two changes have the same product.
+const CHANGE_SALT: u64 = 0x6368_616e_6765_6421;
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 
 impl Impairment {
     /// A link at rest. `stream` tells links of one run apart; two links with
@@ -288,17 +303,54 @@ impl Impairment {
     pub fn new(model: LinkModel, seed: u64, stream: u64) -> Result<Impairment, InvalidModel> {
         model.validate()?;
         Ok(Impairment {
-            delay: model.delay,
-            jitter_nanos: u64::try_from(model.jitter.as_nanos()).unwrap_or(u64::MAX),
+            jitter_nanos: nanos(model.jitter),
             jitter_rng: rng(seed ^ JITTER_SALT, stream),
-            loss: LossProcess::new(model.loss, rng(seed ^ LOSS_SALT, stream)),
+            loss: LossProcess::new(model.loss.clone(), rng(seed ^ LOSS_SALT, stream)),
             transmitter: model
                 .rate
                 .map(|rate| Transmitter::new(rate, model.queue, rng(seed ^ QUEUE_SALT, stream))),
             now: Time::ZERO,
             last_arrival: Time::ZERO,
             ledger: Ledger::default(),
+            model,
+            seed,
+            stream,
+            changes: 0,
         })
+    }
+
+    /// What it does now.
+    pub fn model(&self) -> &LinkModel {
+        &self.model
+    }
+
+    /// Does from now on what `model` says. What was offered before keeps its
+    /// time of arrival, and nothing later overtakes it; counts go on. A loss
+    /// process that stays goes on where it was; another one draws numbers of
+    /// its own, so that a link that is cut and mended again and again does not
+    /// meet the same luck each time.
+    ///
+    /// # Errors
+    ///
+    /// As [`LinkModel::validate`]; then nothing has changed.
+    pub fn change(&mut self, model: LinkModel) -> Result<(), InvalidModel> {
+        model.validate()?;
+        self.changes += 1;
+        let seed = self.seed ^ self.changes.wrapping_mul(CHANGE_SALT);
+        let fresh = |salt| rng(seed ^ salt, self.stream);
+        if model.loss != self.model.loss {
+            self.loss = LossProcess::new(model.loss.clone(), fresh(LOSS_SALT));
+        }
+        if (model.rate, model.queue) != (self.model.rate, self.model.queue) {
+            let new = model.rate.map(|r| Transmitter::new(r, model.queue, fresh(QUEUE_SALT)));
+            self.transmitter = match (self.transmitter.take(), new) {
+                (Some(old), Some(new)) => Some(new.after(old)),
+                (_, new) => new,
+            };
+        }
+        self.jitter_nanos = nanos(model.jitter);
+        self.model = model;
+        Ok(())
     }
 
     /// Decides about a packet of `bytes` that enters the link at `now` and
@@ -340,7 +392,7 @@ impl Impairment {
             return Verdict::Drop(Cause::Loss);
         }
         self.ledger.delivered.add(bytes);
-        self.last_arrival = self.last_arrival.max(sent + self.delay + jitter);
+        self.last_arrival = self.last_arrival.max(sent + self.model.delay + jitter);
         Verdict::Deliver(self.last_arrival)
     }
 

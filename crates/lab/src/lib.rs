@@ -24,6 +24,7 @@ pub mod check;
 pub mod error;
 pub mod experiment;
 pub mod output;
+pub mod own;
 mod papers;
 pub mod plan;
 pub mod plot;

@@ -1,13 +1,13 @@
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure};
-use crate::voip_overlay;
+use crate::{own, voip_overlay};
 
 /// Every experiment there is.
 pub struct Papers(pub Vec<Experiment>);
 
 /// All of them.
 pub fn papers() -> Papers {
-    Papers(voip_overlay::experiments())
+    Papers(voip_overlay::experiments().into_iter().chain(own::experiments()).collect())
 }
 
 impl Papers {

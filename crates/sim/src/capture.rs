@@ -6,6 +6,7 @@
 //! for both, Wireshark would see every packet twice, and its analysis of RTP
 //! would find no loss.
 
+use crate::network::WireId;
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
 use etherparse::{IpDscp, IpEcn, IpNumber, Ipv4Header, UdpHeader};
@@ -29,6 +30,16 @@ pub enum WireEnd {
     First,
     /// Where it ends.
     Second,
+}
+
+impl WireEnd {
+    /// The direction of `wire` that begins here.
+    pub(crate) fn direction(self, wire: WireId) -> u32 {
+        match self {
+            WireEnd::First => 2 * wire.0,
+            WireEnd::Second => 2 * wire.0 + 1,
+        }
+    }
 }
 
 /// A capture that could not be written.

@@ -1,4 +1,4 @@
-use crate::network::HostId;
+use crate::network::{HostId, WireId};
 use trunkline_base::link_model::InvalidModel;
 use trunkline_overlay::node::ConfigError;
 use trunkline_overlay::session::wire::Refusal;
@@ -12,6 +12,9 @@ pub enum WorldError {
     /// A wire's model.
     #[error("the wire between {0} and {1}: {2}")]
     Model(HostId, HostId, InvalidModel),
+    /// A wire's new model.
+    #[error("the new model of {0}: {1}")]
+    Change(WireId, InvalidModel),
     /// A plain path's model.
     #[error("the plain path: {0}")]
     PlainModel(InvalidModel),

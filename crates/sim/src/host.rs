@@ -12,10 +12,25 @@ use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToCli
 /// and then does nothing about it.
 const SPIN_LIMIT: u32 = 10_000;
 
+/// Datagrams that wait for a process without processor time: Linux gives a
+/// socket 212,992 bytes, of which a small datagram takes 768.
+pub const SOCKET_BUFFER: u32 = 277;
+
+/// Until when a host does nothing, and what that does to it.
+#[derive(Clone, Copy, Default)]
+pub struct Stall {
+    pub until: Time,
+    pub waiting: u32,
+    pub overflowed: u64,
+}
+
 pub struct Host {
     pub config: Config,
     pub node: Node,
     pub incarnation: u64,
+    /// Whether the node has crashed and was not started again.
+    pub down: bool,
+    pub stall: Stall,
     /// For each link of the configuration, the direction that ends there.
     pub incoming: Vec<Option<u32>>,
     /// The application of each session.
@@ -34,6 +49,8 @@ impl Host {
             config,
             node,
             incarnation: 1,
+            down: false,
+            stall: Stall::default(),
             sessions: Vec::new(),
             wakes: Vec::new(),
             spins: (Time::ZERO, 0),
@@ -42,7 +59,7 @@ impl Host {
 
     /// Takes over the node of a new start.
     pub fn replace(&mut self, node: Node, incarnation: u64) {
-        (self.node, self.incarnation) = (node, incarnation);
+        (self.node, self.incarnation, self.down) = (node, incarnation, false);
         self.sessions.clear();
     }
 
@@ -58,6 +75,9 @@ impl Host {
     /// A wake-up has come.
     pub fn woken(&mut self, now: Time) {
         self.wakes.pop();
+        if self.down {
+            return;
+        }
         self.spins = if self.spins.0 == now { (now, self.spins.1 + 1) } else { (now, 0) };
         assert!(
             self.spins.1 < SPIN_LIMIT,

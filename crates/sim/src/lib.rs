@@ -15,6 +15,11 @@
 //! tshark -r link-a.pcapng -Y 'frame.comment contains "lost"'
 //! ```
 //!
+//! Wires change while the world runs, and nodes crash: [`World::change`],
+//! [`World::cut`], [`World::blackhole`], [`World::mend`], [`World::crash`],
+//! [`World::restart`], [`World::stall`]. [`random`] draws overlays, and
+//! [`World::disagreement`] says whether all nodes know theirs.
+//!
 //! ```
 //! use std::time::Duration;
 //! use trunkline_base::Time;
@@ -46,16 +51,19 @@
 /// What the nodes are made of.
 pub use trunkline_overlay as overlay;
 
+mod agreement;
 mod app;
 mod capture;
 mod error;
 mod host;
 mod network;
 mod queue;
+pub mod random;
 mod topology;
 pub mod voice;
 mod world;
 
+pub use agreement::Disagreement;
 pub use app::{AppId, Application, Io};
 pub use capture::{CaptureError, WireEnd};
 pub use error::WorldError;

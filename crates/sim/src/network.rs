@@ -5,7 +5,7 @@ use crate::queue::{Event, EventQueue};
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use trunkline_base::Time;
-use trunkline_base::link_model::{Cause, Ecn, Impairment, Verdict};
+use trunkline_base::link_model::{Cause, Ecn, Impairment, LinkModel, Verdict};
 use trunkline_overlay::link::IP_UDP_HEADERS;
 
 /// Which host of a world: an index, in the order of adding.
@@ -22,6 +22,12 @@ impl fmt::Display for HostId {
 /// ends and two directions, each impaired by itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WireId(pub u32);
+
+impl fmt::Display for WireId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "wire {}", self.0)
+    }
+}
 
 /// The port of a host's first link; the others follow.
 const FIRST_PORT: u16 = 7_000;
@@ -54,6 +60,8 @@ pub fn locate(address: SocketAddr) -> Option<(HostId, u16)> {
 /// One direction of a wire.
 pub struct Direction {
     pub impairment: Impairment,
+    /// What it was connected with.
+    pub original: LinkModel,
     /// Which of the seed's loss processes it has.
     pub stream: u64,
     pub to: End,
@@ -67,7 +75,8 @@ pub struct Direction {
 
 impl Direction {
     pub fn new(impairment: Impairment, stream: u64, to: End) -> Direction {
-        Direction { impairment, stream, to, ecn_capable: false, sent: 0, capture: None }
+        let original = impairment.model().clone();
+        Direction { impairment, original, stream, to, ecn_capable: false, sent: 0, capture: None }
     }
 }
 

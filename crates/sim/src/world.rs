@@ -1,14 +1,14 @@
 use crate::app::{AppId, Application, Outbox};
 use crate::capture::{Capture, CaptureError, WireEnd};
 use crate::error::WorldError;
-use crate::host::{AppSlot, Apps, Host, Place};
+use crate::host::{AppSlot, Apps, Host, Place, SOCKET_BUFFER, Stall};
 use crate::network::{Direction, End, HostId, Network, WireId, address, locate, split_plain};
 use crate::queue::Event;
 use core::any::Any;
 use core::net::SocketAddr;
 use std::io::Write;
 use trunkline_base::Time;
-use trunkline_base::link_model::{Impairment, InvalidModel, Ledger, LinkModel};
+use trunkline_base::link_model::{Impairment, InvalidModel, Ledger, LinkModel, Loss};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Drained, Node, Start};
@@ -173,14 +173,57 @@ impl World {
         }
     }
 
+    /// Gives the direction of `wire` that begins at `end` another model, from
+    /// now on; see [`Impairment::change`].
+    ///
+    /// # Errors
+    ///
+    /// [`WorldError::Change`] if the model is invalid; then nothing has
+    /// changed.
+    pub fn change(
+        &mut self,
+        wire: WireId,
+        end: WireEnd,
+        model: LinkModel,
+    ) -> Result<(), WorldError> {
+        let direction = &mut self.net.directions[end.direction(wire) as usize];
+        direction.impairment.change(model).map_err(|why| WorldError::Change(wire, why))
+    }
+
+    /// What the direction of `wire` that begins at `end` does now.
+    pub fn model(&self, wire: WireId, end: WireEnd) -> &LinkModel {
+        self.net.directions[end.direction(wire) as usize].impairment.model()
+    }
+
+    /// From now on loses everything that is sent from `end` of `wire`; the
+    /// other direction stays as it is. Nobody is told.
+    pub fn blackhole(&mut self, wire: WireId, end: WireEnd) {
+        let model = LinkModel { loss: Loss::EVERYTHING, ..self.model(wire, end).clone() };
+        self.change(wire, end, model).expect("a valid model stays one");
+    }
+
+    /// Cuts a wire: loses everything in both directions. What is on it arrives.
+    pub fn cut(&mut self, wire: WireId) {
+        self.blackhole(wire, WireEnd::First);
+        self.blackhole(wire, WireEnd::Second);
+    }
+
+    /// Gives both directions of `wire` the models that it was connected with.
+    pub fn mend(&mut self, wire: WireId) {
+        for end in [WireEnd::First, WireEnd::Second] {
+            let original = self.net.directions[end.direction(wire) as usize].original.clone();
+            self.change(wire, end, original).expect("it was valid when it was connected");
+        }
+    }
+
     /// Lets the datagrams of a wire say that their senders mind marks (ECT(0),
     /// RFC 3168), so that a queue with
     /// [`Red::ecn`](trunkline_base::link_model::Red::ecn) marks them instead of
     /// dropping them. Marks are counted and captured; no node looks at them
     /// yet.
     pub fn ecn_capable(&mut self, wire: WireId) {
-        for direction in [2 * wire.0, 2 * wire.0 + 1] {
-            self.net.directions[direction as usize].ecn_capable = true;
+        for end in [WireEnd::First, WireEnd::Second] {
+            self.net.directions[end.direction(wire) as usize].ecn_capable = true;
         }
     }
 
@@ -208,12 +251,12 @@ impl World {
         end: WireEnd,
         out: impl Write + 'static,
     ) -> Result<(), CaptureError> {
-        let (direction, name) = match end {
-            WireEnd::First => (2 * wire.0, "first"),
-            WireEnd::Second => (2 * wire.0 + 1, "second"),
+        let name = match end {
+            WireEnd::First => "first",
+            WireEnd::Second => "second",
         };
         let what = format!("wire {}, {name} end", wire.0);
-        self.net.capture(direction, Capture::new(what, Box::new(out))?)
+        self.net.capture(end.direction(wire), Capture::new(what, Box::new(out))?)
     }
 
     /// Ends all captures.
@@ -283,9 +326,29 @@ impl World {
         self.settle(app);
     }
 
-    /// Ends `host`'s node as a crash would and starts a new one with the same
-    /// configuration and the next incarnation. Its applications attach again
-    /// at once and notice nothing but what is lost.
+    /// Ends `host`'s node without a word to anyone. What reaches the host from
+    /// now on, or its applications send, is lost, until [`World::restart`].
+    pub fn crash(&mut self, host: HostId) {
+        self.hosts[host.0 as usize].down = true;
+    }
+
+    /// Gives `host` no processor time until `until`: neither its node nor its
+    /// applications do anything. Datagrams that reach it wait in the socket's
+    /// buffer, as far as that goes, and are then all there at once.
+    pub fn stall(&mut self, host: HostId, until: Time) {
+        let host = &mut self.hosts[host.0 as usize];
+        host.stall = Stall { until, ..host.stall };
+    }
+
+    /// Datagrams lost so far because `host` was stalled for so long that its
+    /// socket's buffer was full.
+    pub fn overflowed(&self, host: HostId) -> u64 {
+        self.hosts[host.0 as usize].stall.overflowed
+    }
+
+    /// Ends `host`'s node as a crash would, if it still runs, and starts a new
+    /// one with the same configuration and the next incarnation. Its
+    /// applications attach again at once and notice nothing but what is lost.
     ///
     /// # Errors
     ///
@@ -329,6 +392,9 @@ impl World {
     pub fn run_until(&mut self, end: Time) {
         while let Some((at, event)) = self.net.queue.pop_until(end) {
             self.now = at;
+            if self.postpone(event) {
+                continue;
+            }
             match event {
                 Event::Arrival { direction, buffer } => {
                     self.arrive(direction, buffer);
@@ -350,6 +416,36 @@ impl World {
         self.now = self.now.max(end);
     }
 
+    /// Puts off what happens on a host that is stalled; whether it is.
+    fn postpone(&mut self, event: Event) -> bool {
+        let host = match event {
+            Event::Arrival { direction, .. } => match self.net.directions[direction as usize].to {
+                End::Host { host, .. } => host,
+                End::Plain { .. } => return false,
+            },
+            Event::Host(host) => host,
+            Event::App { app, .. } => match self.apps.0[app as usize].place {
+                Place::Session { host, .. } => host,
+                Place::Plain { .. } => return false,
+            },
+        };
+        let stall = &mut self.hosts[host as usize].stall;
+        if self.now >= stall.until {
+            stall.waiting = 0;
+            return false;
+        }
+        if let Event::Arrival { buffer, .. } = event {
+            if stall.waiting == SOCKET_BUFFER {
+                stall.overflowed += 1;
+                self.net.pool.release(buffer);
+                return true;
+            }
+            stall.waiting += 1;
+        }
+        self.net.queue.push(stall.until, event);
+        true
+    }
+
     fn arrive(&mut self, direction: u32, buffer: u32) {
         let now = self.now;
         self.net.arrived(now, direction, buffer);
@@ -358,6 +454,9 @@ impl World {
             &End::Host { host, from, .. } => {
                 let (apps, outbox) = (&mut self.apps, &mut self.outbox);
                 let at = &mut self.hosts[host as usize];
+                if at.down {
+                    return;
+                }
                 let (node, mut sink) = at.split(now, apps, outbox, &mut self.net.queue);
                 node.recv(now, &mut [RxDatagram { at: now, from, bytes }], &mut sink);
                 self.flush();
@@ -399,6 +498,9 @@ impl World {
                     Place::Session { host, session } => {
                         let (apps, outbox) = (&mut self.apps, &mut self.outbox);
                         let at = &mut self.hosts[host as usize];
+                        if at.down {
+                            continue;
+                        }
                         let (node, mut sink) =
                             at.split(self.now, apps, outbox, &mut self.net.queue);
                         node.session_recv(self.now, session, message, &mut sink);
@@ -419,6 +521,9 @@ impl World {
     /// to be woken.
     fn drain(&mut self, index: u32) {
         let host = index as usize;
+        if self.hosts[host].down {
+            return;
+        }
         loop {
             let drained = self.hosts[host].node.transmit(self.now, &mut self.arena);
             for run in self.arena.runs() {
@@ -472,6 +577,32 @@ impl World {
             Place::Plain { .. } => NO_NODE,
         };
         (node, slot.port)
+    }
+
+    /// How many hosts there are; they are numbered from 0.
+    pub fn hosts(&self) -> u32 {
+        self.hosts.len() as u32
+    }
+
+    /// How many wires there are, plain paths included; they are numbered
+    /// from 0.
+    pub fn wires(&self) -> u32 {
+        self.net.directions.len() as u32 / 2
+    }
+
+    /// Where the first direction of a wire ends.
+    pub(crate) fn end(&self, wire: WireId) -> &End {
+        &self.direction(wire, 0).to
+    }
+
+    /// Whether a host's node has crashed.
+    pub fn is_down(&self, host: HostId) -> bool {
+        self.hosts[host.0 as usize].down
+    }
+
+    /// The overlay's address of a host.
+    pub fn node_id(&self, host: HostId) -> NodeId {
+        self.hosts[host.0 as usize].config.id
     }
 
     /// A host's node, for its counters.

@@ -127,6 +127,12 @@ impl Transmitter {
         }
     }
 
+    /// This one, behind what `old` has let in.
+    pub fn after(self, old: Transmitter) -> Transmitter {
+        let Transmitter { free_at, waiting, waiting_bytes, .. } = old;
+        Transmitter { free_at, waiting, waiting_bytes, ..self }
+    }
+
     /// When the last bit leaves.
     pub fn send(&mut self, now: Time, bytes: usize, ecn: &mut Ecn) -> Result<Time, Refusal> {
         while let Some(&(begins, size)) = self.waiting.front()

@@ -232,6 +232,84 @@ fn jitter_is_uniform_and_leaves_the_losses_alone() {
     assert!(least < 0.01 && most > 9.99 && most <= 10.0, "{least} to {most}");
 }
 
+#[test]
+fn a_change_holds_from_then_on() {
+    let ten = LinkModel { delay: 10 * MS, ..LinkModel::default() };
+    let cut = LinkModel { loss: Loss::EVERYTHING, ..ten.clone() };
+    let mut link = Impairment::new(ten.clone(), 1, 0).unwrap();
+    let at = Time::from_millis;
+    assert_eq!(link.offer(at(0), 100), Verdict::Deliver(at(10)));
+    link.change(cut.clone()).unwrap();
+    assert!((0..100).all(|t| link.offer(at(t), 100) == Verdict::Drop(Cause::Loss)));
+    // Shorter than before: nothing overtakes what is on its way.
+    link.change(LinkModel { delay: 30 * MS, ..LinkModel::default() }).unwrap();
+    assert_eq!(link.offer(at(100), 100), Verdict::Deliver(at(130)));
+    link.change(ten).unwrap();
+    assert_eq!(link.offer(at(101), 100), Verdict::Deliver(at(130)));
+    assert_eq!(link.offer(at(121), 100), Verdict::Deliver(at(131)));
+    let l = link.ledger();
+    assert_eq!((l.offered.packets, l.lost.packets, l.delivered.packets), (104, 100, 4));
+    // A bad model changes nothing.
+    let bad = lossy(Loss::Bernoulli { p: 2.0 });
+    assert_eq!(link.change(bad), Err(InvalidModel::Loss(2.0)));
+    assert_eq!(link.model().delay, 10 * MS);
+}
+
+#[test]
+fn what_waits_is_sent_before_a_new_rate_holds() {
+    let mut link = t10(Queue::Packets(2));
+    let before = link.model().clone();
+    let sent: Vec<_> = (0..3).map(|_| link.offer(Time::ZERO, 250)).collect();
+    assert_eq!(sent[2], Verdict::Deliver(Time::from_micros(10_600)));
+    let rate = Some(Bitrate::from_bps(100_000_000));
+    link.change(LinkModel { rate, ..before }).unwrap();
+    // Two still wait: there is no room, and then there is.
+    assert_eq!(link.offer(Time::ZERO, 250), Verdict::Drop(Cause::Queue));
+    let now = Time::from_micros(200);
+    assert_eq!(link.offer(now, 250), Verdict::Deliver(Time::from_micros(10_620)));
+}
+
+/// Cut and mended: the same process, but not the same losses; and runs repeat.
+#[test]
+fn a_link_that_is_mended_has_other_luck() {
+    for chain in [Chain::PerPacket, CONTINUOUS] {
+        let model = burst(0.05, 0.75, chain);
+        let run = || {
+            let mut link = Impairment::new(model.clone(), 3, 0).unwrap();
+            let mut now = Time::ZERO;
+            let mut rounds = [(); 2].map(|()| {
+                let mut lose = |link: &mut Impairment| {
+                    now += 20 * MS;
+                    link.offer(now, 200) == Verdict::Drop(Cause::Loss)
+                };
+                let lost: Vec<bool> = (0..200_000).map(|_| lose(&mut link)).collect();
+                link.change(lossy(Loss::EVERYTHING)).unwrap();
+                assert!(lose(&mut link));
+                link.change(model.clone()).unwrap();
+                lost
+            });
+            rounds.iter_mut().for_each(|lost| check_chain("mended", lost, 0.05, 0.75));
+            rounds
+        };
+        let [first, second] = run();
+        assert_ne!(first, second);
+        assert_eq!(run(), [first, second]);
+    }
+}
+
+/// Only the delay changes: the losses do not notice.
+#[test]
+fn a_loss_process_that_stays_goes_on() {
+    let model = burst(0.1, 0.5, Chain::PerPacket);
+    let whole = losses(model.clone(), 5, 0, 1_000, 20 * MS);
+    let mut link = Impairment::new(model.clone(), 5, 0).unwrap();
+    for (n, lost) in whole.into_iter().enumerate() {
+        link.change(LinkModel { delay: n as u32 * MS, ..model.clone() }).unwrap();
+        let verdict = link.offer(Time::from_millis(20 * (n as u64 + 1)), 200);
+        assert_eq!(verdict == Verdict::Drop(Cause::Loss), lost, "packet {n}");
+    }
+}
+
 fn red(red: Red) -> LinkModel {
     LinkModel { queue: Queue::Red(red), ..LinkModel::default() }
 }

@@ -24,6 +24,7 @@ pub use local::Sink;
 
 use crate::arena::{RxDatagram, TxArena};
 use crate::link::{Link, LinkId};
+use crate::route::Router;
 use crate::session::SessionId;
 use crate::wire::Incarnation;
 use core::fmt;
@@ -225,6 +226,11 @@ impl Node {
     /// order.
     pub fn links(&self) -> impl Iterator<Item = (LinkId, &Link)> + Clone {
         self.forwarder.links().iter()
+    }
+
+    /// Link-state routing, if the node does it.
+    pub fn router(&self) -> Option<&Router> {
+        self.control.router()
     }
 
     /// A link, if there is one with this number.

@@ -1,0 +1,144 @@
+//! One call over an overlay with three ways: what it misses, and which way it
+//! takes.
+
+use super::overlay::Settings;
+use crate::chain::{DEADLINE, PACKET};
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::link_model::{LinkModel, Loss};
+use trunkline_sim::overlay::wire::{NodeId, Service};
+use trunkline_sim::voice::{Arrival, Call, Sinks, VoiceLog, VoiceSource};
+use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
+
+/// Where the call begins and ends.
+const ENDS: [HostId; 2] = [HostId(0), HostId(3)];
+/// The relay of the shortest way.
+pub const RELAY: HostId = HostId(1);
+/// The wires of the shortest way.
+pub const SHORTEST: [WireId; 2] = [WireId(0), WireId(1)];
+/// Hosts, and one-way delays in ms: A–B–D takes 20 ms, A–C–D 24, A–E–F–D 45.
+const WIRES: [(u32, u32, u64); 7] =
+    [(0, 1, 10), (1, 3, 10), (0, 2, 12), (2, 3, 12), (0, 4, 15), (4, 5, 15), (5, 3, 15)];
+/// Until the first packet, links and routes come up.
+const START: Time = Time::from_millis(10_000);
+/// What is under way when the last packet is sent arrives within this time.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// A call in both directions between A and D.
+pub struct Conversation {
+    world: World,
+    calls: [Call<VoiceLog>; 2],
+    /// Packets so far of each end's flow on each of its links, the link that
+    /// the last one took, and the moments at which that was another than
+    /// before.
+    ways: [Way; 2],
+}
+
+#[derive(Default)]
+struct Way {
+    sent: Vec<u64>,
+    link: Option<usize>,
+    changes: Vec<Time>,
+}
+
+impl Conversation {
+    /// A call that lasts until `end`, with this loss on all links.
+    pub fn new(
+        settings: &Settings,
+        loss: Loss,
+        end: Time,
+        seed: u64,
+    ) -> Result<Conversation, WorldError> {
+        let mut topology = Topology::new();
+        let hosts: Vec<HostId> = (1..=6).map(|id| topology.host(NodeId(id))).collect();
+        for (a, b, delay) in WIRES {
+            let delay = Duration::from_millis(delay);
+            let model = LinkModel { delay, loss: loss.clone(), ..LinkModel::default() };
+            let (a, b) = (hosts[a as usize], hosts[b as usize]);
+            topology.link_with(a, b, model.clone(), model, |link| settings.adjust(link));
+        }
+        for &host in &hosts {
+            topology.config_mut(host).routing = Some(settings.routing.clone());
+        }
+        let mut world = topology.build(seed)?;
+        let count = (end.since(START).as_nanos() / PACKET.as_nanos()) as u64;
+        let mut flow = |from: HostId, to: HostId| {
+            let node = NodeId(to.0 + 1);
+            let source = VoiceSource::new(node, 5_000, Service::RealTime, START, count);
+            let sink = world.attach(to, 5_000, VoiceLog::default())?;
+            Ok::<_, WorldError>((world.attach(from, 0, source)?, sink))
+        };
+        let calls = [flow(ENDS[0], ENDS[1])?, flow(ENDS[1], ENDS[0])?];
+        Ok(Conversation { world, calls, ways: Default::default() })
+    }
+
+    /// Lets it go on, and looks after every packet which way it took.
+    pub fn run_until(&mut self, end: Time) {
+        while self.world.now() < end {
+            self.world.run_until(end.min(self.world.now() + PACKET));
+            let now = self.world.now();
+            for (way, host) in self.ways.iter_mut().zip(ENDS) {
+                way.look(now, &self.world, host);
+            }
+        }
+    }
+
+    /// The network, to break something.
+    pub fn world_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    /// How often either direction took another way than before since `from`.
+    pub fn changes(&self, from: Time) -> u64 {
+        let since = |w: &Way| w.changes.iter().filter(|&&at| at >= from).count() as u64;
+        self.ways.iter().map(since).sum()
+    }
+
+    /// How long after `event` both directions had left the shortest way for
+    /// good; `None` if one takes it at the end.
+    pub fn left(&self, event: Time) -> Option<Duration> {
+        let left = |way: &Way| {
+            let last = *way.changes.last()?;
+            (way.link != Some(0)).then(|| last.since(event))
+        };
+        let [a, b] = [&self.ways[0], &self.ways[1]].map(left);
+        Some(a?.max(b?))
+    }
+
+    /// How often a link was declared dead, by either end.
+    pub fn deaths(&self) -> u64 {
+        let hosts = (0..6).map(HostId);
+        hosts.flat_map(|h| self.world.node(h).links()).map(|(_, link)| link.stats().downs).sum()
+    }
+
+    /// Ends it: how long after `event` the last packet was sent that never came
+    /// or came too late; zero if none was.
+    pub fn whole_after(&mut self, event: Time) -> Duration {
+        self.world.run_until(self.world.now() + DRAIN);
+        let last = self.calls.iter().filter_map(|&(source, sink)| {
+            let arrivals = self.world.app(sink).arrivals(self.world.origin(source));
+            let source = self.world.app(source);
+            let missed = |a: Option<Arrival>| a.is_none_or(|a| a.delay > DEADLINE);
+            let last = (0..source.sent()).rev().find(|&k| missed(arrivals(k)))?;
+            Some(source.sent_at(last))
+        });
+        last.max().map_or(Duration::ZERO, |at| at.since(event))
+    }
+}
+
+impl Way {
+    /// Finds the link that a new packet went into at `host`.
+    fn look(&mut self, now: Time, world: &World, host: HostId) {
+        let links = world.node(host).links();
+        let sent: Vec<u64> = links.map(|(_, l)| l.stats().realtime.envelopes).collect();
+        self.sent.resize(sent.len(), 0);
+        let grown = (0..sent.len()).find(|&k| sent[k] > self.sent[k]);
+        if grown.is_some() && grown != self.link {
+            if self.link.is_some() {
+                self.changes.push(now);
+            }
+            self.link = grown;
+        }
+        self.sent = sent;
+    }
+}

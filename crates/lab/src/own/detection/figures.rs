@@ -1,0 +1,300 @@
+//! What is drawn and judged of it.
+
+use crate::experiment::{Claim, Figure, Verdict, largest};
+use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
+use crate::table::{Record, Table};
+
+/// A figure: one trouble.
+struct Shown {
+    figure: &'static str,
+    trouble: &'static str,
+    /// The trouble in words.
+    words: &'static str,
+    says: &'static str,
+    claims: fn() -> Vec<Claim>,
+}
+
+const SHOWN: [Shown; 6] = [
+    Shown {
+        figure: "detection",
+        trouble: "5/75",
+        words: "5 % loss, burstiness 75 %",
+        says: "The paper's hellos come every second and find a failure in under 10 s; less, it says \
+               from Planetlab, makes routes more likely to be unstable. Here a link of 20 ms loses \
+               5 % of the packets in each direction, per packet as in the paper, and nothing but \
+               hellos is on it. With probes, an overdue hello is asked for every 20 ms.",
+        claims: || {
+            vec![
+                shorter_is_riskier(),
+                as_calm_as_the_paper("as-calm", "5 %"),
+                found_within_a_second(),
+            ]
+        },
+    },
+    Shown {
+        figure: "detection-10",
+        trouble: "10/75",
+        words: "10 % loss, burstiness 75 %",
+        says: "The same with twice the loss.",
+        claims: Vec::new,
+    },
+    Shown {
+        figure: "detection-20",
+        trouble: "20/75",
+        words: "20 % loss, burstiness 75 %",
+        says: "The same with four times the loss.",
+        claims: || vec![as_calm_as_the_paper("as-calm", "20 %")],
+    },
+    Shown {
+        figure: "detection-in-time",
+        trouble: "5/75 in time",
+        words: "5 % loss, outages of 69 ms on average",
+        says: "5 % loss whose bursts take time instead of packets: 75 % burstiness for packets \
+               20 ms apart. Hellos far apart are then lost independently of each other, and every \
+               200 ms are enough without probes.",
+        claims: || vec![calm_in_time()],
+    },
+    Shown {
+        figure: "detection-stalls",
+        trouble: "stalls to 2 s",
+        words: "the same, and one end stands still for 0.2 to 2 s a minute",
+        says: "Planetlab's losses came in bursts of tens to hundreds of packets, because the \
+               program at the end was not scheduled (§V-B): at 50 packets/s tenths of a second to \
+               seconds. To its neighbour a host that stands still is a host that is gone, however \
+               often it is asked.",
+        claims: || {
+            vec![
+                stalls_want_patience(),
+                calm_after("1.5-times-the-stall", "5 s are enough, and with probes at 200 ms", 5.0),
+            ]
+        },
+    },
+    Shown {
+        figure: "detection-long-stalls",
+        trouble: "stalls to 8 s",
+        words: "the same, and one end stands still for 0.2 to 8 s a minute",
+        says: "The paper has seen a daemon wait for the processor for eight seconds (§V-A).",
+        claims: || {
+            vec![
+                five_are_too_few(),
+                calm_after(
+                    "ten-seconds",
+                    "10 s, the paper's, are enough, with probes at 200 ms",
+                    10.0,
+                ),
+            ]
+        },
+    },
+];
+
+/// Fewer false deaths than this in a day are drawn at the bottom.
+const FLOOR: f64 = 0.1;
+
+/// The figure that shows points with this trouble.
+pub fn showing(trouble: &str) -> Vec<&'static str> {
+    SHOWN.iter().filter(|s| s.trouble == trouble).map(|s| s.figure).collect()
+}
+
+/// All of them.
+pub fn all() -> Vec<Figure> {
+    let figure = |shown: &'static Shown| Figure {
+        name: shown.figure,
+        title: "False deaths of a link against the silence that counts as one",
+        section: "III-A, beyond",
+        says: shown.says,
+        chart: Box::new(|t| chart(shown, t)),
+        claims: (shown.claims)(),
+    };
+    SHOWN.iter().map(figure).collect()
+}
+
+fn chart(shown: &Shown, table: &Table) -> Chart {
+    let mut series = Vec::new();
+    for (n, hello) in [50.0, 200.0, 1_000.0].into_iter().enumerate() {
+        for probes in ["yes", "no"] {
+            let here = |r: &Record<'_>| r.number("hello_ms") == hello && r.is("probes", probes);
+            let points: Vec<Mark> = table.iter().filter(here).map(|r| mark(&r)).collect();
+            let (style, with) = match probes {
+                "yes" => (Style::nth(n), "with"),
+                _ => (Style { marker: Marker::Ring, ..Style::nth(n) }, "without"),
+            };
+            if !points.is_empty() {
+                series.push(Series { name: format!("{hello} ms, {with} probes"), style, points });
+            }
+        }
+    }
+    Chart {
+        title: format!("False deaths: {}", shown.words),
+        x: Axis::log("silence that counts as death (s)", (0.1, 10.0)),
+        y: Axis::log("false deaths per link and day", (FLOOR, 100_000.0)),
+        series,
+    }
+}
+
+fn mark(r: &Record<'_>) -> Mark {
+    let up = |column| r.number(column).max(FLOOR);
+    let interval = Some((up("per_day_low"), up("per_day_high")));
+    Mark { x: r.number("dead_after_s"), y: up("per_day"), interval }
+}
+
+/// A setting whose point a judge looks at: hello in ms, probes, dead after s.
+type Setting = (f64, &'static str, f64);
+
+/// The paper's, and this project's default.
+const PAPER: Setting = (1_000.0, "no", 10.0);
+const DEFAULT: Setting = (200.0, "yes", 1.0);
+
+/// What a column says of a setting; not a number if it was not measured.
+fn of(table: &Table, (hello, probes, dead_after): Setting, column: &str) -> f64 {
+    let here = |r: &Record<'_>| {
+        r.number("hello_ms") == hello
+            && r.is("probes", probes)
+            && r.number("dead_after_s") == dead_after
+    };
+    table.iter().find(here).map_or(f64::NAN, |r| r.number(column))
+}
+
+/// How many more false deaths a day `a` has than `b`, and whether so beyond
+/// the intervals.
+fn more(table: &Table, a: Setting, b: Setting) -> Verdict {
+    let [pa, pb] = [a, b].map(|s| of(table, s, "per_day"));
+    let beyond = of(table, a, "per_day_low") > of(table, b, "per_day_high");
+    Verdict { measured: pa - pb, holds: beyond, note: format!("{pa:.1} against {pb:.1} a day.") }
+}
+
+fn shorter_is_riskier() -> Claim {
+    Claim {
+        id: "shorter-is-riskier",
+        says: "with the paper's hellos (every second, no probes) 5 s of silence are more often a \
+               false death than 10 s",
+        published: 0.0,
+        unit: "more per link and day, more than",
+        decimals: 1,
+        judge: Box::new(|t| more(t, (1_000.0, "no", 5.0), PAPER)),
+        at: &[5.0, 10.0],
+        expected: true,
+        why: "",
+        sabotage: "no-loss",
+    }
+}
+
+fn as_calm_as_the_paper(id: &'static str, loss: &'static str) -> Claim {
+    let says: &'static str = match loss {
+        "5 %" => {
+            "at 5 % the default (hellos every 200 ms, probes, dead after 1 s) has fewer false \
+                  deaths than the paper's 10 s"
+        }
+        _ => {
+            "at 20 % the default (hellos every 200 ms, probes, dead after 1 s) has fewer false \
+              deaths than the paper's 10 s"
+        }
+    };
+    Claim {
+        id,
+        says,
+        published: 0.0,
+        unit: "fewer per link and day, more than",
+        decimals: 1,
+        judge: Box::new(|t| more(t, PAPER, DEFAULT)),
+        at: &[1.0, 10.0],
+        expected: true,
+        why: "So what the paper says of less than 10 s is true of its hellos, not of loss as such.",
+        sabotage: "probes-off",
+    }
+}
+
+fn found_within_a_second() -> Claim {
+    Claim {
+        id: "found",
+        says: "with the default a cut is found in 1 s on average: the last hello is up to 200 ms \
+               older than it",
+        published: 1.0,
+        unit: "s, at most",
+        decimals: 3,
+        judge: Box::new(|t| {
+            let measured = of(t, DEFAULT, "detect_s");
+            Verdict::new(measured, measured <= 1.0)
+        }),
+        at: &[1.0],
+        expected: true,
+        why: "",
+        sabotage: "twice-the-patience",
+    }
+}
+
+fn calm_in_time() -> Claim {
+    Claim {
+        id: "calm",
+        says: "the default sees no false death",
+        published: 0.0,
+        unit: "per link and day",
+        decimals: 2,
+        judge: Box::new(|t| {
+            let measured = of(t, DEFAULT, "per_day");
+            Verdict::new(measured, measured <= 0.0)
+        }),
+        at: &[1.0],
+        expected: true,
+        why: "",
+        sabotage: "half-the-patience",
+    }
+}
+
+fn stalls_want_patience() -> Claim {
+    Claim {
+        id: "a-second-is-too-short",
+        says: "where hosts stand still for up to 2 s, 1 s with probes has more false deaths than \
+               the paper's 10 s without, for hellos every 50 ms as for every 200 ms",
+        published: 0.0,
+        unit: "more per link and day, more than",
+        decimals: 1,
+        judge: Box::new(|t| {
+            let both = [DEFAULT, (50.0, "yes", 1.0)].map(|s| more(t, s, PAPER));
+            let least = -largest(both.iter().map(|v| -v.measured));
+            Verdict::new(least, both.iter().all(|v| v.holds))
+        }),
+        at: &[1.0, 10.0],
+        expected: true,
+        why: "What the paper saw on Planetlab: its hosts, not its losses, want patience.",
+        sabotage: "no-stalls",
+    }
+}
+
+fn five_are_too_few() -> Claim {
+    Claim {
+        id: "five-are-too-few",
+        says: "where hosts stand still for up to 8 s, 5 s have more false deaths than 10 s, \
+               whatever the hellos, with probes",
+        published: 0.0,
+        unit: "more per link and day, more than",
+        decimals: 1,
+        judge: Box::new(|t| {
+            let pair = |hello| more(t, (hello, "yes", 5.0), (hello, "yes", 10.0));
+            let each = [50.0, 200.0, 1_000.0].map(pair);
+            let least = -largest(each.iter().map(|v| -v.measured));
+            Verdict::new(least, each.iter().all(|v| v.holds))
+        }),
+        at: &[5.0, 10.0],
+        expected: true,
+        why: "",
+        sabotage: "no-stalls",
+    }
+}
+
+fn calm_after(id: &'static str, says: &'static str, dead_after: f64) -> Claim {
+    Claim {
+        id,
+        says,
+        published: 0.0,
+        unit: "false deaths per link and day",
+        decimals: 2,
+        judge: Box::new(move |t| {
+            let measured = of(t, (200.0, "yes", dead_after), "per_day");
+            Verdict::new(measured, measured <= 0.0)
+        }),
+        at: if dead_after == 5.0 { &[5.0] } else { &[10.0] },
+        expected: true,
+        why: "",
+        sabotage: if dead_after == 5.0 { "stalls-of-eight-seconds" } else { "half-the-patience" },
+    }
+}

@@ -1,0 +1,241 @@
+//! How long it takes until all nodes of an overlay know it as it is, and what
+//! they say to each other until then.
+
+mod figures;
+
+use super::PAPER;
+use super::overlay::Settings;
+use crate::chain::Bursts;
+use crate::experiment::{Cells, Experiment, Inputs, Point, Sabotage, Size};
+use crate::table::{Cell, Column};
+use rand::Rng as _;
+use std::time::Duration;
+use trunkline_base::link_model::LinkModel;
+use trunkline_base::stats::Mean;
+use trunkline_base::{Rng, rng};
+use trunkline_sim::overlay::route::Metric;
+use trunkline_sim::random::{Graph, Waxman};
+use trunkline_sim::{HostId, WireEnd, WireId, World, WorldError};
+
+const COLUMNS: &[Column] = &[
+    Column::text("loss"),
+    Column::number("nodes", 0),
+    Column::number("links", 0),
+    Column::text("event"),
+    Column::number("runs", 0),
+    Column::number("wires", 1),
+    Column::number("converged_s", 3),
+    Column::number("converged_low_s", 3),
+    Column::number("converged_high_s", 3),
+    Column::number("converged_most_s", 3),
+    Column::number("flooded_kb", 1),
+    Column::number("flooded_low_kb", 1),
+    Column::number("flooded_high_kb", 1),
+    Column::number("records", 0),
+    Column::number("repeated_pct", 1),
+    Column::number("stale", 0),
+];
+
+/// What happens, in this order.
+const EVENTS: [&str; 6] = ["start", "quiet", "cut", "crash", "partition", "heal"];
+/// How precisely convergence is measured.
+const STEP: Duration = Duration::from_millis(20);
+/// After everyone agrees, for so long, it is over.
+const CALM: Duration = Duration::from_secs(2);
+/// An overlay that does not agree by then does not converge.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// A minute in which nothing happens.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Loss on all links.
+const LOSSES: [(&str, f64); 2] = [("none", 0.0), ("5/75", 0.05)];
+const BURSTY: Bursts = Bursts { burstiness: Some(0.75), spacing: None };
+
+/// The experiment.
+pub fn experiment() -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name: "heal",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(points),
+        figures: figures::all(),
+    }
+}
+
+fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let sizes: &[u32] = size.pick(&[10], &[25, 100], &[10, 25, 50, 100, 200]);
+    let runs = size.pick(1, 3, 20);
+    let [settings, ..] = Settings::all(sabotage);
+    let mut points = Vec::new();
+    for (loss, p) in LOSSES {
+        for &nodes in sizes {
+            let settings = settings.clone().broken_for(sabotage, nodes);
+            let measure = move |inputs: &Inputs<'_>| {
+                let one = |run| history(&settings, nodes, p, inputs.seed.wrapping_add(run));
+                let runs: Vec<_> = (0..runs).map(one).collect::<Result<_, _>>()?;
+                Ok(rows(loss, nodes, &runs))
+            };
+            points.push(Point {
+                key: format!("{nodes}-nodes-loss-{}", loss.replace('/', "-")),
+                x: nodes.into(),
+                figures: vec!["heal", "heal-bytes"],
+                weight: 1.5e-3 * f64::from(nodes * nodes) * runs as f64 / 10.0,
+                measure: Box::new(measure),
+            });
+        }
+    }
+    points
+}
+
+/// What one event came to.
+#[derive(Clone, Copy, Default)]
+struct Outcome {
+    /// How many wires it cut or mended.
+    wires: usize,
+    /// Seconds until everyone agreed for good.
+    converged: f64,
+    /// Bytes and records of routing frames, all nodes together, and how many of
+    /// the records were said again.
+    bytes: u64,
+    records: u64,
+    repeated: u64,
+    /// Pairs of nodes of which one has not got what the other says, at the end.
+    stale: usize,
+}
+
+fn rows(loss: &str, nodes: u32, runs: &[[Outcome; EVENTS.len()]]) -> Cells {
+    let row = |(n, event): (usize, &str)| {
+        let here: Vec<Outcome> = runs.iter().map(|r| r[n]).collect();
+        let all = |of: fn(&Outcome) -> f64| here.iter().map(of).collect::<Vec<_>>();
+        let converged = all(|o| o.converged);
+        let most = converged.iter().copied().fold(0.0, f64::max);
+        let (mean, flooded) = (Mean::of(&converged), Mean::of(&all(|o| o.bytes as f64 / 1e3)));
+        let records = Mean::of(&all(|o| o.records as f64)).estimate;
+        let repeated = Mean::of(&all(|o| o.repeated as f64)).estimate;
+        let mut row: Vec<Cell> = vec![loss.into(), u64::from(nodes).into()];
+        row.extend([Cell::from(u64::from(3 * nodes)), event.into(), (runs.len() as u64).into()]);
+        row.push(Mean::of(&all(|o| o.wires as f64)).estimate.into());
+        for mean in [mean, flooded] {
+            row.extend([mean.estimate, mean.interval.0, mean.interval.1].map(Cell::from));
+        }
+        row.insert(9, most.into());
+        row.extend([records, 100.0 * repeated / records].map(Cell::from));
+        row.push(here.iter().map(|o| o.stale as u64).sum::<u64>().into());
+        row
+    };
+    EVENTS.into_iter().enumerate().map(row).collect()
+}
+
+/// One overlay's life.
+fn history(
+    settings: &Settings,
+    nodes: u32,
+    loss: f64,
+    seed: u64,
+) -> Result<[Outcome; EVENTS.len()], WorldError> {
+    let graph = Waxman::continent(nodes).draw(seed);
+    let mut topology = graph.topology();
+    for host in (0..nodes).map(HostId) {
+        let config = topology.config_mut(host);
+        config.links.iter_mut().for_each(|link| settings.adjust(link));
+        config.routing = Some(settings.routing.clone());
+    }
+    let mut world = topology.build(seed)?;
+    for wire in (0..world.wires()).map(WireId) {
+        for end in [WireEnd::First, WireEnd::Second] {
+            let model = LinkModel { loss: BURSTY.losing(loss), ..world.model(wire, end).clone() };
+            world.change(wire, end, model)?;
+        }
+    }
+    let mut luck = rng(seed, 1);
+    let mut life = Life { world, graph };
+    let start = life.settle(0);
+    let quiet = life.quiet();
+    let cut = life.cut(&mut luck);
+    let crash = life.crash(&mut luck)?;
+    let [partition, heal] = life.partition();
+    Ok([start, quiet, cut, crash, partition, heal])
+}
+
+struct Life {
+    world: World,
+    graph: Graph,
+}
+
+impl Life {
+    /// Goes on until everyone has agreed for a while.
+    fn settle(&mut self, wires: usize) -> Outcome {
+        let (start, before) = (self.world.now(), self.said());
+        let mut agreed = start;
+        let mut heard = before;
+        loop {
+            let now = self.world.now();
+            if self.world.disagreement(Metric::default()).is_some() {
+                agreed = now + STEP;
+                heard = self.said();
+            }
+            if now.since(agreed) >= CALM || now.since(start) >= PATIENCE {
+                break;
+            }
+            self.world.run_until(now + STEP);
+        }
+        let [bytes, records, repeated] = [0, 1, 2].map(|n| heard[n] - before[n]);
+        let converged = agreed.since(start).as_secs_f64();
+        Outcome { wires, converged, bytes, records, repeated, stale: self.world.stale() }
+    }
+
+    /// Bytes, records and repetitions that all nodes have sent so far.
+    fn said(&self) -> [u64; 3] {
+        let hosts = (0..self.world.hosts()).map(HostId);
+        let stats = hosts.filter_map(|h| Some(self.world.node(h).router()?.stats()));
+        stats.fold([0; 3], |[b, n, r], s| [b + s.sent_bytes, n + s.sent, r + s.repeated])
+    }
+
+    /// Nothing happens.
+    fn quiet(&mut self) -> Outcome {
+        let before = self.said();
+        self.world.run_until(self.world.now() + QUIET);
+        let after = self.said();
+        let [bytes, records, repeated] = [0, 1, 2].map(|n| after[n] - before[n]);
+        let stale = self.world.stale();
+        Outcome { wires: 0, converged: f64::NAN, bytes, records, repeated, stale }
+    }
+
+    /// A wire is cut, and mended once everyone knows.
+    fn cut(&mut self, luck: &mut Rng) -> Outcome {
+        let wire = WireId((luck.next_u64() % u64::from(self.world.wires())) as u32);
+        self.world.cut(wire);
+        let outcome = self.settle(1);
+        self.world.mend(wire);
+        self.settle(1);
+        outcome
+    }
+
+    /// A node dies, and starts again once everyone knows.
+    fn crash(&mut self, luck: &mut Rng) -> Result<Outcome, WorldError> {
+        let host = HostId((luck.next_u64() % u64::from(self.world.hosts())) as u32);
+        self.world.crash(host);
+        let outcome = self.settle(0);
+        self.world.restart(host)?;
+        self.settle(0);
+        Ok(outcome)
+    }
+
+    /// All wires between the western and the eastern half of the nodes are cut,
+    /// and mended once everyone knows.
+    fn partition(&mut self) -> [Outcome; 2] {
+        let mut xs: Vec<f64> = self.graph.places.iter().map(|p| p.0).collect();
+        xs.sort_unstable_by(f64::total_cmp);
+        let border = xs[xs.len() / 2];
+        let west = |h: HostId| self.graph.places[h.0 as usize].0 < border;
+        let links = (0..).map(WireId).zip(&self.graph.links);
+        let crossing: Vec<WireId> =
+            links.filter(|(_, l)| west(l.0) != west(l.1)).map(|(wire, _)| wire).collect();
+        crossing.iter().for_each(|&wire| self.world.cut(wire));
+        let partition = self.settle(crossing.len());
+        crossing.iter().for_each(|&wire| self.world.mend(wire));
+        [partition, self.settle(crossing.len())]
+    }
+}

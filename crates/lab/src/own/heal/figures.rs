@@ -1,0 +1,161 @@
+//! What is drawn and judged of it.
+
+use super::{EVENTS, LOSSES};
+use crate::experiment::{Claim, Figure, Verdict, largest};
+use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
+use crate::table::{Record, Table};
+
+/// Both figures.
+pub fn all() -> Vec<Figure> {
+    vec![
+        Figure {
+            name: "heal",
+            title: "Time until all nodes know their overlay, against its size",
+            section: "III-A, beyond",
+            says: "Overlays of nodes anywhere on a continent (40 ms across), six links each \
+                   (Waxman), with the default settings. All start at once; a wire is cut; a node \
+                   dies; every wire between two halves is cut and later mended. How long until \
+                   every node has the newest word of every other that it can reach, and ways only \
+                   over what is there. The same with 5 % loss at 75 % burstiness on all links.",
+            chart: Box::new(|t| {
+                chart(t, "Until all nodes agree (s)", "converged", &EVENTS.map(|e| e), 0.1)
+            }),
+            claims: vec![
+                soon("partition", 1.5, "paper-hellos"),
+                soon("heal", 3.0, "paper-hellos"),
+                nothing_lost(),
+            ],
+        },
+        Figure {
+            name: "heal-bytes",
+            title: "Bytes of routing until all nodes know their overlay, against its size",
+            section: "III-A, beyond",
+            says: "What all nodes together say to each other meanwhile, without IP and UDP \
+                   headers; quiet is a minute in which nothing happens.",
+            chart: Box::new(|t| {
+                chart(t, "bytes of routing, all nodes (kB)", "flooded", &EVENTS.map(|e| e), 0.01)
+            }),
+            claims: vec![quiet()],
+        },
+    ]
+}
+
+fn chart(table: &Table, label: &str, column: &str, events: &[&str], floor: f64) -> Chart {
+    let unit = if column == "converged" { "_s" } else { "_kb" };
+    let mut series = Vec::new();
+    for (loss, _) in LOSSES {
+        for (n, event) in events.iter().enumerate() {
+            let here = |r: &Record<'_>| r.is("loss", loss) && r.is("event", event);
+            let value = |r: &Record<'_>, which: &str| {
+                r.number(&format!("{column}{which}{unit}")).max(floor)
+            };
+            let points: Vec<Mark> = table
+                .iter()
+                .filter(here)
+                .filter(|r| !r.number(&format!("{column}{unit}")).is_nan())
+                .map(|r| Mark {
+                    x: r.number("nodes"),
+                    y: value(&r, ""),
+                    interval: Some((value(&r, "_low"), value(&r, "_high"))),
+                })
+                .collect();
+            let (style, with) = match loss {
+                "none" => (Style::nth(n), String::new()),
+                _ => (Style { marker: Marker::Ring, ..Style::nth(n) }, format!(", {loss}")),
+            };
+            if !points.is_empty() {
+                series.push(Series { name: format!("{event}{with}"), style, points });
+            }
+        }
+    }
+    let top = series.iter().flat_map(|s| &s.points).map(|m| m.y).fold(10.0 * floor, f64::max);
+    let top = libm::pow(10.0, libm::ceil(libm::log10(top)));
+    Chart {
+        title: "An overlay of nodes with six links each".to_owned(),
+        x: Axis::linear("nodes", (0.0, 200.0), 50.0),
+        y: Axis::log(label, (floor, top)),
+        series,
+    }
+}
+
+/// What a column says of an event in the overlay of 100, at each loss.
+fn of(table: &Table, event: &str, column: &str) -> [f64; LOSSES.len()] {
+    LOSSES.map(|(loss, _)| {
+        let here = |r: &Record<'_>| {
+            r.is("loss", loss) && r.is("event", event) && r.number("nodes") == 100.0
+        };
+        table.iter().find(here).map_or(f64::NAN, |r| r.number(column))
+    })
+}
+
+fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
+    Claim {
+        id: event,
+        says: match event {
+            "partition" => {
+                "100 nodes know within 1.5 s that they are cut in two, in the worst run, \
+                            without loss"
+            }
+            _ => {
+                "100 nodes know within 3 s that they are one overlay again, in the worst run, \
+                  without loss"
+            }
+        },
+        published: bound,
+        unit: "s, at most",
+        decimals: 3,
+        judge: Box::new(move |t| {
+            let [clean, lossy] = of(t, event, "converged_most_s");
+            let kb = of(t, event, "flooded_kb")[0];
+            let wires = of(t, event, "wires")[0];
+            let note = format!("{wires:.0} wires, {kb:.0} kB flooded; with 5 % loss {lossy:.2} s.");
+            Verdict { measured: clean, holds: clean <= bound, note }
+        }),
+        at: &[100.0],
+        expected: true,
+        why: "The bound is this project's own target.",
+        sabotage,
+    }
+}
+
+fn nothing_lost() -> Claim {
+    Claim {
+        id: "nothing-lost",
+        says: "after each event every node has the newest word of every other that it can reach, \
+               with and without loss",
+        published: 0.0,
+        unit: "pairs of nodes without",
+        decimals: 0,
+        judge: Box::new(|t| {
+            let stale = EVENTS.map(|event| largest(of(t, event, "stale")));
+            let worst = largest(stale);
+            Verdict::new(worst, worst <= 0.0)
+        }),
+        at: &[100.0],
+        expected: true,
+        why: "",
+        sabotage: "room-for-half",
+    }
+}
+
+fn quiet() -> Claim {
+    Claim {
+        id: "quiet",
+        says: "in an overlay of 100 in which nothing changes routing takes at most 10 bytes per \
+               second and link, with and without loss",
+        published: 10.0,
+        unit: "bytes/s and link, at most",
+        decimals: 2,
+        judge: Box::new(|t| {
+            // 300 links, a minute.
+            let rates = of(t, "quiet", "flooded_kb").map(|kb| kb * 1e3 / 300.0 / 60.0);
+            let note = format!("Without loss {:.2}, with 5 % {:.2}.", rates[0], rates[1]);
+            let worst = largest(rates);
+            Verdict { measured: worst, holds: worst <= 10.0, note }
+        }),
+        at: &[100.0],
+        expected: true,
+        why: "The bound is this project's own target: a tenth of what the paper's hellos take.",
+        sabotage: "refresh-every-second",
+    }
+}

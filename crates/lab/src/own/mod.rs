@@ -1,0 +1,19 @@
+//! Figures that no paper has: what an overlay does when its network fails.
+//! They put numbers to what Amir, Danilov, Goose, Hedqvist, Terzis: *An Overlay
+//! Architecture for High Quality VoIP Streams* (CNDS-2005-1) only mention.
+
+mod calls;
+pub mod detection;
+pub mod failover;
+pub mod heal;
+mod overlay;
+
+use crate::experiment::Experiment;
+
+/// The folder.
+pub const PAPER: &str = "own";
+
+/// Every experiment.
+pub fn experiments() -> Vec<Experiment> {
+    vec![detection::experiment(), failover::experiment(), heal::experiment()]
+}

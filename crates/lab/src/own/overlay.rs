@@ -1,0 +1,64 @@
+//! What these experiments set at every node.
+
+use crate::experiment::Sabotage;
+use std::time::Duration;
+use trunkline_sim::overlay::link;
+use trunkline_sim::overlay::monitor::Liveness;
+use trunkline_sim::overlay::node::Routing;
+use trunkline_sim::overlay::route::Metric;
+
+/// Settings under a name.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// In tables and legends.
+    pub name: &'static str,
+    /// Of every link.
+    pub liveness: Liveness,
+    /// Of every node.
+    pub routing: Routing,
+}
+
+impl Settings {
+    /// The daemon's, the same with hellos every 50 ms, and the paper's hellos.
+    pub fn all(sabotage: Sabotage) -> [Settings; 3] {
+        let fast = Liveness {
+            interval: Duration::from_millis(50),
+            dead_after: Duration::from_millis(400),
+            ..Liveness::default()
+        };
+        let named = [("default", Liveness::default()), ("50 ms", fast), ("paper", Liveness::PAPER)];
+        named.map(|(name, liveness)| {
+            let settings = Settings { name, liveness, routing: Routing::default() };
+            settings.broken(sabotage)
+        })
+    }
+
+    fn broken(mut self, sabotage: Sabotage) -> Settings {
+        if sabotage.is("paper-hellos") {
+            self.liveness = Liveness::PAPER;
+        }
+        if sabotage.is("probes-off") {
+            self.liveness.probes = false;
+        }
+        if sabotage.is("by-latency") {
+            self.routing.metric = Metric::Latency;
+        }
+        if sabotage.is("refresh-every-second") {
+            self.routing.limits.refresh = Duration::from_secs(1);
+        }
+        self
+    }
+
+    /// For an overlay of so many nodes.
+    pub fn broken_for(mut self, sabotage: Sabotage, nodes: u32) -> Settings {
+        if sabotage.is("room-for-half") {
+            self.routing.limits.max_nodes = nodes as usize / 2;
+        }
+        self
+    }
+
+    /// Makes the settings of a link.
+    pub fn adjust(&self, config: &mut link::Config) {
+        config.liveness = self.liveness.clone();
+    }
+}

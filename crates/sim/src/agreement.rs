@@ -1,0 +1,137 @@
+//! Whether all nodes of a world know their network as it is.
+
+use crate::capture::WireEnd;
+use crate::network::{End, HostId, WireId};
+use crate::random::Pieces;
+use crate::world::World;
+use std::collections::{BTreeMap, BTreeSet};
+use trunkline_base::link_model::Loss;
+use trunkline_overlay::route::{Key, Metric, Router};
+use trunkline_overlay::wire::NodeId;
+
+/// What a node has wrong about its network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Disagreement {
+    /// It does no link-state routing.
+    #[error("{0} does not compute routes: set `routing` in its configuration")]
+    NoRouting(HostId),
+    /// It has not got what another, whom it can reach, says of itself.
+    #[error("{at} does not have the newest records of {of}")]
+    Stale {
+        /// Whose database it is.
+        at: HostId,
+        /// Whose record.
+        of: HostId,
+    },
+    /// It knows no way to another whom it can reach.
+    #[error("{at} knows no way to {to}")]
+    NoWay {
+        /// Whose table it is.
+        at: HostId,
+        /// Where to.
+        to: HostId,
+    },
+    /// It believes in a way over something that is dead.
+    #[error("{at} believes in a way to {to} that does not exist")]
+    DeadWay {
+        /// Whose table it is.
+        at: HostId,
+        /// Where to.
+        to: HostId,
+    },
+}
+
+/// A network as it is.
+struct Truth<'a> {
+    /// Hosts that run, by their nodes, with what they compute routes by.
+    nodes: BTreeMap<NodeId, (HostId, &'a Router)>,
+    /// Between which nodes a wire carries anything both ways.
+    alive: BTreeSet<(NodeId, NodeId)>,
+    pieces: Pieces,
+}
+
+impl World {
+    /// The first thing that some node has wrong: a record that is not the
+    /// newest of its origin, or a way (by `metric`) that is not there, or one
+    /// over a dead host or wire. A wire is dead if either direction loses
+    /// everything ([`Loss::EVERYTHING`]). What nodes remember of those that
+    /// they can't reach does not matter, if they know no way to them.
+    pub fn disagreement(&self, metric: Metric) -> Option<Disagreement> {
+        let mut truth = match self.truth() {
+            Ok(truth) => truth,
+            Err(host) => return Some(Disagreement::NoRouting(host)),
+        };
+        if let Some((at, of)) = self.stale_pairs(&mut truth).first().copied() {
+            return Some(Disagreement::Stale { at, of });
+        }
+        for (&id, &(at, router)) in &truth.nodes {
+            for (&other, &(to, _)) in truth.nodes.iter().filter(|(other, _)| **other != id) {
+                let reachable = truth.pieces.root(at.0) == truth.pieces.root(to.0);
+                let Some(route) = router.route(other, metric) else {
+                    match reachable {
+                        true => return Some(Disagreement::NoWay { at, to }),
+                        false => continue,
+                    }
+                };
+                let exists = |w: &[NodeId]| truth.alive.contains(&(w[0], w[1]));
+                if route.path.last() != Some(&other) || !route.path.windows(2).all(exists) {
+                    return Some(Disagreement::DeadWay { at, to });
+                }
+            }
+        }
+        None
+    }
+
+    /// How often a node lacks the newest record of another that it can reach,
+    /// in pairs of nodes.
+    pub fn stale(&self) -> usize {
+        self.truth().map_or(usize::MAX, |mut truth| self.stale_pairs(&mut truth).len())
+    }
+
+    fn stale_pairs(&self, truth: &mut Truth<'_>) -> Vec<(HostId, HostId)> {
+        // What each says of itself, and what of it has reached whom.
+        let newest: BTreeMap<Key, u64> =
+            truth.nodes.iter().flat_map(|(&id, &(_, r))| own(r, id)).collect();
+        let mut stale = Vec::new();
+        for &(at, router) in truth.nodes.values() {
+            let here: BTreeMap<Key, u64> = router.records().map(|(k, seq, _)| (k, seq)).collect();
+            let mut wrong: Vec<HostId> = Vec::new();
+            for (key, seq) in &newest {
+                let Some(&(of, _)) = truth.nodes.get(&key.origin) else { continue };
+                let reachable = truth.pieces.root(at.0) == truth.pieces.root(of.0);
+                if reachable && here.get(key) != Some(seq) && wrong.last() != Some(&of) {
+                    wrong.push(of);
+                }
+            }
+            stale.extend(wrong.into_iter().map(|of| (at, of)));
+        }
+        stale
+    }
+
+    /// The network; or a host that computes no routes.
+    fn truth(&self) -> Result<Truth<'_>, HostId> {
+        let mut nodes = BTreeMap::new();
+        for host in (0..self.hosts()).map(HostId).filter(|&h| !self.is_down(h)) {
+            let node = self.node(host);
+            nodes.insert(self.node_id(host), (host, node.router().ok_or(host)?));
+        }
+        let (mut alive, mut pieces) = (BTreeSet::new(), Pieces::new(self.hosts()));
+        for wire in (0..self.wires()).map(WireId) {
+            let &End::Host { host, sender, .. } = self.end(wire) else { continue };
+            let carries = |end| self.model(wire, end).loss != Loss::EVERYTHING;
+            let ends = [HostId(sender), HostId(host)];
+            if [WireEnd::First, WireEnd::Second].into_iter().all(carries)
+                && !ends.iter().any(|&h| self.is_down(h))
+            {
+                let [a, b] = ends.map(|h| self.node_id(h));
+                alive.extend([(a, b), (b, a)]);
+                pieces.join(sender, host);
+            }
+        }
+        Ok(Truth { nodes, alive, pieces })
+    }
+}
+
+fn own(router: &Router, id: NodeId) -> impl Iterator<Item = (Key, u64)> {
+    router.records().filter(move |(key, ..)| key.origin == id).map(|(key, seq, _)| (key, seq))
+}
