@@ -44,7 +44,8 @@ impl Diff {
         // Taken apart, so that the compiler asks about each new key.
         let Config { name, listen, socket, remote, http, control, log_filter, overlay, runtime } =
             new;
-        let overlay::Config { id, links: _, routes: _, max_sessions, access, routing } = overlay;
+        let overlay::Config { id, links: _, routes: _, max_sessions, access, routing, sealing } =
+            overlay;
         let Runtime { realtime_priority, cpu, offload, seed } = runtime;
         if old.name != *name {
             self.applied.push("[node] name".into());
@@ -65,6 +66,7 @@ impl Diff {
             (old.control != *control, "[node] control"),
             (old.overlay.max_sessions != *max_sessions, "[node] max_sessions"),
             (old.overlay.routing != *routing, "[routing]"),
+            (old.overlay.sealing != *sealing, "[overlay]"),
             (run.realtime_priority != *realtime_priority, "[runtime] realtime_priority"),
             (run.cpu != *cpu, "[runtime] cpu"),
             (run.offload != *offload, "[runtime] offload"),
@@ -117,6 +119,7 @@ impl Diff {
         let link::Config {
             neighbour: _,
             path: _,
+            key,
             address,
             mtu,
             dscp,
@@ -136,7 +139,11 @@ impl Diff {
             let running = &mut self.running.overlay.links[usize::from(id.0)];
             (running.rate, running.dscp) = (*rate, *dscp);
         }
-        for (differs, key) in [(was.address != *address, "address"), (was.mtu != *mtu, "mtu")] {
+        for (differs, key) in [
+            (was.key != *key, "key"),
+            (was.address != *address, "address"),
+            (was.mtu != *mtu, "mtu"),
+        ] {
             if differs {
                 self.restart.push(format!("{}: {key}", title(was)));
             }
