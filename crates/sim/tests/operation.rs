@@ -113,14 +113,19 @@ fn settings_change_under_a_call_that_notices_nothing() {
         world.operate(HostId((round % 3) as u32), |now, node| {
             let config = node.link(LinkId(0)).expect("a link").config();
             let rate = config.rate.is_none().then(|| Bitrate::from_bps(10_000_000));
-            let change = LinkChange { rate, dscp: (config.dscp + 1) % 64 };
+            let liveness = config.liveness.clone();
+            let change = LinkChange { rate, dscp: (config.dscp + 1) % 64, liveness };
+            let name = (config.neighbour, config.path.clone());
             node.reconfigure(
                 now,
-                &Changes { links: vec![(LinkId(0), change)], ..Changes::default() },
+                &Changes { links: vec![(name, change.clone())], ..Changes::default() },
             );
             node.reconfigure(
                 now,
-                &Changes { links: vec![(LinkId(99), change)], ..Changes::default() },
+                &Changes {
+                    links: vec![((NodeId(99), String::new()), change)],
+                    ..Changes::default()
+                },
             );
         });
     }

@@ -9,6 +9,7 @@ mod clock;
 mod datapath;
 mod demo;
 mod impair;
+mod keys;
 mod log;
 mod node;
 mod operate;
@@ -56,6 +57,10 @@ enum Command {
     Score(score::Args),
     Impair(Box<impair::Args>),
     Bench(bench::Args),
+    Keygen(keys::KeygenArgs),
+    Pubkey(keys::PubkeyArgs),
+    Certify(keys::CertifyArgs),
+    Certificate(keys::CertificateArgs),
     Completions(Completions),
     Man(Man),
 }
@@ -120,6 +125,12 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Score(args) => score::run(&args).map_err(|e| failure(1)(&e)),
         Command::Impair(args) => impair::run(*args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Bench(args) => bench::run(&args).map_err(|e| failure(1)(&e)),
+        Command::Keygen(args) => keys::keygen(&args).map_err(|e| failure(e.exit_code())(&e)),
+        Command::Pubkey(args) => keys::pubkey(&args).map_err(|e| failure(e.exit_code())(&e)),
+        Command::Certify(args) => keys::certify(&args).map_err(|e| failure(e.exit_code())(&e)),
+        Command::Certificate(args) => {
+            keys::certificate(&args).map_err(|e| failure(e.exit_code())(&e))
+        }
         Command::Completions(Completions { shell }) => {
             clap_complete::generate(
                 shell,

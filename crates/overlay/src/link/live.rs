@@ -1,22 +1,27 @@
 //! What of a link can change while it runs.
 
 use super::Link;
+use crate::monitor::Liveness;
 use trunkline_base::Bitrate;
 
 /// The settings of a link that can change while it runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkChange {
     /// See [`Config::rate`](super::Config::rate).
     pub rate: Option<Bitrate>,
     /// See [`Config::dscp`](super::Config::dscp).
     pub dscp: u8,
+    /// See [`Config::liveness`](super::Config::liveness).
+    pub liveness: Liveness,
 }
 
 impl Link {
     /// Takes other settings; the next packet that leaves is the first to follow
     /// them.
-    pub(crate) fn change(&mut self, change: LinkChange) {
-        let LinkChange { rate, dscp } = change;
-        (self.config.rate, self.config.dscp) = (rate, dscp);
+    pub(crate) fn change(&mut self, change: &LinkChange) {
+        let LinkChange { rate, dscp, liveness } = change;
+        (self.config.rate, self.config.dscp) = (*rate, *dscp);
+        self.config.liveness.clone_from(liveness);
+        self.monitor.set_liveness(liveness);
     }
 }

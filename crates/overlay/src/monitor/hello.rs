@@ -84,6 +84,15 @@ impl HelloClock {
         }
     }
 
+    pub fn liveness(&self) -> &Liveness {
+        &self.liveness
+    }
+
+    /// The hello that is due stays so.
+    pub fn set_liveness(&mut self, liveness: Liveness) {
+        self.liveness = liveness;
+    }
+
     /// Any envelope of the neighbour arrived.
     pub fn heard(&mut self, at: Time) {
         self.heard = self.heard.max(Some(at));

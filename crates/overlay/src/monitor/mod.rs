@@ -107,6 +107,15 @@ impl LinkMonitor {
         }
     }
 
+    /// Takes other settings; what was measured stays, but for losses if they
+    /// are to be measured in another way.
+    pub(crate) fn set_liveness(&mut self, liveness: &Liveness) {
+        if self.hello.liveness().loss != liveness.loss {
+            self.loss = LossMeter::new(liveness.loss);
+        }
+        self.hello.set_liveness(liveness.clone());
+    }
+
     /// Brings the next hello forward.
     pub(crate) fn hasten(&mut self, now: Time) {
         self.hello.hasten(now);

@@ -8,6 +8,9 @@ use crate::wire::NodeId;
 use std::sync::Arc;
 use trunkline_base::Time;
 
+/// A link as the operator knows it: its neighbour, and the path's label.
+pub type LinkName = (NodeId, String);
+
 /// What can change without a restart and without dropping a packet.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Changes {
@@ -17,11 +20,11 @@ pub struct Changes {
     /// are: a session knows its own by their place in the list.
     pub access: Option<Access>,
     /// Links that change.
-    pub links: Vec<(LinkId, LinkChange)>,
+    pub links: Vec<(LinkName, LinkChange)>,
     /// New links.
     pub added: Vec<link::Config>,
     /// Links that end.
-    pub removed: Vec<LinkId>,
+    pub removed: Vec<LinkName>,
     /// Whom to believe, and the keys that are configured: of all nodes, as
     /// [`Config::known_keys`](super::Config::known_keys) gives them.
     pub trust: Option<(Trust, Vec<(NodeId, PublicKey)>)>,
@@ -40,16 +43,25 @@ impl Node {
     /// hold, and applications the ports that they have bound. A link that there
     /// is not is left out.
     pub fn reconfigure(&mut self, now: Time, changes: &Changes) {
-        for &(id, change) in &changes.links {
-            if let Some(link) = self.forwarder.links_mut().get_mut(id) {
+        for (name, change) in &changes.links {
+            let link = self.named(name).and_then(|id| self.forwarder.links_mut().get_mut(id));
+            if let Some(link) = link {
                 link.change(change);
             }
         }
-        for &link in &changes.removed {
-            self.control.remove(now, link);
+        for name in &changes.removed {
+            if let Some(id) = self.named(name) {
+                self.control.remove(now, id);
+                self.obey(now);
+            }
         }
         for link in &changes.added {
+            // A newcomer that has been admitted before it was configured.
+            if let Some(id) = self.named(&(link.neighbour, link.path.clone())) {
+                self.control.remove(now, id);
+            }
             self.control.add(now, link.clone());
+            self.obey(now);
         }
         if let Some((trust, keys)) = &changes.trust {
             self.control.set_trust(now, trust, keys);
@@ -63,6 +75,11 @@ impl Node {
             self.control.set_routes(now, routes);
         }
         self.obey(now);
+    }
+
+    fn named(&self, (neighbour, path): &LinkName) -> Option<LinkId> {
+        let mut links = self.forwarder.links().iter().map(|(id, link)| (id, link.config()));
+        links.find(|(_, c)| c.neighbour == *neighbour && c.path == *path).map(|(id, _)| id)
     }
 
     /// Lets no more sessions begin, and control say that traffic should take

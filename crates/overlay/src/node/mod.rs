@@ -19,7 +19,7 @@ pub use echo::{
     MIN_SIZE, NODE_PORT,
 };
 pub use forwarder::{Forwarder, ForwarderStats};
-pub use live::Changes;
+pub use live::{Changes, LinkName};
 pub use local::Sink;
 
 use crate::arena::{RxDatagram, TxArena};

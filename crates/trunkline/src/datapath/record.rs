@@ -5,14 +5,19 @@
 //! the start (times, incarnation, seed, entropy, configuration text); the others follow
 //! in the order of the calls.
 
+use crate::node::config::Secrets;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::node::{Changes, Drained, Echo, EchoAnswer, EchoError, Node, Sink, Start};
+use trunkline_overlay::handshake::{Certificate, Identity};
+use trunkline_overlay::node::{
+    Changes, Drained, Echo, EchoAnswer, EchoError, Node, Notice, Sink, Start,
+};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
@@ -113,18 +118,32 @@ pub fn read_bytes<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Short> {
 }
 
 /// The body of the [`Tag::Start`] record of a node that `text` configures.
-pub fn started(start: &Start, text: &str) -> Body {
+pub fn started(start: &Start, text: &str, secrets: Option<&Secrets>) -> Body {
     let &Start { at, unix_nanos, incarnation, seed, entropy } = start;
     let body = Body::default().time(at).u64(unix_nanos).u64(incarnation.0).u64(seed);
-    body.bytes(&entropy).bytes(text.as_bytes())
+    let body = body.bytes(&entropy).bytes(text.as_bytes());
+    let Some(Secrets { identity, certificate }) = secrets else { return body.bytes(&[]) };
+    let certificate = certificate.as_ref().map(Certificate::to_bytes).unwrap_or_default();
+    body.bytes(identity.secret_text().as_bytes()).bytes(&certificate)
 }
 
 /// Reads what [`started`] wrote.
-pub fn read_started<'a>(r: &mut Reader<'a>) -> Result<(Start, &'a [u8]), Short> {
+pub fn read_started<'a>(r: &mut Reader<'a>) -> Result<(Start, &'a [u8], Option<Secrets>), Short> {
     let (at, unix_nanos) = (Time::from_nanos(r.u64()?), r.u64()?);
     let (incarnation, seed) = (Incarnation(r.u64()?), r.u64()?);
     let entropy = read_bytes(r)?.try_into().map_err(|_| Short)?;
-    Ok((Start { at, unix_nanos, incarnation, seed, entropy }, read_bytes(r)?))
+    let start = Start { at, unix_nanos, incarnation, seed, entropy };
+    let (text, key) = (read_bytes(r)?, read_bytes(r)?);
+    if key.is_empty() {
+        return Ok((start, text, None));
+    }
+    let key = std::str::from_utf8(key).map_err(|_| Short)?;
+    let identity = Identity::from_text(key).map_err(|_| Short)?;
+    let certificate = match read_bytes(r)? {
+        [] => None,
+        bytes => Some(Certificate::parse(bytes).map_err(|_| Short)?),
+    };
+    Ok((start, text, Some(Secrets { identity, certificate })))
 }
 
 /// The body of a [`Tag::Delivered`] record.
@@ -168,7 +187,10 @@ pub struct Recorder {
 impl Recorder {
     /// Begins a recording at `path`.
     pub fn create(path: &Path, start: &Body) -> io::Result<Recorder> {
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        // It holds the node's secrets: for its owner alone.
+        let file =
+            File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let mut out = BufWriter::with_capacity(1 << 20, file);
         out.write_all(MAGIC)?;
         let mut recorder = Recorder { out: Ok(out) };
         recorder.write(Tag::Start, start);
@@ -296,6 +318,11 @@ impl Tap {
     /// [`Node::next_echo`], on which nothing else depends.
     pub fn next_echo(&mut self) -> Option<EchoAnswer> {
         self.node.next_echo()
+    }
+
+    /// [`Node::next_notice`], on which nothing else depends.
+    pub fn next_notice(&mut self) -> Option<Notice> {
+        self.node.next_notice()
     }
 
     /// [`Node::drain`].

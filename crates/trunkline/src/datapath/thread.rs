@@ -1,3 +1,4 @@
+mod notices;
 mod operate;
 mod remote;
 
@@ -312,6 +313,7 @@ impl PacketThread {
                 self.armed = Time::ZERO;
             }
             self.hand_out_echoes();
+            self.log_notices();
             self.flush()?;
             self.flush_remotes();
         }

@@ -388,7 +388,7 @@ fn node_config(
     http: SocketAddr,
 ) -> String {
     let mut text = format!(
-        "[node]\nid = {}\nname = \"{}\"\nlisten = [\"{}\"]\nsocket = {:?}\nhttp = \"{http}\"\n",
+        "[node]\nid = {}\nname = \"{}\"\nunsealed = true\nlisten = [\"{}\"]\nsocket = {:?}\nhttp = \"{http}\"\n",
         i + 1,
         row.name(i),
         listen[i as usize],

@@ -1,7 +1,11 @@
 //! The configuration file of `trunkline node`.
 
 mod access;
+mod sealing;
 
+pub use sealing::{KeyFiles, Secrets};
+
+use crate::keys::KeyFileError;
 use crate::units::{Fraction, Rate, Size, Span};
 use serde::Deserialize;
 use std::fmt;
@@ -38,6 +42,34 @@ pub struct Config {
     pub overlay: overlay::Config,
     /// How it runs.
     pub runtime: Runtime,
+    /// The settings of links that no `[[link]]` names.
+    pub template: link::Config,
+    /// The files with its keys; none for a node that is not sealed.
+    pub key_files: Option<KeyFiles>,
+}
+
+impl Config {
+    /// Reads the key files, if the node is sealed.
+    pub fn unlock(&mut self) -> Result<(), KeyFileError> {
+        let Some(files) = &self.key_files else { return Ok(()) };
+        let secrets = files.read(self.overlay.id)?;
+        self.unlock_with(&secrets);
+        Ok(())
+    }
+
+    /// Takes what was read before.
+    pub fn unlock_with(&mut self, secrets: &Secrets) {
+        if let Some(files) = &self.key_files {
+            self.overlay.sealing = Some(files.sealing(secrets, self.template.clone()));
+        }
+    }
+
+    /// What a recording has to keep of a sealed node.
+    pub fn secrets(&self) -> Option<Secrets> {
+        let sealing = self.overlay.sealing.as_ref()?;
+        let certificate = sealing.certificate.clone();
+        Some(Secrets { identity: sealing.identity.clone(), certificate })
+    }
 }
 
 /// `[runtime]`.
@@ -78,6 +110,12 @@ struct File {
     #[serde(default)]
     hello: HelloSection,
     #[serde(default)]
+    overlay: sealing::OverlaySection,
+    #[serde(default)]
+    known: Vec<sealing::KnownSection>,
+    #[serde(default)]
+    routing: sealing::RoutingSection,
+    #[serde(default)]
     access: access::AccessSection,
     #[serde(default)]
     log: LogSection,
@@ -96,6 +134,10 @@ struct LogSection {
 struct NodeSection {
     id: u32,
     name: Option<String>,
+    key: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    #[serde(default)]
+    unsealed: bool,
     listen: Vec<SocketAddr>,
     socket: Option<PathBuf>,
     #[serde(default)]
@@ -111,6 +153,7 @@ struct LinkSection {
     neighbour: u32,
     #[serde(default)]
     path: String,
+    key: Option<sealing::Key>,
     address: Option<SocketAddr>,
     mtu: Option<usize>,
     dscp: Option<u8>,
@@ -261,10 +304,16 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     let mut config = overlay::Config::new(NodeId(file.node.id));
     config.max_sessions = file.node.max_sessions.unwrap_or(config.max_sessions);
     config.access = file.access.rules();
+    config.routing = file.routing.settings().map_err(|what| mistake(None, what.into()))?;
+    let key_files = key_files(&file).map_err(|what| mistake(None, what.into()))?;
     for section in &file.link {
         config.links.push(link_config(section.get_ref(), &file));
         // One at a time, so that a mistake has a line.
         config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
+        if let Some(link) = config.links.last() {
+            sealing::check_link(link, &file.overlay, key_files.is_some())
+                .map_err(|what| mistake(Some(section.span()), what))?;
+        }
         let family = |a: &SocketAddr| a.is_ipv6();
         if let Some(address) = section.get_ref().address
             && !file.node.listen.iter().any(|l| family(l) == family(&address))
@@ -295,6 +344,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         crate::log::parse(filter.get_ref())
             .map_err(|why| mistake(Some(filter.span()), format!("{what} ({why})")))?;
     }
+    let template = defaults(&file, config.id);
     let name = file.node.name.unwrap_or_else(|| format!("node {}", file.node.id));
     Ok(Config {
         name,
@@ -306,16 +356,25 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         log_filter: file.log.filter.map(Spanned::into_inner),
         overlay: config,
         runtime: file.runtime,
+        template,
+        key_files,
     })
 }
 
 fn link_config(section: &LinkSection, file: &File) -> link::Config {
-    let mut c = link::Config::new(NodeId(section.neighbour));
+    let mut c = defaults(file, NodeId(section.neighbour));
     c.path.clone_from(&section.path);
     c.address = section.address;
+    c.key = section.key.map(|key| key.0);
     c.mtu = section.mtu.unwrap_or(c.mtu);
     c.dscp = section.dscp.unwrap_or(DSCP_EF);
     c.rate = section.rate.map(|r| r.0);
+    c
+}
+
+/// A link with what the file says of all links.
+fn defaults(file: &File, neighbour: NodeId) -> link::Config {
+    let mut c = link::Config::new(neighbour);
     let Liveness { interval, dead_after, probes, loss } = c.liveness;
     c.liveness = Liveness {
         interval: file.hello.interval.map_or(interval, |s| s.0),
@@ -336,6 +395,25 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
     be.max_wait = from.max_wait.map_or(be.max_wait, |s| s.0);
     be.bytes = from.memory.map_or(be.bytes, size);
     c
+}
+
+/// Where the node's keys are, or that it has none on purpose.
+fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
+    let NodeSection { key, certificate, unsealed, .. } = &file.node;
+    match (key, unsealed) {
+        (Some(_), true) => Err("[node] has a key and is unsealed: take one of the two away"),
+        (None, false) => Err("[node] has no key: make one with `trunkline keygen FILE` and give \
+                              key = \"FILE\"; or say unsealed = true, and nothing is protected"),
+        (None, true) if certificate.is_some() => {
+            Err("[node] has a certificate but no key: give the key that it is for")
+        }
+        (None, true) => Ok(None),
+        (Some(key), false) => Ok(Some(KeyFiles {
+            key: key.clone(),
+            certificate: certificate.clone(),
+            believed: file.overlay.believed(&file.known),
+        })),
+    }
 }
 
 fn check_runtime(runtime: &Runtime) -> Result<(), &'static str> {
@@ -389,6 +467,7 @@ mod tests {
 [node]
 id = 2
 name = "B"
+unsealed = true
 listen = ["127.0.0.1:7002"]
 socket = "/run/trunkline/b.sock"
 remote = ["127.0.0.1:7800", "[::1]:7800"]

@@ -12,6 +12,7 @@ use crate::datapath::remote::Remote;
 use crate::datapath::sessions::Listener;
 use crate::datapath::udp::Udp;
 use crate::datapath::{self, Handle, Parts};
+use crate::keys::KeyFileError;
 use crate::operate::server::{self, Bound};
 use crate::{clock, log, stop};
 use config::{Config, Mistake};
@@ -64,6 +65,9 @@ pub enum Error {
     /// A mistake in the configuration.
     #[error("{0}")]
     Config(#[from] Mistake),
+    /// A key or certificate that is of no use.
+    #[error("{0}")]
+    Key(#[from] KeyFileError),
     /// A combination that the node refuses.
     #[error("{0}")]
     Node(#[from] ConfigError),
@@ -152,7 +156,8 @@ pub fn raise_descriptor_limit() {
 }
 
 fn read(path: &Path) -> Result<(Config, String), Error> {
-    let config = config::load(path)?;
+    let mut config = config::load(path)?;
+    config.unlock()?;
     let text = std::fs::read_to_string(path).map_err(cannot(format!("read {}", path.display())))?;
     Ok((config, text))
 }
@@ -169,6 +174,8 @@ pub fn start(
     let mut entropy = [0; 32];
     getrandom::fill(&mut entropy).map_err(|e| cannot("draw a secret")(e.into()))?;
     let start = Start { at, unix_nanos, incarnation: Incarnation(unix_nanos), seed, entropy };
+    let secrets = config.secrets();
+    warn_of_protection(&config, unix_nanos / 1_000_000_000);
     let node = Node::new(config.overlay, start)?;
     let mut udp = Vec::new();
     for address in config.listen {
@@ -210,7 +217,7 @@ pub fn start(
     let recorder = match record {
         Some(path) => {
             let what = format!("record to {}", path.display());
-            let start = record::started(&start, text);
+            let start = record::started(&start, text, secrets.as_ref());
             Some(Recorder::create(path, &start).map_err(cannot(what))?)
         }
         None => None,
@@ -231,6 +238,22 @@ pub fn start(
         http::serve(listener, handle.asker()).map_err(cannot("start serving metrics"))?;
     }
     Ok((handle, connector))
+}
+
+/// Says so if nothing is protected, or soon no more.
+fn warn_of_protection(config: &Config, unix_secs: u64) {
+    const SOON: u64 = 14 * 24 * 60 * 60;
+    let Some(sealing) = &config.overlay.sealing else {
+        return tracing::warn!(
+            "this node is UNSEALED: nothing between it and its neighbours is encrypted or \
+             authenticated; for measuring only, and never with a sealed neighbour"
+        );
+    };
+    let until = sealing.certificate.as_ref().map_or(0, |certificate| certificate.not_after());
+    if until != 0 && until < unix_secs + SOON {
+        let days = until.saturating_sub(unix_secs) / (24 * 60 * 60);
+        tracing::warn!(days, "the node's certificate is over soon: certify it anew and restart");
+    }
 }
 
 /// Each way of an in-process session: a second of a call, many times over.
@@ -282,7 +305,8 @@ pub struct CheckArgs {
 
 /// Runs `trunkline check`.
 pub fn check(args: &CheckArgs) -> Result<(), Error> {
-    let config = config::load(&args.file)?;
+    let mut config = config::load(&args.file)?;
+    config.unlock()?;
     let overlay = &config.overlay;
     println!(
         "{}: {} is node {} with {} and {}; packets up to {} bytes",

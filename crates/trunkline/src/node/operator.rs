@@ -81,7 +81,7 @@ impl Operator {
             pid: std::process::id(),
             config: self.path.display().to_string(),
             uptime_s: clock::now().since(self.started).as_secs_f64(),
-            sealed: false,
+            sealed: running.overlay.sealing.is_some(),
             draining: s.draining,
             links_up: s.links.iter().filter(|l| l.up).count(),
             links: s.links.len(),
@@ -104,7 +104,8 @@ impl Operator {
         };
         let text = std::fs::read_to_string(&self.path)
             .map_err(|e| mistake(&format_args!("{} cannot be read: {e}", self.path.display())))?;
-        let new = config::parse(&self.path, &text).map_err(|e| mistake(&e))?;
+        let mut new = config::parse(&self.path, &text).map_err(|e| mistake(&e))?;
+        new.unlock().map_err(|e| mistake(&e))?;
         let diff = reload::diff(&running, &new);
         if !diff.changes.is_empty() {
             self.asker.reconfigure(diff.changes, text).map_err(refused)?;

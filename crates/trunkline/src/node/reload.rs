@@ -1,19 +1,14 @@
 //! What a changed configuration file means for a node that runs.
 
 use super::config::{Config, Runtime};
-use trunkline_overlay::link::{self, LinkChange, LinkId};
-use trunkline_overlay::node::{self as overlay, Access, Changes};
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::link::{self, LinkChange};
+use trunkline_overlay::node::{self as overlay, Access, Changes, LinkName};
 
 /// What is to be done about a changed file.
 #[derive(Clone, Debug)]
 pub struct Diff {
     /// What the node takes while it runs.
     pub changes: Changes,
-    /// Links that only the new file has.
-    pub added: Vec<link::Config>,
-    /// Links that only the old file has.
-    pub removed: Vec<(NodeId, String)>,
     /// The keys that change at once, as a user knows them.
     pub applied: Vec<String>,
     /// The keys that need a restart.
@@ -27,14 +22,13 @@ pub struct Diff {
 pub fn diff(old: &Config, new: &Config) -> Diff {
     let mut diff = Diff {
         changes: Changes::default(),
-        added: Vec::new(),
-        removed: Vec::new(),
         applied: Vec::new(),
         restart: Vec::new(),
         running: old.clone(),
     };
     diff.node(old, new);
     diff.links(old, new);
+    diff.sealing(old, new);
     diff.routes(old, new);
     diff
 }
@@ -42,9 +36,20 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
 impl Diff {
     fn node(&mut self, old: &Config, new: &Config) {
         // Taken apart, so that the compiler asks about each new key.
-        let Config { name, listen, socket, remote, http, control, log_filter, overlay, runtime } =
-            new;
-        let overlay::Config { id, links: _, routes: _, max_sessions, access, routing, sealing } =
+        let Config {
+            name,
+            listen,
+            socket,
+            remote,
+            http,
+            control,
+            log_filter,
+            overlay,
+            runtime,
+            template: _,
+            key_files: _,
+        } = new;
+        let overlay::Config { id, links: _, routes: _, max_sessions, access, routing, sealing: _ } =
             overlay;
         let Runtime { realtime_priority, cpu, offload, seed } = runtime;
         if old.name != *name {
@@ -66,7 +71,6 @@ impl Diff {
             (old.control != *control, "[node] control"),
             (old.overlay.max_sessions != *max_sessions, "[node] max_sessions"),
             (old.overlay.routing != *routing, "[routing]"),
-            (old.overlay.sealing != *sealing, "[overlay]"),
             (run.realtime_priority != *realtime_priority, "[runtime] realtime_priority"),
             (run.cpu != *cpu, "[runtime] cpu"),
             (run.offload != *offload, "[runtime] offload"),
@@ -92,30 +96,32 @@ impl Diff {
 
     fn links(&mut self, old: &Config, new: &Config) {
         let (old, new) = (&old.overlay.links, &new.overlay.links);
-        let mut found = Vec::new();
-        for (was, id) in old.iter().zip(0..) {
-            match new.iter().position(|l| same_link(was, l)) {
-                Some(i) => {
-                    found.push(i);
-                    self.link(LinkId(id), was, &new[i]);
-                }
+        for was in old {
+            match new.iter().find(|l| same_link(was, l)) {
+                Some(is) => self.link(was, is),
                 None => {
-                    self.restart.push(format!("{} (removed)", title(was)));
-                    self.removed.push((was.neighbour, was.path.clone()));
+                    self.applied.push(format!("{} (removed)", title(was)));
+                    self.remove(was);
                 }
             }
         }
         for link in new.iter().filter(|l| !old.iter().any(|o| same_link(o, l))) {
-            self.restart.push(format!("{} (new)", title(link)));
-            self.added.push(link.clone());
-        }
-        // The first of several links to a neighbour is the one that is taken.
-        if !found.is_sorted() {
-            self.restart.push("[[link]] (order)".into());
+            self.applied.push(format!("{} (new)", title(link)));
+            self.add(link);
         }
     }
 
-    fn link(&mut self, id: LinkId, was: &link::Config, is: &link::Config) {
+    fn remove(&mut self, link: &link::Config) {
+        self.changes.removed.push(name(link));
+        self.running.overlay.links.retain(|l| !same_link(l, link));
+    }
+
+    fn add(&mut self, link: &link::Config) {
+        self.changes.added.push(link.clone());
+        self.running.overlay.links.push(link.clone());
+    }
+
+    fn link(&mut self, was: &link::Config, is: &link::Config) {
         let link::Config {
             neighbour: _,
             path: _,
@@ -128,35 +134,65 @@ impl Diff {
             realtime,
             best_effort,
         } = is;
-        let change = LinkChange { rate: *rate, dscp: *dscp };
-        for (differs, key) in [(was.rate != *rate, "rate"), (was.dscp != *dscp, "dscp")] {
+        for (differs, key) in [
+            (was.rate != *rate, "rate"),
+            (was.dscp != *dscp, "dscp"),
+            (was.liveness != *liveness, "[hello]"),
+            (was.key != *key, "key"),
+            (was.address != *address, "address"),
+            (was.mtu != *mtu, "mtu"),
+            (was.realtime != *realtime, "[realtime]"),
+            (was.best_effort != *best_effort, "[best_effort]"),
+        ] {
             if differs {
                 self.applied.push(format!("{}: {key}", title(was)));
             }
         }
-        if (was.rate, was.dscp) != (*rate, *dscp) {
-            self.changes.links.push((id, change));
-            let running = &mut self.running.overlay.links[usize::from(id.0)];
-            (running.rate, running.dscp) = (*rate, *dscp);
+        let same =
+            link::Config { rate: *rate, dscp: *dscp, liveness: liveness.clone(), ..was.clone() };
+        if same != *is {
+            // What waits in the link is lost; other links go on.
+            self.remove(was);
+            self.add(is);
+        } else if was != is {
+            let change = LinkChange { rate: *rate, dscp: *dscp, liveness: liveness.clone() };
+            self.changes.links.push((name(was), change));
+            if let Some(link) = self.running.overlay.links.iter_mut().find(|l| same_link(l, is)) {
+                link.clone_from(is);
+            }
         }
+    }
+
+    /// Whom to believe. `old` and `new` have read their key files.
+    fn sealing(&mut self, old: &Config, new: &Config) {
+        let (Some(was), Some(is)) = (&old.overlay.sealing, &new.overlay.sealing) else {
+            if old.overlay.sealing.is_some() != new.overlay.sealing.is_some() {
+                self.restart.push("[node] key, unsealed".into());
+            }
+            return;
+        };
         for (differs, key) in [
-            (was.key != *key, "key"),
-            (was.address != *address, "address"),
-            (was.mtu != *mtu, "mtu"),
+            (was.identity != is.identity, "[node] key"),
+            (was.certificate != is.certificate, "[node] certificate"),
+            (was.newcomers != is.newcomers, "[overlay] newcomers"),
         ] {
             if differs {
-                self.restart.push(format!("{}: {key}", title(was)));
+                self.restart.push(key.into());
             }
         }
-        // These sections are for all links: named once.
-        for (differs, section) in [
-            (was.liveness != *liveness, "[hello]"),
-            (was.realtime != *realtime, "[realtime]"),
-            (was.best_effort != *best_effort, "[best_effort]"),
-        ] {
-            if differs && !self.restart.iter().any(|key| key == section) {
-                self.restart.push(section.into());
-            }
+        if was.trust != is.trust {
+            self.applied.push("[overlay] keys, revoked".into());
+        }
+        if was.known != is.known {
+            self.applied.push("[[known]]".into());
+        }
+        if let Some(running) = &mut self.running.overlay.sealing {
+            running.trust.clone_from(&is.trust);
+            running.known.clone_from(&is.known);
+        }
+        let keys = self.running.overlay.known_keys();
+        if was.trust != is.trust || keys != old.overlay.known_keys() {
+            self.changes.trust = Some((is.trust.clone(), keys));
         }
     }
 
@@ -175,6 +211,10 @@ fn same_link(a: &link::Config, b: &link::Config) -> bool {
     (a.neighbour, &a.path) == (b.neighbour, &b.path)
 }
 
+fn name(link: &link::Config) -> LinkName {
+    (link.neighbour, link.path.clone())
+}
+
 /// A link as a user knows it.
 fn title(link: &link::Config) -> String {
     match link.path.as_str() {
@@ -188,11 +228,13 @@ mod tests {
     use super::super::config::parse;
     use super::*;
     use std::path::Path;
+    use trunkline_overlay::wire::NodeId;
 
     const OLD: &str = r#"
 [node]
 id = 1
 name = "A"
+unsealed = true
 listen = ["127.0.0.1:7001"]
 
 [[link]]
@@ -234,26 +276,27 @@ via = 2
             ("via = 2", "via = 3", "[[route]]"),
             ("[node]", "[log]\nfilter = \"debug\"\n[node]", "[log] filter"),
             ("[node]", "[access]\ntransit = \"none\"\n[node]", "[access]"),
+            ("[[route]]", "[[link]]\nneighbour = 5\n[[route]]", "[[link]] to 5 (new)"),
+            ("neighbour = 3", "neighbour = 2", "[[link]] to 3 (removed), [[link]] to 2 (new)"),
+            ("neighbour = 3", "neighbour = 3\nmtu = 1400", "[[link]] to 3: mtu"),
         ] {
             assert_eq!(change(from, to), (applied.into(), none()), "{to}");
         }
         for (from, to, restart) in [
             ("id = 1", "id = 9", "[node] id"),
             (":7001", ":7002", "[node] listen"),
-            ("[[route]]", "[[link]]\nneighbour = 5\n[[route]]", "[[link]] to 5 (new)"),
-            ("neighbour = 3", "neighbour = 2", "[[link]] to 3 (removed), [[link]] to 2 (new)"),
-            ("neighbour = 3", "neighbour = 3\nmtu = 1400", "[[link]] to 3: mtu"),
-            ("[node]", "[hello]\ninterval = \"50ms\"\n[node]", "[hello]"),
-            ("[node]", "[realtime]\nreorder = 3\n[node]", "[realtime]"),
-            ("[node]", "[best_effort]\nmax_wait = \"1 s\"\n[node]", "[best_effort]"),
+            ("[node]", "[routing]\nenabled = false\n[node]", "[routing]"),
             ("[node]", "[runtime]\ncpu = 1\nseed = 2\n[node]", "[runtime] cpu, [runtime] seed"),
         ] {
             assert_eq!(change(from, to), (none(), restart.into()), "{to}");
         }
         assert_eq!(change("A", "A"), (none(), none()));
-        let mixed = change("rate = \"10 Mbit/s\"", "mtu = 1500");
-        assert_eq!(mixed.0, "[[link]] to 2 over \"isp1\": rate");
-        assert_eq!(mixed.1, "[[link]] to 2 over \"isp1\": mtu");
+        let both = |key| format!("[[link]] to 2 over \"isp1\": {key}, [[link]] to 3: {key}");
+        for section in ["[hello]\ninterval = \"50ms\"", "[realtime]\nreorder = 3"] {
+            let (applied, restart) = change("[node]", &format!("{section}\n[node]"));
+            let key = section.lines().next().expect("a line");
+            assert_eq!((applied, restart), (both(key), none()));
+        }
     }
 
     #[test]
@@ -267,14 +310,19 @@ via = 2
         assert!(diff.changes.access.is_some_and(|a| a.clients.is_empty()));
     }
 
+    /// What only changes how a link sends leaves it as it is; what it is made
+    /// of makes a new one of it.
     #[test]
-    fn a_moved_link_changes_under_its_old_number() {
-        let swapped = "[node]\nid = 1\nname = \"A\"\nlisten = [\"127.0.0.1:7001\"]\n\
-            [[link]]\nneighbour = 3\ndscp = 8\n[[link]]\nneighbour = 2\npath = \"isp1\"\n\
-            rate = \"10 Mbit/s\"\n[[route]]\nto = [4]\nvia = 2\n";
-        let diff = diff(&config(OLD), &config(swapped));
-        let change = LinkChange { rate: None, dscp: 8 };
-        assert_eq!(diff.changes.links, [(LinkId(1), change)]);
-        assert_eq!(diff.restart, ["[[link]] (order)"]);
+    fn a_link_is_changed_or_replaced() {
+        let links = |from, to| diff(&config(OLD), &config(&OLD.replace(from, to))).changes;
+        let slower = links("10 Mbit/s", "5 Mbit/s");
+        assert!(slower.added.is_empty() && slower.removed.is_empty());
+        let [(name, change)] = &slower.links[..] else { panic!("one link") };
+        assert_eq!(*name, (NodeId(2), "isp1".to_owned()));
+        assert_eq!(change.rate.map(|r| r.as_bps()), Some(5_000_000));
+        let larger = links("neighbour = 3", "neighbour = 3\nmtu = 1400");
+        assert_eq!(larger.removed, [(NodeId(3), String::new())]);
+        assert_eq!(larger.added.len(), 1);
+        assert!(larger.links.is_empty());
     }
 }

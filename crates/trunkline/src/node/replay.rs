@@ -182,9 +182,13 @@ fn replay(path: &Path, bytes: &[u8]) -> Result<Summary, Error> {
     let first = first.ok_or_else(|| Error::NotARecording(path.to_owned()))?;
     let mut r = Reader::new(first.body);
     let damaged = |what: String| Error::Damaged { path: path.to_owned(), at: first.at, what };
-    let (start, text) = record::read_started(&mut r).map_err(|e| damaged(e.to_string()))?;
+    let (start, text, secrets) =
+        record::read_started(&mut r).map_err(|e| damaged(e.to_string()))?;
     let text = std::str::from_utf8(text).map_err(|e| damaged(e.to_string()))?;
-    let config = config::parse(path, text).map_err(|e| damaged(e.to_string()))?;
+    let mut config = config::parse(path, text).map_err(|e| damaged(e.to_string()))?;
+    if let Some(secrets) = &secrets {
+        config.unlock_with(secrets);
+    }
     let node = Node::new(config.overlay.clone(), start).map_err(|e| damaged(e.to_string()))?;
     let sink = Expected { messages: VecDeque::new(), seen: 0, wrong: None };
     let mut replay =
@@ -266,7 +270,10 @@ impl<'a> Replay<'a> {
 
     fn reconfigure(&mut self, now: Time, text: &[u8]) -> Result<(), Short> {
         let text = std::str::from_utf8(text).map_err(|_| Short)?;
-        let new = config::parse(self.records.path, text).map_err(|_| Short)?;
+        let mut new = config::parse(self.records.path, text).map_err(|_| Short)?;
+        if let Some(secrets) = self.config.secrets() {
+            new.unlock_with(&secrets);
+        }
         let diff = reload::diff(&self.config, &new);
         self.node.reconfigure(now, &diff.changes);
         self.config = diff.running;

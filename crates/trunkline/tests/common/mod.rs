@@ -281,7 +281,7 @@ impl Node {
     /// Writes the configuration: `[node]`, then `rest`.
     pub fn write(&self, rest: &str) {
         let text = format!(
-            "[node]\nid = {}\nlisten = [\"{}\"]\nremote = [\"{}\"]\nsocket = {:?}\nhttp = \"{}\"\n{rest}",
+            "[node]\nid = {}\nunsealed = true\nlisten = [\"{}\"]\nremote = [\"{}\"]\nsocket = {:?}\nhttp = \"{}\"\n{rest}",
             self.id,
             self.udp,
             self.remote,

@@ -127,7 +127,7 @@ pub fn nodes(scenario: &Scenario, addresses: &Addresses, dir: &Path) -> Vec<(Str
         let socket = dir.join(format!("{}.sock", n + 1));
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let mut text = format!(
-            "[node]\nid = {}\nname = {}\nlisten = [\"{}\"]\nsocket = {}\n",
+            "[node]\nid = {}\nname = {}\nunsealed = true\nlisten = [\"{}\"]\nsocket = {}\n",
             node(n),
             quoted(&scenario.hosts[n].name),
             addresses.nodes[n],

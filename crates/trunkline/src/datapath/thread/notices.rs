@@ -1,0 +1,32 @@
+//! What the node wants in the log.
+
+use super::PacketThread;
+use crate::clock;
+use trunkline_overlay::node::Notice;
+
+impl PacketThread {
+    /// Logs the node's news. What strangers can provoke comes at most once in
+    /// ten seconds.
+    pub(super) fn log_notices(&mut self) {
+        while let Some(notice) = self.node.next_notice() {
+            match notice {
+                Notice::Refused { from, node, why } => {
+                    let what = format!(
+                        "a handshake from {from}, which says it is node {node}, was refused: {}",
+                        why.label()
+                    );
+                    self.complaints.warn(clock::now(), &what);
+                }
+                Notice::Admitted { node, name, address, .. } => {
+                    tracing::info!(%node, %name, %address, "a certified node is a neighbour now");
+                }
+                Notice::Closed { link, why } => {
+                    let link = self.node.node().link(link);
+                    let neighbour = link.map_or(0, |link| link.config().neighbour.0);
+                    let why = why.label();
+                    tracing::warn!(neighbour, why, "the link is closed: no longer trusted");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `[overlay]`, `[routing]` and the keys of `[node]`: who the node is, whom it
+//! believes, and where packets go.
+
+use crate::keys::{self, KeyFileError};
+use serde::Deserialize;
+use serde::de::{self, Deserializer};
+use std::path::PathBuf;
+use trunkline_overlay::handshake::{Certificate, Identity, PublicKey, Trust};
+use trunkline_overlay::link;
+use trunkline_overlay::node::{Routing, Sealing};
+use trunkline_overlay::route::{Limits, Metric};
+use trunkline_overlay::wire::NodeId;
+
+/// Links with certified nodes that no `[[link]]` names, unless the file says:
+/// an overlay of the paper's size, and a bound on what their queues may hold.
+const NEWCOMERS: u16 = 32;
+
+/// `[overlay]`.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct OverlaySection {
+    keys: Vec<Key>,
+    revoked: Vec<Key>,
+    newcomers: Option<u16>,
+}
+
+/// `[[known]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownSection {
+    node: u32,
+    key: Key,
+}
+
+/// `[routing]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RoutingSection {
+    enabled: bool,
+    metric: MetricName,
+    max_nodes: usize,
+}
+
+impl Default for RoutingSection {
+    fn default() -> RoutingSection {
+        let max_nodes = Limits::default().max_nodes;
+        RoutingSection { enabled: true, metric: MetricName::ExpectedLatency, max_nodes }
+    }
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+enum MetricName {
+    ExpectedLatency,
+    Latency,
+    Loss,
+    Hops,
+}
+
+impl RoutingSection {
+    /// The settings, if packets are routed by link state.
+    pub fn settings(&self) -> Result<Option<Routing>, &'static str> {
+        if !(2..=10_000).contains(&self.max_nodes) {
+            return Err("[routing] max_nodes is out of range (2 to 10000)");
+        }
+        let metric = match self.metric {
+            MetricName::ExpectedLatency => Metric::ExpectedLatency,
+            MetricName::Latency => Metric::Latency,
+            MetricName::Loss => Metric::Loss,
+            MetricName::Hops => Metric::Hops,
+        };
+        let limits = Limits { max_nodes: self.max_nodes, ..Limits::default() };
+        Ok(self.enabled.then(|| Routing { metric, limits, ..Routing::default() }))
+    }
+}
+
+/// A public key as it is written.
+#[derive(Clone, Copy)]
+pub struct Key(pub PublicKey);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Key, D::Error> {
+        String::deserialize(d)?.parse().map(Key).map_err(de::Error::custom)
+    }
+}
+
+/// The files that a sealed node reads at start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyFiles {
+    /// Its identity.
+    pub key: PathBuf,
+    /// The operator's word for it.
+    pub certificate: Option<PathBuf>,
+    /// What of the sealing the configuration itself says.
+    pub believed: Believed,
+}
+
+/// Whom a node believes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Believed {
+    trust: Trust,
+    known: Vec<(NodeId, PublicKey)>,
+    newcomers: u16,
+}
+
+/// What is secret about a node: a recording keeps it, so that it can be
+/// replayed.
+#[derive(Clone)]
+pub struct Secrets {
+    /// Its key.
+    pub identity: Identity,
+    /// What it shows.
+    pub certificate: Option<Certificate>,
+}
+
+impl OverlaySection {
+    /// Whom the node believes.
+    pub fn believed(&self, known: &[KnownSection]) -> Believed {
+        let keys = |keys: &[Key]| keys.iter().map(|key| key.0).collect::<Vec<_>>();
+        let trust = Trust { overlay_keys: keys(&self.keys), revoked: keys(&self.revoked) };
+        let most = if self.keys.is_empty() { 0 } else { NEWCOMERS };
+        Believed {
+            newcomers: self.newcomers.unwrap_or(most),
+            known: known.iter().map(|k| (NodeId(k.node), k.key.0)).collect(),
+            trust,
+        }
+    }
+
+    /// Whether certificates are believed at all.
+    pub fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
+    }
+}
+
+impl KeyFiles {
+    /// Reads them.
+    pub fn read(&self, node: NodeId) -> Result<Secrets, KeyFileError> {
+        let identity = keys::read_identity(&self.key)?;
+        let Some(path) = &self.certificate else {
+            return Ok(Secrets { identity, certificate: None });
+        };
+        let certificate = keys::read_certificate(path)?;
+        let wrong = |what| Err(KeyFileError::Certificate { path: path.clone(), what });
+        if certificate.key() != identity.public() {
+            let key = self.key.display();
+            return wrong(format!("is for another key than that of {key}: certify this one"));
+        }
+        if certificate.node() != node {
+            let other = certificate.node();
+            return wrong(format!("is for node {other}, and [node] id is {node}"));
+        }
+        if certificate.verify(&self.believed.trust.overlay_keys, 0).is_err() {
+            return wrong("is signed by none of [overlay] keys".into());
+        }
+        Ok(Secrets { identity, certificate: Some(certificate) })
+    }
+
+    /// What the node is told; `template` has the settings of links that no
+    /// `[[link]]` names.
+    pub fn sealing(&self, secrets: &Secrets, template: link::Config) -> Sealing {
+        let Believed { trust, known, newcomers } = self.believed.clone();
+        let Secrets { identity, certificate } = secrets.clone();
+        let newcomer = template;
+        Sealing { certificate, trust, known, newcomers, newcomer, ..Sealing::new(identity) }
+    }
+}
+
+/// Checks that each link has a way to know its neighbour.
+pub fn check_link(
+    link: &link::Config,
+    overlay: &OverlaySection,
+    sealed: bool,
+) -> Result<(), String> {
+    let neighbour = link.neighbour;
+    match (sealed, link.key) {
+        (true, None) if !overlay.has_keys() => Err(format!(
+            "the link to neighbour {neighbour} has no key: give `key` (what `trunkline pubkey` \
+             prints there), or certify nodes and give [overlay] keys"
+        )),
+        (false, Some(_)) => Err(format!(
+            "the link to neighbour {neighbour} has a key, but [node] is unsealed: a node is \
+             sealed with all its neighbours or with none"
+        )),
+        _ => Ok(()),
+    }
+}
