@@ -214,6 +214,8 @@ fn an_idle_link_costs_less_than_a_hundred_bytes_a_second() {
         let m = node.metrics();
         (m.sum("link_sent_bytes_total", ""), m.sum("link_received_bytes_total", ""))
     };
+    // They tell each other of their links once.
+    thread::sleep(Duration::from_secs(3));
     let (start, before) = (Instant::now(), bytes());
     thread::sleep(Duration::from_secs(5));
     let (after, seconds) = (bytes(), start.elapsed().as_secs_f64());
@@ -240,7 +242,9 @@ fn a_signal_stops_a_node_cleanly() {
         assert!(!socket.exists(), "{} is left behind", socket.display());
         let (stdout, stderr) = node.process().rest();
         assert_eq!(stdout, "");
-        assert_eq!(stderr.lines().count(), 1, "nothing but ready: {stderr}");
+        let lines: Vec<_> = stderr.lines().collect();
+        let [unsealed, ready] = lines[..] else { panic!("two lines: {stderr}") };
+        assert!(unsealed.contains("UNSEALED") && ready.contains("ready"), "{stderr}");
     }
     wait_for("the client to notice", || client.send_to(b"x", client.local_addr()).err());
 }

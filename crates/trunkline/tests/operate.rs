@@ -222,10 +222,11 @@ fn a_reload_changes_what_it_can_and_names_the_rest() {
     assert!(ended.stderr.contains(&format!("{}:", node.config.display())), "{}", ended.stderr);
 
     let node = &chain.nodes[0];
-    edit(node, "[[route]]", "[hello]\ninterval = \"100ms\"\n[log]\nfilter = \"debug\"\n[[route]]");
+    let sections = "[hello]\ninterval = \"100ms\"\n[log]\nfilter = \"debug\"\n";
+    edit(node, "[[route]]", &format!("{sections}[runtime]\nseed = 9\n[[route]]"));
     let text = ok(node, &["reload"]);
-    assert!(text.contains("applied: [log] filter\n"), "{text}");
-    assert!(text.contains("needs a restart: [hello]\n"), "{text}");
+    assert!(text.contains("applied: [log] filter; [[link]] to 2: [hello]\n"), "{text}");
+    assert!(text.contains("needs a restart: [runtime] seed\n"), "{text}");
     edit(node, "interval", "intervall");
     let ended = operate(node, &["reload"]);
     assert_eq!(ended.code, Some(2));

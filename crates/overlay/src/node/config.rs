@@ -2,7 +2,7 @@ use super::control::path_number;
 use super::{Access, Routing};
 use crate::handshake::{self, Certificate, Identity, Offer, PublicKey, Trust};
 use crate::link::{self, realtime};
-use crate::route::StaticRoute;
+use crate::route::{NOBODY, StaticRoute};
 use crate::wire::{NodeId, ReceiverIndex};
 
 /// Everything that a node is told.
@@ -99,6 +99,10 @@ impl Config {
         if u16::try_from(self.links.len()).is_err() {
             return Err(ConfigError::TooManyLinks(self.links.len()));
         }
+        let ids = self.links.iter().map(|l| l.neighbour).chain([self.id]);
+        if ids.into_iter().any(|id| id == NOBODY) {
+            return Err(ConfigError::ReservedId);
+        }
         for (i, link) in self.links.iter().enumerate() {
             let earlier = &self.links[..i];
             let same = |l: &&link::Config| l.neighbour == link.neighbour && l.path == link.path;
@@ -158,6 +162,9 @@ pub enum ConfigError {
     /// More links than link numbers.
     #[error("{0} links are too many: a node has at most 65535")]
     TooManyLinks(usize),
+    /// The id that stands for nobody.
+    #[error("4294967295 is no node's id: take a smaller one")]
+    ReservedId,
     /// A link whose neighbour is the node itself.
     #[error("node {0} has a link to itself: give the neighbour's id, not its own")]
     LinkToSelf(NodeId),

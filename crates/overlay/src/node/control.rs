@@ -123,6 +123,13 @@ impl Control {
             commands: VecDeque::new(),
         };
         control.drain(start.at, false);
+        if let Some(router) = &mut control.router {
+            for (link, id) in config.links.iter().zip((0..).map(LinkId)) {
+                router.add_link(start.at, id, link.neighbour, path_number(&link.path));
+            }
+            router.handle_timeout(start.at);
+            control.commands.extend(router.table().map(Command::Table));
+        }
         control.recompute();
         control
     }
@@ -206,6 +213,9 @@ impl Control {
         if let Some(sealing) = &mut self.sealing {
             sealing.add(now, id, &config);
         }
+        if let Some(router) = &mut self.router {
+            router.add_link(now, id, config.neighbour, path_number(&config.path));
+        }
         self.commands.push_back(Command::Add(id, Box::new(config)));
         self.conclude(now);
         self.recompute();
@@ -220,6 +230,9 @@ impl Control {
         }
         if let Some(sealing) = &mut self.sealing {
             sealing.remove(link);
+        }
+        if let Some(router) = &mut self.router {
+            router.remove_link(now, link);
         }
         self.commands.push_back(Command::Remove(link));
         self.conclude(now);
@@ -360,7 +373,7 @@ impl Control {
             return;
         }
         let end = |l: &Option<LinkState>| {
-            l.as_ref().map_or((NodeId(u32::MAX), false), |l| (l.neighbour, l.up))
+            l.as_ref().map_or((route::NOBODY, false), |l| (l.neighbour, l.up))
         };
         let links: Vec<_> = self.links.iter().map(end).collect();
         let table = ForwardingTable::from_static(&self.routes, &links);

@@ -74,6 +74,7 @@ impl Node {
         if let Some(routes) = changes.routes.clone() {
             self.control.set_routes(now, routes);
         }
+        self.control.handle_timeout(now);
         self.obey(now);
     }
 

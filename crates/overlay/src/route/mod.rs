@@ -21,6 +21,7 @@ pub use keys::{Keys, Signature, Signer, Unsigned};
 pub use metric::{CostModel, Formula, LinkCost, Metric};
 pub use router::{Neighbour, Route, Router};
 pub use stats::{Refusal, Refusals, RouteStats};
+pub(crate) use table::NOBODY;
 pub use table::{ForwardingTable, Hop, StaticRoute};
 pub use update::{Advert, Key, LEAST_ROOM, Part};
 

@@ -6,7 +6,7 @@ use super::metric::{LinkCost, Metric};
 use super::own::Own;
 use super::spf::{Graph, Tree};
 use super::stats::{Refusal, Refusals, RouteStats};
-use super::table::{ForwardingTable, Hop, StaticRoute};
+use super::table::{ForwardingTable, Hop, NOBODY, StaticRoute};
 use super::update::{Advert, Key, LINKS_PER_RECORD, MAX_FRAGMENTS, Part, Record, RouteFrame};
 use crate::handshake::{PublicKey, Trust};
 use crate::link::LinkId;
@@ -149,6 +149,25 @@ impl Router {
         }
     }
 
+    /// `link` is no more.
+    pub fn remove_link(&mut self, now: Time, link: LinkId) {
+        if let Some(place) = self.links.get_mut(usize::from(link.0)) {
+            *place = None;
+            self.touch(now);
+        }
+    }
+
+    /// `link` is there, but not up yet.
+    pub fn add_link(&mut self, now: Time, link: LinkId, id: NodeId, path: u8) {
+        let index = usize::from(link.0);
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, || None);
+        }
+        let adjacency = Adjacency::new(id, path, &self.config.limits);
+        self.links[index] = Some(Link { adjacency, cost: None, refused: Refusals::default() });
+        self.spf_soon(now);
+    }
+
     /// What `link`, which is up, costs from now on. The caller has decided that
     /// others should know.
     pub fn set_cost(&mut self, now: Time, link: LinkId, cost: LinkCost) {
@@ -200,7 +219,8 @@ impl Router {
     /// The operator's routes from now on.
     pub fn set_routes(&mut self, now: Time, routes: Vec<StaticRoute>) {
         self.config.routes = routes;
-        self.spf_soon(now);
+        // An operator is not to be kept waiting, nor can one be too fast.
+        self.spf_at = now;
     }
 
     fn link(&mut self, LinkId(link): LinkId) -> Option<&mut Link> {
@@ -502,5 +522,5 @@ impl Router {
 
 /// For an operator's routes: who is at the end of a link, and whether it is up.
 fn ends(link: &Option<Link>) -> (NodeId, bool) {
-    link.as_ref().map_or((NodeId(u32::MAX), false), |l| (l.adjacency.neighbour, l.adjacency.up))
+    link.as_ref().map_or((NOBODY, false), |l| (l.adjacency.neighbour, l.adjacency.up))
 }

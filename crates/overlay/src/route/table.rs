@@ -6,6 +6,9 @@ use crate::link::LinkId;
 use crate::wire::NodeId;
 use core::time::Duration;
 
+/// At the end of a link number without a link; no node's id.
+pub(crate) const NOBODY: NodeId = NodeId(u32::MAX);
+
 /// An operator's route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StaticRoute {
@@ -47,7 +50,8 @@ impl ForwardingTable {
     pub fn from_static(routes: &[StaticRoute], links: &[(NodeId, bool)]) -> ForwardingTable {
         let best = |to| best(routes, links, to, true).or_else(|| best(routes, links, to, false));
         let named = routes.iter().filter_map(|r| r.to);
-        let mut nodes: Vec<NodeId> = named.chain(links.iter().map(|&(node, _)| node)).collect();
+        let ends = links.iter().map(|&(node, _)| node).filter(|&node| node != NOBODY);
+        let mut nodes: Vec<NodeId> = named.chain(ends).collect();
         nodes.sort_unstable();
         nodes.dedup();
         let direct = |node| {
@@ -63,27 +67,32 @@ impl ForwardingTable {
     }
 
     /// The table of `computed` hops (ascending by node), where `routes` whose
-    /// link is up come first. A neighbour that is up and has no computed hop,
-    /// since it does not advertise its links, is reached directly.
+    /// link is up come first. A neighbour without a computed hop, since it does
+    /// not advertise its links, is reached directly. Where nothing is up, what
+    /// is down stays the way: it may be up in a moment.
     pub(super) fn computed(
         computed: Vec<(NodeId, Hops)>,
         routes: &[StaticRoute],
         links: &[(NodeId, bool)],
     ) -> ForwardingTable {
-        let best = |to| best(routes, links, to, true);
+        let best = |to, want_up| best(routes, links, to, want_up);
         let named = routes.iter().filter_map(|r| r.to);
-        let up = links.iter().filter(|&&(_, up)| up).map(|&(node, _)| node);
+        let ends = links.iter().map(|&(node, _)| node).filter(|&node| node != NOBODY);
         let mut nodes: Vec<NodeId> =
-            computed.iter().map(|&(node, _)| node).chain(named).chain(up).collect();
+            computed.iter().map(|&(node, _)| node).chain(named).chain(ends).collect();
         nodes.sort_unstable();
         nodes.dedup();
         let hops = |node: NodeId| {
-            if let Some(hop) = best(Some(node)) {
+            if let Some(hop) = best(Some(node), true) {
                 return [Some(hop); Metric::COUNT];
             }
+            let direct = |want_up| link_to(links, node, Duration::ZERO, want_up);
             match computed.binary_search_by_key(&node, |&(n, _)| n) {
                 Ok(i) if computed[i].1 != [None; Metric::COUNT] => computed[i].1,
-                _ => [link_to(links, node, Duration::ZERO, true); Metric::COUNT],
+                _ => {
+                    let down = || best(Some(node), false).or_else(|| direct(false));
+                    [direct(true).or_else(down); Metric::COUNT]
+                }
             }
         };
         let (nodes, hops) = nodes
@@ -91,7 +100,7 @@ impl ForwardingTable {
             .map(|node| (node, hops(node)))
             .filter(|(_, hops)| hops.iter().any(Option::is_some))
             .unzip();
-        ForwardingTable { nodes, hops, default: best(None) }
+        ForwardingTable { nodes, hops, default: best(None, true).or_else(|| best(None, false)) }
     }
 
     /// The first step towards `node` by `metric`.

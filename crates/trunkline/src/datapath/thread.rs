@@ -96,8 +96,6 @@ pub struct LinkSnapshot {
     pub address: Option<SocketAddr>,
     /// Whether it has been heard lately.
     pub up: bool,
-    /// The measured round trip.
-    pub rtt: Option<Duration>,
     /// What its monitor measures.
     pub quality: LinkQuality,
     /// Its counters.
@@ -468,7 +466,6 @@ impl PacketThread {
             path: link.config().path.clone(),
             address: link.address(),
             up: link.monitor().is_up(),
-            rtt: link.monitor().rtt().get(),
             quality: link.monitor().quality(),
             stats: link.stats(),
         });

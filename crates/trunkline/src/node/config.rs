@@ -525,14 +525,14 @@ offload = false
     #[test]
     fn mistakes_have_a_line_and_a_way_out() {
         let typo = mistake(&GOOD.replace("neighbour = 1", "neighbor = 1"));
-        assert!(typo.starts_with("x.toml:10:1: unknown field `neighbor`"), "{typo}");
+        assert!(typo.starts_with("x.toml:11:1: unknown field `neighbor`"), "{typo}");
         assert!(typo.contains("did you mean `neighbour`?"), "{typo}");
         let value = mistake(&GOOD.replace("10 Mbit/s", "fast"));
-        assert!(value.starts_with("x.toml:12:8: "), "{value}");
+        assert!(value.starts_with("x.toml:13:8: "), "{value}");
         let route = mistake(&GOOD.replace("via = 3", "via = 9"));
-        assert!(route.starts_with("x.toml:20:1: a route goes via node 9"), "{route}");
+        assert!(route.starts_with("x.toml:21:1: a route goes via node 9"), "{route}");
         let mtu = mistake(&GOOD.replace("1400", "100"));
-        assert!(mtu.starts_with("x.toml:14:1: link to neighbour 3: out of range (mtu"), "{mtu}");
+        assert!(mtu.starts_with("x.toml:15:1: link to neighbour 3: out of range (mtu"), "{mtu}");
         let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
         assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
         let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));
@@ -542,6 +542,17 @@ offload = false
             &GOOD.replace("[\"127.0.0.1:7002\"]", "[\"127.0.0.1:7002\", \"127.0.0.2:7002\"]"),
         );
         assert!(two.contains("two addresses of one family"), "{two}");
+        let keyless = mistake(&GOOD.replace("unsealed = true", ""));
+        assert!(keyless.contains("trunkline keygen FILE"), "{keyless}");
+        let key = mistake(&GOOD.replace("neighbour = 1", "neighbour = 1\nkey = \"AAAA\""));
+        assert!(key.contains("44 characters of base64"), "{key}");
+        let sealed = GOOD.replace("unsealed = true", "key = \"b.key\"");
+        let stranger = mistake(&sealed);
+        assert!(stranger.contains("neighbour 1 has no key"), "{stranger}");
+        let overlay =
+            "[overlay]\nkeys = [\"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=\"]\n[hello]";
+        let c = parse(Path::new("x.toml"), &sealed.replace("[hello]", overlay)).unwrap();
+        assert!(c.key_files.is_some() && c.overlay.sealing.is_none(), "not read yet");
         let priority = mistake(&GOOD.replace("offload = false", "realtime_priority = 0"));
         assert!(priority.contains("1 to 99"), "{priority}");
         let memory = mistake(&GOOD.replace("[hello]", "[best_effort]\nmemory = \"10 B\"\n[hello]"));

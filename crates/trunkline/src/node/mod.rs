@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trunkline_client::in_process::{self, Connector};
-use trunkline_overlay::node::{ConfigError, Node, Start};
+use trunkline_overlay::node::{ConfigError, Node, Sealing, Start};
 use trunkline_overlay::wire::Incarnation;
 
 /// Run an overlay node until SIGTERM or SIGINT
@@ -175,8 +175,7 @@ pub fn start(
     getrandom::fill(&mut entropy).map_err(|e| cannot("draw a secret")(e.into()))?;
     let start = Start { at, unix_nanos, incarnation: Incarnation(unix_nanos), seed, entropy };
     let secrets = config.secrets();
-    warn_of_protection(&config, unix_nanos / 1_000_000_000);
-    let node = Node::new(config.overlay, start)?;
+    let node = Node::new(config.overlay.clone(), start)?;
     let mut udp = Vec::new();
     for address in config.listen {
         let bound = Udp::bind(address, config.runtime.offload);
@@ -234,6 +233,7 @@ pub fn start(
         cpu: config.runtime.cpu,
     };
     let handle = datapath::start(parts).map_err(cannot("start the packet thread"))?;
+    warn_of_protection(config.overlay.sealing.as_ref(), unix_nanos / 1_000_000_000);
     if let Some(listener) = http {
         http::serve(listener, handle.asker()).map_err(cannot("start serving metrics"))?;
     }
@@ -241,9 +241,9 @@ pub fn start(
 }
 
 /// Says so if nothing is protected, or soon no more.
-fn warn_of_protection(config: &Config, unix_secs: u64) {
+fn warn_of_protection(sealing: Option<&Sealing>, unix_secs: u64) {
     const SOON: u64 = 14 * 24 * 60 * 60;
-    let Some(sealing) = &config.overlay.sealing else {
+    let Some(sealing) = sealing else {
         return tracing::warn!(
             "this node is UNSEALED: nothing between it and its neighbours is encrypted or \
              authenticated; for measuring only, and never with a sealed neighbour"
