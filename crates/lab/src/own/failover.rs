@@ -84,7 +84,7 @@ pub fn experiment() -> Experiment {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let runs = size.pick(2, 20, 400);
-    let seconds = size.pick(20, 3_600, 24 * 3_600);
+    let seconds = size.pick(20, 1_800, 24 * 3_600);
     let mut points = Vec::new();
     for settings in Settings::all(sabotage) {
         let name = settings.name;
@@ -96,7 +96,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
                 key: format!("{name}-{event}").replace([' ', '%'], "-"),
                 x: x.into(),
                 figures: figures::showing(name),
-                weight: 0.02 * runs as f64,
+                weight: 0.03 * runs as f64,
                 measure: Box::new(measure),
             });
         }

@@ -44,6 +44,9 @@ const STEP: Duration = Duration::from_millis(20);
 const CALM: Duration = Duration::from_secs(2);
 /// An overlay that does not agree by then does not converge.
 const PATIENCE: Duration = Duration::from_secs(40);
+/// Between two events: longer than a link that has failed soon after it came
+/// is held down (10 s).
+const APART: Duration = Duration::from_secs(12);
 /// A minute in which nothing happens.
 const QUIET: Duration = Duration::from_secs(60);
 
@@ -66,7 +69,7 @@ pub fn experiment() -> Experiment {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let sizes: &[u32] = size.pick(&[10], &[25, 100], &[10, 25, 50, 100, 200]);
-    let runs = size.pick(1, 3, 20);
+    let runs = size.pick(1, 1, 20);
     let [settings, ..] = Settings::all(sabotage);
     let mut points = Vec::new();
     for (loss, p) in LOSSES {
@@ -186,6 +189,10 @@ impl Life {
         Outcome { wires, converged, bytes, records, repeated, stale: self.world.stale() }
     }
 
+    fn rest(&mut self) {
+        self.world.run_until(self.world.now() + APART);
+    }
+
     /// Bytes, records and repetitions that all nodes have sent so far.
     fn said(&self) -> [u64; 3] {
         let hosts = (0..self.world.hosts()).map(HostId);
@@ -209,7 +216,7 @@ impl Life {
         self.world.cut(wire);
         let outcome = self.settle(1);
         self.world.mend(wire);
-        self.settle(1);
+        self.rest();
         outcome
     }
 
@@ -219,7 +226,7 @@ impl Life {
         self.world.crash(host);
         let outcome = self.settle(0);
         self.world.restart(host)?;
-        self.settle(0);
+        self.rest();
         Ok(outcome)
     }
 
@@ -235,6 +242,7 @@ impl Life {
             links.filter(|(_, l)| west(l.0) != west(l.1)).map(|(wire, _)| wire).collect();
         crossing.iter().for_each(|&wire| self.world.cut(wire));
         let partition = self.settle(crossing.len());
+        self.rest();
         crossing.iter().for_each(|&wire| self.world.mend(wire));
         [partition, self.settle(crossing.len())]
     }

@@ -3,9 +3,8 @@
 use crate::experiment::Sabotage;
 use std::time::Duration;
 use trunkline_sim::overlay::link;
-use trunkline_sim::overlay::monitor::Liveness;
+use trunkline_sim::overlay::monitor::{Liveness, LossMode};
 use trunkline_sim::overlay::node::Routing;
-use trunkline_sim::overlay::route::Metric;
 
 /// Settings under a name.
 #[derive(Clone, Debug)]
@@ -40,8 +39,8 @@ impl Settings {
         if sabotage.is("probes-off") {
             self.liveness.probes = false;
         }
-        if sabotage.is("by-latency") {
-            self.routing.metric = Metric::Latency;
+        if sabotage.is("papers-estimate") {
+            self.liveness.loss = LossMode::Paper;
         }
         if sabotage.is("refresh-every-second") {
             self.routing.limits.refresh = Duration::from_secs(1);

@@ -15,7 +15,7 @@ pub struct Liveness {
     /// has heard one, the link is down. At least three intervals: what the
     /// neighbour says is up to two old.
     pub dead_after: Duration,
-    /// Whether an overdue hello is asked for, every 20 ms: a burst of losses
+    /// Whether an overdue hello is asked for, every 10 ms: a burst of losses
     /// then takes many to look like a death. Also whether hellos are asked for
     /// while a test is in doubt whether the link loses more than before.
     pub probes: bool,
@@ -46,7 +46,7 @@ impl Liveness {
 }
 
 /// Two hellos are at least this far apart, whatever provokes them.
-const MIN_SPACING: Duration = Duration::from_millis(20);
+const MIN_SPACING: Duration = Duration::from_millis(10);
 
 /// The hello protocol of one link.
 #[derive(Debug)]
@@ -156,13 +156,16 @@ impl HelloClock {
     /// hellos, does not look like a death, which takes all. Other envelopes do
     /// not replace it: they do not say whether this end is heard.
     fn is_overdue(&self, now: Time) -> bool {
-        let patience = self.liveness.interval * 3 / 2;
-        self.greeted.is_some_and(|at| now.since(at) > patience)
+        self.overdue_at().is_some_and(|at| now >= at)
+    }
+
+    fn overdue_at(&self) -> Option<Time> {
+        self.greeted.map(|at| at + self.liveness.interval * 5 / 4)
     }
 
     /// Whether a hello is to be sent at `now`.
     pub fn is_due(&self, now: Time) -> bool {
-        now >= self.due
+        now >= self.due_at()
     }
 
     /// The hello to send at `now`, without what is measured; `in_doubt` asks
@@ -202,8 +205,13 @@ impl HelloClock {
         dead
     }
 
+    /// When the neighbour has been silent for too long; or when it said that
+    /// this end has. What it heard is news only while it speaks: between two
+    /// hellos it ages without meaning anything.
     fn dead_moment(&self) -> Option<Time> {
-        Some(self.heard?.min(self.confirmed?) + self.liveness.dead_after)
+        let (silent, deaf) = (self.heard?, self.confirmed?);
+        let [silent, deaf] = [silent, deaf].map(|at| at + self.liveness.dead_after);
+        Some(self.greeted.filter(|&at| at >= deaf).map_or(silent, |at| at.min(silent)))
     }
 
     /// When the link goes down if nothing is heard; `None` if it is down.
@@ -211,8 +219,12 @@ impl HelloClock {
         self.dead_moment().filter(|_| self.up)
     }
 
+    /// When the next hello is due: an overdue one is asked for without waiting
+    /// for the next of this end's own.
     pub fn due_at(&self) -> Time {
-        self.due
+        let probe = self.overdue_at().filter(|_| self.liveness.probes && self.up);
+        let soonest = self.last_sent.map_or(self.due, |at| at + MIN_SPACING);
+        probe.map_or(self.due, |at| self.due.min(at.max(soonest)))
     }
 
     /// Whether both ends have heard each other lately.
@@ -285,7 +297,7 @@ mod tests {
         let mut h = HelloClock::new(Liveness::default(), Time::ZERO);
         h.next(ms(0), false);
         assert!(receive(&mut h, ms(100), &hears(0)));
-        for t in 2..11 {
+        for t in 2..12 {
             assert!(!h.check(ms(100 * t)), "{t}");
             assert!(!receive(&mut h, ms(100 * t), &hears(100 * (t as u16 - 1))));
         }
@@ -303,7 +315,7 @@ mod tests {
         assert!(!h.next(ms(200), false).probe);
         let probes =
             (201..1_000).filter(|&t| h.is_due(ms(t)) && h.next(ms(t), false).probe).count();
-        assert_eq!(probes, 30, "from 400 ms to 980 ms, every 20");
+        assert_eq!(probes, 75, "from 250 ms to 990 ms, every 10");
 
         let mut peer = HelloClock::new(Liveness::default(), Time::ZERO);
         peer.next(ms(0), false);
@@ -312,7 +324,7 @@ mod tests {
         assert!(peer.is_due(ms(50)) && peer.due_at() == ms(50));
         peer.next(ms(50), false);
         receive(&mut peer, ms(51), &probe);
-        assert_eq!(peer.due_at(), ms(70), "whatever is asked, 20 ms apart");
+        assert_eq!(peer.due_at(), ms(60), "whatever is asked, 10 ms apart");
     }
 
     #[test]

@@ -25,7 +25,8 @@ const SHOWN: [Shown; 3] = [
         claims: || {
             vec![
                 whole("whole", "default", "1.2 s", 1.2),
-                acts(),
+                acts("acts", &["30 %"], &[3.0]),
+                acts("acts-on-bursts", &["30 % bursty", "30 % bursty in time"], &[4.0, 5.0]),
                 calm("calm", "steady 5/75"),
                 calm("calm-in-time", "steady 5/75 in time"),
             ]
@@ -133,24 +134,41 @@ fn whole(id: &'static str, settings: &'static str, within: &'static str, bound: 
     }
 }
 
-fn acts() -> Claim {
+fn acts(id: &'static str, events: &'static [&'static str], at: &'static [f64]) -> Claim {
     Claim {
-        id: "acts",
-        says: "when the shortest way begins to lose 30 %, both directions of the call have left it \
-               1 s later in 95 % of the runs, however the losses follow each other",
+        id,
+        says: match id {
+            "acts" => {
+                "when the shortest way begins to lose 30 %, each packet by itself, both \
+                       directions of the call have left it 1 s later in 95 % of the runs"
+            }
+            _ => {
+                "when the shortest way begins to lose 30 % in bursts (75 %), per packet or in time, \
+                  both directions of the call have left it 1 s later in 95 % of the runs"
+            }
+        },
         published: 1.0,
         unit: "s, at most",
         decimals: 3,
         judge: Box::new(|t| {
-            let events = ["30 %", "30 % bursty", "30 % bursty in time"];
-            let worst = largest(events.map(|e| of(t, e, 95.0, "left_s")));
-            let note = events.map(|e| format!("{e}: median {:.2} s", of(t, e, 50.0, "left_s")));
+            let worst = largest(events.iter().map(|e| of(t, e, 95.0, "left_s")));
+            let note: Vec<_> = events
+                .iter()
+                .map(|e| format!("{e}: median {:.2} s", of(t, e, 50.0, "left_s")))
+                .collect();
             Verdict { measured: worst, holds: worst <= 1.0, note: note.join("; ") + "." }
         }),
-        at: &[3.0, 4.0, 5.0],
-        expected: true,
-        why: "The bound is this project's own target.",
-        sabotage: "by-latency",
+        at,
+        expected: id == "acts",
+        why: match id {
+            "acts" => "The bound is this project's own target.",
+            _ => {
+                "The bound is this project's own target. A burst of lost packets comes about ten \
+                  times in 100 packets, and once in 100 at the 5 % that must not move anything: \
+                  some bursts have to be seen."
+            }
+        },
+        sabotage: "papers-estimate",
     }
 }
 
@@ -173,7 +191,7 @@ fn calm(id: &'static str, event: &'static str) -> Claim {
         judge: Box::new(move |t| {
             let measured = of(t, event, 100.0, "changes");
             let [hours, deaths] = ["hours", "deaths"].map(|c| of(t, event, 100.0, c));
-            let note = format!("In {hours:.1} h; links declared dead: {deaths:.0} of 14 ends.");
+            let note = format!("In {hours:.1} h; {deaths:.0} links declared dead, by either end.");
             Verdict { measured, holds: measured <= 0.0, note }
         }),
         at: if id == "calm" { &[10.0] } else { &[11.0] },
