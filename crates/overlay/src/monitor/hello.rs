@@ -61,6 +61,8 @@ pub(super) struct HelloClock {
     greeted: Option<Time>,
     /// When the neighbour certainly heard this end.
     confirmed: Option<Time>,
+    /// Whether the neighbour misses this end's hellos, by its last word.
+    missed: bool,
     up: bool,
     /// The neighbour's last timestamp and when it came.
     theirs: Option<(u32, Time)>,
@@ -78,6 +80,7 @@ impl HelloClock {
             heard: None,
             greeted: None,
             confirmed: None,
+            missed: false,
             up: false,
             theirs: None,
             rtt: Rtt::default(),
@@ -106,6 +109,9 @@ impl HelloClock {
         }
         self.theirs = Some((hello.sent_us, at));
         self.greeted = self.greeted.max(Some(at));
+        self.missed = hello
+            .heard_ms
+            .is_some_and(|ago| Duration::from_millis(u64::from(ago)) > self.patience());
         if let Some(ago) = hello.heard_ms {
             let moment = if self.is_latest(at, hello) {
                 at
@@ -146,9 +152,14 @@ impl HelloClock {
     /// go out as fast as they may, so that a burst of losses, which takes a few
     /// hellos, does not look like a death, which takes all. Other envelopes do
     /// not replace it: they do not say whether this end is heard.
+    /// And an end that is missed does not wait for each probe to come through:
+    /// where both directions lose, that would be half of its chances.
     fn is_overdue(&self, now: Time) -> bool {
-        let patience = self.liveness.interval * 3 / 2;
-        self.greeted.is_some_and(|at| now.since(at) > patience)
+        self.missed || self.greeted.is_some_and(|at| now.since(at) > self.patience())
+    }
+
+    fn patience(&self) -> Duration {
+        self.liveness.interval * 3 / 2
     }
 
     /// Whether a hello is to be sent at `now`.
