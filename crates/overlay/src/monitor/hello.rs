@@ -61,6 +61,8 @@ pub(super) struct HelloClock {
     greeted: Option<Time>,
     /// When the neighbour certainly heard this end.
     confirmed: Option<Time>,
+    /// Whether the neighbour misses this end's hellos, by its last word.
+    missed: bool,
     up: bool,
     /// The neighbour's last timestamp and when it came.
     theirs: Option<(u32, Time)>,
@@ -78,6 +80,7 @@ impl HelloClock {
             heard: None,
             greeted: None,
             confirmed: None,
+            missed: false,
             up: false,
             theirs: None,
             rtt: Rtt::default(),
@@ -115,6 +118,9 @@ impl HelloClock {
         }
         self.theirs = Some((hello.sent_us, at));
         self.greeted = self.greeted.max(Some(at));
+        self.missed = hello
+            .heard_ms
+            .is_some_and(|ago| Duration::from_millis(u64::from(ago)) > self.patience());
         if let Some(ago) = hello.heard_ms {
             let moment = if self.is_latest(at, hello) {
                 at
@@ -155,12 +161,18 @@ impl HelloClock {
     /// go out as fast as they may, so that a burst of losses, which takes a few
     /// hellos, does not look like a death, which takes all. Other envelopes do
     /// not replace it: they do not say whether this end is heard.
+    /// And an end that is missed does not wait for each probe to come through:
+    /// where both directions lose, that would be half of its chances.
     fn is_overdue(&self, now: Time) -> bool {
-        self.overdue_at().is_some_and(|at| now >= at)
+        self.missed || self.overdue_at().is_some_and(|at| now >= at)
     }
 
     fn overdue_at(&self) -> Option<Time> {
-        self.greeted.map(|at| at + self.liveness.interval * 5 / 4)
+        self.greeted.map(|at| at + self.patience())
+    }
+
+    fn patience(&self) -> Duration {
+        self.liveness.interval * 5 / 4
     }
 
     /// Whether a hello is to be sent at `now`.
