@@ -63,9 +63,11 @@ fn a_blackhole_has_one_direction() {
     world.run_until(at(4_000));
     world.blackhole(A_B, WireEnd::First);
     world.run_until(at(15_000));
-    assert_eq!((stats(&world, 0, 0).downs, stats(&world, 1, 0).downs), (0, 1));
-    assert_eq!(last_lost(&world, there), Some(11_980), "the sender hears its neighbour");
-    assert_eq!(last_lost(&world, back), None);
+    // A neighbour that is heard but does not hear is of no use: both ends say so.
+    assert_eq!((stats(&world, 0, 0).downs, stats(&world, 1, 0).downs), (1, 1));
+    let lost = last_lost(&world, there).unwrap();
+    assert!((4_900..5_300).contains(&lost), "{lost}");
+    assert_eq!(last_lost(&world, back), None, "that direction carries what it is given");
 }
 
 #[test]
