@@ -45,6 +45,8 @@ const MANY_PACKETS: f64 = 200_000.0;
 
 /// A mean that is off by half is put right (logarithm).
 const FAR: f64 = 0.405;
+/// Packets from which on there is an estimate.
+const ENOUGH: f64 = 32.0;
 /// Bursts from which on a mean is corrected only when it is certain.
 const SETTLED: f64 = 100.0;
 
@@ -233,11 +235,11 @@ impl ChangeMeter {
     /// The hypothesis of worse with the most for it, and that much.
     fn most_likely(&self) -> Option<(usize, usize, f64)> {
         let mut best: Option<(usize, usize, f64)> = None;
-        for level in 0..WORSE {
+        for (level, certain) in CERTAIN.into_iter().enumerate() {
             for b in 0..N {
                 let sums = self.worse[level][b].iter().zip(&self.worse_by[level][b]);
                 let least = sums.map(|(s, r)| s + r.run(self.open)).fold(f64::MAX, f64::min);
-                let least = least + CERTAIN[WORSE - 1] - CERTAIN[level];
+                let least = least + CERTAIN[WORSE - 1] - certain;
                 if best.is_none_or(|(.., most)| least > most) {
                     best = Some((level, b, least));
                 }
@@ -355,7 +357,12 @@ impl ChangeMeter {
     /// change, before that where it was too good by far, and after that where
     /// the mean is certain to be another.
     fn drifted(&mut self) {
-        let Some(LossEstimate { loss: known, .. }) = self.published else { return };
+        let Some(LossEstimate { loss: known, .. }) = self.published else {
+            if self.since.packets >= ENOUGH {
+                self.publish();
+            }
+            return;
+        };
         let (mean, error) = (self.since.loss(self.open), self.since.error());
         let distance = libm::log(mean.max(1e-6) / known.max(1e-6));
         let far = (mean - known).abs() > 0.002 && distance.abs() > FAR;

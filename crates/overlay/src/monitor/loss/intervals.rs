@@ -12,7 +12,6 @@ pub(super) struct Intervals {
     closed: VecDeque<u64>,
     sum: u64,
     open: u64,
-    events: u64,
     received: u64,
 }
 
@@ -24,12 +23,9 @@ impl Intervals {
 
     /// One or more losses in a row.
     pub fn on_event(&mut self) {
-        // What came before the first event is no interval between two.
+        // Also what came before the first event, or one outage would make a
+        // bad link of a new one.
         let interval = core::mem::take(&mut self.open);
-        self.events += 1;
-        if self.events == 1 {
-            return;
-        }
         if self.closed.len() == L {
             self.sum -= self.closed.pop_front().unwrap_or(0);
         }
@@ -43,14 +39,13 @@ impl Intervals {
         if self.received == 0 {
             return None;
         }
+        if self.closed.is_empty() {
+            return Some(LossEstimate::default());
+        }
         let n = self.closed.len() as f64;
         let closed = self.sum as f64 / n;
         let with_open = (self.sum + self.open) as f64 / (n + 1.0);
-        let mean = match (self.events, self.closed.is_empty()) {
-            (0, _) => return Some(LossEstimate::default()),
-            (_, true) => with_open.max(1.0),
-            _ => closed.max(with_open).max(1.0),
-        };
+        let mean = closed.max(with_open).max(1.0);
         // Events say nothing of bursts.
         Some(LossEstimate { loss: 1.0 / mean, burst: 0.0 })
     }

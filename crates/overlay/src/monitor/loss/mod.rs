@@ -34,8 +34,9 @@ pub struct LossEstimate {
 const REORDER: u32 = 3;
 
 /// A silence beyond this is an outage, which liveness judges: what was lost in
-/// it counts as if it had lasted no longer. A burst of 100 ms is long.
-const OUTAGE: Duration = Duration::from_millis(250);
+/// it counts as if it had lasted no longer. A burst of
+/// ten packets of a call is 200 ms long.
+const OUTAGE: Duration = Duration::from_millis(500);
 
 /// So many losses in a row count in full, however slow the traffic.
 const SHORT_BURST: u64 = 8;
@@ -49,9 +50,10 @@ pub struct LossMeter {
     next: Option<u64>,
     /// Bit `k`: `next + k` has come.
     ahead: u64,
-    /// When the last one before the present gap came, and the last of all.
-    before_gap: Time,
+    /// When the last one came, and the longest wait for one since all before
+    /// it was decided.
     last: Time,
+    silence: Duration,
     /// Lost in a row up to `next`.
     gap: u64,
     received: u64,
@@ -71,8 +73,8 @@ impl LossMeter {
         LossMeter {
             next: None,
             ahead: 0,
-            before_gap: Time::ZERO,
             last: Time::ZERO,
+            silence: Duration::ZERO,
             gap: 0,
             received: 0,
             lost: 0,
@@ -96,8 +98,9 @@ impl LossMeter {
         });
         let Some(distance) = counter.checked_sub(next) else { return };
         if self.gap == 0 && self.ahead == 0 {
-            self.before_gap = self.last;
+            self.silence = Duration::ZERO;
         }
+        self.silence = self.silence.max(at.since(self.last));
         self.last = self.last.max(at);
         if distance == 0 && self.ahead == 0 {
             // Nearly always.
@@ -157,9 +160,7 @@ impl LossMeter {
         if self.gap > 0 {
             let gap = core::mem::take(&mut self.gap);
             self.lost += gap;
-            let silence = self.last.since(self.before_gap);
-            self.before_gap = self.last;
-            let counted = weight(gap, silence);
+            let counted = weight(gap, self.silence);
             match &mut self.estimator {
                 Estimator::Paper(intervals) => intervals.on_event(),
                 Estimator::Changes(meter) => meter.on_gap(counted),

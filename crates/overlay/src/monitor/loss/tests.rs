@@ -77,8 +77,8 @@ fn lost_after_three_later_ones() {
     assert_eq!(come(7), (5, 0), "only late");
     assert_eq!([11, 12, 13].map(&mut come)[2], (8, 1));
     assert_eq!(come(10), (8, 1), "too late");
-    // A jump beyond the window decides at once.
-    assert_eq!(come(2_000).1, 1 + 2_000 - 63 - 14);
+    // Far beyond the window.
+    assert_eq!([2_000, 2_001, 2_002].map(&mut come)[2], (11, 1 + 2_000 - 14));
 }
 
 #[test]
@@ -129,5 +129,14 @@ fn one_outage_is_no_lossy_link() {
         feed(&mut m, 5_045, 3_000, &Loss::None, 0.01);
         assert!(m.estimate().unwrap().loss <= 0.01, "{:?}", m.estimate());
         assert_eq!(m.totals().1, 45, "it is counted, but not believed");
+    }
+}
+
+#[test]
+fn a_link_that_is_bad_from_the_start_is_known_to_be() {
+    for loss in [Loss::Bernoulli { p: 0.3 }, bursts(0.3, 0.75), Loss::Bernoulli { p: 0.6 }] {
+        let mut m = LossMeter::new(LossMode::Changes);
+        feed(&mut m, 0, 250, &loss, NEVER);
+        assert!(m.estimate().is_some_and(|e| e.loss > 0.1), "{:?} of {loss:?}", m.estimate());
     }
 }
