@@ -41,6 +41,17 @@ impl Metric {
         Metric::ALL[(bits & 3) as usize]
     }
 
+    /// A path's cost as people read it: milliseconds by the two latencies, the
+    /// share of packets lost by loss, and the number of links.
+    pub fn readable(self, cost: u64) -> f64 {
+        match self {
+            Metric::ExpectedLatency => cost as f64 * 256.0 / WHOLE as f64 / 10.0,
+            Metric::Latency => cost as f64 / 10.0,
+            Metric::Loss => 1.0 - libm::exp(-(cost as f64) / LOSS_SCALE),
+            Metric::Hops => cost as f64,
+        }
+    }
+
     /// Its name in configuration.
     pub const fn name(self) -> &'static str {
         match self {

@@ -90,6 +90,11 @@ impl Refusals {
         self.0[why as usize]
     }
 
+    /// Every reason with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (Refusal, u64)> {
+        Refusal::ALL.into_iter().map(|why| (why, self.of(why)))
+    }
+
     /// All of them.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()

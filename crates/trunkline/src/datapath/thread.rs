@@ -26,10 +26,11 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_client::in_process::Acceptor;
 use trunkline_overlay::arena::TxArena;
+use trunkline_overlay::handshake::HandshakeStats;
 use trunkline_overlay::link::{LinkId, LinkStats};
 use trunkline_overlay::monitor::LinkQuality;
 use trunkline_overlay::node::{Drained, ForwarderStats};
-use trunkline_overlay::route::ForwardingTable;
+use trunkline_overlay::route::{ForwardingTable, RouteStats};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::MAX_MESSAGE;
 use trunkline_overlay::wire::NodeId;
@@ -68,6 +69,10 @@ pub struct Snapshot {
     pub udp: UdpStats,
     /// Applications on other hosts.
     pub remote: RemoteSnapshot,
+    /// What the handshakes have done, if links are sealed.
+    pub handshakes: Option<HandshakeStats>,
+    /// What link-state routing has done, and how many nodes it knows.
+    pub routing: Option<(RouteStats, usize)>,
     /// The thread.
     pub thread: ThreadStats,
 }
@@ -92,6 +97,8 @@ pub struct LinkSnapshot {
     pub neighbour: NodeId,
     /// Over which path.
     pub path: String,
+    /// What its certificate calls it.
+    pub name: Option<String>,
     /// Where the neighbour is, if that is known.
     pub address: Option<SocketAddr>,
     /// Whether it has been heard lately.
@@ -464,6 +471,7 @@ impl PacketThread {
             id,
             neighbour: link.config().neighbour,
             path: link.config().path.clone(),
+            name: node.control().name(id).map(str::to_owned),
             address: link.address(),
             up: link.monitor().is_up(),
             quality: link.monitor().quality(),
@@ -482,6 +490,8 @@ impl PacketThread {
             draining: node.is_draining(),
             udp,
             remote,
+            handshakes: node.control().handshakes().cloned(),
+            routing: node.control().router().map(|r| (*r.stats(), r.nodes())),
             thread,
         }
     }

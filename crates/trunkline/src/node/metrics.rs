@@ -135,6 +135,7 @@ impl Collector for Node {
             "Requests for memory by the packet thread: for sessions, flows and looks at its counters, none for packets",
             single(s.thread.allocations),
         )?;
+        self.encode_control(&mut f)?;
         self.encode_remote(&mut f)?;
         self.encode_quality(&mut f)?;
         self.encode_links(&mut f)
@@ -142,6 +143,32 @@ impl Collector for Node {
 }
 
 impl Node {
+    /// Handshakes and routing.
+    fn encode_control(&self, f: &mut Family<'_, '_>) -> fmt::Result {
+        let by_reason = |why: &'static str, n| (vec![label("reason", why)], n);
+        if let Some(h) = &self.0.handshakes {
+            let help = "Handshakes that gave a link a session";
+            f.counters("handshakes", help, single(h.established))?;
+            let help = "Handshakes for which curves were computed";
+            f.counters("handshakes_computed", help, single(h.computed))?;
+            let help = "Messages of handshakes that were refused";
+            let refused = h.refusals().map(|(why, n)| by_reason(why.label(), n));
+            f.counters("handshakes_refused", help, refused)?;
+        }
+        if let Some((r, nodes)) = &self.0.routing {
+            let nodes = std::iter::once((Labels::new(), *nodes as f64));
+            f.gauges("routing_nodes", "Nodes whose links are known, this one included", nodes)?;
+            let help = "Updates of other nodes that were news";
+            f.counters("routing_accepted", help, single(r.accepted))?;
+            let help = "Updates that were refused, or known";
+            let refused = r.refused.iter().map(|(why, n)| by_reason(why.label(), n));
+            f.counters("routing_refused", help, refused)?;
+            let help = "Computations of shortest paths";
+            f.counters("routing_spf_runs", help, single(r.spf_runs))?;
+        }
+        Ok(())
+    }
+
     fn encode_remote(&self, f: &mut Family<'_, '_>) -> fmt::Result {
         let remote = &self.0.remote;
         let paths = [("udp", remote.over_udp), ("tcp", remote.over_tcp)];

@@ -309,10 +309,11 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
     config.unlock()?;
     let overlay = &config.overlay;
     println!(
-        "{}: {} is node {} with {} and {}; packets up to {} bytes",
+        "{}: {} is node {}, {}, with {} and {}; packets up to {} bytes",
         args.file.display(),
         config.name,
         overlay.id,
+        if overlay.sealing.is_some() { "sealed" } else { "UNSEALED" },
         count(overlay.links.len(), "link"),
         count(overlay.routes.len(), "route"),
         overlay.max_payload()

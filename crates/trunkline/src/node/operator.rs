@@ -147,7 +147,11 @@ impl server::Operator for Operator {
                 let links = self.snapshot()?.links;
                 value(links.iter().map(|link| link_view(now, link)).collect::<Vec<_>>())
             }
-            Ask::Routes {} => value(routes(&self.snapshot()?)),
+            Ask::Routes { metric } => {
+                let metric = Metric::from(metric);
+                let costs = self.asker.costs(metric).map_err(refused)?;
+                value(routes(&self.snapshot()?, metric, &costs))
+            }
             Ask::Echo { to, service, size, hops, timeout_ms } => {
                 let nonce = getrandom::u64().map_err(refused)?;
                 let (to, service) = (NodeId(to), service.into());
@@ -199,6 +203,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
     let bps = |rate: Bitrate| Some(rate.as_bps() as f64);
     Link {
         neighbour: link.neighbour.0,
+        name: link.name.clone(),
         path: link.path.clone(),
         address: link.address,
         up: link.up,
@@ -223,7 +228,7 @@ fn mean_burst(l: LossEstimate) -> Option<f64> {
     (l.loss > 0.0).then(|| 1.0 / (1.0 - l.burst).max(1e-3))
 }
 
-fn routes(s: &Snapshot) -> Vec<Route> {
+fn routes(s: &Snapshot, metric: Metric, costs: &[(NodeId, u64)]) -> Vec<Route> {
     let route = |destination: Option<NodeId>, hop: Hop| {
         let link = s.links.iter().find(|l| l.id == hop.link)?;
         Some(Route {
@@ -231,11 +236,14 @@ fn routes(s: &Snapshot) -> Vec<Route> {
             next_hop: link.neighbour.0,
             path: link.path.clone(),
             up: link.up,
-            cost: None,
+            cost: destination.and_then(|node| {
+                let (_, cost) = costs.iter().find(|(n, _)| *n == node)?;
+                Some(metric.readable(*cost))
+            }),
             onward_ms: hop.onward.as_secs_f64() * 1e3,
         })
     };
-    let named = s.table.iter(Metric::default()).filter_map(|(node, hop)| route(Some(node), hop));
+    let named = s.table.iter(metric).filter_map(|(node, hop)| route(Some(node), hop));
     named.chain(default_hop(&s.table).and_then(|hop| route(None, hop))).collect()
 }
 

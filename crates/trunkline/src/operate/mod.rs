@@ -84,13 +84,18 @@ pub struct LinksArgs {
 #[command(after_help = "\
 Examples:
   trunkline routes
+  trunkline routes --metric hops
   trunkline routes --json | jq '.[] | {destination, next_hop}'
 
-\"Onward\" is how long packets take from the next hop to their destination.
+The cost is of the whole way: milliseconds by expected latency and by latency, the
+share of packets lost by loss, links by hops. \"Onward\" is how long packets take from the next hop to their destination.
 Exit code 1: no node answers there.")]
 pub struct RoutesArgs {
     #[command(flatten)]
     at: At,
+    /// By what paths are chosen; a packet's origin decides
+    #[arg(long, value_enum, default_value_t)]
+    metric: protocol::MetricName,
     /// Print JSON
     #[arg(long)]
     json: bool,

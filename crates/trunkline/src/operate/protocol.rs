@@ -15,7 +15,11 @@ pub enum Ask {
     /// [`Vec`] of [`Link`].
     Links {},
     /// [`Vec`] of [`Route`].
-    Routes {},
+    Routes {
+        /// By which metric.
+        #[serde(default)]
+        metric: MetricName,
+    },
     /// [`Echo`].
     Echo {
         /// The node to ask.
@@ -135,6 +139,8 @@ pub struct Status {
 pub struct Link {
     /// The other end.
     pub neighbour: u32,
+    /// What its certificate calls it.
+    pub name: Option<String>,
     /// Which of several links to it.
     pub path: String,
     /// Where its datagrams go.
@@ -209,4 +215,40 @@ pub struct Reloaded {
     pub applied: Vec<String>,
     /// The keys that differ from what runs and need a restart.
     pub restart: Vec<String>,
+}
+
+/// By what paths are chosen.
+#[derive(
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Debug,
+    serde::Serialize,
+    serde::Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum MetricName {
+    /// Expected delay, lost packets included (milliseconds).
+    #[default]
+    ExpectedLatency,
+    /// One-way delay (milliseconds).
+    Latency,
+    /// Share of packets lost.
+    Loss,
+    /// Number of links.
+    Hops,
+}
+
+impl From<MetricName> for trunkline_overlay::route::Metric {
+    fn from(name: MetricName) -> Self {
+        match name {
+            MetricName::ExpectedLatency => Self::ExpectedLatency,
+            MetricName::Latency => Self::Latency,
+            MetricName::Loss => Self::Loss,
+            MetricName::Hops => Self::Hops,
+        }
+    }
 }

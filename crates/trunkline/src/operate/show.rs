@@ -69,7 +69,7 @@ pub fn link_row(l: &Link) -> Vec<String> {
     let state = if l.up { "up" } else { "down" };
     let kbps = |bps: Option<f64>| number(bps.map(|b| b / 1e3), 1);
     vec![
-        title(l.neighbour, &l.path),
+        title(l),
         l.address.map_or(NOTHING.into(), |a| a.to_string()),
         l.since_s.map_or(state.into(), |s| format!("{state} {}", span(s))),
         number(l.rtt_ms, 2),
@@ -85,13 +85,15 @@ pub fn link_row(l: &Link) -> Vec<String> {
     ]
 }
 
-fn title(neighbour: u32, path: &str) -> String {
-    if path.is_empty() { neighbour.to_string() } else { format!("{neighbour} {path}") }
+fn title(l: &Link) -> String {
+    let parts = [Some(l.neighbour.to_string()), l.name.clone(), Some(l.path.clone())];
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
+    parts.join(" ")
 }
 
 /// Runs `trunkline routes`.
 pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
-    let routes: Vec<Route> = args.at.connect()?.ask(&Ask::Routes {})?;
+    let routes: Vec<Route> = args.at.connect()?.ask(&Ask::Routes { metric: args.metric })?;
     if args.json {
         return print_json(&routes);
     }
@@ -112,7 +114,7 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
             r.next_hop.to_string(),
             if r.path.is_empty() { NOTHING.into() } else { r.path.clone() },
             if r.up { "up".into() } else { "down".to_owned() },
-            number(r.cost, 1),
+            number(r.cost, 2),
             number(Some(r.onward_ms), 1),
         ]
     };

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use trunkline_overlay::node::{Changes, Echo, EchoAnswer, EchoError, MAX_OPEN};
+use trunkline_overlay::route::Metric;
+use trunkline_overlay::wire::NodeId;
 
 /// Something to do to the node.
 pub enum Operation {
@@ -22,6 +24,13 @@ pub enum Operation {
         on: bool,
         /// Who waits.
         done: SyncSender<()>,
+    },
+    /// What the ways to other nodes cost by a metric.
+    Costs {
+        /// Which.
+        metric: Metric,
+        /// Who waits.
+        reply: SyncSender<Vec<(NodeId, u64)>>,
     },
     /// Change settings.
     Reconfigure {
@@ -75,6 +84,14 @@ impl Asker {
         asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
     }
 
+    /// What the computed ways to other nodes cost by `metric`; none without
+    /// link-state routing.
+    pub fn costs(&self, metric: Metric) -> Result<Vec<(NodeId, u64)>, Unanswered> {
+        let (reply, answer) = sync_channel(1);
+        let asked = self.operate(Operation::Costs { metric, reply });
+        asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
+    }
+
     /// Has the node take other settings, which the file `text` says.
     pub fn reconfigure(&self, changes: Changes, text: String) -> Result<(), Unanswered> {
         let (done, answer) = sync_channel(1);
@@ -96,6 +113,15 @@ impl PacketThread {
                 }
                 Err(error) => drop(reply.try_send(Err(error))),
             },
+            Operation::Costs { metric, reply } => {
+                let node = self.node.node();
+                let Some(router) = node.control().router() else {
+                    return drop(reply.try_send(Vec::new()));
+                };
+                let nodes = node.table().iter(metric).map(|(node, _)| node);
+                let cost = |node| Some((node, router.route(node, metric)?.cost));
+                let _ = reply.try_send(nodes.filter_map(cost).collect());
+            }
             Operation::Drain { on, done } => {
                 self.node.drain(clock::now(), on);
                 let _ = done.try_send(());

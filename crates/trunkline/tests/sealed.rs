@@ -1,0 +1,164 @@
+//! Nodes with keys and certificates, as an operator sets them up: they admit
+//! each other, keep strangers out, and take a reload and a drain under a call.
+
+mod common;
+
+use common::{Ended, Node, ms, run, stream, temp_dir, trunkline, wait_for};
+use serde_json::Value;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+#[track_caller]
+fn done(ended: Ended) -> String {
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+    ended.stdout.trim_end().to_owned()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+/// An operator with an overlay key.
+struct Operator {
+    dir: tempfile::TempDir,
+    public: String,
+}
+
+impl Operator {
+    fn new() -> Operator {
+        let dir = temp_dir();
+        let public = done(run(trunkline(["keygen"]).arg(dir.path().join("overlay.key"))));
+        Operator { dir, public }
+    }
+
+    /// A node with a key and a certificate; `rest` follows `[overlay]`.
+    fn node(&self, id: u32, rest: &str) -> Node {
+        let dir = self.dir.path();
+        let node = Node::new(dir, id, IP);
+        let file = |suffix: &str| dir.join(format!("{id}.{suffix}"));
+        let public = done(run(trunkline(["keygen"]).arg(file("key"))));
+        assert_eq!(done(run(trunkline(["pubkey"]).arg(file("key")))), public);
+        let mut certify = trunkline(["certify", "--overlay-key"]);
+        certify.arg(dir.join("overlay.key")).args(["--node", &id.to_string()]);
+        certify.args(["--name", &format!("site-{id}"), "--key", &public, "--days", "30"]);
+        assert_eq!(done(run(certify.arg(file("cert")))), "");
+        self.write(&node, &format!("[overlay]\nkeys = [\"{}\"]\n{rest}", self.public));
+        node
+    }
+
+    fn write(&self, node: &Node, rest: &str) {
+        node.write(rest);
+        let file = |suffix: &str| self.dir.path().join(format!("{}.{suffix}", node.id));
+        let (key, cert, control) = (file("key"), file("cert"), file("ctl"));
+        let keys = format!(
+            "key = {:?}\ncertificate = {:?}\ncontrol = {:?}\n",
+            text(&key),
+            text(&cert),
+            text(&control)
+        );
+        edit(node, "unsealed = true\n", &keys);
+    }
+}
+
+#[track_caller]
+fn edit(node: &Node, from: &str, to: &str) {
+    let text = fs::read_to_string(&node.config).expect("there");
+    assert!(text.contains(from), "{from} in {text}");
+    fs::write(&node.config, text.replace(from, to)).expect("written");
+}
+
+fn link(to: &Node) -> String {
+    format!("[[link]]\nneighbour = {}\naddress = \"{}\"\n", to.id, to.udp)
+}
+
+fn operate(node: &Node, args: &[&str]) -> Ended {
+    let control = node.config.with_extension("ctl");
+    run(trunkline(args).arg("--control").arg(control))
+}
+
+fn json(node: &Node, args: &[&str]) -> Value {
+    serde_json::from_str(&done(operate(node, &[args, &["--json"]].concat()))).expect("JSON")
+}
+
+/// Node 1 and 3 know only the relay, node 2, which knows nobody.
+#[test]
+fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
+    let operator = Operator::new();
+    let mut relay = operator.node(2, "");
+    let mut a = operator.node(1, &link(&relay));
+    let mut b = operator.node(3, &link(&relay));
+    for node in [&mut relay, &mut a, &mut b] {
+        assert!(done(run(trunkline(["check"]).arg(&node.config))).contains("sealed"));
+        node.start();
+    }
+    let routes = |node: &Node| json(node, &["routes"]).as_array().map_or(0, Vec::len);
+    wait_for("routes", || (routes(&a) == 2 && routes(&b) == 2).then_some(()));
+    let status = json(&relay, &["status"]);
+    assert_eq!((&status["sealed"], &status["links_up"]), (&true.into(), &2.into()));
+    let (here, there) = (a.bind(4_000), b.bind(4_000));
+    assert_eq!(stream(&here, &there, 0..200, ms(1)).len(), 200);
+    let traced = json(&a, &["trace", "3"]);
+    let hops = traced["hops"].as_array().expect("hops").iter();
+    assert_eq!(hops.map(|h| h["from"].as_u64()).collect::<Vec<_>>(), [Some(2), Some(3)]);
+
+    // Node 3's key is revoked at the relay: its link ends, node 1's goes on.
+    let key = done(run(trunkline(["pubkey"]).arg(operator.dir.path().join("3.key"))));
+    edit(&relay, "[overlay]\n", &format!("[overlay]\nrevoked = [\"{key}\"]\n"));
+    let reloaded = json(&relay, &["reload"]);
+    assert_eq!(reloaded["applied"], serde_json::json!(["[overlay] keys, revoked"]));
+    wait_for("the end of node 3's link", || {
+        (json(&relay, &["status"])["links_up"] == 1).then_some(())
+    });
+    wait_for("node 1 to know", || (routes(&a) == 1).then_some(()));
+    let (refused, from_b) = (relay.metrics(), b.metrics());
+    assert!(refused.sum("handshakes_refused_total", "reason=\"revoked\"") >= 1);
+    assert_eq!(from_b.sum("link_up", ""), 0);
+    assert_eq!(stream(&here, &a.bind(0), 0..10, ms(1)).len(), 10);
+}
+
+#[test]
+fn a_sealed_node_and_an_unsealed_one_never_meet() {
+    let operator = Operator::new();
+    let mut unsealed = Node::new(operator.dir.path(), 2, IP);
+    let mut sealed = operator.node(1, &link(&unsealed));
+    unsealed.write(&link(&sealed));
+    sealed.start();
+    unsealed.start();
+    std::thread::sleep(ms(1_500));
+    assert_eq!(sealed.metrics().sum("link_up", ""), 0);
+    assert_eq!(unsealed.metrics().sum("link_up", ""), 0);
+    assert!(sealed.metrics().drops("unknown_receiver") + sealed.metrics().drops("malformed") > 0);
+}
+
+#[test]
+fn key_files_that_are_of_no_use_are_named() {
+    let operator = Operator::new();
+    let node = operator.node(1, "");
+    let file = |name: &str| operator.dir.path().join(name);
+    let wrong = |why: &str| {
+        let ended = run(trunkline(["check"]).arg(&node.config));
+        assert!(ended.one_line(2).contains(why), "{why}: {}", ended.stderr);
+    };
+    fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o644)).expect("done");
+    wrong("can be read by others than its owner: chmod 600");
+    fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o600)).expect("done");
+    edit(&node, "id = 1", "id = 7");
+    wrong("is for node 1, and [node] id is 7");
+    edit(&node, "id = 7", "id = 1");
+    let other = operator.node(2, "");
+    edit(&node, "1.cert", "2.cert");
+    wrong("is for another key than that of");
+    edit(&node, "2.cert", "1.cert");
+    edit(&node, &operator.public, &done(run(trunkline(["pubkey"]).arg(file("2.key")))));
+    wrong("is signed by none of [overlay] keys");
+    drop(other);
+    // A key is never overwritten.
+    let again = run(trunkline(["keygen"]).arg(file("1.key")));
+    assert!(again.one_line(1).contains("File exists"), "{}", again.stderr);
+    fs::write(file("1.cert"), "nonsense").expect("written");
+    wrong("not a certificate");
+}
