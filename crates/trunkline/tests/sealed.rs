@@ -103,7 +103,7 @@ fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
     assert_eq!(stream(&here, &there, 0..200, ms(1)).len(), 200);
     let traced = json(&a, &["trace", "3"]);
     let hops = traced["hops"].as_array().expect("hops").iter();
-    assert_eq!(hops.map(|h| h["from"].as_u64()).collect::<Vec<_>>(), [Some(2), Some(3)]);
+    assert_eq!(hops.map(|h| h["from"][0].as_u64()).collect::<Vec<_>>(), [Some(2), Some(3)]);
 
     // Node 3's key is revoked at the relay: its link ends, node 1's goes on.
     let key = done(run(trunkline(["pubkey"]).arg(operator.dir.path().join("3.key"))));
