@@ -67,16 +67,26 @@ struct tl_addr {
  *                 default, is for ever
  * TL_MAX_PAYLOAD  read only: the largest packet in bytes that tl_sendto takes;
  *                 0 before tl_bind
+ * TL_METRIC       by what the ways of packets sent from now on are chosen; 0, the
+ *                 default, leaves it to the node. A node before 0.2 refuses any
+ *                 other.
  */
 #define TL_SERVICE 1
 #define TL_DEADLINE_MS 2
 #define TL_NONBLOCK 3
 #define TL_RCVTIMEO_MS 4
 #define TL_MAX_PAYLOAD 5
+#define TL_METRIC 6
 
 /* Values of TL_SERVICE. */
 #define TL_BEST_EFFORT 1
 #define TL_REAL_TIME 2
+
+/* Values of TL_METRIC. */
+#define TL_EXPECTED_LATENCY 1
+#define TL_LATENCY 2
+#define TL_LOSS 3
+#define TL_HOPS 4
 
 /*
  * A new socket for the node at `attachment`: the path of the node's Unix socket

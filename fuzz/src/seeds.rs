@@ -52,6 +52,7 @@ fn written(write: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>) -> Vec<u8> 
 
 fn data_frame(service: Service) -> Vec<u8> {
     let header = DataHeader {
+metric: trunkline_overlay::route::Metric::default(),
         service,
         recovered: true,
         hop_limit: 30,

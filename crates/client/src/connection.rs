@@ -13,7 +13,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trunkline_base::wire::Writer;
-use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{
+    MAX_HEAD, Metric, Refusal, SESSION_VERSION, ToClient, ToNode,
+};
 use trunkline_overlay::wire::{NodeId, Service, WireError};
 
 /// The first pause before an attempt to reconnect: a node that is restarted
@@ -37,6 +39,10 @@ enum Link {
 pub(crate) struct Connection {
     pub(crate) service: Service,
     pub(crate) deadline_ms: u8,
+    /// By what the ways of packets are chosen; `None` leaves it to the node.
+    pub(crate) metric: Option<Metric>,
+    /// What of that the node has been told, on this connection.
+    metric_told: Option<Metric>,
     pub(crate) nonblocking: bool,
     pub(crate) read_timeout: Option<Duration>,
     /// Before the first bind: the port wanted.
@@ -152,6 +158,8 @@ impl Connection {
         Ok(Connection {
             service: Service::RealTime,
             deadline_ms: 100,
+            metric: None,
+            metric_told: None,
             nonblocking: false,
             read_timeout: None,
             local: Address { node: NodeId(0), port: 0 },
@@ -189,6 +197,11 @@ impl Connection {
         }
         self.waiting_error()?;
         let Link::Up(carrier) = &mut self.link else { return Err(Error::Disconnected) };
+        if self.metric != self.metric_told
+            && emit(&ToNode::Metric(self.metric), |head| carrier.send(head, &[])).is_ok()
+        {
+            self.metric_told = self.metric;
+        }
         let message = ToNode::Send {
             service: self.service,
             deadline_ms: self.deadline_ms,
@@ -368,6 +381,7 @@ impl Connection {
         self.told = None;
         let now = Instant::now();
         if let Link::Binding(carrier, _) = replace(&mut self.link, Link::Down(now)) {
+            self.metric_told = None;
             self.link = Link::Up(carrier);
         }
         if again {

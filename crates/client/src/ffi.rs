@@ -22,7 +22,7 @@ use std::path::Path;
 use std::slice;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use trunkline_overlay::session::wire::{MAX_MESSAGE, Refusal};
+use trunkline_overlay::session::wire::{MAX_MESSAGE, Metric, Refusal};
 use trunkline_overlay::wire::{NodeId, Service};
 
 /// `struct tl_addr`.
@@ -39,6 +39,7 @@ const DEADLINE_MS: c_int = 2;
 const NONBLOCK: c_int = 3;
 const RCVTIMEO_MS: c_int = 4;
 const MAX_PAYLOAD: c_int = 5;
+const METRIC: c_int = 6;
 
 static SOCKETS: RwLock<BTreeMap<c_int, Arc<DatagramSocket>>> = RwLock::new(BTreeMap::new());
 /// Owners of numbers that are no longer theirs; never dropped.
@@ -242,6 +243,12 @@ unsafe extern "C" fn tl_setsockopt(
                 SocketOption::Service(Service::RealTime)
             }
             SERVICE => return Err(Errno::EINVAL),
+            METRIC if value == 0 => SocketOption::Metric(None),
+            METRIC => {
+                let n = usize::try_from(value - 1).ok();
+                let metric = n.and_then(|n| Metric::ALL.get(n)).ok_or(Errno::EINVAL)?;
+                SocketOption::Metric(Some(*metric))
+            }
             DEADLINE_MS => SocketOption::Deadline(ms()?),
             NONBLOCK => SocketOption::Nonblocking(value != 0),
             RCVTIMEO_MS => SocketOption::ReadTimeout((value != 0).then_some(ms()?)),
@@ -270,6 +277,7 @@ unsafe extern "C" fn tl_getsockopt(
         let connection = socket.lock();
         let value = match option {
             SERVICE => connection.service as c_int,
+            METRIC => connection.metric.map_or(0, |metric| 1 + metric as c_int),
             DEADLINE_MS => connection.deadline_ms.into(),
             NONBLOCK => connection.nonblocking.into(),
             RCVTIMEO_MS => {

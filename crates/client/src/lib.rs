@@ -56,5 +56,5 @@ mod socket;
 pub use carrier::Transport;
 pub use error::Error;
 pub use socket::{Address, Attachment, DatagramSocket, Received, SocketOption, Status};
-pub use trunkline_overlay::session::wire::Refusal;
+pub use trunkline_overlay::session::wire::{Metric, Refusal};
 pub use trunkline_overlay::wire::{NodeId, Service, WireError};

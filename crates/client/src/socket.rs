@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use trunkline_overlay::session::wire::Metric;
 use trunkline_overlay::wire::{NodeId, Service};
 
 /// How long [`DatagramSocket::bind`] waits for the node's answer. A node that
@@ -147,6 +148,9 @@ pub enum SocketOption {
     /// repeat a lost packet only while it can still be in time. Default: 100 ms,
     /// the latency threshold of the G.711 codec in Amir et al. 2005, §IV.
     Deadline(Duration),
+    /// By what the ways of packets sent from now on are chosen. Default: `None`,
+    /// as the node is configured. A node before 0.2 refuses any other.
+    Metric(Option<Metric>),
     /// Whether [`DatagramSocket::recv_from`] returns
     /// [`WouldBlock`](Error::WouldBlock) rather than wait. Default: it waits.
     Nonblocking(bool),
@@ -314,6 +318,7 @@ impl DatagramSocket {
         let mut connection = self.lock();
         match option {
             SocketOption::Service(service) => connection.service = service,
+            SocketOption::Metric(metric) => connection.metric = metric,
             SocketOption::Nonblocking(on) => connection.nonblocking = on,
             SocketOption::ReadTimeout(Some(Duration::ZERO)) => {
                 return Err(Error::InvalidOption {

@@ -51,6 +51,7 @@ fn node(c: &mut Criterion) {
 
 fn wire(c: &mut Criterion) {
     let header = DataHeader {
+        metric: trunkline_overlay::route::Metric::default(),
         service: Service::RealTime,
         recovered: false,
         hop_limit: 30,

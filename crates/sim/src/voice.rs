@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use trunkline_base::Time;
 use trunkline_base::stats::{Ratio, quantile};
 use trunkline_base::wire::{Reader, Writer};
-use trunkline_overlay::session::wire::{ToClient, ToNode};
+use trunkline_overlay::session::wire::{Metric, ToClient, ToNode};
 use trunkline_overlay::wire::{NodeId, Service};
 
 pub use log::{FlowLog, VoiceLog};
@@ -38,6 +38,8 @@ pub struct VoiceSource {
     pub port: u16,
     /// How packets are carried.
     pub service: Service,
+    /// By what its way is chosen; `None` leaves it to the node.
+    pub metric: Option<Metric>,
     /// How long each is of use, 1 to 255 ms.
     pub deadline_ms: u8,
     /// When the first is sent.
@@ -60,6 +62,7 @@ impl VoiceSource {
             to,
             port,
             service,
+            metric: None,
             deadline_ms: 100,
             start,
             count,
@@ -107,6 +110,9 @@ impl Application for VoiceSource {
             (STAMPED..=MAX_PACKET).contains(&self.bytes) && !self.spacing.is_zero(),
             "a voice source sends {STAMPED} to {MAX_PACKET} bytes, and not all at once"
         );
+        if self.metric.is_some() {
+            io.send(&ToNode::Metric(self.metric));
+        }
         if self.count > 0 {
             io.wake_at(self.start);
         }

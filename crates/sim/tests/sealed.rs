@@ -9,7 +9,8 @@ use trunkline_overlay::counters::Drop;
 use trunkline_overlay::node::Routing;
 use trunkline_overlay::route::Metric;
 use trunkline_overlay::wire::NodeId;
-use trunkline_sim::{HostId, Topology, World};
+use trunkline_sim::voice::{VoiceSink, VoiceSource};
+use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 
 /// Nodes 1 to 4 in a ring, all links alike but for the delay of the last.
 fn ring(model: &LinkModel) -> World {
@@ -51,6 +52,33 @@ fn certified_nodes_find_each_other_and_call() {
     world.run_until(at(20_000));
     let missed = outcome(&world, &made).missed.events;
     assert!(missed <= 5, "{missed} of 5000");
+}
+
+/// From node 1 to node 4 one link of 20 ms leads there and three of 10 ms; by
+/// latency of 30 ms that is one and three, by hops too. With 60 ms on the one,
+/// they part.
+#[test]
+fn each_flow_chooses_by_its_own_metric() {
+    let mut world = ring(&link(ms(10), Loss::None));
+    let long = link(ms(60), Loss::None);
+    for end in [WireEnd::First, WireEnd::Second] {
+        world.change(WireId(3), end, long.clone()).unwrap();
+    }
+    world.run_until(at(20_000));
+    let mut delays = Vec::new();
+    for (metric, port) in [(None, 5_000), (Some(Metric::Hops), 5_001), (Some(Metric::Loss), 5_002)]
+    {
+        let start = at(20_000);
+        let source = VoiceSource { metric, ..VoiceSource::new(NodeId(4), port, RT, start, 50) };
+        let sink = world.attach(HostId(3), port, VoiceSink::default()).unwrap();
+        let call = (world.attach(HostId(0), 0, source).unwrap(), sink);
+        world.run_until(world.now() + ms(3_000));
+        let arrival = flow(&world, call).arrivals[10].unwrap();
+        delays.push(arrival.delay);
+    }
+    assert!((30..35).contains(&delays[0].as_millis()), "expected latency: {:?}", delays[0]);
+    assert!((60..65).contains(&delays[1].as_millis()), "the fewest links: {:?}", delays[1]);
+    assert!((60..65).contains(&delays[2].as_millis()), "no losses, so the fewest: {:?}", delays[2]);
 }
 
 /// Keys are replaced every two minutes; nobody hears it.

@@ -183,6 +183,7 @@ mod tests {
                 send(&mut link, at);
             }
             let header = DataHeader {
+                metric: crate::route::Metric::default(),
                 service: Service::RealTime,
                 recovered: false,
                 hop_limit: 1,

@@ -295,6 +295,7 @@ impl Forwarder {
         let payload = &mut payload[..size];
         message.emit(&mut Writer::new(payload)).map_err(|_| Drop::Malformed)?;
         let header = DataHeader {
+            metric: crate::route::Metric::default(),
             service,
             recovered: false,
             hop_limit,
@@ -307,7 +308,8 @@ impl Forwarder {
             remaining_ms: 0,
         };
         let packet = Packet { header, payload, deadline: now + USEFUL };
-        self.forward(now, self.next_hop(to), &packet).map_err(|(_, why)| why)
+        self.forward(now, self.next_hop(to, crate::route::Metric::default()), &packet)
+            .map_err(|(_, why)| why)
     }
 }
 
@@ -367,6 +369,7 @@ mod tests {
 
     fn header(source: NodeId, destination: NodeId) -> DataHeader {
         DataHeader {
+            metric: crate::route::Metric::default(),
             service: Service::RealTime,
             recovered: false,
             hop_limit: 30,

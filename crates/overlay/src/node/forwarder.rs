@@ -32,6 +32,8 @@ pub struct Forwarder {
     reports: VecDeque<Report>,
     /// Whether control wants to know what links cost.
     advertise: bool,
+    /// By what the ways of packets are chosen that start here.
+    pub(super) metric: Metric,
     /// The link that sends first next time: the one after the last that did,
     /// lest one that always has more keep the arena to itself.
     turn: u16,
@@ -97,6 +99,7 @@ impl Forwarder {
             max_payload,
             reports: VecDeque::new(),
             advertise: config.routing.is_some(),
+            metric: config.routing.as_ref().map_or(Metric::default(), |r| r.metric),
             links,
             table: Arc::default(),
             access: config.access,
@@ -222,7 +225,8 @@ impl Forwarder {
                 }
                 Frame::Data(header, payload) => {
                     let goes_on = header.destination != self.id;
-                    let hop = goes_on.then(|| self.next_hop(header.destination)).flatten();
+                    let hop =
+                        goes_on.then(|| self.next_hop(header.destination, header.metric)).flatten();
                     let onward = self.onward(hop);
                     let Some(link) = self.links.get_mut(id) else { return Ok(()) };
                     match link.on_data(datagram.at, &header, payload.len(), onward) {
@@ -293,8 +297,8 @@ impl Forwarder {
     }
 
     /// Where packets to `destination` go.
-    pub(super) fn next_hop(&self, destination: NodeId) -> Option<Hop> {
-        self.table.next_hop(destination, Metric::default())
+    pub(super) fn next_hop(&self, destination: NodeId, metric: Metric) -> Option<Hop> {
+        self.table.next_hop(destination, metric)
     }
 
     /// Hands a packet to the link of `hop`.

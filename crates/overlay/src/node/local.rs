@@ -3,6 +3,7 @@
 use super::Forwarder;
 use super::forwarder::Packet;
 use crate::counters::Drop;
+use crate::route::Metric;
 use crate::session::SessionId;
 use crate::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
 use crate::wire::{DataHeader, MAX_HOPS, NodeId};
@@ -85,8 +86,13 @@ impl Forwarder {
                 }
                 Err(refusal) => about(refusal, none, port),
             }),
+            Ok(ToNode::Metric(metric)) => {
+                self.sessions.set_metric(id, metric);
+                None
+            }
             Ok(ToNode::Send { service, deadline_ms, to, port, payload }) => {
                 let header = DataHeader {
+                    metric: Metric::default(),
                     service,
                     recovered: false,
                     hop_limit: MAX_HOPS - 1,
@@ -141,6 +147,7 @@ impl Forwarder {
         }
         let peer = (packet.header.destination, packet.header.destination_port);
         packet.header.source_port = source_port;
+        packet.header.metric = self.sessions.metric_of(id).unwrap_or(self.metric);
         packet.header.flow_seq = self.sessions.next_flow_seq(now, id, peer);
         self.stats.from_sessions += 1;
         let done = if packet.payload.len() > self.max_payload {
@@ -148,7 +155,8 @@ impl Forwarder {
         } else if packet.header.destination == self.id {
             self.deliver(now, &packet, sink).map_err(|why| (None, why))
         } else {
-            self.forward(now, self.next_hop(packet.header.destination), &packet)
+            let hop = self.next_hop(packet.header.destination, packet.header.metric);
+            self.forward(now, hop, &packet)
         };
         let Err((link, why)) = done else { return Ok(()) };
         self.drop_counted(link, why);

@@ -1,6 +1,7 @@
 use super::flow::{Dedup, FlowMap, Peer};
 use super::wire::Refusal;
 use crate::node::Client;
+use crate::route::Metric;
 use trunkline_base::Time;
 
 /// Which of a node's sessions: a small index that is used again after the
@@ -19,6 +20,7 @@ const FIRST_DYNAMIC: u16 = 49_152;
 #[derive(Debug)]
 struct Session {
     client: Client,
+    metric: Option<Metric>,
     port: Option<u16>,
     sending: FlowMap<u16>,
     receiving: FlowMap<Dedup>,
@@ -69,6 +71,7 @@ impl Sessions {
         }
         let session = Session {
             client,
+            metric: None,
             port: None,
             sending: FlowMap::new(MAX_FLOWS),
             receiving: FlowMap::new(MAX_FLOWS),
@@ -91,6 +94,17 @@ impl Sessions {
         self.free.push(id.0);
         if let Some(port) = session.port {
             self.ports[usize::from(port)] = 0;
+        }
+    }
+
+    /// By what the ways of its packets are chosen, if its application has said.
+    pub(crate) fn metric_of(&self, id: SessionId) -> Option<Metric> {
+        self.slots.get(id.0 as usize)?.as_ref()?.metric
+    }
+
+    pub(crate) fn set_metric(&mut self, id: SessionId, metric: Option<Metric>) {
+        if let Some(session) = self.get_mut(id) {
+            session.metric = metric;
         }
     }
 

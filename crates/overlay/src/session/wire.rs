@@ -5,6 +5,7 @@
 //! The client speaks first with [`ToNode::Bind`]; the node answers
 //! [`ToClient::Bound`] or [`ToClient::Error`]. Then both send at will.
 
+pub use crate::route::Metric;
 use crate::wire::{NodeId, Service, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 
@@ -28,6 +29,9 @@ pub enum ToNode<'a> {
         /// The port wanted.
         port: u16,
     },
+    /// Choose the ways of what is sent from now on by this metric; `None` leaves
+    /// it to the node. Nodes before 0.2 don't know this message.
+    Metric(Option<Metric>),
     /// Send `payload`.
     Send {
         /// How it is carried.
@@ -132,6 +136,8 @@ impl Refusal {
 
 const BIND: u8 = 1;
 const SEND: u8 = 2;
+const METRIC: u8 = 3;
+const NO_METRIC: u8 = 0xff;
 const BOUND: u8 = 0x81;
 const RECEIVED: u8 = 0x82;
 const ERROR: u8 = 0x83;
@@ -145,6 +151,10 @@ impl<'a> ToNode<'a> {
                 w.u8(BIND)?;
                 w.u8(version)?;
                 w.u16(port)
+            }
+            ToNode::Metric(metric) => {
+                w.u8(METRIC)?;
+                w.u8(metric.map_or(NO_METRIC, Metric::to_wire))
             }
             ToNode::Send { service, deadline_ms, to, port, payload: _ } => {
                 w.u8(SEND)?;
@@ -165,6 +175,11 @@ impl<'a> ToNode<'a> {
                 // A newer client may add fields; its version decides.
                 Ok(bind)
             }
+            METRIC => Ok(ToNode::Metric(match r.u8()? {
+                NO_METRIC => None,
+                n if usize::from(n) < Metric::COUNT => Some(Metric::from_wire(n)),
+                _ => return Err(WireError::OutOfRange("the metric")),
+            })),
             SEND => Ok(ToNode::Send {
                 service: Service::from_wire(r.u8()?).ok_or(WireError::OutOfRange("the service"))?,
                 deadline_ms: match r.u8()? {

@@ -2,6 +2,7 @@
 //! and `0 2 | probe 1 | kind 5` for control.
 
 use super::{NodeId, WireError};
+use crate::route::Metric;
 use trunkline_base::wire::{Reader, Short, Writer};
 
 /// How a packet is to be carried.
@@ -35,6 +36,10 @@ pub const DATA_HEADER: usize = 20;
 /// The most ranges in one [`Nack`].
 pub const MAX_NACK_RANGES: usize = 64;
 
+/// A packet has less than 2¹⁴ bytes; the two bits above are its metric's.
+const LENGTH: u16 = 0x3fff;
+const METRIC_SHIFT: u32 = 14;
+
 const RECOVERED: u8 = 0x20;
 /// The same bit of a hello.
 const PROBE: u8 = 0x20;
@@ -45,6 +50,8 @@ const KIND_MASK: u8 = 0x1f;
 pub struct DataHeader {
     /// How it is carried.
     pub service: Service,
+    /// By what its way is chosen, at every node that it passes.
+    pub metric: Metric,
     /// Whether some link on its way lost it and got it again.
     pub recovered: bool,
     /// How many more links it may cross after this one, 0 to 31.
@@ -73,7 +80,8 @@ impl DataHeader {
         // Built whole and checked once: this is on every packet's way.
         let mut b = [0; DATA_HEADER];
         b[0] = (self.service as u8) << 6 | flag | (self.hop_limit & KIND_MASK);
-        b[1..3].copy_from_slice(&len.to_be_bytes());
+        let metric = u16::from(self.metric.to_wire()) << METRIC_SHIFT;
+        b[1..3].copy_from_slice(&(len & LENGTH | metric).to_be_bytes());
         b[3..5].copy_from_slice(&self.link_seq.to_be_bytes());
         b[5..9].copy_from_slice(&self.source.0.to_be_bytes());
         b[9..13].copy_from_slice(&self.destination.0.to_be_bytes());
@@ -101,9 +109,11 @@ impl DataHeader {
         let b: [u8; DATA_HEADER - 1] = r.array()?;
         let u16_at = |i: usize| u16::from_be_bytes([b[i], b[i + 1]]);
         let u32_at = |i: usize| u32::from_be_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
-        let len = u16_at(0);
+        let len = u16_at(0) & LENGTH;
+        let metric = Metric::from_wire((u16_at(0) >> METRIC_SHIFT) as u8);
         let header = DataHeader {
             service,
+            metric,
             recovered: first & RECOVERED != 0,
             hop_limit: first & KIND_MASK,
             link_seq: u16_at(2),
@@ -329,6 +339,7 @@ mod tests {
             (any::<u32>(), any::<u32>(), any::<u16>(), any::<u16>(), any::<u16>(), any::<u8>()),
         )
             .prop_map(|((rt, recovered, hop_limit, link_seq), rest)| DataHeader {
+                metric: Metric::from_wire(rest.5),
                 service: if rt { Service::RealTime } else { Service::BestEffort },
                 recovered,
                 hop_limit,

@@ -259,6 +259,7 @@ mod tests {
 
     fn link(neighbour: u32, rtt_ms: Option<f64>, bytes_in: u64) -> Link {
         Link {
+            name: None,
             neighbour,
             path: String::new(),
             address: None,

@@ -260,6 +260,7 @@ mod tests {
     fn packet(payload: &[u8], deadline_ms: u64) -> Outgoing<'_> {
         Outgoing {
             header: DataHeader {
+                metric: crate::route::Metric::default(),
                 service: Service::RealTime,
                 recovered: false,
                 hop_limit: 5,
