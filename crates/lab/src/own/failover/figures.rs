@@ -203,6 +203,6 @@ fn calm(id: &'static str, event: &'static str) -> Claim {
             }
             _ => "The bound is this project's own target.",
         },
-        sabotage: if id == "calm" { "probes-off" } else { "fast-hellos" },
+        sabotage: if id == "calm" { "paper-hellos" } else { "fast-hellos" },
     }
 }
