@@ -3,7 +3,7 @@
 use crate::experiment::Sabotage;
 use std::time::Duration;
 use trunkline_sim::overlay::link;
-use trunkline_sim::overlay::monitor::{Liveness, LossMode};
+use trunkline_sim::overlay::monitor::Liveness;
 use trunkline_sim::overlay::node::Routing;
 
 /// Settings under a name.
@@ -39,8 +39,9 @@ impl Settings {
         if sabotage.is("probes-off") {
             self.liveness.probes = false;
         }
-        if sabotage.is("papers-estimate") {
-            self.liveness.loss = LossMode::Paper;
+        if sabotage.is("fast-hellos") {
+            self.liveness.interval = Duration::from_millis(50);
+            self.liveness.dead_after = Duration::from_millis(400);
         }
         if sabotage.is("refresh-every-second") {
             self.routing.limits.refresh = Duration::from_secs(1);

@@ -168,7 +168,7 @@ fn acts(id: &'static str, events: &'static [&'static str], at: &'static [f64]) -
                   some bursts have to be seen."
             }
         },
-        sabotage: "papers-estimate",
+        sabotage: "paper-hellos",
     }
 }
 
@@ -195,8 +195,14 @@ fn calm(id: &'static str, event: &'static str) -> Claim {
             Verdict { measured, holds: measured <= 0.0, note }
         }),
         at: if id == "calm" { &[10.0] } else { &[11.0] },
-        expected: true,
-        why: "The bound is this project's own target.",
-        sabotage: "probes-off",
+        expected: id != "calm",
+        why: match id {
+            "calm" => {
+                "The bound is this project's own target. In 24 h the estimate of one link took \
+                       a long run of lost packets for a worse link, and took it back: 2 changes."
+            }
+            _ => "The bound is this project's own target.",
+        },
+        sabotage: if id == "calm" { "paper-hellos" } else { "fast-hellos" },
     }
 }
