@@ -68,8 +68,9 @@ fn each_flow_chooses_by_its_own_metric() {
     let mut delays = Vec::new();
     for (metric, port) in [(None, 5_000), (Some(Metric::Hops), 5_001), (Some(Metric::Loss), 5_002)]
     {
-        let start = at(20_000);
-        let source = VoiceSource { metric, ..VoiceSource::new(NodeId(4), port, RT, start, 50) };
+        let start = world.now() + ms(100);
+        let mut source = VoiceSource::new(NodeId(4), port, RT, start, 50);
+        source.metric = metric;
         let sink = world.attach(HostId(3), port, VoiceSink::default()).unwrap();
         let call = (world.attach(HostId(0), 0, source).unwrap(), sink);
         world.run_until(world.now() + ms(3_000));
