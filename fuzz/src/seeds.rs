@@ -52,7 +52,7 @@ fn written(write: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>) -> Vec<u8> 
 
 fn data_frame(service: Service) -> Vec<u8> {
     let header = DataHeader {
-metric: trunkline_overlay::route::Metric::default(),
+        metric: trunkline_overlay::route::Metric::default(),
         service,
         recovered: true,
         hop_limit: 30,
@@ -68,7 +68,9 @@ metric: trunkline_overlay::route::Metric::default(),
 }
 
 fn hello_frame(echo: Option<(u32, u32)>) -> Vec<u8> {
-    written(|w| Hello { probe: false, seq: 1, sent_us: 1_000_000, echo, ..Hello::default() }.emit(w))
+    written(|w| {
+        Hello { probe: false, seq: 1, sent_us: 1_000_000, echo, ..Hello::default() }.emit(w)
+    })
 }
 
 fn nack_frame(ranges: &[NackRange]) -> Vec<u8> {

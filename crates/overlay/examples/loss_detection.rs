@@ -97,6 +97,7 @@ fn delays(rate: u32, before: &Loss, after: &Loss, seeds: u64) -> Vec<f64> {
     delays
 }
 
+#[allow(clippy::disallowed_methods, reason = "an example is a program")]
 fn main() {
     let hours: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(24);
     let seeds = std::env::args().nth(2).and_then(|a| a.parse().ok()).unwrap_or(400);

@@ -19,7 +19,7 @@ fn ring(model: &LinkModel) -> World {
     for i in 0..4 {
         let mut model = model.clone();
         if i == 3 {
-            model.delay = model.delay * 2;
+            model.delay *= 2;
         }
         t.link(hosts[i], hosts[(i + 1) % 4], model.clone(), model);
     }

@@ -251,7 +251,7 @@ impl World {
             }
             Step::Data { link, first, seq, from, to, port, flow_seq, remaining, len } => {
                 let header = DataHeader {
-metric: trunkline_overlay::route::Metric::default(),
+                    metric: trunkline_overlay::route::Metric::default(),
                     service: service(first),
                     recovered: first & 2 != 0,
                     hop_limit: first >> 3,
@@ -281,9 +281,15 @@ metric: trunkline_overlay::route::Metric::default(),
                 let near = |x: u16| self.now.as_micros() as u32 - 32_768 + u32::from(x);
                 let held = u32::from(held);
                 let echo = (held != 65_535).then_some((near(echo), held));
-                Hello { probe: link % 2 == 1, seq: 0, sent_us: near(sent), echo, ..Hello::default() }
-                    .emit(&mut w)
-                    .expect("it fits");
+                Hello {
+                    probe: link % 2 == 1,
+                    seq: 0,
+                    sent_us: near(sent),
+                    echo,
+                    ..Hello::default()
+                }
+                .emit(&mut w)
+                .expect("it fits");
                 link
             }
             _ => return,
@@ -495,7 +501,7 @@ fn message(message: ToNode<'_>) -> Vec<u8> {
     message.emit_head(&mut w).expect("a head fits MAX_HEAD");
     let payload = match message {
         ToNode::Send { payload, .. } => payload,
-        ToNode::Bind { .. } => &[],
+        ToNode::Bind { .. } | ToNode::Metric(_) => &[],
     };
     [w.written(), payload].concat()
 }

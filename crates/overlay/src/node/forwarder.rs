@@ -8,9 +8,7 @@ use crate::link::{self, Link, LinkId, Outgoing, Progress};
 use crate::monitor::Quality;
 use crate::route::{ForwardingTable, Hop, LinkCost, Metric};
 use crate::session::Sessions;
-use crate::wire::{
-    DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, Sealed, open_header,
-};
+use crate::wire::{DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, open_header};
 use core::time::Duration;
 use rand::RngExt;
 use std::collections::VecDeque;
@@ -382,7 +380,7 @@ fn add_link(
     first_hello: Time,
 ) {
     if sealed {
-        let seal = Seal::Aead(Box::new(Sealed::new()));
+        let seal = Seal::Aead(Box::default());
         links.insert(number, Link::new(seal, config, first_hello));
     } else {
         let (seal, index) = Link::unsealed(own, incarnation, &config);

@@ -35,7 +35,7 @@ pub enum Operation {
     /// Change settings.
     Reconfigure {
         /// Which.
-        changes: Changes,
+        changes: Box<Changes>,
         /// The configuration file that says so, for a recording.
         text: String,
         /// Who waits.
@@ -95,7 +95,7 @@ impl Asker {
     /// Has the node take other settings, which the file `text` says.
     pub fn reconfigure(&self, changes: Changes, text: String) -> Result<(), Unanswered> {
         let (done, answer) = sync_channel(1);
-        let asked = self.operate(Operation::Reconfigure { changes, text, done });
+        let asked = self.operate(Operation::Reconfigure { changes: Box::new(changes), text, done });
         asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
     }
 }
