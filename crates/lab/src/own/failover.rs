@@ -83,8 +83,8 @@ pub fn experiment() -> Experiment {
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
-    let runs = size.pick(2, 20, 400);
-    let seconds = size.pick(20, 1_800, 24 * 3_600);
+    let runs = size.pick(2, 10, 400);
+    let seconds = size.pick(20, 900, 24 * 3_600);
     let mut points = Vec::new();
     for settings in Settings::all(sabotage) {
         let name = settings.name;

@@ -68,7 +68,7 @@ pub fn experiment() -> Experiment {
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
-    let sizes: &[u32] = size.pick(&[10], &[25, 100], &[10, 25, 50, 100, 200]);
+    let sizes: &[u32] = size.pick(&[10], &[25], &[10, 25, 50, 100, 200]);
     let runs = size.pick(1, 1, 20);
     let [settings, ..] = Settings::all(sabotage);
     let mut points = Vec::new();

@@ -105,13 +105,17 @@ fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
         unit: "s, at most",
         decimals: 3,
         judge: Box::new(move |t| {
-            let [clean, lossy] = of(t, 100.0, event, "converged_most_s");
-            let kb = of(t, 100.0, event, "flooded_kb")[0];
-            let wires = of(t, 100.0, event, "wires")[0];
-            let note = format!("{wires:.0} wires, {kb:.0} kB flooded; with 5 % loss {lossy:.2} s.");
+            // A quick run has no overlay of 100.
+            let nodes = t.iter().map(|r| r.number("nodes")).filter(|&n| n <= 100.0);
+            let nodes = nodes.fold(f64::NAN, f64::max);
+            let [clean, lossy] = of(t, nodes, event, "converged_most_s");
+            let [kb, wires] = ["flooded_kb", "wires"].map(|c| of(t, nodes, event, c)[0]);
+            let note = format!(
+                "{nodes:.0} nodes, {wires:.0} wires, {kb:.0} kB flooded; with 5 % loss {lossy:.2} s."
+            );
             Verdict { measured: clean, holds: clean <= bound, note }
         }),
-        at: &[100.0],
+        at: &[25.0, 100.0],
         expected: true,
         why: "The bound is this project's own target.",
         sabotage,
