@@ -9,6 +9,7 @@ pub mod handshake;
 pub mod node;
 pub mod route;
 pub mod script;
+pub mod sealed_node;
 pub mod seeds;
 pub mod two_nodes;
 pub mod wire;

@@ -45,7 +45,7 @@ fn node(c: &mut Criterion) {
         ("deliver to 1000 sessions", Destination, RealTime, 1_000, 0.0),
         ("originate from 1000 sessions", Origin, RealTime, 1_000, 0.0),
     ] {
-        per_packet(c, name, Case { role, service, flows, loss });
+        per_packet(c, name, Case { role, service, flows, loss, sealed: false });
     }
 }
 

@@ -14,7 +14,9 @@ mod measured {
     use gungraun::{Callgrind, EntryPoint};
     use trunkline_overlay::wire::Service::{BestEffort, RealTime};
 
-    const RELAY: Case = Case { role: Role::Relay, service: RealTime, flows: 1_000, loss: 0.0 };
+    const RELAY: Case =
+        Case { role: Role::Relay, service: RealTime, flows: 1_000, loss: 0.0, sealed: false };
+    const SEALED: Case = Case { sealed: true, ..RELAY };
     const LOSSY: Case = Case { loss: 0.05, ..RELAY };
     const BEST_EFFORT: Case = Case { service: BestEffort, ..RELAY };
     const DESTINATION: Case = Case { role: Role::Destination, ..RELAY };
@@ -23,6 +25,7 @@ mod measured {
     #[library_benchmark(setup = Chain::new)]
     #[bench::relay_real_time(RELAY)]
     #[bench::relay_real_time_5_percent_loss(LOSSY)]
+    #[bench::relay_real_time_sealed(SEALED)]
     #[bench::relay_best_effort(BEST_EFFORT)]
     #[bench::deliver(DESTINATION)]
     #[bench::originate(ORIGIN)]

@@ -9,9 +9,9 @@ use trunkline_overlay::wire::{
     DATA_OVERHEAD, Incarnation, OpenError, ReceiverIndex, Role, Seal, Sealed, Service, SessionKeys,
 };
 
-fn allocations_of(role: chain::Role, service: Service) -> u64 {
+fn allocations_of(role: chain::Role, service: Service, sealed: bool) -> u64 {
     let loss = 0.05;
-    let mut chain = Chain::new(Case { role, service, flows: 1_000, loss });
+    let mut chain = Chain::new(Case { role, service, flows: 1_000, loss, sealed });
     let (delivered, (repeated, asked)) = (chain.delivered(), chain.repairs());
     let batches = 1_000;
     let allocations = (0..batches)
@@ -37,9 +37,14 @@ fn allocations_of(role: chain::Role, service: Service) -> u64 {
 #[test]
 fn a_packet_costs_no_allocation() {
     for role in [chain::Role::Origin, chain::Role::Relay, chain::Role::Destination] {
-        for service in [Service::RealTime, Service::BestEffort] {
-            let n = allocations_of(role, service);
-            assert_eq!(n, 0, "{role:?}, {service:?}: {n} allocations in 64,000 packets");
+        for (service, sealed) in
+            [(Service::RealTime, false), (Service::BestEffort, false), (Service::RealTime, true)]
+        {
+            let n = allocations_of(role, service, sealed);
+            assert_eq!(
+                n, 0,
+                "{role:?}, {service:?}, sealed {sealed}: {n} allocations in 64,000 packets"
+            );
         }
     }
 }

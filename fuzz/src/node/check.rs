@@ -12,7 +12,7 @@ use trunkline_overlay::wire::{
 };
 
 /// Two hellos of a link are at least this far apart, whatever provokes them.
-const HELLO_SPACING: Duration = Duration::from_millis(20);
+const HELLO_SPACING: Duration = Duration::from_millis(10);
 
 /// What the five bits of a packet's hop limit hold.
 const MOST_HOPS: u8 = 31;

@@ -10,8 +10,9 @@ use rand::RngExt;
 use trunkline_base::wire::Writer;
 use trunkline_base::{Rng, Time, rng};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::handshake::Identity;
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Node, Sink, Start};
+use trunkline_overlay::node::{Config, Drained, Node, Sealing, Sink, Start};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
@@ -58,6 +59,8 @@ pub struct Case {
     pub flows: u16,
     /// The share of datagrams that each link loses, each way, 0 to 1.
     pub loss: f64,
+    /// Whether the links are sealed.
+    pub sealed: bool,
 }
 
 /// Applications that take everything, and count it.
@@ -115,6 +118,10 @@ fn id(place: usize) -> NodeId {
     NodeId(place as u32 + 1)
 }
 
+fn identity(place: usize) -> Identity {
+    Identity::from_secret(&[place as u8 + 1; 32])
+}
+
 fn address(place: usize) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 7_001 + place as u16))
 }
@@ -131,13 +138,15 @@ fn message(what: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
 }
 
 impl Stage {
-    fn new(at: usize) -> Stage {
+    fn new(at: usize, sealed: bool) -> Stage {
         let mut config = Config::new(id(at));
         for neighbour in [at.wrapping_sub(1), at + 1].into_iter().filter(|&n| n < 3) {
             let mut link = link::Config::new(id(neighbour));
             link.address = Some(address(neighbour));
+            link.key = sealed.then(|| identity(neighbour).public());
             config.links.push(link);
         }
+        config.sealing = sealed.then(|| Sealing::new(identity(at)));
         if at == Role::Origin as usize {
             config.routes.push(StaticRoute { to: None, via: id(1), onward: Duration::ZERO });
         }
@@ -181,7 +190,7 @@ impl Stage {
 impl Chain {
     /// A chain whose rings are full, and whose links know their round trips.
     pub fn new(case: Case) -> Chain {
-        let mut stages = [0, 1, 2].map(Stage::new);
+        let mut stages = [0, 1, 2].map(|at| Stage::new(at, case.sealed));
         let flow = |k| {
             let port = 1_000 + k;
             stages[2].open(port);

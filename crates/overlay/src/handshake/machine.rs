@@ -322,6 +322,10 @@ impl Handshakes {
         let links: Vec<LinkId> = self.neighbours.keys().copied().collect();
         for link in links {
             let Some(neighbour) = self.neighbours.get_mut(&link) else { continue };
+            // Who was revoked, or could not be asked, may be believed now.
+            if neighbour.try_at == Time::NEVER && neighbour.address.is_some() {
+                neighbour.rest_until(Time::ZERO);
+            }
             let Some(key) = neighbour.key else { continue };
             let why = match &neighbour.certificate {
                 _ if self.revoked.contains(&key) => Refusal::Revoked,
@@ -362,8 +366,14 @@ impl Handshakes {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
         let Some(live) = neighbour.next.take() else { return };
         neighbour.rest_until(live.since + REKEY_AFTER + RESPONDER_WAITS);
+        // Of no use any more; left open, whoever has recorded it could have it
+        // answered much later.
+        let moot = neighbour.attempt.take();
         if let Some(out) = neighbour.switch_to(live) {
             self.retire(link, out.index);
+        }
+        if let Some(moot) = moot {
+            self.by_index.remove(&moot.index);
         }
     }
 

@@ -13,7 +13,7 @@ use core::time::Duration;
 use trunkline_base::Time;
 
 /// The first repetition comes after this…
-const FIRST_RETRY: Duration = Duration::from_millis(250);
+pub(super) const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// …each later one after twice as long, and none after longer than this.
 const LAST_RETRY: Duration = Duration::from_secs(5);
 /// After so many initiations to a key that was only heard of, the neighbour is

@@ -7,7 +7,7 @@ use super::machine::{
     CONFIRM_WITHIN, Established, Event, Handshakes, NewcomerId, Peer, REKEY_AFTER,
 };
 use super::message::{Answer, COOKIE, Initiation, MacKey, Payload, Query, Response, echo_of};
-use super::neighbour::Neighbour;
+use super::neighbour::{FIRST_RETRY, Neighbour};
 use super::noise::Handshake;
 use super::stats::Refusal;
 use crate::link::LinkId;
@@ -76,6 +76,15 @@ impl Handshakes {
         answered.map_err(|why| self.stats.refuse(why)).is_ok()
     }
 
+    /// Takes no more newcomers like this one.
+    pub fn turn_away(&mut self, newcomer: NewcomerId) {
+        let waiting = self.pending.len();
+        self.pending.retain(|p| p.id != newcomer);
+        if self.pending.len() < waiting {
+            self.stats.refuse(Refusal::NewcomersFull);
+        }
+    }
+
     fn on_query(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Result<(), Refusal> {
         let query = Query::parse(bytes).map_err(|_| Refusal::Malformed)?;
         let mac = self.query_macs.iter().find(|mac| mac.check(bytes)).ok_or(Refusal::BadMac)?;
@@ -121,10 +130,16 @@ impl Handshakes {
             certificate.check(neighbour.peer.node, key, &self.trust.overlay_keys, unix_secs)?;
             neighbour.query = None;
             neighbour.learn(certificate);
+            // It is there: what is sent now is not one more try in vain.
+            if neighbour.next.is_none() {
+                neighbour.rest_until(now);
+            }
         }
         // With the cookie the next try may succeed where this one did not.
         neighbour.set_cookie(answer.cookie, now + COOKIE_SECRET);
-        neighbour.try_at = now;
+        if neighbour.next.is_none() {
+            neighbour.try_at = now;
+        }
         Ok(())
     }
 
@@ -210,7 +225,7 @@ impl Handshakes {
                 let certificate = payload.certificate.clone().ok_or(Refusal::UnknownKey)?;
                 let keys = &self.trust.overlay_keys;
                 certificate.check(payload.node, key, keys, unix_secs)?;
-                if neighbour.key != Some(key) {
+                if neighbour.key.is_some_and(|before| before != key) {
                     // What is under way is with the key it had before.
                     neighbour.query = None;
                 }
@@ -277,7 +292,13 @@ impl Handshakes {
         };
         let spread = CONFIRM_WITHIN.mul_f64(self.entropy.random::<f64>() / 4.0);
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return Ok(()) };
-        neighbour.rest_until(now + CONFIRM_WITHIN + spread);
+        // Until the other end has used the keys, this may be a copy of what it
+        // said to an earlier start of this node. That must not keep a link down.
+        match (neighbour.current, neighbour.next) {
+            (Some(_), _) => neighbour.rest_until(now + CONFIRM_WITHIN + spread),
+            (None, None) => neighbour.rest_until(now + FIRST_RETRY + spread / 8),
+            (None, Some(_)) => {}
+        }
         let unused = neighbour.next.replace(Handshakes::live(index, now));
         if let Some(unused) = unused {
             self.retire(link, unused.index);

@@ -7,6 +7,7 @@ use super::keys::KeyRing;
 use super::{Config, Nodes, Start, Why};
 use crate::handshake::{PublicKey, Trust};
 use crate::link::{self, LinkId, Session};
+pub(super) use crate::route::update::path_number;
 use crate::route::{
     self, CostModel, ForwardingTable, Limits, LinkCost, Metric, Neighbour, Router, StaticRoute,
     Unsigned,
@@ -404,13 +405,4 @@ fn router(config: &Config, settings: &Routing, start: &Start) -> Router {
             Router::new(c, keys, Box::new(sealing.identity.clone()), wall, now)
         }
     }
-}
-
-/// What a path's label is called in updates. A node refuses two links to one
-/// neighbour that would be called alike.
-pub(super) fn path_number(label: &str) -> u8 {
-    let fnv = |h: u32, b: u8| (h ^ u32::from(b)).wrapping_mul(0x0100_0193);
-    let h = label.bytes().fold(0x811c_9dc5, fnv);
-    let [a, b, c, d] = h.to_be_bytes();
-    a ^ b ^ c ^ d
 }

@@ -1,7 +1,7 @@
 //! The load: envelopes like a neighbour's, sent and taken back by one thread.
 
 use super::under_test::{Contestant, DOWNSTREAM, RELAY, UPSTREAM, UnderTest};
-use super::{Error, cannot};
+use super::{Error, cannot, sealed};
 use crate::clock;
 use crate::datapath::mmsg::{BATCH, RxBatch, RxMeta, TxBatch, TxItem};
 use hdrhistogram::Histogram;
@@ -43,6 +43,8 @@ pub struct Latency {
 pub struct Load<'a> {
     under_test: &'a UnderTest,
     seal: Seal,
+    /// Opens what the node sends on.
+    behind: Seal,
     service: Service,
     /// Numbers, as a neighbour's link would give them.
     next: u64,
@@ -55,10 +57,11 @@ impl<'a> Load<'a> {
     /// A load that plays the neighbours of what is under test.
     pub fn new(under_test: &'a UnderTest, contestant: Contestant) -> Result<Load<'a>, Error> {
         let best_effort = contestant == Contestant::BestEffort;
-        let index = ReceiverIndex::derived(UPSTREAM, RELAY, "");
+        let (seal, behind) = seals(under_test, contestant)?;
         let mut load = Load {
             under_test,
-            seal: Seal::Null(Null::new(index, Incarnation(clock::since_epoch()))),
+            seal,
+            behind,
             service: if best_effort { Service::BestEffort } else { Service::RealTime },
             next: 0,
             envelopes: vec![0; ENVELOPE * BATCH],
@@ -185,6 +188,9 @@ impl<'a> Load<'a> {
     fn note(&mut self, histogram: &mut Histogram<u64>) {
         let now = clock::now();
         for (m, bytes) in self.rx.iter_mut().filter(|(m, _)| m.len == ENVELOPE) {
+            if self.behind.open(bytes).is_err() {
+                continue;
+            }
             let at = m.len - PAYLOAD - (ENVELOPE_OVERHEAD - 8);
             let stamp = bytes.get(at..at + 8).and_then(|b| b.try_into().ok());
             let sent = Time::from_nanos(stamp.map_or(0, u64::from_be_bytes));
@@ -192,4 +198,20 @@ impl<'a> Load<'a> {
             let _ = histogram.record(now.since(sent).as_nanos() as u64);
         }
     }
+}
+
+/// What seals envelopes to the node, and opens those that it sends on.
+fn seals(under_test: &UnderTest, contestant: Contestant) -> Result<(Seal, Seal), Error> {
+    if contestant.is_sealed() {
+        let &UnderTest { ref upstream, ref downstream, entry, .. } = under_test;
+        let behind = sealed::shake(downstream, DOWNSTREAM, RELAY, entry)?;
+        return Ok((sealed::shake(upstream, UPSTREAM, RELAY, entry)?, behind));
+    }
+    let null = |from, to| {
+        let index = ReceiverIndex::derived(from, to, "");
+        Seal::Null(Null::new(index, Incarnation(clock::since_epoch())))
+    };
+    // Through the bare relay comes what was sent.
+    let last = if contestant == Contestant::Bare { (UPSTREAM, RELAY) } else { (RELAY, DOWNSTREAM) };
+    Ok((null(UPSTREAM, RELAY), null(last.0, last.1)))
 }

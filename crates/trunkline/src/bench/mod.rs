@@ -6,7 +6,10 @@
 //! pinned to their own processor. Rounds of the contestants alternate, since
 //! timings of shared machines drift, and medians are compared.
 
+mod attack;
+mod idle;
 mod load;
+mod sealed;
 mod steady;
 mod under_test;
 
@@ -17,15 +20,22 @@ use under_test::{Contestant, UnderTest};
 
 /// Measure this machine's forwarding, next to a bare relay
 #[derive(clap::Args, Debug)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 Examples:
   trunkline bench
   trunkline bench --rounds 9 --json
+  trunkline bench attack
+  trunkline bench idle
 
 Needs two processors: one for the load, one for what is measured. `kpps` is
 thousands of packets a second through one thread; `cpu` is that thread's time
-per packet, which counts even where the load is the slower one.")]
+per packet, which counts even where the load is the slower one."
+)]
 pub struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Rounds of each contestant
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
@@ -38,6 +48,14 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    Attack(attack::Args),
+    Idle(idle::Args),
+    #[command(hide = true)]
+    IdleNeighbours(idle::NeighbourArgs),
 }
 
 /// Why a benchmark failed.
@@ -100,11 +118,19 @@ struct Report {
 
 /// Runs `trunkline bench`.
 pub fn run(args: &Args) -> Result<(), Error> {
+    if let Some(What::IdleNeighbours(args)) = &args.what {
+        return idle::neighbours(args);
+    }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
         return Err(Error::Processors(processors));
     }
     under_test::stay_on(0).map_err(cannot("stay on processor 0"))?;
+    match &args.what {
+        Some(What::Attack(args)) => return attack::run(args),
+        Some(What::Idle(args)) => return idle::run(args),
+        Some(What::IdleNeighbours(_)) | None => {}
+    }
     let rows = contest(args)?;
     let steady = steady::run(args.flows)?;
     let report = Report {
@@ -114,12 +140,21 @@ pub fn run(args: &Args) -> Result<(), Error> {
         frame_bytes: trunkline_overlay::wire::DATA_HEADER,
     };
     if args.json {
-        // Numbers and fixed names: this cannot fail.
-        println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
+        print_json(&report);
     } else {
         print(&report);
     }
     Ok(())
+}
+
+fn print_json(report: &impl Serialize) {
+    // Numbers and fixed names: this cannot fail.
+    println!("{}", serde_json::to_string_pretty(report).unwrap_or_default());
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn contest(args: &Args) -> Result<Vec<Row>, Error> {
@@ -138,19 +173,15 @@ fn contest(args: &Args) -> Result<Vec<Row>, Error> {
         }
     }
     bar.finish_and_clear();
-    let median = |values: &mut Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
     let of = |i: usize, pick: &dyn Fn(&(load::Throughput, load::Latency)) -> f64| {
-        median(&mut rounds[i].iter().map(pick).collect())
+        median(rounds[i].iter().map(pick).collect())
     };
     // Ratios are taken within a round, where both met the same machine.
     let ratio = |i: usize, pick: &dyn Fn(&(load::Throughput, load::Latency)) -> f64| {
-        median(&mut rounds[i].iter().zip(&rounds[0]).map(|(a, b)| pick(a) / pick(b)).collect())
+        median(rounds[i].iter().zip(&rounds[0]).map(|(a, b)| pick(a) / pick(b)).collect())
     };
     let added = |i: usize, pick: &dyn Fn(&(load::Throughput, load::Latency)) -> f64| {
-        median(&mut rounds[i].iter().zip(&rounds[0]).map(|(a, b)| pick(a) - pick(b)).collect())
+        median(rounds[i].iter().zip(&rounds[0]).map(|(a, b)| pick(a) - pick(b)).collect())
     };
     let rows = Contestant::ALL.into_iter().enumerate().map(|(i, contestant)| Row {
         name: contestant.name(),

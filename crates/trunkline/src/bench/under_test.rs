@@ -1,5 +1,6 @@
 //! What is measured: the packet thread of a node, or a bare relay.
 
+use super::sealed::identity;
 use super::{Error, cannot};
 use crate::datapath::mmsg::{BATCH, RxBatch, TxBatch, TxItem};
 use crate::datapath::record::Tap;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Node, Start};
+use trunkline_overlay::node::{Config, Node, Sealing, Start};
 use trunkline_overlay::wire::{Incarnation, NodeId};
 
 /// The processor that what is measured stays on; the load has 0.
@@ -36,11 +37,21 @@ pub enum Contestant {
     BestEffort,
     /// A node, real time, with the kernel's segmentation offload.
     Offload,
+    /// A node, real time, whose links are sealed.
+    Sealed,
+    /// Both.
+    SealedOffload,
 }
 
 impl Contestant {
-    pub const ALL: [Contestant; 4] =
-        [Contestant::Bare, Contestant::RealTime, Contestant::BestEffort, Contestant::Offload];
+    pub const ALL: [Contestant; 6] = [
+        Contestant::Bare,
+        Contestant::RealTime,
+        Contestant::BestEffort,
+        Contestant::Offload,
+        Contestant::Sealed,
+        Contestant::SealedOffload,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -48,7 +59,18 @@ impl Contestant {
             Contestant::RealTime => "node, real time",
             Contestant::BestEffort => "node, best effort",
             Contestant::Offload => "node, real time, GSO and GRO",
+            Contestant::Sealed => "node, sealed, real time",
+            Contestant::SealedOffload => "node, sealed, GSO and GRO",
         }
+    }
+
+    /// Whether its links are sealed.
+    pub fn is_sealed(self) -> bool {
+        matches!(self, Contestant::Sealed | Contestant::SealedOffload)
+    }
+
+    fn offloads(self) -> bool {
+        matches!(self, Contestant::Offload | Contestant::SealedOffload)
     }
 }
 
@@ -88,10 +110,11 @@ impl UnderTest {
         let (thread, entry) = if contestant == Contestant::Bare {
             bare(down)?
         } else {
-            node(up, down, contestant == Contestant::Offload)?
+            let config =
+                if contestant.is_sealed() { sealed_config() } else { relay_config(up, down) };
+            node(config, contestant.offloads())?
         };
-        let tid = threads().into_iter().find(|t| !before.contains(t));
-        let tid = tid.ok_or(Error::Broken("the measured thread does not show in /proc"))?;
+        let tid = new_thread(&before)?;
         let _ = setsockopt(&downstream, sockopt::UdpGroSegment, &true);
         for socket in [&upstream, &downstream] {
             grow(socket);
@@ -102,9 +125,7 @@ impl UnderTest {
 
     /// The measured thread's processor time so far, ns.
     pub fn cpu_ns(&self) -> u64 {
-        let path = format!("/proc/self/task/{}/schedstat", self.tid);
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+        cpu_ns(self.tid)
     }
 
     /// The node's counters.
@@ -127,7 +148,21 @@ impl UnderTest {
     }
 }
 
-fn threads() -> Vec<i32> {
+/// Processor time of a thread of this process so far, ns.
+pub fn cpu_ns(tid: i32) -> u64 {
+    let path = format!("/proc/self/task/{tid}/schedstat");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// The thread that was not there `before`.
+pub fn new_thread(before: &[i32]) -> Result<i32, Error> {
+    let new = threads().into_iter().find(|t| !before.contains(t));
+    new.ok_or(Error::Broken("the measured thread does not show in /proc"))
+}
+
+/// The threads of this process.
+pub fn threads() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
 }
@@ -150,12 +185,27 @@ pub fn relay_config(up: SocketAddr, down: SocketAddr) -> Config {
     config
 }
 
-fn node(up: SocketAddr, down: SocketAddr, offload: bool) -> Result<(Thread, SocketAddr), Error> {
+/// The same with sealed links; the load begins the handshakes.
+fn sealed_config() -> Config {
+    let mut config = Config::new(RELAY);
+    for neighbour in [UPSTREAM, DOWNSTREAM] {
+        let mut link = link::Config::new(neighbour);
+        link.key = Some(identity(neighbour).public());
+        config.links.push(link);
+    }
+    config.sealing = Some(Sealing::new(identity(RELAY)));
+    config
+}
+
+/// Starts the packet thread of a node with this configuration, on its
+/// processor.
+pub fn start_node(config: Config, offload: bool) -> Result<(Handle, SocketAddr), Error> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let udp = Udp::bind(any, offload).map_err(cannot("bind the node's socket"))?;
     let entry = udp.local_addr().map_err(cannot("look at a socket's address"))?;
-    let incarnation = Incarnation(clock::since_epoch());
-    let node = Node::new(relay_config(up, down), Start::simulated(clock::now(), incarnation, 1))
+    let unix_nanos = clock::since_epoch();
+    let start = Start::simulated(clock::now(), Incarnation(unix_nanos), 1);
+    let node = Node::new(config, Start { unix_nanos, ..start })
         .map_err(|_| Error::Broken("the node refused its configuration"))?;
     let parts = Parts {
         node: Tap::new(node, None),
@@ -166,7 +216,12 @@ fn node(up: SocketAddr, down: SocketAddr, offload: bool) -> Result<(Thread, Sock
         priority: None,
         cpu: Some(PROCESSOR),
     };
-    Ok((Thread::Node(datapath::start(parts).map_err(cannot("start the packet thread"))?), entry))
+    Ok((datapath::start(parts).map_err(cannot("start the packet thread"))?, entry))
+}
+
+fn node(config: Config, offload: bool) -> Result<(Thread, SocketAddr), Error> {
+    let (handle, entry) = start_node(config, offload)?;
+    Ok((Thread::Node(handle), entry))
 }
 
 /// The least that a relay can do: wait, take a batch, pass it on.

@@ -219,3 +219,42 @@ fn queries_without_the_overlay_key_stay_unanswered() {
     print!("queries: ");
     assert!(flood(&mut b, 1, print) <= 5_500);
 }
+
+/// The node that has forgotten whom it heard answers a copy, but goes on by
+/// itself, however many copies there are.
+#[test]
+fn copies_from_before_a_restart_hold_nothing_up() {
+    let mut a = End::new(1, certified(1), Some(peer(2, false, true)));
+    let mut b = End::new(2, certified(2), Some(peer(1, false, false)));
+    let mut copies = Vec::new();
+    for t in 0..10 {
+        // Asked who it is, `b` answers; its responses are lost.
+        a.machine.restart(LINK, ms(10 * t));
+        for (_, bytes) in [a.wake(ms(10 * t)), a.wake(ms(10 * t))].concat() {
+            if Kind::of(&bytes) == Ok(Kind::Initiation) {
+                copies.push(bytes);
+                continue;
+            }
+            for (_, answer) in b.hear(ms(10 * t), address(1), &bytes) {
+                a.hear(ms(10 * t), address(2), &answer);
+            }
+        }
+    }
+    assert!(copies.len() > 5, "{}", copies.len());
+
+    let anew = Config { incarnation: Incarnation(2), ..certified(2) };
+    let mut b = End::new(2, anew, Some(peer(1, false, true)));
+    let mut a = End::new(1, certified(1), Some(peer(2, false, false)));
+    let mut copies = copies.iter();
+    for t in (1_000..1_500).step_by(50) {
+        if let Some(copy) = copies.next() {
+            b.hear(ms(t), address(66), copy);
+        }
+        settle(ms(t), &mut a, &mut b);
+        if a.seal.ready() && b.seal.ready() {
+            break;
+        }
+    }
+    assert!(b.machine.stats().responses > 3, "copies were answered");
+    talk(&mut a, &mut b);
+}

@@ -108,3 +108,22 @@ fn newcomers_are_admitted_if_certified() {
     b.wake(ms(6_000));
     assert_eq!(b.machine.next_timeout(), Time::NEVER, "they are forgotten");
 }
+
+#[test]
+fn who_is_believed_only_later_is_greeted_then() {
+    let revoked = Trust { revoked: vec![identity(2).public()], ..Trust::default() };
+    let nobody = Config { trust: Trust::default(), ..certified(1) };
+    for (before, knows, after) in [
+        (Config { trust: revoked, ..config(1) }, true, Trust::default()),
+        (nobody, false, certified(1).trust),
+    ] {
+        let mut a = End::new(1, before, Some(peer(2, knows, true)));
+        let mut b = End::new(2, certified(2), Some(peer(1, true, false)));
+        settle(ms(0), &mut a, &mut b);
+        assert!(!a.seal.ready());
+        assert_eq!(a.machine.next_timeout(), Time::NEVER);
+        a.machine.set_trust(after, UNIX);
+        settle(ms(1_000), &mut a, &mut b);
+        talk(&mut a, &mut b);
+    }
+}

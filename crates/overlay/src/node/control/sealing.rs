@@ -18,6 +18,8 @@ use trunkline_base::Time;
 const MAX_DATAGRAMS: usize = 1_024;
 /// News that may wait for the driver.
 const MAX_NOTICES: usize = 64;
+/// Links that one newcomer may have: two ISPs at either end make four paths.
+const MAX_PATHS: usize = 4;
 /// After which a newcomer that has gone makes place for another.
 const NEWCOMER_GONE: Duration = Duration::from_secs(5 * 60);
 
@@ -64,6 +66,14 @@ pub(super) struct Newcomer {
     pub config: link::Config,
 }
 
+/// A node that was.
+#[derive(Debug)]
+struct Admitted {
+    node: NodeId,
+    /// Since when its link is down.
+    down: Option<Time>,
+}
+
 /// What is to be done.
 pub(super) enum Outcome {
     Command(Command),
@@ -78,8 +88,8 @@ pub(super) struct SealedLinks {
     /// The settings of a newcomer's link.
     template: link::Config,
     most_newcomers: usize,
-    /// Links that no configuration names, and since when they are down.
-    newcomers: BTreeMap<LinkId, Option<Time>>,
+    /// Links that no configuration names.
+    newcomers: BTreeMap<LinkId, Admitted>,
     names: BTreeMap<LinkId, Certificate>,
     datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
     notices: VecDeque<Notice>,
@@ -148,16 +158,16 @@ impl SealedLinks {
     }
 
     pub fn up(&mut self, link: LinkId) {
-        if let Some(down) = self.newcomers.get_mut(&link) {
-            *down = None;
+        if let Some(newcomer) = self.newcomers.get_mut(&link) {
+            newcomer.down = None;
         }
     }
 
     /// A dead link's neighbour may have forgotten its keys.
     pub fn down(&mut self, now: Time, link: LinkId) {
         self.handshakes.restart(link, now);
-        if let Some(down) = self.newcomers.get_mut(&link) {
-            down.get_or_insert(now);
+        if let Some(newcomer) = self.newcomers.get_mut(&link) {
+            newcomer.down.get_or_insert(now);
         }
     }
 
@@ -168,8 +178,9 @@ impl SealedLinks {
         let mtu = u16::try_from(config.mtu).unwrap_or(u16::MAX);
         let admitted = self.handshakes.admit(id, link, mtu, now);
         if admitted {
-            self.newcomers.insert(link, Some(now));
-            self.note(Notice::Admitted { link, node: config.neighbour, name, address });
+            let node = config.neighbour;
+            self.newcomers.insert(link, Admitted { node, down: Some(now) });
+            self.note(Notice::Admitted { link, node, name, address });
         }
         admitted
     }
@@ -179,8 +190,8 @@ impl SealedLinks {
     }
 
     pub fn next_timeout(&self) -> Time {
-        let downs = self.newcomers.values().flatten();
-        let leave = downs.min().map_or(Time::NEVER, |&at| at + NEWCOMER_GONE);
+        let downs = self.newcomers.values().filter_map(|n| n.down);
+        let leave = downs.min().map_or(Time::NEVER, |at| at + NEWCOMER_GONE);
         leave.min(self.handshakes.next_timeout())
     }
 
@@ -200,7 +211,9 @@ impl SealedLinks {
                     return Some(Outcome::Command(Command::Release(index)));
                 }
                 Event::Newcomer { id, node, name, path, address, .. } => {
-                    if self.newcomers.len() < self.most_newcomers {
+                    if !self.has_room(node) {
+                        self.handshakes.turn_away(id);
+                    } else {
                         let mut config = self.template.clone();
                         (config.neighbour, config.path) = (node, path);
                         let newcomer = Newcomer { id, name, address, config };
@@ -216,10 +229,16 @@ impl SealedLinks {
                 }
             }
         }
-        let gone =
-            |(_, down): &(&LinkId, &Option<Time>)| down.is_some_and(|at| now >= at + NEWCOMER_GONE);
-        let (&link, _) = self.newcomers.iter().find(gone)?;
+        let gone = |n: &Admitted| n.down.is_some_and(|at| now >= at + NEWCOMER_GONE);
+        let (&link, _) = self.newcomers.iter().find(|(_, n)| gone(n))?;
         Some(Outcome::Leave(link))
+    }
+
+    /// Whether `node` may have one more link. It names the path, so without a
+    /// bound of its own it could take all places.
+    fn has_room(&self, node: NodeId) -> bool {
+        let own = self.newcomers.values().filter(|n| n.node == node).count();
+        self.newcomers.len() < self.most_newcomers && own < MAX_PATHS
     }
 
     fn established(&mut self, established: Established) -> Command {

@@ -1,0 +1,190 @@
+//! A neighbour with a certificate of the operator's that says what it likes:
+//! the handshake and the seal are genuine, all that is sealed is the test's.
+
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+use trunkline_base::Time;
+use trunkline_base::wire::Writer;
+use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::handshake::{
+    Certificate, Config, Event, Handshakes, Identity, Limits, Offer, Peer, Trust,
+};
+use trunkline_overlay::link::LinkId;
+use trunkline_overlay::node::{Node, Sink};
+use trunkline_overlay::route::update::{Introduction, Update, path_number, sign};
+use trunkline_overlay::route::{Advert, LinkCost, Signer};
+use trunkline_overlay::session::SessionId;
+use trunkline_overlay::wire::{ControlKind, ENVELOPE_OVERHEAD, Hello, Incarnation, NodeId, Seal};
+use trunkline_sim::{HostId, World};
+
+/// No application is at work while the liar speaks.
+pub struct Nobody;
+
+impl Sink for Nobody {
+    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+}
+
+/// The key of a node, as [`trunkline_sim::Topology::seal`] gives it.
+pub fn identity(id: NodeId) -> Identity {
+    let mut secret = [0; 32];
+    secret[..4].copy_from_slice(&id.0.to_be_bytes());
+    Identity::from_secret(&secret)
+}
+
+/// The operator, as [`trunkline_sim::Topology::seal`] has it.
+pub fn operator() -> Identity {
+    Identity::from_secret(&[0xff; 32])
+}
+
+fn certificate(id: NodeId) -> Certificate {
+    Certificate::issue(&operator(), id, "liar", identity(id).public(), 0).unwrap()
+}
+
+pub struct Liar {
+    pub id: NodeId,
+    address: SocketAddr,
+    victim: HostId,
+    handshakes: Handshakes,
+    seal: Seal,
+    hellos: u16,
+}
+
+impl Liar {
+    /// Not a neighbour yet: see [`Liar::greet`].
+    pub fn new(id: NodeId, path: &str, victim: (HostId, NodeId)) -> Liar {
+        let config = Config {
+            node: id,
+            identity: identity(id),
+            certificate: Some(certificate(id)),
+            trust: Trust { overlay_keys: vec![operator().public()], revoked: Vec::new() },
+            incarnation: Incarnation(1),
+            offer: Offer::default(),
+            limits: Limits::default(),
+        };
+        let mut entropy = [0x66; 32];
+        entropy[..4].copy_from_slice(&id.0.to_be_bytes());
+        let mut handshakes = Handshakes::new(config, entropy);
+        let peer = Peer {
+            node: victim.1,
+            path: path.into(),
+            key: None,
+            // Wherever: its datagrams are handed over.
+            address: Some(([192, 0, 2, 1], 7_000).into()),
+            mtu: 1_280,
+        };
+        handshakes.add(LinkId(0), peer, Time::ZERO);
+        let address = SocketAddr::from(([192, 0, 2, 66], 7_000 + id.0 as u16));
+        let seal = Seal::Aead(Box::default());
+        Liar { id, address, victim: victim.0, handshakes, seal, hellos: 0 }
+    }
+
+    /// Shakes hands; whether the victim agreed. What the victim has to send to
+    /// others at this moment is lost.
+    pub fn greet(&mut self, world: &mut World) -> bool {
+        let victim = self.victim;
+        world.operate(victim, |now, node| self.shake(now, node))
+    }
+
+    fn shake(&mut self, now: Time, node: &mut Node) -> bool {
+        let mut arena = TxArena::new(64 << 10, 64);
+        let mut under_way = VecDeque::new();
+        let mut agreed = false;
+        for _ in 0..4 {
+            self.handshakes.handle_timeout(now);
+            while let Some(event) = self.handshakes.poll() {
+                match event {
+                    Event::Send { bytes, .. } => under_way.push_back(bytes),
+                    Event::Established(e) => {
+                        let Seal::Aead(sealed) = &mut self.seal else { unreachable!() };
+                        sealed.install(e.keys, now);
+                        agreed = true;
+                    }
+                    _ => {}
+                }
+            }
+            while let Some(mut bytes) = under_way.pop_front() {
+                let from = self.address;
+                node.recv(now, &mut [RxDatagram { at: now, from, bytes: &mut bytes }], &mut Nobody);
+            }
+            arena.clear();
+            node.transmit(now, &mut arena);
+            for run in arena.runs().iter().filter(|run| run.to == self.address) {
+                for bytes in arena.envelopes(run) {
+                    self.handshakes.recv(now, 1, self.address, bytes);
+                }
+            }
+        }
+        agreed
+    }
+
+    /// An envelope with these frames.
+    pub fn seal(&mut self, frames: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; ENVELOPE_OVERHEAD + frames.len()];
+        Seal::frames_mut(&mut bytes).copy_from_slice(frames);
+        self.seal.seal(&mut bytes);
+        bytes
+    }
+
+    /// The victim receives these frames, sealed.
+    pub fn say(&mut self, world: &mut World, frames: &[u8]) {
+        let bytes = self.seal(frames);
+        throw(world, self.victim, self.address, &bytes);
+    }
+
+    /// "I am here, 2 ms away, and hear you well."
+    pub fn hello(&mut self, world: &mut World) {
+        let now = world.now().as_micros() as u32;
+        self.hellos += 1;
+        let hello = Hello {
+            seq: self.hellos,
+            sent_us: now,
+            echo: Some((now.wrapping_sub(2_000), 0)),
+            heard_ms: Some(0),
+            ..Hello::default()
+        };
+        let mut frame = [0; 64];
+        let mut w = Writer::new(&mut frame);
+        hello.emit(&mut w).unwrap();
+        self.say(world, w.written());
+    }
+
+    /// Tells the victim whose signature to expect under updates.
+    pub fn introduce(&mut self, world: &mut World) {
+        let seq = world.now().as_nanos();
+        let certificate = certificate(self.id).to_bytes();
+        let signed = Introduction { origin: self.id, seq, certificate }.emit().unwrap();
+        let whole = [&sign(signed, &identity(self.id))[..], &[0, 0]].concat();
+        self.say(world, &link_state(&whole));
+    }
+
+    /// A frame with what it claims of its links, signed by itself.
+    pub fn update(&self, seq: u64, links: &[NodeId]) -> Vec<u8> {
+        link_state(&record(self.id, seq, links, &identity(self.id)))
+    }
+}
+
+/// `host` receives `bytes`.
+pub fn throw(world: &mut World, host: HostId, from: SocketAddr, bytes: &[u8]) {
+    let mut bytes = bytes.to_vec();
+    world.operate(host, |now, node| {
+        node.recv(now, &mut [RxDatagram { at: now, from, bytes: &mut bytes }], &mut Nobody);
+        node.handle_timeout(now);
+    });
+}
+
+/// What `origin` says of its links, with a signature of `by`: 0.1 ms to each.
+pub fn record(origin: NodeId, seq: u64, links: &[NodeId], by: &dyn Signer) -> Vec<u8> {
+    let cost = LinkCost { latency: 1, loss: 0, residual: 0 };
+    let advert = |&neighbour| Advert { neighbour, path: path_number(""), cost };
+    let links = links.iter().map(advert).collect();
+    let signed = Update { origin, seq, fragment: 0, draining: false, links }.emit().unwrap();
+    [&sign(signed, by)[..], &[0, 0]].concat()
+}
+
+/// A routing frame around records.
+pub fn link_state(records: &[u8]) -> Vec<u8> {
+    let len = (records.len() as u16).to_be_bytes();
+    [&[ControlKind::LinkState as u8][..], &len, records].concat()
+}
