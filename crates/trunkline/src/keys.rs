@@ -3,7 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use trunkline_overlay::handshake::{Certificate, CertificateError, Identity, KeyError, PublicKey};
 use trunkline_overlay::wire::NodeId;
@@ -63,10 +63,13 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFil
     move |source| KeyFileError::Io { what, path, source }
 }
 
-/// Reads a secret key that only its owner may read.
+/// Reads a secret key that only its owner may read. Root's may be for its group,
+/// too: so it is with what systemd hands to a service, where the group's bits
+/// are the mask of an access list (acl(5)).
 pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
-    let mode = fs::metadata(path).map_err(io_error("read", path))?.permissions().mode();
-    if mode & 0o077 != 0 {
+    let file = fs::metadata(path).map_err(io_error("read", path))?;
+    let others = if file.uid() == 0 { 0o037 } else { 0o077 };
+    if file.mode() & others != 0 {
         return Err(KeyFileError::Exposed(path.to_owned()));
     }
     let text = Zeroizing::new(fs::read_to_string(path).map_err(io_error("read", path))?);

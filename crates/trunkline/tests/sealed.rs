@@ -7,7 +7,7 @@ use common::{Ended, Node, ms, run, stream, temp_dir, trunkline, wait_for};
 use serde_json::Value;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -144,6 +144,13 @@ fn key_files_that_are_of_no_use_are_named() {
         assert!(ended.one_line(2).contains(why), "{why}: {}", ended.stderr);
     };
     fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o644)).expect("done");
+    wrong("can be read by others than its owner: chmod 600");
+    // Root's may be for its group: so systemd hands it to a service.
+    fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o440)).expect("done");
+    if fs::metadata(file("1.key")).expect("there").uid() == 0 {
+        done(run(trunkline(["check"]).arg(&node.config)));
+        std::os::unix::fs::chown(file("1.key"), Some(1), None).expect("root may");
+    }
     wrong("can be read by others than its owner: chmod 600");
     fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o600)).expect("done");
     edit(&node, "id = 1", "id = 7");

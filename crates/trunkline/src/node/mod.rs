@@ -38,6 +38,7 @@ Examples:
 A file for a site with one neighbour:
   [node]
   id = 1
+  key = \"/etc/trunkline/a.key\"       # made by `trunkline keygen`
   listen = [\"0.0.0.0:7000\"]
   socket = \"/run/trunkline/a.sock\"    # where applications attach
   http = \"127.0.0.1:9101\"             # metrics and health
@@ -45,7 +46,11 @@ A file for a site with one neighbour:
 
   [[link]]
   neighbour = 2
-  address = \"192.0.2.2:7000\"")]
+  key = \"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=\"   # `trunkline pubkey` there
+  address = \"192.0.2.2:7000\"
+
+Or certify nodes, so that they admit each other without each other's keys:
+`trunkline certify --help`.")]
 pub struct Args {
     /// The configuration file
     #[arg(long, short)]

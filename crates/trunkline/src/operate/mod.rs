@@ -190,8 +190,8 @@ Examples:
   trunkline check site-a.toml && trunkline reload
   kill -HUP PID                      # the same; the answer is in the log
 
-Rates and markings of links, routes, [access] and the log filter change at once,
-without losing a packet; keys that need a restart are named and stay as they were.
+Links, rates, routes, [overlay] keys and revoked, [access] and the log filter change
+at once; keys that need a restart are named and stay as they were.
 Exit code 1: no node answers there; 2: the file is wrong and nothing changed.")]
 pub struct ReloadArgs {
     #[command(flatten)]
@@ -206,11 +206,12 @@ pub struct ReloadArgs {
 #[command(after_help = "\
 Examples:
   trunkline drain --timeout 1h --stop   # wait until calls are over, then stop
-  trunkline drain --now                 # take no more sessions, don't wait
+  trunkline drain --now                 # don't wait
   trunkline drain --undo
 
-A node that is drained lets no application attach; those that are stay. It is
-empty once no packet has passed for the quiet time.
+Other nodes take other ways than over a node that is drained, and it lets no
+application attach; those that are stay. It is empty once no packet has passed for
+the quiet time.
 Exit code 1: it was not empty in time (it stays drained), or no node answers.")]
 pub struct DrainArgs {
     /// Take applications again
