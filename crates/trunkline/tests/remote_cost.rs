@@ -36,7 +36,7 @@ fn round_trips(a: &DatagramSocket, b: &DatagramSocket) -> (Duration, Duration) {
 #[test]
 #[ignore = "measures"]
 fn latency() {
-    let chain = Chain::of(1);
+    let chain = Chain::sealed(1);
     let node = &chain.nodes[0];
     let unix = round_trips(&node.bind(0), &node.bind(0));
     let udp = round_trips(&node.bind_remote(0), &node.bind_remote(0));
@@ -54,11 +54,11 @@ fn calls_per_processor() {
         return;
     }
     for remote in [false, true] {
-        let mut chain = Chain::of(1);
+        let mut chain = Chain::sealed(1);
         let node = &chain.nodes[0];
         let bind = || match remote {
             false => DatagramSocket::bind(node.socket.as_path(), 0).expect("bound"),
-            true => DatagramSocket::bind(node.remote, 0).expect("bound"),
+            true => DatagramSocket::bind(node.attachment().as_str(), 0).expect("bound"),
         };
         // One end of every call; the other end is the next socket.
         let sockets: Vec<_> = (0..CALLS).map(|_| bind()).collect();

@@ -3,6 +3,7 @@
 use super::{Error, cannot};
 use crate::datapath::mmsg::{BATCH, RxBatch, TxBatch, TxItem};
 use crate::datapath::record::Tap;
+use crate::datapath::remote::Lobby;
 use crate::datapath::udp::Udp;
 use crate::datapath::{self, Handle, Parts};
 use crate::{clock, sys};
@@ -162,6 +163,7 @@ fn node(up: SocketAddr, down: SocketAddr, offload: bool) -> Result<(Thread, Sock
         udp: vec![udp],
         listener: None,
         remotes: Vec::new(),
+        lobby: Lobby::default(),
         acceptor: None,
         priority: None,
         cpu: Some(PROCESSOR),

@@ -3,6 +3,7 @@
 mod access;
 mod sealing;
 
+pub use access::KnownClient;
 pub use sealing::{KeyFiles, Secrets};
 
 use crate::keys::KeyFileError;
@@ -32,6 +33,10 @@ pub struct Config {
     pub socket: Option<PathBuf>,
     /// Where applications of other hosts attach.
     pub remote: Vec<SocketAddr>,
+    /// Whether they need no key there.
+    pub remote_open: bool,
+    /// Those that have one.
+    pub clients: Vec<KnownClient>,
     /// Where metrics and health are served.
     pub http: Option<SocketAddr>,
     /// Where the operator's commands come in.
@@ -118,6 +123,8 @@ struct File {
     #[serde(default)]
     access: access::AccessSection,
     #[serde(default)]
+    client: Vec<Spanned<access::ClientSection>>,
+    #[serde(default)]
     log: LogSection,
     #[serde(default)]
     runtime: Runtime,
@@ -142,6 +149,8 @@ struct NodeSection {
     socket: Option<PathBuf>,
     #[serde(default)]
     remote: Vec<SocketAddr>,
+    #[serde(default)]
+    remote_open: bool,
     http: Option<SocketAddr>,
     control: Option<PathBuf>,
     max_sessions: Option<usize>,
@@ -306,6 +315,13 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     config.access = file.access.rules();
     config.routing = file.routing.settings().map_err(|what| mistake(None, what.into()))?;
     let key_files = key_files(&file).map_err(|what| mistake(None, what.into()))?;
+    let mut clients = Vec::new();
+    for section in &file.client {
+        let known = section.get_ref().known(&clients);
+        clients.push(known.map_err(|what| mistake(Some(section.span()), what))?);
+        config.access.clients.push(section.get_ref().rights());
+    }
+    check_remote(&file).map_err(|what| mistake(None, what.into()))?;
     for section in &file.link {
         config.links.push(link_config(section.get_ref(), &file));
         // One at a time, so that a mistake has a line.
@@ -351,6 +367,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         listen: file.node.listen,
         socket: file.node.socket,
         remote: file.node.remote,
+        remote_open: file.node.remote_open,
+        clients,
         http: file.node.http,
         control: file.node.control,
         log_filter: file.log.filter.map(Spanned::into_inner),
@@ -416,6 +434,27 @@ fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
     }
 }
 
+/// Whether it is clear who may attach from other hosts.
+fn check_remote(file: &File) -> Result<(), &'static str> {
+    let NodeSection { remote, remote_open, key, .. } = &file.node;
+    let clients = !file.client.is_empty();
+    match (remote.is_empty(), clients, *remote_open) {
+        (false, false, false) => Err("[node] has a `remote` address and nobody may attach there: \
+                                      add a [[client]] with its name and key (`trunkline keygen`), \
+                                      or say remote_open = true, and everybody may"),
+        (true, true, _) => {
+            Err("there is a [[client]], but no `remote` address in [node] where it \
+                                could attach: add one")
+        }
+        (true, _, true) => Err("[node] remote_open is about `remote`, which has no address: add \
+                                one, or take remote_open away"),
+        (_, true, _) if key.is_none() => Err("a [[client]] authenticates to the node's key, and \
+                                              [node] has none: give `key`, or take the clients \
+                                              away and say remote_open = true"),
+        _ => Ok(()),
+    }
+}
+
 fn check_runtime(runtime: &Runtime) -> Result<(), &'static str> {
     if runtime.realtime_priority.is_some_and(|p| !(1..=99).contains(&p)) {
         return Err("[runtime] realtime_priority is out of range (1 to 99)");
@@ -471,6 +510,7 @@ unsealed = true
 listen = ["127.0.0.1:7002"]
 socket = "/run/trunkline/b.sock"
 remote = ["127.0.0.1:7800", "[::1]:7800"]
+remote_open = true
 
 [[link]]
 neighbour = 1
