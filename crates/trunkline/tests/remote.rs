@@ -435,7 +435,7 @@ fn who_does_not_bind_in_time_is_shown_out() {
         // One that drips, one that was bound and idles.
         let mut drip = Raw::dial(node.remote);
         let mut bound = Raw::bound(node);
-        assert_eq!(sessions(node), 3);
+        assert_eq!(sessions(node), 2, "this one, and one of the good call");
         drip.tcp.write_all(&[0]).expect("sent");
         thread::sleep(ms(2_500));
         drip.tcp.write_all(&[4]).expect("sent");

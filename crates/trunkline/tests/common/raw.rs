@@ -76,7 +76,8 @@ impl Raw {
         let mut message = vec![0; u16::from_be_bytes(len).into()];
         self.tcp.read_exact(&mut message).ok()?;
         if let Some(keys) = &mut self.keys {
-            message.truncate(keys.open_frame(len, &mut message).expect("sealed by the node"));
+            let n = keys.open_frame(len, &mut message).expect("sealed by the node");
+            message.truncate(n);
         }
         Some(message)
     }
