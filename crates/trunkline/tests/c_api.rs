@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::keys::{CLIENT, LIMITED, STRANGER};
-use common::{Chain, Ended, Process, identity, key_file, run, temp_dir, wait_for};
+use common::keys::{CLIENT, LIMITED, STRANGER, identity, key_file};
+use common::{Chain, Ended, Process, run, temp_dir, wait_for};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -87,6 +87,8 @@ fn valgrind(program: &Path) -> Command {
         "--leak-check=full",
         "--show-leak-kinds=definite",
     ]);
+    let known = root().join("crates/trunkline/tests/c_api/valgrind.supp");
+    command.arg(format!("--suppressions={}", known.display()));
     // One thread runs at a time: let each have its turn.
     command.args(["--errors-for-leak-kinds=definite", "--fair-sched=try"]).arg(program);
     command

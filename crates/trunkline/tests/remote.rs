@@ -9,8 +9,8 @@ mod relay;
 
 use common::keys::CLIENT;
 use common::{
-    Chain, PATIENCE, allow_files, attach, ms, numbered, recv_number, settle, stream,
-    try_recv_number, wait_for,
+    Chain, allow_files, attach, ms, numbered, recv_number, settle, stream, try_recv_number,
+    wait_for,
 };
 use rand::RngExt;
 use raw::{Raw, bytes};

@@ -4,10 +4,8 @@ mod common;
 #[path = "common/raw.rs"]
 mod raw;
 
-use common::keys::{CLIENT, LIMITED, STRANGER};
-use common::{
-    Chain, Node, identity, key_file, ms, numbered, run, stream, try_recv_number, wait_for,
-};
+use common::keys::{CLIENT, LIMITED, STRANGER, identity, key_file};
+use common::{Chain, Node, ms, numbered, run, stream, try_recv_number, wait_for};
 use raw::{Raw, begin, bytes};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -4,8 +4,6 @@
 
 pub mod keys;
 
-pub use keys::{identity, key_file};
-
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -61,9 +61,10 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// One handshake took a node 0.3 ms when we measured. A thousand clients
-    /// behind one address come back at once when their node restarts; after
-    /// that, one address may cost 3 % of a processor and all together 15 %.
+    /// One handshake took a node 0.6 ms when we measured, unoptimised (test
+    /// `remote_cost`). A thousand clients behind one address come back at once
+    /// when their node restarts; after that, one address may cost 6 % of a
+    /// processor and all together 30 %.
     fn default() -> Limits {
         Limits { source: Rate::new(100, 1_024), total: Rate::new(500, 1_024), sources: 4_096 }
     }

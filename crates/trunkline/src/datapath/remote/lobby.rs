@@ -12,7 +12,7 @@ use trunkline_overlay::node::Client;
 use trunkline_overlay::session::remote::{FromClient, HANDSHAKE_TIMEOUT, Responder, Token};
 use trunkline_overlay::session::wire::Refusal;
 
-/// Handshakes that one wake-up answers: 0.3 ms each, which packets wait for.
+/// Handshakes that one wake-up answers: 0.6 ms each at most, which packets wait for.
 const AT_ONCE: usize = 2;
 /// How soon to try again where there are more handshakes than a node allows.
 const PAUSE: Duration = Duration::from_millis(2);
