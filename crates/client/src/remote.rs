@@ -16,7 +16,7 @@ use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::session::remote::{
     Backlog, DATAGRAM_HEAD, Datagram, FrameReader, FromClient, FromNode, Keys, Liveness,
-    MAX_DATAGRAM, Opening, packet_to_client, packet_to_node, prefix,
+    MAX_DATAGRAM, Opening, Token, packet_to_client, packet_to_node, prefix,
 };
 use trunkline_overlay::session::wire::{MAX_MESSAGE, ToClient};
 use trunkline_overlay::wire::Service;
@@ -70,6 +70,9 @@ pub(crate) struct Remote {
     frames: FrameReader,
     backlog: Backlog,
     seal: Seal,
+    /// Given by a node that has not yet heard from this end what is sealed: it
+    /// would not know datagrams.
+    token: Option<Token>,
     /// A sealed datagram, to be sent.
     sealed: Vec<u8>,
     datagram: Box<[u8]>,
@@ -124,6 +127,7 @@ impl Remote {
             frames: FrameReader::default(),
             backlog: Backlog::default(),
             seal: Seal::Nothing,
+            token: None,
             sealed: Vec::new(),
             datagram: vec![0; MAX_DATAGRAM + 1].into(),
             held: Held::Nothing,
@@ -224,10 +228,13 @@ impl Remote {
     /// Looks at the message that came over TCP.
     fn on_message(&mut self, now: Time) -> Result<(), Stuck> {
         match &mut self.seal {
-            Seal::Opening(..) => return self.on_answer(now),
+            Seal::Opening(..) => return self.on_answer(),
             Seal::Sealed(keys) => {
                 if !self.frames.open(keys) {
                     return Err(Stuck::Closed);
+                }
+                if let Some(token) = self.token.take() {
+                    self.live.welcome(now, token);
                 }
             }
             Seal::Nothing => {}
@@ -244,7 +251,7 @@ impl Remote {
 
     /// Ends the handshake. Nothing but an answer to it and a refusal is taken
     /// before.
-    fn on_answer(&mut self, now: Time) -> Result<(), Stuck> {
+    fn on_answer(&mut self) -> Result<(), Stuck> {
         match FromNode::parse(self.frames.whole().unwrap_or_default()) {
             Ok(FromNode::Response(response)) => {
                 let Seal::Opening(opening, waiting) = replace(&mut self.seal, Seal::Nothing) else {
@@ -253,7 +260,7 @@ impl Remote {
                 let (token, mut keys) = opening.finish(response).ok_or(Stuck::Closed)?;
                 let queued = waiting.iter().all(|m| self.backlog.seal(&mut keys, [m, &[]]));
                 self.seal = Seal::Sealed(Box::new(keys));
-                self.live.welcome(now, token);
+                self.token = Some(token);
                 if !queued {
                     return Err(Stuck::Closed);
                 }
