@@ -52,7 +52,7 @@ pub(crate) struct Connection {
     at: Attachment,
     /// What names the keys, and the keys, read at each bind.
     query: Option<String>,
-    keys: Option<Keys>,
+    keys: Option<Box<Keys>>,
     /// A secret by which a node knows this socket again, over all connections.
     identity: u64,
     /// Counts the connections tried.
@@ -90,7 +90,7 @@ impl Connection {
     }
 
     fn read_keys(&mut self) -> Result<(), Error> {
-        self.keys = self.query.as_deref().map(Keys::read).transpose()?;
+        self.keys = self.query.as_deref().map(Keys::read).transpose()?.map(Box::new);
         Ok(())
     }
 
@@ -414,7 +414,7 @@ impl Connection {
     /// Connects and sends a bind.
     fn connect(&mut self) -> Result<(), Error> {
         self.attempt = self.attempt.wrapping_add(1);
-        let mut carrier = self.at.connect(self.identity, self.attempt, self.keys.as_ref())?;
+        let mut carrier = self.at.connect(self.identity, self.attempt, self.keys.as_deref())?;
         let bind = ToNode::Bind { version: SESSION_VERSION, port: self.local.port };
         if emit(&bind, |head| carrier.send(head, &[])).is_err() {
             return Err(Error::Disconnected);

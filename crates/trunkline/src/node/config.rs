@@ -315,12 +315,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     config.access = file.access.rules();
     config.routing = file.routing.settings().map_err(|what| mistake(None, what.into()))?;
     let key_files = key_files(&file).map_err(|what| mistake(None, what.into()))?;
-    let mut clients = Vec::new();
-    for section in &file.client {
-        let known = section.get_ref().known(&clients);
-        clients.push(known.map_err(|what| mistake(Some(section.span()), what))?);
-        config.access.clients.push(section.get_ref().rights());
-    }
+    let clients = known_clients(&file, &mut config.access)
+        .map_err(|(span, what)| mistake(Some(span), what))?;
     check_remote(&file).map_err(|what| mistake(None, what.into()))?;
     for section in &file.link {
         config.links.push(link_config(section.get_ref(), &file));
@@ -340,19 +336,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         }
     }
     for section in &file.route {
-        let route = section.get_ref();
-        let via = NodeId(route.via);
-        let onward = route.onward.map_or(Duration::ZERO, |s| s.0);
-        match &route.to {
-            Destinations::Others(Star::Star) => {
-                config.routes.push(StaticRoute { to: None, via, onward })
-            }
-            Destinations::Some(nodes) => config.routes.extend(nodes.iter().map(|&n| StaticRoute {
-                to: Some(NodeId(n)),
-                via,
-                onward,
-            })),
-        }
+        config.routes.extend(static_routes(section.get_ref()));
         config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
     }
     if let Some(filter) = &file.log.filter {
@@ -432,6 +416,31 @@ fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
             believed: file.overlay.believed(&file.known),
         })),
     }
+}
+
+/// The routes of one section.
+fn static_routes(route: &RouteSection) -> Vec<StaticRoute> {
+    let via = NodeId(route.via);
+    let onward = route.onward.map_or(Duration::ZERO, |s| s.0);
+    let to = |to| StaticRoute { to, via, onward };
+    match &route.to {
+        Destinations::Others(Star::Star) => vec![to(None)],
+        Destinations::Some(nodes) => nodes.iter().map(|&n| to(Some(NodeId(n)))).collect(),
+    }
+}
+
+/// The clients, and what they may do; or which section is wrong, and why.
+fn known_clients(
+    file: &File,
+    access: &mut overlay::Access,
+) -> Result<Vec<KnownClient>, (Range<usize>, String)> {
+    let mut clients = Vec::new();
+    for section in &file.client {
+        let known = section.get_ref().known(&clients);
+        clients.push(known.map_err(|what| (section.span(), what))?);
+        access.clients.push(section.get_ref().rights());
+    }
+    Ok(clients)
 }
 
 /// Whether it is clear who may attach from other hosts.

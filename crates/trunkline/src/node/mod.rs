@@ -19,6 +19,7 @@ use config::{Config, Mistake};
 use operator::Operator;
 use sd_notify::NotifyState;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -202,18 +203,7 @@ pub fn start(
     };
     let mut remotes = Vec::new();
     for address in config.remote {
-        let remote = Remote::bind(address, config.runtime.offload).map_err(cannot_but(
-            format!("listen for remote applications on TCP and UDP {address}"),
-            "; stop what uses it, or change `remote` in [node]",
-        ))?;
-        if config.remote_open && remote.is_exposed() {
-            tracing::warn!(
-                %address,
-                "this node is OPEN to other hosts (remote_open): whoever reaches this address may \
-                 use the node, and applications without a key are not encrypted"
-            );
-        }
-        remotes.push(remote);
+        remotes.push(bind_remote(address, config.remote_open, config.runtime.offload)?);
     }
     let recorder = match record {
         Some(path) => {
@@ -241,6 +231,22 @@ pub fn start(
         http::serve(listener, handle.asker()).map_err(cannot("start serving metrics"))?;
     }
     Ok((handle, connector))
+}
+
+/// Listens for applications of other hosts; says so if everybody may come.
+fn bind_remote(address: SocketAddr, open: bool, offload: bool) -> Result<Remote, Error> {
+    let remote = Remote::bind(address, offload).map_err(cannot_but(
+        format!("listen for remote applications on TCP and UDP {address}"),
+        "; stop what uses it, or change `remote` in [node]",
+    ))?;
+    if open && remote.is_exposed() {
+        tracing::warn!(
+            %address,
+            "this node is OPEN to other hosts (remote_open): whoever reaches this address may use \
+             the node, and applications without a key are not encrypted"
+        );
+    }
+    Ok(remote)
 }
 
 /// Whom of other hosts' applications the node lets in.
