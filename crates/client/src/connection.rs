@@ -2,7 +2,7 @@
 
 use crate::carrier::{Carrier, HEAD, Next, Stuck};
 use crate::error::Error;
-use crate::keys::Keys;
+use crate::keys::KeyRing;
 use crate::socket::{Address, Attachment, BIND_TIMEOUT, Received, Status, look_up, no_address};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -50,9 +50,8 @@ pub(crate) struct Connection {
     pub(crate) local: Address,
     pub(crate) max_payload: usize,
     at: Attachment,
-    /// What names the keys, and the keys, read at each bind.
-    query: Option<String>,
-    keys: Option<Box<Keys>>,
+    /// Read at each bind.
+    keys: Option<Box<KeyRing>>,
     /// A secret by which a node knows this socket again, over all connections.
     identity: u64,
     /// Counts the connections tried.
@@ -80,18 +79,17 @@ impl Connection {
             _ => return Err(Error::io("bind a socket that is bound already", Errno::EINVAL)),
         }
         self.local.port = port;
-        let result = self.read_keys().and_then(|()| self.bind_somewhere());
+        let result = self
+            .keys
+            .as_mut()
+            .map_or(Ok(()), |keys| keys.read())
+            .and_then(|()| self.bind_somewhere());
         if result.is_err() {
             self.leave(Link::Unbound);
             wake_after(&self.timer, None);
             (self.pause, self.told, self.local.port) = (FIRST_PAUSE, None, 0);
         }
         result
-    }
-
-    fn read_keys(&mut self) -> Result<(), Error> {
-        self.keys = self.query.as_deref().map(Keys::read).transpose()?.map(Box::new);
-        Ok(())
     }
 
     /// A name may have several addresses: the first where a node answers is
@@ -182,8 +180,7 @@ impl Connection {
             local: Address { node: NodeId(0), port: 0 },
             max_payload: 0,
             at,
-            query,
-            keys: None,
+            keys: query.map(|query| Box::new(KeyRing::new(query))),
             identity,
             attempt: 0,
             link: Link::Unbound,
@@ -414,7 +411,8 @@ impl Connection {
     /// Connects and sends a bind.
     fn connect(&mut self) -> Result<(), Error> {
         self.attempt = self.attempt.wrapping_add(1);
-        let mut carrier = self.at.connect(self.identity, self.attempt, self.keys.as_deref())?;
+        let keys = self.keys.as_ref().and_then(|ring| ring.keys());
+        let mut carrier = self.at.connect(self.identity, self.attempt, keys)?;
         let bind = ToNode::Bind { version: SESSION_VERSION, port: self.local.port };
         if emit(&bind, |head| carrier.send(head, &[])).is_err() {
             return Err(Error::Disconnected);

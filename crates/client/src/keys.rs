@@ -17,9 +17,32 @@ pub(crate) struct Keys {
     pub(crate) identity: Identity,
 }
 
+/// The keys of one socket: what names them, and what they were when last read.
+#[derive(Debug)]
+pub(crate) struct KeyRing {
+    query: String,
+    keys: Option<Keys>,
+}
+
+impl KeyRing {
+    pub(crate) fn new(query: String) -> KeyRing {
+        KeyRing { query, keys: None }
+    }
+
+    /// Reads them anew.
+    pub(crate) fn read(&mut self) -> Result<(), Error> {
+        self.keys = Some(Keys::read(&self.query)?);
+        Ok(())
+    }
+
+    pub(crate) fn keys(&self) -> Option<&Keys> {
+        self.keys.as_ref()
+    }
+}
+
 impl Keys {
     /// Reads what `query` names: what comes after the question mark.
-    pub(crate) fn read(query: &str) -> Result<Keys, Error> {
+    fn read(query: &str) -> Result<Keys, Error> {
         let Query { node, key } = Query::parse(query)?;
         Ok(Keys { node, identity: read_identity(&key)? })
     }
