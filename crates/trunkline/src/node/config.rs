@@ -567,21 +567,45 @@ offload = false
         assert_eq!(c.overlay.routes.len(), 3);
         assert!(!c.runtime.offload);
         assert_eq!(c.remote.len(), 2);
-        let closed = GOOD.replace("remote = [", "# remote = [");
+        let closed = GOOD.replace("remote = [", "# remote = [").replace("remote_open", "# ");
         assert!(parse(Path::new("x.toml"), &closed).unwrap().remote.is_empty(), "off by default");
+    }
+
+    #[test]
+    fn who_may_attach_from_other_hosts_is_said() {
+        let key = trunkline_overlay::handshake::Identity::from_secret(&[7; 32]).public();
+        let client = |name| {
+            format!("[[client]]\nname = \"{name}\"\nkey = \"{key}\"\nbind = [4000]\nto = [3]\n")
+        };
+        let nobody = GOOD.replace("remote_open = true\n", "");
+        assert!(mistake(&nobody).contains("add a [[client]]"));
+        assert!(
+            mistake(&(nobody.clone() + &client("pbx"))).contains("[node] has none: give `key`")
+        );
+        let sealed = |text: &str| {
+            let text = text.replace("unsealed = true", "key = \"b.key\"");
+            text.replace("neighbour = ", &format!("key = \"{key}\"\nneighbour = "))
+        };
+        let c = parse(Path::new("x.toml"), &sealed(&(nobody.clone() + &client("pbx")))).unwrap();
+        assert_eq!((c.clients[0].name.as_str(), c.clients[0].key), ("pbx", key));
+        assert_eq!(*c.overlay.access.clients[0].bind, [4_000..=4_000]);
+        let twice = sealed(&(nobody + &client("pbx") + &client("other")));
+        assert!(mistake(&twice).contains("the name or the key of [[client]] \"pbx\""));
+        let nowhere = GOOD.replace("remote = [", "# remote = [");
+        assert!(mistake(&nowhere).contains("remote_open is about `remote`"));
     }
 
     #[test]
     fn mistakes_have_a_line_and_a_way_out() {
         let typo = mistake(&GOOD.replace("neighbour = 1", "neighbor = 1"));
-        assert!(typo.starts_with("x.toml:11:1: unknown field `neighbor`"), "{typo}");
+        assert!(typo.starts_with("x.toml:12:1: unknown field `neighbor`"), "{typo}");
         assert!(typo.contains("did you mean `neighbour`?"), "{typo}");
         let value = mistake(&GOOD.replace("10 Mbit/s", "fast"));
-        assert!(value.starts_with("x.toml:13:8: "), "{value}");
+        assert!(value.starts_with("x.toml:14:8: "), "{value}");
         let route = mistake(&GOOD.replace("via = 3", "via = 9"));
-        assert!(route.starts_with("x.toml:21:1: a route goes via node 9"), "{route}");
+        assert!(route.starts_with("x.toml:22:1: a route goes via node 9"), "{route}");
         let mtu = mistake(&GOOD.replace("1400", "100"));
-        assert!(mtu.starts_with("x.toml:15:1: link to neighbour 3: out of range (mtu"), "{mtu}");
+        assert!(mtu.starts_with("x.toml:16:1: link to neighbour 3: out of range (mtu"), "{mtu}");
         let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
         assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
         let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));
