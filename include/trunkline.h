@@ -90,12 +90,15 @@ struct tl_addr {
 
 /*
  * A new socket for the node at `attachment`: the path of the node's Unix socket
- * ([node] socket in its configuration), or "tcp://HOST:PORT" for a node on
- * another host ([node] remote there); HOST is a name or an IP address, IPv6 in
- * brackets. It connects in tl_bind. Returns a descriptor.
+ * ([node] socket in its configuration), or for a node on another host
+ * "tcp://HOST:PORT?node=PUBKEY&key=FILE". HOST:PORT is one of [node] remote there,
+ * HOST a name or an IP address, IPv6 in brackets; PUBKEY is that node's public
+ * key, FILE this application's secret key (`trunkline keygen`), which only its
+ * owner may read. In both % begins an escape (RFC 3986). It connects in tl_bind.
+ * Returns a descriptor.
  *
- * A connection to another host is neither authenticated nor encrypted: use it
- * in networks that you trust only.
+ * "tcp://HOST:PORT" alone is neither authenticated nor encrypted; a node that
+ * does not say remote_open = true refuses it.
  *
  * Errors: EINVAL (empty), EMFILE, ENFILE, ENOMEM.
  */
@@ -107,13 +110,18 @@ int tl_socket(const char *attachment);
  * each address that its name has), and for the look-up of that name. Returns 0.
  * After an error it can be tried again.
  *
- * Errors: EINVAL (bound already), EADDRINUSE (another application has the
+ * Errors: EINVAL (bound already, or what follows the ? of the attachment is not
+ * understood), EADDRINUSE (another application has the
  * port), EADDRNOTAVAIL (no port is free), EPERM (the node's rules don't let this
  * application have that port), ECONNREFUSED (no node runs there),
  * ETIMEDOUT (it runs but does not answer), ENOTCONN (it hung up), ENOBUFS (it
  * has as many applications as it may have), EPROTONOSUPPORT (it is of another
  * version), EPROTO (it answered nonsense), ENOENT (HOST:PORT in the attachment
- * has no address), and those of connect(2), such as EACCES and ENAMETOOLONG.
+ * has no address), ENOKEY (the node wants applications to authenticate, or the
+ * key file is missing, holds no key, or can be read by others), EKEYREJECTED (the
+ * node has another key than the attachment says, or none), EACCES (it does not
+ * know this application's key), EBUSY (it is asked for too many handshakes), and
+ * those of connect(2), such as EACCES and ENAMETOOLONG.
  */
 int tl_bind(int fd, uint16_t port);
 

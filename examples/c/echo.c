@@ -3,6 +3,7 @@
  *
  *     cc echo.c -o echo $(pkg-config --cflags --libs trunkline)
  *     ./echo /run/trunkline/node.sock 4000
+ *     ./echo "tcp://192.0.2.1:7800?node=PUBKEY&key=echo.key" 4000
  */
 #include <errno.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
  *
  *     cc talk.c -o talk $(pkg-config --cflags --libs trunkline)
  *     ./talk /run/trunkline/node.sock 2 4000
+ *     ./talk "tcp://192.0.2.1:7800?node=PUBKEY&key=talk.key" 2 4000
  */
 #include <errno.h>
 #include <poll.h>

@@ -2,6 +2,7 @@
 """ping.py SOCKET NODE PORT [COUNT]: how long packets take to an echo and back.
 
 Sends one packet of a telephone call's size every 20 ms; examples/c/echo answers.
+For a node on another host SOCKET is "tcp://HOST:PORT?node=PUBKEY&key=FILE".
 """
 
 import asyncio

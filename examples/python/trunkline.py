@@ -5,6 +5,9 @@
         socket.sendto(b"hello", (7, 4000))
         data, (node, port) = socket.recvfrom()
 
+A node on another host is "tcp://HOST:PORT?node=PUBKEY&key=FILE": its public key,
+and the file with this application's own, as `trunkline keygen` makes it.
+
 Errors are OSError with the numbers that trunkline.h explains, so that Python's
 own subclasses fit: BlockingIOError when nothing has come, ConnectionResetError
 once after the node was away. A socket has a fileno(): give it to selectors, or

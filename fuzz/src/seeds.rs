@@ -4,6 +4,7 @@
 use crate::handshake::Step as H;
 use crate::node::Step as N;
 use crate::two_nodes::Step as T;
+use crate::wire;
 use trunkline_base::wire::{Short, Writer};
 use trunkline_overlay::handshake::message::{Answer, Initiation, MacKey, Payload, Query, Response};
 use trunkline_overlay::handshake::{Certificate, Identity};
@@ -153,12 +154,16 @@ fn remote_messages() -> Vec<(&'static str, Vec<u8>)> {
         from_client(FromClient::Packets { udp: true }),
         send.clone(),
     ];
+    let (_, initiation) = wire::opening();
+    let response = wire::responder().answer(&initiation, token).expect("a known client").response;
     let datagram = Datagram { token, counter: 9, message: &[] };
     vec![
         ("stream", stream.map(framed).concat()),
         ("datagram", [&datagram.head()[..], send].concat()),
         ("ping", [&datagram.head()[..], &from_client(FromClient::Ping)].concat()),
         ("welcome", written(|w| FromNode::Welcome { token }.emit(w))),
+        ("initiation", initiation),
+        ("response", response),
     ]
 }
 

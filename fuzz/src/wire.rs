@@ -1,8 +1,14 @@
 //! The parsers of outside bytes: bytes → value → the same bytes.
 
+use std::sync::{LazyLock, Mutex, PoisonError};
+use trunkline_base::Time;
 use trunkline_base::wire::Writer;
+use trunkline_overlay::handshake::Identity;
 use trunkline_overlay::node::{EchoMessage, MIN_SIZE};
-use trunkline_overlay::session::remote::{Datagram, FrameReader, FromClient, FromNode};
+use trunkline_overlay::session::remote::{
+    Backlog, DATAGRAM_HEAD, Datagram, FrameReader, FromClient, FromNode, Keys, Limits, Opening,
+    Responder, Token,
+};
 use trunkline_overlay::session::wire::{MAX_HEAD, ToClient, ToNode};
 use trunkline_overlay::wire::{
     ENVELOPE_OVERHEAD, Frame, Frames, Incarnation, Nack, Null, Opened, Seal, open_header,
@@ -103,8 +109,10 @@ pub fn session_message(message: &[u8]) {
 }
 
 /// Reads `bytes` as a datagram, as one message either way, and as a stream of
-/// messages that comes in pieces.
+/// messages that comes in pieces; each in the clear and sealed.
 pub fn remote_message(bytes: &[u8]) {
+    authenticating(bytes);
+    sealed(bytes);
     if let Ok(datagram) = Datagram::parse(bytes) {
         assert_eq!([&datagram.head()[..], datagram.message].concat(), bytes);
         carried(datagram.message);
@@ -121,6 +129,80 @@ pub fn remote_message(bytes: &[u8]) {
             Err(_) => return,
         }
     }
+}
+
+/// A client, and the node that lets it in.
+fn identities() -> (Identity, Identity) {
+    (Identity::from_secret(&[1; 32]), Identity::from_secret(&[2; 32]))
+}
+
+pub(crate) fn responder() -> Responder {
+    let (client, node) = identities();
+    Responder::new(&node, &[client.public()], Limits::default(), [3; 32])
+}
+
+/// A handshake that this client has begun, and its first message.
+pub(crate) fn opening() -> (Opening, Vec<u8>) {
+    let (client, node) = identities();
+    Opening::begin(&client, &node.public(), [4; 32]).expect("a key")
+}
+
+/// The two ends of one connection, in step.
+static ENDS: LazyLock<Mutex<(Keys, Keys)>> = LazyLock::new(|| {
+    let (opening, first) = opening();
+    let answered = responder().answer(&first, Token(7)).expect("a known client");
+    let (token, keys) = opening.finish(&answered.response).expect("by the node");
+    assert_eq!(token, Token(7));
+    Mutex::new((keys, answered.keys))
+});
+
+/// Nobody gets in by bytes that no client has made.
+fn authenticating(bytes: &[u8]) {
+    static OWN: LazyLock<Vec<u8>> = LazyLock::new(|| opening().1);
+    if let Ok(FromClient::Initiation(message)) = FromClient::parse(bytes) {
+        // The fuzzer finds no mac: what is behind it is looked at all the same.
+        assert!(message == *OWN || responder().answer(message, Token(7)).is_err());
+        assert!(
+            message == *OWN
+                || responder().check(Time::ZERO, ([192, 0, 2, 1], 7).into(), message).is_err()
+        );
+    }
+    if let Ok(FromNode::Response(message)) = FromNode::parse(bytes) {
+        // The seed's answer has another ephemeral key than this handshake's.
+        let _ = opening().0.finish(message);
+    }
+}
+
+/// What one end seals, the other opens, and nothing else.
+fn sealed(bytes: &[u8]) {
+    let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (a, b) = &mut *ends;
+    assert_eq!(b.open_datagram(&mut bytes.to_vec()), None, "a forged datagram");
+    let Some((first, message)) = bytes.split_first() else { return };
+    let head = Datagram { token: Token(7), counter: (*first).into(), message: &[] }.head();
+    let mut datagram = [&head[..], message].concat();
+    let tag = a.seal_datagram(&head, &mut datagram[DATAGRAM_HEAD..]).expect("not used up");
+    datagram.extend(tag);
+    assert_eq!(b.open_datagram(&mut datagram), Some(DATAGRAM_HEAD + message.len()));
+    assert_eq!(&datagram[DATAGRAM_HEAD..][..message.len()], message);
+
+    let (mut out, mut reader) = (Backlog::default(), FrameReader::default());
+    let messages: Vec<_> = message.chunks(usize::from(*first).max(1)).collect();
+    for message in &messages {
+        assert!(out.seal(a, [message, &[]]));
+    }
+    let (mut rest, mut read) = (out.rest(), messages.iter());
+    while !rest.is_empty() {
+        let room = reader.room();
+        let n = room.len().min(rest.len());
+        room[..n].copy_from_slice(&rest[..n]);
+        rest = &rest[n..];
+        if reader.filled(n).expect("a length that was written").is_some() {
+            assert!(reader.open(b));
+            assert_eq!(reader.whole(), read.next().copied());
+        }
+    }
+    assert_eq!(read.next(), None);
 }
 
 fn carried(message: &[u8]) {

@@ -2,6 +2,7 @@
 
 use crate::carrier::{Carrier, HEAD, Next, Stuck};
 use crate::error::Error;
+use crate::keys::KeyRing;
 use crate::socket::{Address, Attachment, BIND_TIMEOUT, Received, Status, look_up, no_address};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -49,6 +50,8 @@ pub(crate) struct Connection {
     pub(crate) local: Address,
     pub(crate) max_payload: usize,
     at: Attachment,
+    /// Read at each bind.
+    keys: Option<Box<KeyRing>>,
     /// A secret by which a node knows this socket again, over all connections.
     identity: u64,
     /// Counts the connections tried.
@@ -76,7 +79,11 @@ impl Connection {
             _ => return Err(Error::io("bind a socket that is bound already", Errno::EINVAL)),
         }
         self.local.port = port;
-        let result = self.bind_somewhere();
+        let result = self
+            .keys
+            .as_mut()
+            .map_or(Ok(()), |keys| keys.read())
+            .and_then(|()| self.bind_somewhere());
         if result.is_err() {
             self.leave(Link::Unbound);
             wake_after(&self.timer, None);
@@ -128,8 +135,15 @@ impl Connection {
                 *answer_until = until;
             }
             let expired = Instant::now() >= until;
-            self.advance()?;
+            match self.advance() {
+                // Many came at once: it is a matter of seconds.
+                Err(Error::Refused(Refusal::Busy)) if !expired => {}
+                done => done?,
+            }
             match &self.link {
+                Link::Down(due) if self.told == Some(Refusal::Busy) && !expired => {
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                }
                 Link::Up(_) => return Ok(()),
                 Link::Binding(carrier, _) => {
                     let left = until.saturating_duration_since(Instant::now());
@@ -149,6 +163,7 @@ impl Connection {
     }
 
     pub(crate) fn new(at: Attachment) -> Result<Connection, Error> {
+        let (at, query) = at.split();
         let new_error = |errno: Errno| Error::io("create a descriptor for a socket", errno);
         let ready = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(new_error)?;
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
@@ -165,6 +180,7 @@ impl Connection {
             local: Address { node: NodeId(0), port: 0 },
             max_payload: 0,
             at,
+            keys: query.map(|query| Box::new(KeyRing::new(query))),
             identity,
             attempt: 0,
             link: Link::Unbound,
@@ -395,7 +411,8 @@ impl Connection {
     /// Connects and sends a bind.
     fn connect(&mut self) -> Result<(), Error> {
         self.attempt = self.attempt.wrapping_add(1);
-        let mut carrier = self.at.connect(self.identity, self.attempt)?;
+        let keys = self.keys.as_ref().and_then(|ring| ring.keys());
+        let mut carrier = self.at.connect(self.identity, self.attempt, keys)?;
         let bind = ToNode::Bind { version: SESSION_VERSION, port: self.local.port };
         if emit(&bind, |head| carrier.send(head, &[])).is_err() {
             return Err(Error::Disconnected);

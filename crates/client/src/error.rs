@@ -1,5 +1,6 @@
 use crate::socket::Address;
 use std::io;
+use std::path::PathBuf;
 use trunkline_overlay::session::wire::Refusal;
 use trunkline_overlay::wire::{NodeId, WireError};
 
@@ -25,6 +26,20 @@ pub enum Error {
         name: String,
         /// What the operating system said.
         source: io::Error,
+    },
+    /// What follows the question mark of `tcp://HOST:PORT?node=…&key=…` is wrong.
+    #[error("the attachment must be tcp://HOST:PORT?node=PUBKEY&key=FILE: {what}")]
+    Attachment {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The file with this application's key is of no use.
+    #[error("the key file {} {what} (`trunkline keygen` makes one)", path.display())]
+    KeyFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
     },
     /// A node listens but did not answer a bind within 2 s.
     #[error("the trunkline node at {at} did not answer: is it overloaded or stopped?")]
@@ -131,7 +146,12 @@ impl Error {
             | Refusal::TooLarge
             | Refusal::Malformed
             | Refusal::Full
-            | Refusal::Forbidden => Error::Refused(refusal),
+            | Refusal::Forbidden
+            | Refusal::Unauthenticated
+            | Refusal::WrongKey
+            | Refusal::UnknownClient
+            | Refusal::Busy
+            | Refusal::Unsealed => Error::Refused(refusal),
         }
     }
 }

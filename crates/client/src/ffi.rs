@@ -76,8 +76,12 @@ fn errno(error: Error) -> Errno {
         Error::Reconnected => Errno::ECONNRESET,
         Error::Refused(Refusal::Full) => Errno::ENOBUFS,
         Error::Refused(Refusal::Forbidden) => Errno::EPERM,
+        Error::Refused(Refusal::Unauthenticated) | Error::KeyFile { .. } => Errno::ENOKEY,
+        Error::Refused(Refusal::WrongKey | Refusal::Unsealed) => Errno::EKEYREJECTED,
+        Error::Refused(Refusal::UnknownClient) => Errno::EACCES,
+        Error::Refused(Refusal::Busy) => Errno::EBUSY,
         Error::Refused(_) | Error::Protocol(_) => Errno::EPROTO,
-        Error::InvalidOption { .. } => Errno::EINVAL,
+        Error::InvalidOption { .. } | Error::Attachment { .. } => Errno::EINVAL,
         Error::Io { source, .. } => source.raw_os_error().map_or(Errno::EIO, Errno::from_raw),
     }
 }
@@ -85,12 +89,17 @@ fn errno(error: Error) -> Errno {
 /// What of `tl_strerror` means something else, or more, here than in general.
 fn meaning(errno: Errno) -> Option<&'static CStr> {
     Some(match errno {
+        Errno::EACCES => {
+            c"the node doesn't know this application's key (it needs a [[client]] with it), or this \
+              program may not open the node's socket"
+        }
         Errno::EADDRINUSE => {
             c"the virtual port belongs to another application: bind another, or 0 for any"
         }
         Errno::EADDRNOTAVAIL => c"the node has no free virtual port: close some sockets",
         Errno::EAGAIN => c"nothing to receive yet, or the node does not keep up with sending",
         Errno::EBADF => c"the descriptor is not an open socket of tl_socket",
+        Errno::EBUSY => c"the node is asked for more handshakes than it allows: try again later",
         Errno::ECONNREFUSED => {
             c"no node runs at the attachment, or no application has the port that was sent to"
         }
@@ -98,9 +107,17 @@ fn meaning(errno: Errno) -> Option<&'static CStr> {
         Errno::EFAULT => c"a null pointer where there must be none",
         Errno::EHOSTUNREACH => c"a packet was dropped: there is no route to its node at present",
         Errno::EINVAL => {
-            c"an argument is out of range, or the socket is not bound, or bound already"
+            c"an argument is out of range, the attachment is not understood, or the socket is not \
+              bound, or bound already"
         }
         Errno::EIO => c"a bug in the trunkline library: please report what it has printed",
+        Errno::EKEYREJECTED => {
+            c"the node has another key than ?node= in the attachment, or none: is it the right node?"
+        }
+        Errno::ENOKEY => {
+            c"the node wants applications to authenticate (?node=PUBKEY&key=FILE in the attachment), \
+              or the key file is missing, holds no key, or can be read by others"
+        }
         Errno::EPERM => c"the node's rules ([access]) don't let this application do that",
         Errno::EMSGSIZE => c"the packet or the buffer is of the wrong size: see TL_MAX_PAYLOAD",
         Errno::ENOBUFS => c"as many applications are attached to the node as it allows",

@@ -41,15 +41,18 @@
 //! [`recv_from`](DatagramSocket::recv_from).
 //!
 //! An application in the node's own process attaches through [`in_process`],
-//! one on another host by the address of the node's `remote` key, as in
-//! `DatagramSocket::bind("tcp://192.0.2.1:7800", 4000)`. That connection is
-//! neither authenticated nor encrypted: use it where the network can be trusted.
+//! one on another host by the address of the node's `remote` key, the node's
+//! public key and a key file of its own, as in
+//! `DatagramSocket::bind("tcp://192.0.2.1:7800?node=PUBKEY&key=/etc/pbx.key", 4000)`.
+//! Such a connection is authenticated and encrypted. Without keys it is neither,
+//! and only a node that says so (`remote_open`) lets one in.
 
 mod carrier;
 mod connection;
 mod error;
 mod ffi;
 pub mod in_process;
+mod keys;
 mod remote;
 mod socket;
 

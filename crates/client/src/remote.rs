@@ -3,20 +3,22 @@
 
 use crate::carrier::{Carrier, HEAD, Next, Stuck, Transport};
 use crate::error::Error;
+use crate::keys;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io::{self, ErrorKind, IoSlice, Read as _};
+use std::mem::replace;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::session::remote::{
-    Backlog, DATAGRAM_HEAD, Datagram, FrameReader, FromClient, FromNode, Liveness, MAX_DATAGRAM,
-    packet_to_client, packet_to_node, prefix,
+    Backlog, DATAGRAM_HEAD, Datagram, FrameReader, FromClient, FromNode, Keys, Liveness,
+    MAX_DATAGRAM, Opening, Token, packet_to_client, packet_to_node, prefix,
 };
-use trunkline_overlay::session::wire::MAX_MESSAGE;
+use trunkline_overlay::session::wire::{MAX_MESSAGE, ToClient};
 use trunkline_overlay::wire::Service;
 
 /// What the kernel may hold back of messages on TCP: a tenth of a second of
@@ -49,6 +51,16 @@ enum Held {
     Udp(usize),
 }
 
+/// What protects a connection.
+enum Seal {
+    /// Nothing: the application has no keys.
+    Nothing,
+    /// The handshake is under way; these messages wait for its end.
+    Opening(Box<Opening>, Vec<Vec<u8>>),
+    /// Everything is sealed.
+    Sealed(Box<Keys>),
+}
+
 /// One connection to a node on another host.
 pub(crate) struct Remote {
     tcp: Socket,
@@ -57,6 +69,12 @@ pub(crate) struct Remote {
     connecting: bool,
     frames: FrameReader,
     backlog: Backlog,
+    seal: Seal,
+    /// Given by a node that has not yet heard from this end what is sealed: it
+    /// would not know datagrams.
+    token: Option<Token>,
+    /// A sealed datagram, to be sent.
+    sealed: Vec<u8>,
     datagram: Box<[u8]>,
     held: Held,
     live: Liveness,
@@ -72,11 +90,12 @@ pub(crate) struct Remote {
 
 impl Remote {
     /// Begins to connect to the node at `address`. `identity` is the socket's
-    /// secret, `attempt` counts its connections.
+    /// secret, `attempt` counts its connections; with `keys` it authenticates.
     pub(crate) fn connect(
         address: SocketAddr,
         identity: u64,
         attempt: u32,
+        keys: Option<&keys::Keys>,
     ) -> Result<Remote, Error> {
         let away = |source| Error::NotRunning { at: format!("tcp://{address}"), source };
         let local = |source| Error::Io { what: "create a socket".into(), source };
@@ -107,6 +126,9 @@ impl Remote {
             connecting: true,
             frames: FrameReader::default(),
             backlog: Backlog::default(),
+            seal: Seal::Nothing,
+            token: None,
+            sealed: Vec::new(),
             datagram: vec![0; MAX_DATAGRAM + 1].into(),
             held: Held::Nothing,
             live: Liveness::new(Time::ZERO),
@@ -116,8 +138,23 @@ impl Remote {
             timer,
             armed: Time::NEVER,
         };
+        if let Some(keys) = keys {
+            remote.authenticate(keys)?;
+        }
         remote.tell(&FromClient::Hello { identity, attempt });
         Ok(remote)
+    }
+
+    /// Says first who this is, to a node that has to prove who it is.
+    fn authenticate(&mut self, keys: &keys::Keys) -> Result<(), Error> {
+        let mut entropy = [0; 32];
+        getrandom::fill(&mut entropy).map_err(|e| Error::io("draw a random number", e))?;
+        let begun = Opening::begin(&keys.identity, &keys.node, entropy);
+        let (opening, first) =
+            begun.ok_or(Error::Attachment { what: "`node` is no public key".into() })?;
+        self.backlog.keep(&[&prefix(first.len()), &first], 0);
+        self.seal = Seal::Opening(Box::new(opening), Vec::new());
+        Ok(())
     }
 
     fn now(&self) -> Time {
@@ -177,22 +214,66 @@ impl Remote {
                 Err(e) if is_busy(&e) => return Ok(()),
                 Err(_) => return Err(Stuck::Closed),
             };
-            let message = match self.frames.filled(n) {
-                Ok(None) => continue,
-                Ok(Some(message)) => FromNode::parse(message),
+            match self.frames.filled(n).map(|message| message.is_some()) {
+                Ok(false) => continue,
+                Ok(true) => self.on_message(now)?,
                 Err(_) => return Err(Stuck::Closed),
-            };
-            match message {
-                Ok(FromNode::Pong) => {}
-                Ok(FromNode::Welcome { token }) => self.live.welcome(now, token),
-                // What makes no sense here makes none as a message either, and
-                // there it has its error.
-                Ok(FromNode::Session(_)) | Err(_) => self.held = Held::Tcp,
             }
             self.live.heard_tcp(now);
             break;
         }
         Ok(())
+    }
+
+    /// Looks at the message that came over TCP.
+    fn on_message(&mut self, now: Time) -> Result<(), Stuck> {
+        match &mut self.seal {
+            Seal::Opening(..) => return self.on_answer(),
+            Seal::Sealed(keys) => {
+                if !self.frames.open(keys) {
+                    return Err(Stuck::Closed);
+                }
+                if let Some(token) = self.token.take() {
+                    self.live.welcome(now, token);
+                }
+            }
+            Seal::Nothing => {}
+        }
+        match FromNode::parse(self.frames.whole().unwrap_or_default()) {
+            Ok(FromNode::Pong) => {}
+            Ok(FromNode::Welcome { token }) => self.live.welcome(now, token),
+            // What makes no sense here makes none as a message either, and
+            // there it has its error.
+            Ok(FromNode::Session(_) | FromNode::Response(_)) | Err(_) => self.held = Held::Tcp,
+        }
+        Ok(())
+    }
+
+    /// Ends the handshake. Nothing but an answer to it and a refusal is taken
+    /// before.
+    fn on_answer(&mut self) -> Result<(), Stuck> {
+        match FromNode::parse(self.frames.whole().unwrap_or_default()) {
+            Ok(FromNode::Response(response)) => {
+                let Seal::Opening(opening, waiting) = replace(&mut self.seal, Seal::Nothing) else {
+                    return Err(Stuck::Closed);
+                };
+                let (token, mut keys) = opening.finish(response).ok_or(Stuck::Closed)?;
+                let queued = waiting.iter().all(|m| self.backlog.seal(&mut keys, [m, &[]]));
+                self.seal = Seal::Sealed(Box::new(keys));
+                self.token = Some(token);
+                if !queued {
+                    return Err(Stuck::Closed);
+                }
+                self.push()
+            }
+            Ok(FromNode::Session(message))
+                if matches!(ToClient::parse(message), Ok(ToClient::Error { .. })) =>
+            {
+                self.held = Held::Tcp;
+                Ok(())
+            }
+            _ => Err(Stuck::Closed),
+        }
     }
 
     fn on_udp(&mut self, now: Time) {
@@ -201,14 +282,29 @@ impl Remote {
         if n > MAX_DATAGRAM {
             return;
         }
-        let Ok(datagram) = Datagram::parse(&self.datagram[..n]) else { return };
-        let packet = match FromNode::parse(datagram.message) {
+        let Ok(Datagram { token, counter, .. }) = Datagram::parse(&self.datagram[..n]) else {
+            return;
+        };
+        let mut len = n;
+        match &self.seal {
+            Seal::Nothing => {}
+            Seal::Opening(..) => return,
+            Seal::Sealed(keys) => {
+                // A copy is refused before it costs anything.
+                if !self.live.is_news(token, counter) {
+                    return;
+                }
+                let Some(opened) = keys.open_datagram(&mut self.datagram[..n]) else { return };
+                len = opened;
+            }
+        }
+        let packet = match FromNode::parse(&self.datagram[DATAGRAM_HEAD..len]) {
             Ok(FromNode::Session(message)) => packet_to_client(message, 0).is_some(),
             Ok(FromNode::Pong) => false,
             _ => return,
         };
-        if self.live.heard_udp(now, datagram.token, datagram.counter) && packet {
-            self.held = Held::Udp(n);
+        if self.live.heard_udp(now, token, counter) && packet {
+            self.held = Held::Udp(len);
         }
     }
 
@@ -219,17 +315,18 @@ impl Remote {
             return Err(Stuck::Closed);
         }
         // A ping behind what waits anyway would ask nothing more.
-        if due.ping_tcp && self.backlog.is_empty() {
+        let opening = matches!(self.seal, Seal::Opening(..));
+        if due.ping_tcp && self.backlog.is_empty() && !opening {
             self.tell(&FromClient::Ping);
         }
         if due.ping_udp
             && let Some(head) = self.live.ping_head()
         {
-            let (mut ping, parts) = ([0; 8], |p| [IoSlice::new(&head), IoSlice::new(p)]);
+            let mut ping = [0; 8];
             let mut w = Writer::new(&mut ping);
             if FromClient::Ping.emit(&mut w).is_ok() {
                 // One that does not go is one that is not answered.
-                let _ = self.udp.send_vectored(&parts(w.written()));
+                let _ = self.send_udp(&head, [w.written(), &[]]);
             }
         }
         if let Some(udp) = due.switch {
@@ -261,12 +358,25 @@ impl Remote {
     fn tell(&mut self, message: &FromClient<'_>) {
         let mut bytes = [0; 16];
         let mut w = Writer::new(&mut bytes);
-        if message.emit(&mut w).is_ok() && self.send_tcp(w.written(), &[]).is_err() {
-            self.backlog.keep(&[&prefix(w.len()), w.written()], 0);
+        if message.emit(&mut w).is_err() || self.send_tcp(w.written(), &[]).is_ok() {
+            return;
+        }
+        match &mut self.seal {
+            Seal::Nothing => self.backlog.keep(&[&prefix(w.len()), w.written()], 0),
+            // If they are used up, the next packet finds out.
+            Seal::Sealed(keys) => drop(self.backlog.seal(keys, [w.written(), &[]])),
+            Seal::Opening(..) => {}
         }
     }
 
     fn send_tcp(&mut self, head: &[u8], payload: &[u8]) -> Result<(), Stuck> {
+        if let Seal::Opening(_, waiting) = &mut self.seal {
+            if waiting.iter().map(Vec::len).sum::<usize>() >= MAX_MESSAGE {
+                return Err(Stuck::WouldBlock);
+            }
+            waiting.push([head, payload].concat());
+            return Ok(());
+        }
         let first = prefix(head.len() + payload.len());
         let parts = [&first[..], head, payload];
         if self.connecting && self.backlog.rest().len() < MAX_MESSAGE {
@@ -276,6 +386,12 @@ impl Remote {
         self.flush()?;
         if !self.backlog.is_empty() {
             return Err(Stuck::WouldBlock);
+        }
+        if let Seal::Sealed(keys) = &mut self.seal {
+            if !self.backlog.seal(keys, [head, payload]) {
+                return Err(Stuck::Closed);
+            }
+            return self.push();
         }
         let slices = parts.map(IoSlice::new);
         match self.tcp.send_vectored_with_flags(&slices, nix::libc::MSG_NOSIGNAL) {
@@ -289,6 +405,31 @@ impl Remote {
             Err(e) if is_busy(&e) => Err(Stuck::WouldBlock),
             Err(_) => Err(Stuck::Closed),
         }
+    }
+
+    fn send_udp(&mut self, head: &[u8; DATAGRAM_HEAD], message: [&[u8]; 2]) -> io::Result<usize> {
+        let Seal::Sealed(keys) = &self.seal else {
+            let [first, second] = message;
+            return self.udp.send_vectored(&[head, first, second].map(IoSlice::new));
+        };
+        self.sealed.clear();
+        self.sealed.extend_from_slice(head);
+        message.iter().for_each(|part| self.sealed.extend_from_slice(part));
+        // When they are used up packets take TCP, and that finds out, too.
+        let tag = keys
+            .seal_datagram(head, &mut self.sealed[DATAGRAM_HEAD..])
+            .ok_or_else(|| io::Error::from_raw_os_error(nix::libc::EMSGSIZE))?;
+        self.sealed.extend_from_slice(&tag);
+        self.udp.send(&self.sealed)
+    }
+
+    /// Sends what waits, and sees to it that the rest goes when TCP takes more.
+    fn push(&mut self) -> Result<(), Stuck> {
+        self.flush()?;
+        if !self.backlog.is_empty() {
+            self.watch(EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT);
+        }
+        Ok(())
     }
 
     /// Sends what waits, as far as TCP takes it.
@@ -337,8 +478,7 @@ impl Carrier for Remote {
         {
             self.mark(service);
             self.arm(now);
-            let parts = [&first, head, payload].map(IoSlice::new);
-            match self.udp.send_vectored(&parts) {
+            match self.send_udp(&first, [head, payload]) {
                 Err(e) if is_busy(&e) => return Err(Stuck::WouldBlock),
                 // Too large for the path: it takes the other one.
                 Err(e) if e.raw_os_error() == Some(nix::libc::EMSGSIZE) => {}

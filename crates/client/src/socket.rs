@@ -2,6 +2,7 @@ use crate::carrier::{Carrier, Transport, Unix};
 use crate::connection::{Connection, wait_readable};
 use crate::error::Error;
 use crate::in_process::Connector;
+use crate::keys::Keys;
 use crate::remote::Remote;
 use std::fmt;
 use std::io;
@@ -40,8 +41,12 @@ impl fmt::Display for Address {
 
 /// Where the node is.
 ///
-/// From a string: a Unix socket's path, or `tcp://HOST:PORT`, where `HOST` is a
-/// name or an IP address (IPv6 in brackets).
+/// From a string: a Unix socket's path, or `tcp://HOST:PORT?node=PUBKEY&key=FILE`,
+/// where `HOST` is a name or an IP address (IPv6 in brackets), `PUBKEY` the node's
+/// public key and `FILE` a secret key that only its owner may read, made by
+/// `trunkline keygen`. In both, `%` begins an escape (RFC 3986); the key may also
+/// be in the base64 of URLs. Without the question mark and what follows, the
+/// connection is neither authenticated nor encrypted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Attachment {
@@ -55,6 +60,9 @@ pub enum Attachment {
     /// The same with a name: `HOST:PORT`, looked up once, when the socket is
     /// bound.
     RemoteName(String),
+    /// The same, authenticated and encrypted: `HOST:PORT?node=PUBKEY&key=FILE`,
+    /// read when the socket is bound.
+    Authenticated(String),
 }
 
 impl From<SocketAddr> for Attachment {
@@ -79,6 +87,7 @@ impl From<&str> for Attachment {
     fn from(at: &str) -> Attachment {
         match at.strip_prefix("tcp://") {
             None => Attachment::Unix(at.into()),
+            Some(host) if host.contains('?') => Attachment::Authenticated(host.into()),
             Some(host) => match host.parse() {
                 Ok(address) => Attachment::Remote(address),
                 Err(_) => Attachment::RemoteName(host.into()),
@@ -99,31 +108,53 @@ impl fmt::Display for Attachment {
             Attachment::Unix(path) => path.display().fmt(f),
             Attachment::InProcess(_) => f.write_str("this process"),
             Attachment::Remote(address) => write!(f, "tcp://{address}"),
-            Attachment::RemoteName(name) => write!(f, "tcp://{name}"),
+            Attachment::RemoteName(name) | Attachment::Authenticated(name) => {
+                write!(f, "tcp://{name}")
+            }
         }
     }
 }
 
 impl Attachment {
-    /// `identity` is the socket's secret, `attempt` counts its connections.
-    pub(crate) fn connect(&self, identity: u64, attempt: u32) -> Result<Box<dyn Carrier>, Error> {
+    /// Where the node is, and what follows the question mark, if anything does.
+    pub(crate) fn split(self) -> (Attachment, Option<String>) {
+        match &self {
+            Attachment::Authenticated(text) => match text.split_once('?') {
+                Some((host, query)) => {
+                    (Attachment::from(format!("tcp://{host}").as_str()), Some(query.to_owned()))
+                }
+                None => (Attachment::RemoteName(text.clone()), Some(String::new())),
+            },
+            _ => (self, None),
+        }
+    }
+
+    /// `identity` is the socket's secret, `attempt` counts its connections,
+    /// `keys` are those to authenticate with.
+    pub(crate) fn connect(
+        &self,
+        identity: u64,
+        attempt: u32,
+        keys: Option<&Keys>,
+    ) -> Result<Box<dyn Carrier>, Error> {
+        let remote = |address| Remote::connect(address, identity, attempt, keys).map(Box::new);
         Ok(match self {
             Attachment::Unix(path) => Box::new(Unix::connect(path)?),
             Attachment::InProcess(connector) => Box::new(connector.connect()?),
-            Attachment::Remote(address) => Box::new(Remote::connect(*address, identity, attempt)?),
-            Attachment::RemoteName(name) => {
+            Attachment::Remote(address) => remote(*address)?,
+            Attachment::RemoteName(name) | Attachment::Authenticated(name) => {
                 let address = look_up(name)?.next();
                 let address =
                     address.ok_or_else(|| no_address(name, io::ErrorKind::NotFound.into()))?;
-                Box::new(Remote::connect(address, identity, attempt)?)
+                remote(address)?
             }
         })
     }
 
     pub(crate) fn answer_timeout(&self) -> Duration {
         match self {
-            Attachment::Remote(_) | Attachment::RemoteName(_) => REMOTE_TIMEOUT,
-            _ => ANSWER_TIMEOUT,
+            Attachment::Unix(_) | Attachment::InProcess(_) => ANSWER_TIMEOUT,
+            _ => REMOTE_TIMEOUT,
         }
     }
 }
@@ -223,6 +254,8 @@ impl DatagramSocket {
     /// [`NotRunning`](Error::NotRunning), [`NoAddress`](Error::NoAddress),
     /// [`NoAnswer`](Error::NoAnswer),
     /// [`PortInUse`](Error::PortInUse), [`NoFreePort`](Error::NoFreePort),
+    /// [`Attachment`](Error::Attachment), [`KeyFile`](Error::KeyFile),
+    /// [`Refused`](Error::Refused) if the node's rules or the keys say so,
     /// [`Version`](Error::Version), [`Disconnected`](Error::Disconnected) if the
     /// node hung up, [`Protocol`](Error::Protocol), [`Io`](Error::Io).
     pub fn bind(at: impl Into<Attachment>, port: u16) -> Result<DatagramSocket, Error> {

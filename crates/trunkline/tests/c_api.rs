@@ -3,10 +3,11 @@
 
 mod common;
 
+use common::keys::{CLIENT, LIMITED, STRANGER, identity, key_file};
 use common::{Chain, Ended, Process, run, temp_dir, wait_for};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -86,6 +87,8 @@ fn valgrind(program: &Path) -> Command {
         "--leak-check=full",
         "--show-leak-kinds=definite",
     ]);
+    let known = root().join("crates/trunkline/tests/c_api/valgrind.supp");
+    command.arg(format!("--suppressions={}", known.display()));
     // One thread runs at a time: let each have its turn.
     command.args(["--errors-for-leak-kinds=definite", "--fair-sched=try"]).arg(program);
     command
@@ -197,15 +200,57 @@ fn a_node_on_another_host_is_as_good() {
     let program = dir.path().join("remote");
     compile("crates/trunkline/tests/c_api/remote.c", &program);
     let run_with = |mut command: Command| {
-        let chain = Chain::of(2);
-        let nodes = [0, 1].map(|i: usize| format!("tcp://{}", chain.nodes[i].remote));
-        command.args(nodes);
+        let chain = Chain::sealed(2);
+        command.args([0, 1].map(|i: usize| chain.nodes[i].attachment()));
+        let (node, file) = (&chain.nodes[0], chain.dir.path().join("exposed.key"));
+        std::fs::copy(key_file(chain.dir.path(), CLIENT), &file).expect("copied");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("permitted");
+        let at = node.attachment();
+        let (address, other) = (node.remote, identity(77).public());
+        command.args([
+            format!("tcp://{address}"),
+            node.attachment_at(address, STRANGER),
+            at.replace(&identity(1).public().to_string(), &other.to_string()),
+            at.replace("100.key", "exposed.key"),
+            at.replace("100.key", "none.key"),
+            at.replace("?node=", "?nod="),
+            node.attachment_at(address, LIMITED),
+        ]);
         go_through(chain, command);
     };
     run_with(linked(&program));
     if installed("valgrind") {
         run_with(valgrind(&program));
     }
+}
+
+#[test]
+fn the_examples_authenticate_to_a_node_on_another_host() {
+    let chain = Chain::sealed(2);
+    let dir = temp_dir();
+    let echo = dir.path().join("echo");
+    compile("examples/c/echo.c", &echo);
+    let mut echo = Process::start(linked(echo).arg(chain.nodes[1].attachment()).arg("4000"));
+    wait_for("echo", || (echo.stdout() == "echo at 2:4000\n").then_some(()));
+    if installed("python3") {
+        let ping = |attachment: &str| {
+            let mut python = linked("python3");
+            python.env("PYTHONDONTWRITEBYTECODE", "1").arg(root().join("examples/python/ping.py"));
+            run(python.arg(attachment).args(["2", "4000", "20"]))
+        };
+        let ended = ping(&chain.nodes[0].attachment());
+        succeeded(&ended);
+        assert!(ended.stdout.contains("20 of 20 came back\nmedian "), "{}", ended.stdout);
+        let refused = ping(&format!("tcp://{}", chain.nodes[0].remote));
+        assert_eq!(refused.code, Some(1));
+        assert!(
+            refused.stderr.contains("wants applications to authenticate"),
+            "{}",
+            refused.stderr
+        );
+    }
+    echo.crash();
+    assert_eq!(echo.rest().1, "");
 }
 
 #[test]

@@ -287,11 +287,11 @@ fn a_program_that_is_not_there_yet_ends_nothing() {
 
 #[test]
 fn pairs_of_ports_and_nodes_of_other_kinds() {
-    let mut chain = Chain::prepare(&Setup::default());
+    let mut chain = Chain::prepare(&Setup { sealed: true, ..Setup::default() });
     chain.nodes[1].start();
     // The near node inside the proxy, the far one on another host.
     let (at, server) = (pair(), pair());
-    let remote = format!("tcp://{}", chain.nodes[1].remote);
+    let remote = chain.nodes[1].attachment();
     let far = proxy(&remote, "2:5004-5005", &range(server), &[]);
     let config = chain.nodes[0].config.to_str().expect("text").to_owned();
     let near = ["proxy", "--json", "--node", &config, &range(at), "2:5004-5005"];

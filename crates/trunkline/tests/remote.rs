@@ -2,27 +2,30 @@
 //! bytes that nobody should send.
 
 mod common;
+#[path = "common/raw.rs"]
+mod raw;
 #[path = "common/relay.rs"]
 mod relay;
 
+use common::keys::CLIENT;
 use common::{
-    Chain, PATIENCE, allow_files, attach, ms, numbered, recv_number, settle, stream,
-    try_recv_number, wait_for,
+    Chain, allow_files, attach, ms, numbered, recv_number, settle, stream, try_recv_number,
+    wait_for,
 };
 use rand::RngExt;
+use raw::{Raw, bytes};
 use relay::Relay;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::io::Write;
+use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
-use trunkline_base::wire::Writer;
 use trunkline_client::{
     Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption, Transport,
 };
 use trunkline_overlay::session::remote::{
-    Datagram, FromClient, FromNode, HANDSHAKE_TIMEOUT, MAX_DATAGRAM, Token, prefix,
+    DATAGRAM_HEAD, FromClient, FromNode, HANDSHAKE_TIMEOUT, MAX_DATAGRAM, MAX_FRAME, Token,
 };
-use trunkline_overlay::session::wire::{MAX_MESSAGE, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{SESSION_VERSION, ToClient, ToNode};
 
 fn drops(node: &common::Node, reason: &str) -> u64 {
     node.metrics().sum("remote_drops_total", &format!("reason=\"{reason}\""))
@@ -46,6 +49,11 @@ fn until_reconnected(socket: &DatagramSocket) -> Duration {
     start.elapsed()
 }
 
+/// How an application attaches to the first node by way of `relay`.
+fn through(chain: &Chain, relay: &Relay) -> String {
+    chain.nodes[0].attachment_at(relay.address, CLIENT)
+}
+
 /// Established TCP connections to `at` on this machine.
 fn connections_to(at: SocketAddr) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
@@ -56,7 +64,7 @@ fn connections_to(at: SocketAddr) -> usize {
 
 #[test]
 fn packets_cross_on_both_services_and_at_every_size() {
-    let chain = Chain::of(2);
+    let chain = Chain::sealed(2);
     let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[1].bind_remote(4_000));
     for service in [Service::RealTime, Service::BestEffort] {
         a.set_option(SocketOption::Service(service)).expect("in range");
@@ -77,7 +85,8 @@ fn packets_cross_on_both_services_and_at_every_size() {
     assert_eq!(m.sum("remote_drops_total", ""), 0);
     assert_eq!(m.drops("malformed") + m.drops("session_full"), 0);
     // By name, and beside an application of the node's own host.
-    let name = format!("tcp://localhost:{}", chain.nodes[0].remote.port());
+    let (node, ip) = (&chain.nodes[0], chain.nodes[0].remote.ip().to_string());
+    let name = node.attachment().replacen(&ip, "localhost", 1);
     let named = DatagramSocket::bind(name.as_str(), 0).expect("bound");
     let local = chain.nodes[0].bind(0);
     named.send_to(&numbered(3), local.local_addr()).expect("sent");
@@ -86,7 +95,7 @@ fn packets_cross_on_both_services_and_at_every_size() {
 
 #[test]
 fn the_packet_thread_asks_for_no_memory_per_packet() {
-    let chain = Chain::of(1);
+    let chain = Chain::sealed(1);
     let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[0].bind_remote(0));
     stream(&a, &b, 0..20, ms(1));
     let count = || chain.nodes[0].metrics().sum("packet_thread_allocations_total", "");
@@ -99,10 +108,10 @@ fn the_packet_thread_asks_for_no_memory_per_packet() {
 
 #[test]
 fn mistakes_arrive_with_their_names() {
-    let chain = Chain::of(1);
+    let chain = Chain::sealed(1);
     let node = &chain.nodes[0];
     let socket = node.bind_remote(4_000);
-    let taken = DatagramSocket::bind(node.remote, 4_000).expect_err("taken");
+    let taken = DatagramSocket::bind(node.attachment().as_str(), 4_000).expect_err("taken");
     assert!(matches!(taken, Error::PortInUse { port: 4_000 }), "{taken:?}");
     let told = |to: Address| {
         socket.send_to(&numbered(0), to).expect("sent");
@@ -127,7 +136,7 @@ fn mistakes_arrive_with_their_names() {
 
 #[test]
 fn a_full_node_says_so() {
-    let mut chain = Chain::of(1);
+    let mut chain = Chain::sealed(1);
     let node = chain.first();
     node.crash();
     let text = std::fs::read_to_string(&node.config).expect("written");
@@ -135,7 +144,7 @@ fn a_full_node_says_so() {
     node.start();
     let _two = (node.bind_remote(0), node.bind(0));
     for _ in 0..20 {
-        let full = DatagramSocket::bind(node.remote, 0).expect_err("full");
+        let full = DatagramSocket::bind(node.attachment().as_str(), 0).expect_err("full");
         assert!(matches!(full, Error::Refused(Refusal::Full)), "{full:?}");
     }
 }
@@ -148,13 +157,14 @@ fn a_thousand_remote_clients() {
         println!("skipped: the system does not allow 8,000 open files");
         return;
     }
-    let mut chain = Chain::of(2);
+    let mut chain = Chain::sealed(2);
     let peers: Vec<_> = (0..10).map(|i| chain.nodes[1].bind(4_000 + i)).collect();
     let resident = chain.first().resident();
     let near = &chain.nodes[0];
     let start = Instant::now();
+    let at = near.attachment();
     let clients: Vec<_> =
-        (0..CLIENTS).map(|_| DatagramSocket::bind(near.remote, 0).expect("bound")).collect();
+        (0..CLIENTS).map(|_| DatagramSocket::bind(at.as_str(), 0).expect("bound")).collect();
     println!("{CLIENTS} attached in {:?}", start.elapsed());
     clients.iter().for_each(|c| settle(c, Transport::Udp));
     wait_for("all to be known", || {
@@ -195,7 +205,7 @@ fn a_thousand_remote_clients() {
 
 #[test]
 fn a_restarted_node_is_found_again() {
-    let mut chain = Chain::of(2);
+    let mut chain = Chain::sealed(2);
     let (a, b) = (chain.nodes[0].bind_remote(4_000), chain.nodes[1].bind(4_000));
     for restart in 1..=2 {
         chain.first().crash();
@@ -214,9 +224,9 @@ fn a_restarted_node_is_found_again() {
 
 #[test]
 fn a_network_that_goes_away_is_noticed_and_comes_back() {
-    let mut chain = Chain::of(2);
+    let mut chain = Chain::sealed(2);
     let relay = Relay::to(chain.nodes[0].remote);
-    let (a, b) = (attach(relay.address, 4_000), chain.nodes[1].bind(4_000));
+    let (a, b) = (attach(through(&chain, &relay).as_str(), 4_000), chain.nodes[1].bind(4_000));
     assert_eq!(stream(&a, &b, 0..20, ms(2)).len(), 20);
     let resident = chain.first().resident();
     for outage in 1..=2 {
@@ -257,7 +267,7 @@ fn a_network_that_goes_away_is_noticed_and_comes_back() {
 
 #[test]
 fn an_application_that_sleeps_keeps_its_session() {
-    let chain = Chain::of(1);
+    let chain = Chain::sealed(1);
     let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[0].bind(0));
     thread::sleep(ms(9_000));
     b.send_to(&numbered(1), a.local_addr()).expect("sent");
@@ -268,11 +278,11 @@ fn an_application_that_sleeps_keeps_its_session() {
 
 #[test]
 fn without_udp_packets_take_tcp() {
-    let chain = Chain::of(2);
+    let chain = Chain::sealed(2);
     let relay = Relay::to(chain.nodes[0].remote);
     relay.set(true, false);
-    let (a, b) =
-        (DatagramSocket::bind(relay.address, 4_000).expect("bound"), chain.nodes[1].bind(1));
+    let a = DatagramSocket::bind(through(&chain, &relay).as_str(), 4_000).expect("bound");
+    let b = chain.nodes[1].bind(1);
     assert_eq!(a.status().transport, Some(Transport::Tcp));
     assert_eq!(stream(&a, &b, 0..100, ms(10)).len(), 100);
     assert_eq!(stream(&b, &a, 0..100, ms(10)).len(), 100);
@@ -295,9 +305,9 @@ fn without_udp_packets_take_tcp() {
 
 #[test]
 fn a_nat_that_changes_its_mind_costs_nothing() {
-    let chain = Chain::of(2);
+    let chain = Chain::sealed(2);
     let relay = Relay::to(chain.nodes[0].remote);
-    let (a, b) = (attach(relay.address, 0), chain.nodes[1].bind(4_000));
+    let (a, b) = (attach(through(&chain, &relay).as_str(), 0), chain.nodes[1].bind(4_000));
     assert_eq!(stream(&b, &a, 0..20, ms(2)).len(), 20);
     for _ in 0..3 {
         relay.remap();
@@ -306,71 +316,6 @@ fn a_nat_that_changes_its_mind_costs_nothing() {
     }
     assert_eq!((a.status().transport, a.status().reconnects), (Some(Transport::Udp), 0));
     assert_eq!(drops(&chain.nodes[0], "bad_datagram"), 0);
-}
-
-/// A connection without the client library, to say what that never would.
-struct Raw {
-    tcp: TcpStream,
-    udp: UdpSocket,
-    token: Token,
-}
-
-impl Raw {
-    fn connect(at: SocketAddr) -> Raw {
-        let tcp = TcpStream::connect(at).expect("connected");
-        tcp.set_read_timeout(Some(PATIENCE)).expect("an option");
-        let udp = UdpSocket::bind((at.ip(), 0)).expect("a port");
-        udp.connect(at).expect("connected");
-        udp.set_read_timeout(Some(ms(200))).expect("an option");
-        let mut raw = Raw { tcp, udp, token: Token(0) };
-        raw.token = match FromNode::parse(&raw.read().expect("a welcome")) {
-            Ok(FromNode::Welcome { token }) => token,
-            other => panic!("{other:?}"),
-        };
-        raw
-    }
-
-    fn bound(at: SocketAddr) -> Raw {
-        let mut raw = Raw::connect(at);
-        raw.say(&bytes(|w| ToNode::Bind { version: SESSION_VERSION, port: 0 }.emit_head(w)));
-        let answer = raw.read().expect("an answer");
-        assert!(matches!(ToClient::parse(&answer), Ok(ToClient::Bound { .. })), "{answer:?}");
-        raw
-    }
-
-    fn say(&mut self, message: &[u8]) {
-        let _ = self.tcp.write_all(&[&prefix(message.len())[..], message].concat());
-    }
-
-    fn read(&mut self) -> Option<Vec<u8>> {
-        let mut len = [0; 2];
-        self.tcp.read_exact(&mut len).ok()?;
-        let mut message = vec![0; u16::from_be_bytes(len).into()];
-        self.tcp.read_exact(&mut message).ok()?;
-        Some(message)
-    }
-
-    fn closed(&mut self) -> bool {
-        match self.tcp.read(&mut [0; 100]) {
-            Ok(n) => n == 0,
-            Err(e) => e.kind() == std::io::ErrorKind::ConnectionReset,
-        }
-    }
-
-    /// Whether a datagram is answered.
-    fn pings(&self, token: Token, counter: u64) -> bool {
-        let ping = bytes(|w| FromClient::Ping.emit(w));
-        let head = Datagram { token, counter, message: &[] }.head();
-        self.udp.send(&[&head[..], &ping].concat()).expect("sent");
-        self.udp.recv(&mut [0; 100]).is_ok()
-    }
-}
-
-fn bytes<E: std::fmt::Debug>(emit: impl FnOnce(&mut Writer<'_>) -> Result<(), E>) -> Vec<u8> {
-    let mut out = [0; 100];
-    let mut w = Writer::new(&mut out);
-    emit(&mut w).expect("room");
-    w.written().to_vec()
 }
 
 /// Streams both ways while `hostile` runs; all must arrive.
@@ -387,28 +332,49 @@ fn undisturbed(chain: &Chain, hostile: impl FnOnce()) {
 
 #[test]
 fn garbage_on_tcp_ends_that_connection_only() {
-    let mut chain = Chain::of(2);
-    let at = chain.nodes[0].remote;
-    let huge = u16::try_from(MAX_MESSAGE + 1).expect("small").to_be_bytes();
-    let endings: [&[u8]; 6] =
-        [&[0, 0], &huge, &[0xff, 0xff, 1, 2, 3], &[0, 1, 0x7f], &[0, 2, 0x43, 9], &[0, 1, 0x42]];
+    let mut chain = Chain::sealed(2);
+    let node = &chain.nodes[0];
+    let huge = u16::try_from(MAX_FRAME + 1).expect("small").to_be_bytes();
+    let unsealed: [&[u8]; 4] = [&[0, 0], &huge, &[0xff, 0xff, 1, 2, 3], &[0, 1, 0x41]];
+    let sealed: [&[u8]; 4] = [&[0x7f], &[0x43, 9], &[0x42], &[0x44; 200]];
     undisturbed(&chain, || {
-        for (i, ending) in endings.iter().enumerate() {
-            let mut raw = Raw::bound(at);
+        let mut count = 0;
+        let mut broken = |raw: &mut Raw, what: &[u8]| {
+            assert!(raw.closed(), "{what:?}");
+            count += 1;
+            assert_eq!(drops(node, "bad_stream"), count, "{what:?}");
+        };
+        for ending in unsealed {
+            let mut raw = Raw::bound(node);
             raw.tcp.write_all(ending).expect("sent");
-            assert!(raw.closed(), "{ending:?}");
-            assert_eq!(drops(&chain.nodes[0], "bad_stream"), 1 + i as u64, "{ending:?}");
+            broken(&mut raw, ending);
+        }
+        for ending in sealed {
+            let mut raw = Raw::bound(node);
+            raw.say(ending);
+            broken(&mut raw, ending);
+        }
+        // Sent twice, and altered on the way.
+        let ping = bytes(|w| FromClient::Ping.emit(w));
+        let mut raw = Raw::bound(node);
+        let frame = raw.frame(&ping);
+        raw.tcp.write_all(&frame).expect("sent");
+        assert!(raw.read().is_some(), "an answer");
+        raw.tcp.write_all(&frame).expect("sent");
+        broken(&mut raw, b"a copy");
+        for at in 0..frame.len() {
+            let mut raw = Raw::bound(node);
+            let mut frame = raw.frame(&ping);
+            frame[at] ^= 1;
+            let _ = raw.tcp.write_all(&frame);
+            let _ = raw.tcp.write_all(&[0; 300]);
+            broken(&mut raw, &frame);
         }
         // What breaks the session's rules, not the carrier's, has an answer.
-        let mut raw = Raw::connect(at);
+        let mut raw = Raw::connect(node);
         for message in [&[0x17][..], &[2, 2], &[1]] {
             raw.say(message);
-            let answer = raw.read().expect("an answer");
-            let refused = ToClient::parse(&answer);
-            assert!(
-                matches!(refused, Ok(ToClient::Error { refusal: Refusal::Malformed, .. })),
-                "{refused:?}"
-            );
+            assert_eq!(raw.refusal(), Some(Refusal::Malformed), "{message:?}");
         }
         // Two identities on one connection.
         raw.say(&bytes(|w| FromClient::Hello { identity: 1, attempt: 1 }.emit(w)));
@@ -416,15 +382,15 @@ fn garbage_on_tcp_ends_that_connection_only() {
         assert!(raw.closed());
         let mut rng = rand_pcg::Pcg64Mcg::new(3);
         for round in 0..300 {
-            let mut raw = Raw::connect(at);
+            let mut raw = if round % 3 == 0 { Raw::dial(node.remote) } else { Raw::connect(node) };
             let mut junk: Vec<u8> = (0..rng.random_range(1..200)).map(|_| rng.random()).collect();
             if round % 2 == 0 {
                 // Lengths that make sense, so that more is looked at.
-                let len = u8::try_from(junk.len()).expect("small").saturating_sub(2).max(1);
-                junk = [&[0, len][..], &junk[..]].concat();
-                junk[2] = [1, 2, 0x41, 0x42, 0x43][round / 2 % 5];
+                junk[0] = [1, 2, 0x41, 0x42, 0x43, 0x44][round / 2 % 6];
+                raw.say(&junk);
+            } else {
+                let _ = raw.tcp.write_all(&junk);
             }
-            let _ = raw.tcp.write_all(&junk);
         }
     });
     wait_for("them to go", || (sessions(&chain.nodes[0]) == 0).then_some(()));
@@ -433,19 +399,19 @@ fn garbage_on_tcp_ends_that_connection_only() {
 
 #[test]
 fn the_later_connection_of_a_client_stays() {
-    let chain = Chain::of(1);
+    let chain = Chain::sealed(1);
     let node = &chain.nodes[0];
     let hello = |attempt| bytes(|w| FromClient::Hello { identity: 9, attempt }.emit(w));
     // The count may wrap while a client waits for its node.
     for later in [7_u32, 2, 1_u32 << 31] {
-        let (mut first, mut second) = (Raw::bound(node.remote), Raw::bound(node.remote));
+        let (mut first, mut second) = (Raw::bound(node), Raw::bound(node));
         first.say(&hello(later));
         first.say(&bytes(|w| FromClient::Ping.emit(w)));
         assert!(first.read().is_some(), "an answer");
         // Was under way for longer than the one that came after it.
         second.say(&hello(later.wrapping_sub(2)));
         assert!(second.closed(), "{later}");
-        let mut third = Raw::bound(node.remote);
+        let mut third = Raw::bound(node);
         third.say(&hello(later.wrapping_add(1)));
         assert!(first.closed(), "{later}");
         third.say(&bytes(|w| FromClient::Ping.emit(w)));
@@ -458,15 +424,18 @@ fn the_later_connection_of_a_client_stays() {
 
 #[test]
 fn who_does_not_bind_in_time_is_shown_out() {
-    let chain = Chain::of(2);
-    let at = chain.nodes[0].remote;
+    let chain = Chain::sealed(2);
+    let node = &chain.nodes[0];
     undisturbed(&chain, || {
         let start = Instant::now();
-        let mut idle: Vec<_> = (0..20).map(|_| Raw::connect(at)).collect();
+        // Some say nothing, some authenticate and say no more; neither has a
+        // session.
+        let silent = (0..10).map(|_| Raw::dial(node.remote));
+        let mut idle: Vec<_> = silent.chain((0..10).map(|_| Raw::connect(node))).collect();
         // One that drips, one that was bound and idles.
-        let mut drip = Raw::connect(at);
-        let mut bound = Raw::bound(at);
-        assert_eq!(sessions(&chain.nodes[0]), 23);
+        let mut drip = Raw::dial(node.remote);
+        let mut bound = Raw::bound(node);
+        assert_eq!(sessions(node), 2, "this one, and one of the good call");
         drip.tcp.write_all(&[0]).expect("sent");
         thread::sleep(ms(2_500));
         drip.tcp.write_all(&[4]).expect("sent");
@@ -481,36 +450,50 @@ fn who_does_not_bind_in_time_is_shown_out() {
 
 #[test]
 fn strange_datagrams_are_counted_and_change_nothing() {
-    let mut chain = Chain::of(2);
-    let at = chain.nodes[0].remote;
-    let count = |why| drops(&chain.nodes[0], why);
+    let mut chain = Chain::sealed(2);
+    let (node, at) = (&chain.nodes[0], chain.nodes[0].remote);
+    let count = |why| drops(node, why);
     undisturbed(&chain, || {
-        let good = Raw::bound(at);
+        let good = Raw::bound(node);
         let (token, thief) = (good.token, UdpSocket::bind((at.ip(), 0)).expect("a port"));
         assert!(good.pings(token, 5));
         assert!(!good.pings(token, 5), "replayed");
         assert!(good.pings(token, 4), "overtaken on the way");
         assert!(!good.pings(Token(token.0 ^ 1), 6), "another token");
-        assert!(!good.pings(token, u64::MAX), "the end of the count");
         assert!(good.pings(token, 6));
-        assert_eq!((count("replayed_datagram"), count("bad_datagram")), (1, 2));
-        let head = Datagram { token, counter: 7, message: &[] }.head();
-        let send = |message: &[u8]| thief.send_to(&[&head, message].concat(), at).expect("sent");
+        assert_eq!((count("replayed_datagram"), count("bad_datagram")), (1, 1));
+        let send = |datagram: &[u8]| thief.send_to(datagram, at).expect("sent");
+        // Sealed, but nothing for a datagram.
         let bind = bytes(|w| ToNode::Bind { version: SESSION_VERSION, port: 0 }.emit_head(w));
         let large = vec![2; MAX_DATAGRAM];
         let hello = bytes(|w| FromClient::Hello { identity: 1, attempt: 1 }.emit(w));
         for message in [&[][..], &bind, &hello, &[0xc1], &[0x7f], &[2, 9], &large] {
-            send(message);
+            send(&good.datagram(token, 7, message));
         }
-        for n in 0..head.len() {
-            thief.send_to(&head[..n], at).expect("sent");
+        let ping = bytes(|w| FromClient::Ping.emit(w));
+        let datagram = good.datagram(token, 7, &ping);
+        for n in 0..DATAGRAM_HEAD {
+            send(&datagram[..n]);
         }
-        wait_for("their count", || (count("bad_datagram") == 2 + 7 + 16).then_some(()));
+        wait_for("their count", || (count("bad_datagram") == 1 + 7 + 16).then_some(()));
+        // Not sealed by the session's keys: cut off, in the clear, and with each
+        // byte but the token's altered.
+        let clear = [&datagram[..DATAGRAM_HEAD], &ping].concat();
+        send(&clear);
+        for n in DATAGRAM_HEAD..datagram.len() {
+            send(&datagram[..n]);
+        }
+        for i in 8..datagram.len() {
+            let mut altered = datagram.clone();
+            altered[i] ^= if i == 8 { 0x40 } else { 0x20 };
+            send(&altered);
+        }
+        let forged = 1 + (datagram.len() - DATAGRAM_HEAD) + (datagram.len() - 8);
+        wait_for("their count", || (count("forged_datagram") == forged as u64).then_some(()));
         // None of them was taken for the session's newest: it has its address.
         assert!(good.pings(token, 7));
         // A copy of a true one from elsewhere does not move it either.
-        let ping = bytes(|w| FromClient::Ping.emit(w));
-        thief.send_to(&[&head[..], &ping].concat(), at).expect("sent");
+        send(&datagram);
         wait_for("its count", || (count("replayed_datagram") == 2).then_some(()));
 
         let mut rng = rand_pcg::Pcg64Mcg::new(4);
@@ -524,7 +507,7 @@ fn strange_datagrams_are_counted_and_change_nothing() {
         }
         let counted = wait_for("the flood's count", || {
             let m = chain.nodes[0].metrics();
-            let n = m.sum("remote_drops_total", "bad_datagram") - 25;
+            let n = m.sum("remote_drops_total", "bad_datagram") - 24;
             let lost = m.sum("kernel_drops_total", "");
             (n + lost * 64 >= sent && n <= sent).then_some(n)
         });
@@ -535,10 +518,9 @@ fn strange_datagrams_are_counted_and_change_nothing() {
 
 #[test]
 fn a_client_that_reads_nothing_loses_only_its_own() {
-    let mut chain = Chain::of(2);
-    let at = chain.nodes[0].remote;
+    let mut chain = Chain::sealed(2);
     // Its packets take TCP, since it never speaks by UDP.
-    let mut lazy = Raw::connect(at);
+    let mut lazy = Raw::connect(&chain.nodes[0]);
     lazy.say(&bytes(|w| ToNode::Bind { version: SESSION_VERSION, port: 7 }.emit_head(w)));
     let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[0].bind_remote(0));
     let to = chain.nodes[0].address(7);
@@ -575,14 +557,14 @@ fn a_client_that_reads_nothing_loses_only_its_own() {
 
 #[test]
 fn a_recording_holds_remote_sessions() {
-    let mut chain = Chain::of(1);
+    let mut chain = Chain::sealed(1);
     let file = chain.dir.path().join("remote.rec");
     let node = chain.first();
     node.crash();
     node.start_with(&["--record", file.to_str().expect("text")]);
     let (a, b) = (node.bind_remote(0), node.bind_remote(0));
     assert_eq!(stream(&a, &b, 0..50, ms(2)).len(), 50);
-    drop(Raw::bound(node.remote));
+    drop(Raw::bound(node));
     drop((a, b));
     node.process().close_stdin();
     node.process().wait();

@@ -36,12 +36,34 @@ fn round_trips(a: &DatagramSocket, b: &DatagramSocket) -> (Duration, Duration) {
 #[test]
 #[ignore = "measures"]
 fn latency() {
-    let chain = Chain::of(1);
+    let chain = Chain::sealed(1);
     let node = &chain.nodes[0];
     let unix = round_trips(&node.bind(0), &node.bind(0));
     let udp = round_trips(&node.bind_remote(0), &node.bind_remote(0));
     println!("four hops, median and p99: Unix {unix:?}, UDP {udp:?}");
     assert!(udp.0 < ms(5));
+}
+
+/// What the node computes for each application that attaches.
+#[test]
+#[ignore = "measures"]
+fn attaching() {
+    const N: u32 = 1_000;
+    if !allow_files(8_000) {
+        println!("skipped: the system does not allow 8,000 open files");
+        return;
+    }
+    for mut chain in [Chain::of(1), Chain::sealed(1)] {
+        let at = chain.nodes[0].attachment();
+        let (cpu, start) = (chain.first().cpu_time(), Instant::now());
+        let clients: Vec<_> =
+            (0..N).map(|_| DatagramSocket::bind(at.as_str(), 0).expect("bound")).collect();
+        let (took, used) = (start.elapsed(), chain.first().cpu_time() - cpu);
+        let sealed = chain.nodes[0].sealed;
+        println!("sealed: {sealed}; {N} attached in {took:?}; {:?} of the node each", used / N);
+        drop(clients);
+        assert!(took < ms(30_000), "{took:?}");
+    }
 }
 
 #[test]
@@ -53,12 +75,13 @@ fn calls_per_processor() {
         println!("skipped: the system does not allow 8,000 open files");
         return;
     }
-    for remote in [false, true] {
-        let mut chain = Chain::of(1);
+    for (remote, sealed) in [(false, true), (true, false), (true, true)] {
+        let setup = common::Setup { nodes: 1, sealed, ..common::Setup::default() };
+        let mut chain = Chain::start(&setup);
         let node = &chain.nodes[0];
         let bind = || match remote {
             false => DatagramSocket::bind(node.socket.as_path(), 0).expect("bound"),
-            true => DatagramSocket::bind(node.remote, 0).expect("bound"),
+            true => DatagramSocket::bind(node.attachment().as_str(), 0).expect("bound"),
         };
         // One end of every call; the other end is the next socket.
         let sockets: Vec<_> = (0..CALLS).map(|_| bind()).collect();
@@ -93,7 +116,7 @@ fn calls_per_processor() {
         let idle = chain.first().cpu_time() - idle;
         let sent = CALLS as u32 * SECONDS * 50;
         println!(
-            "remote: {remote}; {heard} of {sent} streams' packets, {used:?} of {took:?}: \
+            "remote: {remote}, sealed: {sealed}; {heard} of {sent} streams' packets, {used:?} of {took:?}: \
              {:.0} streams per processor; idle for 3 s: {idle:?}",
             CALLS as f64 * took.as_secs_f64() / used.as_secs_f64()
         );

@@ -112,9 +112,9 @@ fn a_mistake_in_the_file_has_a_place_and_a_suggestion() {
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
         let lines: Vec<_> = ended.stderr.lines().collect();
         let (first, excerpt) = lines.split_first().expect("lines");
-        assert!(first.starts_with(&format!("trunkline: {config}:9:1: unknown field `neighbor`")));
+        assert!(first.starts_with(&format!("trunkline: {config}:10:1: unknown field `neighbor`")));
         assert!(first.contains("did you mean `neighbour`?"), "{first}");
-        assert_eq!(excerpt, ["  9 | neighbor = 2", "      ^"]);
+        assert_eq!(excerpt, ["  10 | neighbor = 2", "       ^"]);
     }
     assert!(!node.socket.exists());
 }
@@ -136,7 +136,7 @@ fn files_that_cannot_be_used_are_named() {
     node.write("[[link]]\nneighbour = 2\n[[link]]\nneighbour = 2\n");
     let ended = run(&mut trunkline(["check", &path(&node.config)]));
     assert_eq!(ended.code, Some(2));
-    assert!(ended.stderr.contains(":10:1: two links to neighbour 2"), "{}", ended.stderr);
+    assert!(ended.stderr.contains(":11:1: two links to neighbour 2"), "{}", ended.stderr);
 }
 
 #[test]

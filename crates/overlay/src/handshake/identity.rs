@@ -54,12 +54,12 @@ impl Identity {
     }
 
     /// The secret X25519 key.
-    pub(super) fn dh_secret(&self) -> Zeroizing<[u8; KEY_LEN]> {
+    pub(crate) fn dh_secret(&self) -> Zeroizing<[u8; KEY_LEN]> {
         Zeroizing::new(self.signing.to_scalar_bytes())
     }
 
     /// The public X25519 key.
-    pub(super) fn dh_public(&self) -> DhKey {
+    pub(crate) fn dh_public(&self) -> DhKey {
         DhKey(self.signing.verifying_key().to_montgomery().to_bytes())
     }
 }
@@ -93,7 +93,7 @@ impl PublicKey {
 
     /// The X25519 key of the same owner; `None` if this is no key, or one of
     /// small order, with which every secret agrees on the same.
-    pub(super) fn dh(&self) -> Option<DhKey> {
+    pub(crate) fn dh(&self) -> Option<DhKey> {
         let key = VerifyingKey::from_bytes(&self.0).ok().filter(|key| !key.is_weak())?;
         Some(DhKey(key.to_montgomery().to_bytes()))
     }
@@ -122,7 +122,7 @@ impl FromStr for PublicKey {
 
 /// A public X25519 key, by which Noise names who speaks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct DhKey(pub [u8; KEY_LEN]);
+pub(crate) struct DhKey(pub [u8; KEY_LEN]);
 
 /// Why a text is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

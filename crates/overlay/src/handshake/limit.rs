@@ -21,7 +21,7 @@ impl Rate {
     /// Never.
     pub const NONE: Rate = Rate { per_second: 0, burst: 0 };
 
-    pub(super) const fn new(per_second: u32, burst: u32) -> Rate {
+    pub(crate) const fn new(per_second: u32, burst: u32) -> Rate {
         Rate { per_second, burst }
     }
 
@@ -33,7 +33,7 @@ impl Rate {
 /// A token bucket, as the moment at which it will be full (the generic cell
 /// rate algorithm, ITU-T I.371).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     full_at: Time,
 }
 
@@ -53,7 +53,7 @@ impl Bucket {
 /// A bucket for each source address, in a table that does not grow beyond
 /// `max`: only addresses that have shown a cookie get here.
 #[derive(Debug)]
-pub(super) struct PerSource {
+pub(crate) struct PerSource {
     buckets: BTreeMap<IpAddr, Bucket>,
     max: usize,
 }

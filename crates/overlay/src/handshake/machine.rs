@@ -5,7 +5,7 @@ use super::identity::{DhKey, Identity, PublicKey};
 use super::limit::{Bucket, Cookies, PerSource, Rate};
 use super::message::{Initiation, MAX_PATH, MacKey, Payload, Query, echo_of};
 use super::neighbour::{Attempt, Live, Neighbour};
-use super::noise::Static;
+use super::noise::{NEIGHBOURS, Static};
 use super::receive::Pending;
 use super::stats::{HandshakeStats, Refusal};
 use crate::link::LinkId;
@@ -259,7 +259,7 @@ impl Handshakes {
     /// source, and never twice: all keys, cookies and indices follow from it.
     pub fn new(config: Config, entropy: [u8; 32]) -> Handshakes {
         let mut entropy = ChaCha20Rng::from_seed(entropy);
-        let own = Static::new(&config.identity);
+        let own = Static::new(&config.identity, NEIGHBOURS);
         let mut handshakes = Handshakes {
             node: config.node,
             own_mac: MacKey::for_dh(&own.public()),

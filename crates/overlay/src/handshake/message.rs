@@ -33,7 +33,7 @@ pub const QUERY_LEN: usize = 256;
 /// The longest path label, in bytes.
 pub const MAX_PATH: usize = 63;
 
-pub(super) const MAC: usize = 16;
+pub(crate) const MAC: usize = 16;
 /// Bytes of a cookie.
 pub const COOKIE: usize = 16;
 /// Bytes by which an answer names its question.
@@ -54,6 +54,11 @@ impl MacKey {
     /// none.
     pub fn for_node(key: &PublicKey) -> Option<MacKey> {
         key.dh().map(|key| MacKey::for_dh(&key))
+    }
+
+    /// For attaching from another host to the node with this key.
+    pub(crate) fn for_remote(key: &DhKey) -> MacKey {
+        MacKey::new(b"trunkline attach", &key.0)
     }
 
     pub(super) fn for_dh(key: &DhKey) -> MacKey {

@@ -24,11 +24,11 @@
 
 pub mod certificate;
 pub mod identity;
-mod limit;
+pub(crate) mod limit;
 mod machine;
 pub mod message;
 mod neighbour;
-mod noise;
+pub(crate) mod noise;
 mod receive;
 mod stats;
 #[cfg(test)]

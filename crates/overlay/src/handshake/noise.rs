@@ -14,18 +14,25 @@ use snow::{Builder, HandshakeState};
 use zeroize::{Zeroize, Zeroizing};
 
 const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
-/// What both ends take for granted, mixed into every hash.
-const PROLOGUE: &[u8] = b"trunkline handshake 1";
+/// What a handshake is for: both ends take it for granted and mix it into every
+/// hash, so that no message of one kind passes for one of the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prologue(&'static [u8]);
+
+/// Between neighbours.
+pub(super) const NEIGHBOURS: Prologue = Prologue(b"trunkline handshake 1");
+/// Between an application on another host and its node.
+pub(crate) const REMOTE: Prologue = Prologue(b"trunkline remote 1");
 const TAG: usize = 16;
 
 /// Bytes that the first message adds to its payload: e 32, s 32 + 16, tag 16.
-pub(super) const FIRST_OVERHEAD: usize = 32 + 32 + TAG + TAG;
+pub(crate) const FIRST_OVERHEAD: usize = 32 + 32 + TAG + TAG;
 /// Bytes that the second message adds to its payload: e 32, tag 16.
-pub(super) const SECOND_OVERHEAD: usize = 32 + TAG;
+pub(crate) const SECOND_OVERHEAD: usize = 32 + TAG;
 
 /// A handshake failed: the message was forged or altered, or for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Failed;
+pub(crate) struct Failed;
 
 impl From<snow::Error> for Failed {
     fn from(_: snow::Error) -> Failed {
@@ -34,7 +41,7 @@ impl From<snow::Error> for Failed {
 }
 
 /// One end of one handshake.
-pub(super) struct Handshake(HandshakeState);
+pub(crate) struct Handshake(HandshakeState);
 
 impl core::fmt::Debug for Handshake {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -44,14 +51,15 @@ impl core::fmt::Debug for Handshake {
 
 /// A node's static key, ready for any number of handshakes.
 #[derive(Clone)]
-pub(super) struct Static {
+pub(crate) struct Static {
     secret: Zeroizing<[u8; KEY_LEN]>,
     public: DhKey,
+    prologue: Prologue,
 }
 
 impl Static {
-    pub fn new(identity: &Identity) -> Static {
-        Static { secret: identity.dh_secret(), public: identity.dh_public() }
+    pub fn new(identity: &Identity, prologue: Prologue) -> Static {
+        Static { secret: identity.dh_secret(), public: identity.dh_public(), prologue }
     }
 
     pub fn public(&self) -> DhKey {
@@ -75,7 +83,7 @@ impl Static {
         rng.fill_bytes(&mut seed[..]);
         let primitives = Primitives { own: self.clone(), seed };
         let builder = Builder::with_resolver(params, Box::new(primitives));
-        Ok(builder.prologue(PROLOGUE)?.local_private_key(&self.secret[..])?)
+        Ok(builder.prologue(self.prologue.0)?.local_private_key(&self.secret[..])?)
     }
 }
 
@@ -301,7 +309,7 @@ mod tests {
     #[test]
     fn two_ends_agree_and_know_each_other() {
         let (a, b) = (Identity::from_secret(&[1; 32]), Identity::from_secret(&[2; 32]));
-        let (sa, sb) = (Static::new(&a), Static::new(&b));
+        let (sa, sb) = (Static::new(&a, NEIGHBOURS), Static::new(&b, NEIGHBOURS));
         let mut rng = ChaCha20Rng::from_seed([3; 32]);
         let mut there = sa.initiate(&b.public().dh().unwrap(), &mut rng).unwrap();
         let mut here = sb.respond(&mut rng).unwrap();
@@ -316,8 +324,20 @@ mod tests {
     }
 
     #[test]
+    fn a_message_for_one_purpose_serves_no_other() {
+        let identity = Identity::from_secret(&[1; 32]);
+        let mut rng = ChaCha20Rng::from_seed([3; 32]);
+        let to = identity.dh_public();
+        for (from, at, opens) in [(REMOTE, REMOTE, true), (REMOTE, NEIGHBOURS, false)] {
+            let mut there = Static::new(&identity, from).initiate(&to, &mut rng).unwrap();
+            let mut here = Static::new(&identity, at).respond(&mut rng).unwrap();
+            assert_eq!(here.read(&there.write(&[]).unwrap()).is_ok(), opens);
+        }
+    }
+
+    #[test]
     fn no_message_is_too_short_to_refuse() {
-        let own = Static::new(&Identity::from_secret(&[1; 32]));
+        let own = Static::new(&Identity::from_secret(&[1; 32]), NEIGHBOURS);
         let mut rng = ChaCha20Rng::from_seed([3; 32]);
         for n in 0..200 {
             assert_eq!(own.respond(&mut rng).unwrap().read(&vec![9; n]), Err(Failed));

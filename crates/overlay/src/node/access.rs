@@ -73,7 +73,7 @@ impl Rights {
 }
 
 /// Whose rights a session has.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Client {
     /// An application of this machine.
     #[default]

@@ -121,14 +121,51 @@ pub enum Refusal {
     /// The node's rules don't let this application do that.
     #[error("the node's rules ([access]) don't let this application do that")]
     Forbidden = 10,
+    /// A client without a key, where one is needed.
+    #[error(
+        "this node wants applications of other hosts to authenticate: attach with \
+         tcp://HOST:PORT?node=PUBKEY&key=FILE"
+    )]
+    Unauthenticated = 11,
+    /// A client that authenticates, to another node's key.
+    #[error(
+        "the node at this address has another key than the attachment's ?node= says: is it the \
+         right node? `trunkline pubkey` there prints its key"
+    )]
+    WrongKey = 12,
+    /// A client whose key is not in the node's configuration.
+    #[error("the node doesn't know this application's key: it needs a [[client]] with that key")]
+    UnknownClient = 13,
+    /// Too many handshakes from one address or in all: try again.
+    #[error("the node is asked for more handshakes than it allows: try again later")]
+    Busy = 14,
+    /// A client that authenticates, at a node without a key.
+    #[error(
+        "this node has no key ([node] key), so nothing is sealed there: give it one, or attach \
+         without ?node= if that is what you want"
+    )]
+    Unsealed = 15,
 }
 
 impl Refusal {
     fn from_wire(code: u8) -> Option<Refusal> {
         use Refusal::*;
         let known = [
-            Version, PortInUse, NoFreePort, OutOfOrder, NoRoute, NoPort, TooLarge, Malformed, Full,
+            Version,
+            PortInUse,
+            NoFreePort,
+            OutOfOrder,
+            NoRoute,
+            NoPort,
+            TooLarge,
+            Malformed,
+            Full,
             Forbidden,
+            Unauthenticated,
+            WrongKey,
+            UnknownClient,
+            Busy,
+            Unsealed,
         ];
         known.into_iter().find(|r| *r as u8 == code)
     }

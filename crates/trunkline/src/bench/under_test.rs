@@ -4,6 +4,7 @@ use super::sealed::identity;
 use super::{Error, cannot};
 use crate::datapath::mmsg::{BATCH, RxBatch, TxBatch, TxItem};
 use crate::datapath::record::Tap;
+use crate::datapath::remote::Lobby;
 use crate::datapath::udp::Udp;
 use crate::datapath::{self, Handle, Parts};
 use crate::{clock, sys};
@@ -212,6 +213,7 @@ pub fn start_node(config: Config, offload: bool) -> Result<(Handle, SocketAddr),
         udp: vec![udp],
         listener: None,
         remotes: Vec::new(),
+        lobby: Lobby::default(),
         acceptor: None,
         priority: None,
         cpu: Some(PROCESSOR),

@@ -86,7 +86,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
 #[group(required = true, multiple = false)]
 struct Carrier {
     /// Over the overlay, through the node at this Unix socket, or on another
-    /// host at tcp://HOST:PORT
+    /// host at tcp://HOST:PORT?node=PUBKEY&key=FILE: its public key, and the
+    /// file with this application's own
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Over the overlay, with a node of this configuration in this process

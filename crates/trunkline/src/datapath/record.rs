@@ -16,7 +16,7 @@ use trunkline_base::wire::{Reader, Short};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::handshake::{Certificate, Identity};
 use trunkline_overlay::node::{
-    Changes, Drained, Echo, EchoAnswer, EchoError, Node, Notice, Sink, Start,
+    Changes, Client, Drained, Echo, EchoAnswer, EchoError, Node, Notice, Sink, Start,
 };
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
@@ -168,6 +168,16 @@ fn echo_body(now: Time, echo: &Echo) -> Body {
     body.u64(size as u64).u64(hops.into()).u64(nonce)
 }
 
+/// Reads the body of a [`Tag::Open`] record: the session, and whose it is.
+pub fn read_open(r: &mut Reader<'_>) -> Result<(u64, Client), Short> {
+    let id = r.u64()?;
+    let client = match r.u64()?.checked_sub(1) {
+        None => Client::Local,
+        Some(i) => Client::Known(u16::try_from(i).map_err(|_| Short)?),
+    };
+    Ok((id, client))
+}
+
 /// Reads the body of a [`Tag::Echo`] record.
 pub fn read_echo(r: &mut Reader<'_>) -> Result<(Time, Echo), Short> {
     let now = Time::from_nanos(r.u64()?);
@@ -268,12 +278,16 @@ impl Tap {
         }
     }
 
-    /// [`Node::session_open`].
-    pub fn session_open(&mut self) -> Option<SessionId> {
-        let id = self.node.session_open();
+    /// [`Node::session_open_for`].
+    pub fn session_open_for(&mut self, client: Client) -> Option<SessionId> {
+        let id = self.node.session_open_for(client);
         if let Some(recorder) = &mut self.recorder {
             let id = id.map_or(u64::MAX, |id| id.0.into());
-            recorder.write(Tag::Open, &Body::default().u64(id));
+            let client = match client {
+                Client::Local => 0,
+                Client::Known(i) => 1 + u64::from(i),
+            };
+            recorder.write(Tag::Open, &Body::default().u64(id).u64(client));
         }
         id
     }

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use trunkline_base::wire::Writer;
 use trunkline_client::in_process;
-use trunkline_overlay::node::Sink;
+use trunkline_overlay::node::{Client, Sink};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, ToClient};
 use trunkline_overlay::wire::NodeId;
@@ -171,12 +171,12 @@ impl Carrier {
         }
     }
 
-    /// Tells the application that there is no room for it.
-    pub fn turn_away(&mut self) {
-        let full = ToClient::Error { refusal: Refusal::Full, node: NodeId(0), port: 0 };
+    /// Tells the application why it may not attach.
+    pub fn turn_away(&mut self, refusal: Refusal) {
+        let why = ToClient::Error { refusal, node: NodeId(0), port: 0 };
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
-        if full.emit_head(&mut w).is_ok() {
+        if why.emit_head(&mut w).is_ok() {
             self.send(w.written(), &[]);
         }
     }
@@ -248,6 +248,14 @@ impl Carriers {
         self.slots.get_mut(id.0 as usize)?.as_mut()
     }
 
+    /// Whose rights `id` has.
+    pub fn client(&self, id: SessionId) -> Client {
+        match self.slots.get(id.0 as usize) {
+            Some(Some(Carrier::Remote(session))) => session.client(),
+            _ => Client::Local,
+        }
+    }
+
     /// The carrier of `id`, if it is a remote one.
     pub fn remote_mut(&mut self, id: SessionId) -> Option<&mut remote::Session> {
         match self.get_mut(id)? {
@@ -286,13 +294,13 @@ impl Carriers {
         &mut self,
         via: usize,
         from: SocketAddr,
-        bytes: &'a [u8],
+        bytes: &'a mut [u8],
     ) -> Option<(SessionId, &'a [u8])> {
-        let (datagram, id) = self.remotes.owner(bytes)?;
+        let id = self.remotes.owner(bytes)?;
         let Some(Carrier::Remote(session)) = self.slots.get_mut(id.0 as usize)?.as_mut() else {
             return None;
         };
-        self.remotes.take(session, via, from, &datagram).map(|message| (id, message))
+        self.remotes.take(session, via, from, bytes).map(|message| (id, message))
     }
 }
 

@@ -5,7 +5,7 @@ mod remote;
 pub use operate::Operation;
 
 use super::record::{self, Tap};
-use super::remote::{Remote, RemoteStats, Remotes};
+use super::remote::{Lobby, Remote, RemoteStats, Remotes};
 use super::sessions::{Carrier, Carriers, Listener, Read};
 use super::udp::{Udp, UdpStats};
 use crate::clock::{self, Stamps};
@@ -29,10 +29,10 @@ use trunkline_overlay::arena::TxArena;
 use trunkline_overlay::handshake::HandshakeStats;
 use trunkline_overlay::link::{LinkId, LinkStats};
 use trunkline_overlay::monitor::LinkQuality;
-use trunkline_overlay::node::{Drained, ForwarderStats};
+use trunkline_overlay::node::{Client, Drained, ForwarderStats};
 use trunkline_overlay::route::{ForwardingTable, RouteStats};
 use trunkline_overlay::session::SessionId;
-use trunkline_overlay::session::wire::MAX_MESSAGE;
+use trunkline_overlay::session::wire::{MAX_MESSAGE, Refusal};
 use trunkline_overlay::wire::NodeId;
 
 /// Messages that one application may hand over before the others have a turn.
@@ -131,6 +131,8 @@ pub struct Parts {
     pub listener: Option<Listener>,
     /// Where applications of other hosts come in.
     pub remotes: Vec<Remote>,
+    /// Whom of them it lets in.
+    pub lobby: Lobby,
     /// Where applications of this process come in.
     pub acceptor: Option<Acceptor>,
     /// Priority under SCHED_FIFO.
@@ -216,6 +218,7 @@ mod token {
     pub const SESSION: u64 = 2 << 32;
     pub const REMOTE: u64 = 3 << 32;
     pub const REMOTE_UDP: u64 = 4 << 32;
+    pub const GUEST: u64 = 5 << 32;
 }
 
 struct PacketThread {
@@ -223,6 +226,7 @@ struct PacketThread {
     udp: Vec<Udp>,
     listener: Option<Listener>,
     remotes: Vec<Remote>,
+    lobby: Lobby,
     acceptor: Option<Acceptor>,
     carriers: Carriers,
     /// Applications that found the node full, until they have read so.
@@ -259,6 +263,7 @@ impl PacketThread {
             udp: parts.udp,
             listener: parts.listener,
             remotes: parts.remotes,
+            lobby: parts.lobby,
             acceptor: parts.acceptor,
             carriers,
             turned_away: VecDeque::with_capacity(TURNED_AWAY),
@@ -331,6 +336,7 @@ impl PacketThread {
             (token::UDP, _) => self.on_udp(index as usize, event.events(), stamps)?,
             (token::SESSION, _) => self.on_session(SessionId(index), event.events()),
             (token::REMOTE, _) => self.on_remote(index as usize),
+            (token::GUEST, _) => self.on_guest(index),
             (token::REMOTE_UDP, _) => self.on_remote_udp(index as usize, stamps),
             (_, token::TIMER) => {
                 // Its only news is the time, which `run` looks at anyway.
@@ -377,7 +383,8 @@ impl PacketThread {
                 }
                 Read::Handled => self.carriers.note_stuck(id),
                 Read::Hello(hello) => {
-                    if let Some(earlier) = self.carriers.remotes.identify(id, hello) {
+                    let client = self.carriers.client(id);
+                    if let Some(earlier) = self.carriers.remotes.identify(id, client, hello) {
                         self.close(earlier);
                     }
                 }
@@ -401,7 +408,7 @@ impl PacketThread {
     fn on_listener(&mut self) {
         while let Some(listener) = &mut self.listener {
             match listener.accept() {
-                Ok(Some(socket)) => drop(self.admit(Carrier::Unix(socket))),
+                Ok(Some(socket)) => drop(self.admit(Carrier::Unix(socket), Client::Local)),
                 Ok(None) => return,
                 Err(error) => {
                     let what = format!("an application could not attach: {error}");
@@ -413,19 +420,23 @@ impl PacketThread {
 
     fn on_acceptor(&mut self) {
         while let Some(end) = self.acceptor.as_mut().and_then(Acceptor::accept) {
-            self.admit(Carrier::InProcess(end));
+            self.admit(Carrier::InProcess(end), Client::Local);
         }
     }
 
-    fn admit(&mut self, mut carrier: Carrier) -> Option<SessionId> {
-        let Some(id) = self.node.session_open() else {
-            carrier.turn_away();
-            // Closing now, with its first message unread, could overtake the
-            // answer: it stays until others have come to the same door.
-            if self.turned_away.len() == TURNED_AWAY {
-                self.turned_away.pop_front();
-            }
-            self.turned_away.push_back(carrier);
+    fn turn_away(&mut self, mut carrier: Carrier, why: Refusal) {
+        carrier.turn_away(why);
+        // Closing now, with messages unread, could overtake the answer: it stays
+        // until others have come to the same door.
+        if self.turned_away.len() == TURNED_AWAY {
+            self.turned_away.pop_front();
+        }
+        self.turned_away.push_back(carrier);
+    }
+
+    fn admit(&mut self, carrier: Carrier, client: Client) -> Option<SessionId> {
+        let Some(id) = self.node.session_open_for(client) else {
+            self.turn_away(carrier, Refusal::Full);
             let what = "too many applications: one was turned away";
             self.complaints.warn(clock::now(), what);
             return None;
@@ -543,7 +554,7 @@ impl PacketThread {
 
     fn arm(&mut self) -> io::Result<()> {
         let (at, _) = self.node.node().next_timeout(clock::now());
-        let at = at.min(self.carriers.remotes.next_timeout());
+        let at = at.min(self.carriers.remotes.next_timeout()).min(self.lobby.next_timeout());
         // While a socket is full, its becoming writable is what to wait for.
         if at == self.armed || self.blocked {
             return Ok(());

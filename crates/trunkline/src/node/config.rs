@@ -3,6 +3,7 @@
 mod access;
 mod sealing;
 
+pub use access::KnownClient;
 pub use sealing::{KeyFiles, Secrets};
 
 use crate::keys::KeyFileError;
@@ -32,6 +33,10 @@ pub struct Config {
     pub socket: Option<PathBuf>,
     /// Where applications of other hosts attach.
     pub remote: Vec<SocketAddr>,
+    /// Whether they need no key there.
+    pub remote_open: bool,
+    /// Those that have one.
+    pub clients: Vec<KnownClient>,
     /// Where metrics and health are served.
     pub http: Option<SocketAddr>,
     /// Where the operator's commands come in.
@@ -118,6 +123,8 @@ struct File {
     #[serde(default)]
     access: access::AccessSection,
     #[serde(default)]
+    client: Vec<Spanned<access::ClientSection>>,
+    #[serde(default)]
     log: LogSection,
     #[serde(default)]
     runtime: Runtime,
@@ -142,6 +149,8 @@ struct NodeSection {
     socket: Option<PathBuf>,
     #[serde(default)]
     remote: Vec<SocketAddr>,
+    #[serde(default)]
+    remote_open: bool,
     http: Option<SocketAddr>,
     control: Option<PathBuf>,
     max_sessions: Option<usize>,
@@ -306,6 +315,9 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     config.access = file.access.rules();
     config.routing = file.routing.settings().map_err(|what| mistake(None, what.into()))?;
     let key_files = key_files(&file).map_err(|what| mistake(None, what.into()))?;
+    let clients = known_clients(&file, &mut config.access)
+        .map_err(|(span, what)| mistake(Some(span), what))?;
+    check_remote(&file).map_err(|what| mistake(None, what.into()))?;
     for section in &file.link {
         config.links.push(link_config(section.get_ref(), &file));
         // One at a time, so that a mistake has a line.
@@ -324,19 +336,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         }
     }
     for section in &file.route {
-        let route = section.get_ref();
-        let via = NodeId(route.via);
-        let onward = route.onward.map_or(Duration::ZERO, |s| s.0);
-        match &route.to {
-            Destinations::Others(Star::Star) => {
-                config.routes.push(StaticRoute { to: None, via, onward })
-            }
-            Destinations::Some(nodes) => config.routes.extend(nodes.iter().map(|&n| StaticRoute {
-                to: Some(NodeId(n)),
-                via,
-                onward,
-            })),
-        }
+        config.routes.extend(static_routes(section.get_ref()));
         config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
     }
     if let Some(filter) = &file.log.filter {
@@ -351,6 +351,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         listen: file.node.listen,
         socket: file.node.socket,
         remote: file.node.remote,
+        remote_open: file.node.remote_open,
+        clients,
         http: file.node.http,
         control: file.node.control,
         log_filter: file.log.filter.map(Spanned::into_inner),
@@ -416,6 +418,52 @@ fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
     }
 }
 
+/// The routes of one section.
+fn static_routes(route: &RouteSection) -> Vec<StaticRoute> {
+    let via = NodeId(route.via);
+    let onward = route.onward.map_or(Duration::ZERO, |s| s.0);
+    let to = |to| StaticRoute { to, via, onward };
+    match &route.to {
+        Destinations::Others(Star::Star) => vec![to(None)],
+        Destinations::Some(nodes) => nodes.iter().map(|&n| to(Some(NodeId(n)))).collect(),
+    }
+}
+
+/// The clients, and what they may do; or which section is wrong, and why.
+fn known_clients(
+    file: &File,
+    access: &mut overlay::Access,
+) -> Result<Vec<KnownClient>, (Range<usize>, String)> {
+    let mut clients = Vec::new();
+    for section in &file.client {
+        let known = section.get_ref().known(&clients);
+        clients.push(known.map_err(|what| (section.span(), what))?);
+        access.clients.push(section.get_ref().rights());
+    }
+    Ok(clients)
+}
+
+/// Whether it is clear who may attach from other hosts.
+fn check_remote(file: &File) -> Result<(), &'static str> {
+    let NodeSection { remote, remote_open, key, .. } = &file.node;
+    let clients = !file.client.is_empty();
+    match (remote.is_empty(), clients, *remote_open) {
+        (false, false, false) => Err("[node] has a `remote` address and nobody may attach there: \
+                                      add a [[client]] with its name and key (`trunkline keygen`), \
+                                      or say remote_open = true, and everybody may"),
+        (true, true, _) => {
+            Err("there is a [[client]], but no `remote` address in [node] where it \
+                                could attach: add one")
+        }
+        (true, _, true) => Err("[node] remote_open is about `remote`, which has no address: add \
+                                one, or take remote_open away"),
+        (_, true, _) if key.is_none() => Err("a [[client]] authenticates to the node's key, and \
+                                              [node] has none: give `key`, or take the clients \
+                                              away and say remote_open = true"),
+        _ => Ok(()),
+    }
+}
+
 fn check_runtime(runtime: &Runtime) -> Result<(), &'static str> {
     if runtime.realtime_priority.is_some_and(|p| !(1..=99).contains(&p)) {
         return Err("[runtime] realtime_priority is out of range (1 to 99)");
@@ -471,6 +519,7 @@ unsealed = true
 listen = ["127.0.0.1:7002"]
 socket = "/run/trunkline/b.sock"
 remote = ["127.0.0.1:7800", "[::1]:7800"]
+remote_open = true
 
 [[link]]
 neighbour = 1
@@ -518,21 +567,45 @@ offload = false
         assert_eq!(c.overlay.routes.len(), 3);
         assert!(!c.runtime.offload);
         assert_eq!(c.remote.len(), 2);
-        let closed = GOOD.replace("remote = [", "# remote = [");
+        let closed = GOOD.replace("remote = [", "# remote = [").replace("remote_open", "# ");
         assert!(parse(Path::new("x.toml"), &closed).unwrap().remote.is_empty(), "off by default");
+    }
+
+    #[test]
+    fn who_may_attach_from_other_hosts_is_said() {
+        let key = trunkline_overlay::handshake::Identity::from_secret(&[7; 32]).public();
+        let client = |name| {
+            format!("[[client]]\nname = \"{name}\"\nkey = \"{key}\"\nbind = [4000]\nto = [3]\n")
+        };
+        let nobody = GOOD.replace("remote_open = true\n", "");
+        assert!(mistake(&nobody).contains("add a [[client]]"));
+        assert!(
+            mistake(&(nobody.clone() + &client("pbx"))).contains("[node] has none: give `key`")
+        );
+        let sealed = |text: &str| {
+            let text = text.replace("unsealed = true", "key = \"b.key\"");
+            text.replace("neighbour = ", &format!("key = \"{key}\"\nneighbour = "))
+        };
+        let c = parse(Path::new("x.toml"), &sealed(&(nobody.clone() + &client("pbx")))).unwrap();
+        assert_eq!((c.clients[0].name.as_str(), c.clients[0].key), ("pbx", key));
+        assert_eq!(*c.overlay.access.clients[0].bind, [4_000..=4_000]);
+        let twice = sealed(&(nobody + &client("pbx") + &client("other")));
+        assert!(mistake(&twice).contains("the name or the key of [[client]] \"pbx\""));
+        let nowhere = GOOD.replace("remote = [", "# remote = [");
+        assert!(mistake(&nowhere).contains("remote_open is about `remote`"));
     }
 
     #[test]
     fn mistakes_have_a_line_and_a_way_out() {
         let typo = mistake(&GOOD.replace("neighbour = 1", "neighbor = 1"));
-        assert!(typo.starts_with("x.toml:11:1: unknown field `neighbor`"), "{typo}");
+        assert!(typo.starts_with("x.toml:12:1: unknown field `neighbor`"), "{typo}");
         assert!(typo.contains("did you mean `neighbour`?"), "{typo}");
         let value = mistake(&GOOD.replace("10 Mbit/s", "fast"));
-        assert!(value.starts_with("x.toml:13:8: "), "{value}");
+        assert!(value.starts_with("x.toml:14:8: "), "{value}");
         let route = mistake(&GOOD.replace("via = 3", "via = 9"));
-        assert!(route.starts_with("x.toml:21:1: a route goes via node 9"), "{route}");
+        assert!(route.starts_with("x.toml:22:1: a route goes via node 9"), "{route}");
         let mtu = mistake(&GOOD.replace("1400", "100"));
-        assert!(mtu.starts_with("x.toml:15:1: link to neighbour 3: out of range (mtu"), "{mtu}");
+        assert!(mtu.starts_with("x.toml:16:1: link to neighbour 3: out of range (mtu"), "{mtu}");
         let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
         assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
         let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));

@@ -8,7 +8,7 @@ mod reload;
 pub mod replay;
 
 use crate::datapath::record::{self, Recorder, Tap};
-use crate::datapath::remote::Remote;
+use crate::datapath::remote::{Lobby, Remote};
 use crate::datapath::sessions::Listener;
 use crate::datapath::udp::Udp;
 use crate::datapath::{self, Handle, Parts};
@@ -19,12 +19,14 @@ use config::{Config, Mistake};
 use operator::Operator;
 use sd_notify::NotifyState;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trunkline_client::in_process::{self, Connector};
 use trunkline_overlay::node::{ConfigError, Node, Sealing, Start};
+use trunkline_overlay::session::remote::{Limits, Responder};
 use trunkline_overlay::wire::Incarnation;
 
 /// Run an overlay node until SIGTERM or SIGINT
@@ -180,6 +182,7 @@ pub fn start(
     getrandom::fill(&mut entropy).map_err(|e| cannot("draw a secret")(e.into()))?;
     let start = Start { at, unix_nanos, incarnation: Incarnation(unix_nanos), seed, entropy };
     let secrets = config.secrets();
+    let lobby = lobby(&config)?;
     let node = Node::new(config.overlay.clone(), start)?;
     let mut udp = Vec::new();
     for address in config.listen {
@@ -205,18 +208,7 @@ pub fn start(
     };
     let mut remotes = Vec::new();
     for address in config.remote {
-        let remote = Remote::bind(address, config.runtime.offload).map_err(cannot_but(
-            format!("listen for remote applications on TCP and UDP {address}"),
-            "; stop what uses it, or change `remote` in [node]",
-        ))?;
-        if remote.is_exposed() {
-            tracing::warn!(
-                %address,
-                "remote applications are neither authenticated nor encrypted: whoever reaches \
-                 this address may use the node"
-            );
-        }
-        remotes.push(remote);
+        remotes.push(bind_remote(address, config.remote_open, config.runtime.offload)?);
     }
     let recorder = match record {
         Some(path) => {
@@ -233,6 +225,7 @@ pub fn start(
         udp,
         listener,
         remotes,
+        lobby,
         acceptor: Some(acceptor),
         priority: config.runtime.realtime_priority,
         cpu: config.runtime.cpu,
@@ -243,6 +236,33 @@ pub fn start(
         http::serve(listener, handle.asker()).map_err(cannot("start serving metrics"))?;
     }
     Ok((handle, connector))
+}
+
+/// Listens for applications of other hosts; says so if everybody may come.
+fn bind_remote(address: SocketAddr, open: bool, offload: bool) -> Result<Remote, Error> {
+    let remote = Remote::bind(address, offload).map_err(cannot_but(
+        format!("listen for remote applications on TCP and UDP {address}"),
+        "; stop what uses it, or change `remote` in [node]",
+    ))?;
+    if open && remote.is_exposed() {
+        tracing::warn!(
+            %address,
+            "this node is OPEN to other hosts (remote_open): whoever reaches this address may use \
+             the node, and applications without a key are not encrypted"
+        );
+    }
+    Ok(remote)
+}
+
+/// Whom of other hosts' applications the node lets in.
+fn lobby(config: &Config) -> Result<Lobby, Error> {
+    let mut entropy = [0; 32];
+    getrandom::fill(&mut entropy).map_err(|e| cannot("draw a secret")(e.into()))?;
+    let responder = config.overlay.sealing.as_ref().map(|sealing| {
+        let keys: Vec<_> = config.clients.iter().map(|client| client.key).collect();
+        Responder::new(&sealing.identity, &keys, Limits::default(), entropy)
+    });
+    Ok(Lobby::new(responder, config.remote_open))
 }
 
 /// Says so if nothing is protected, or soon no more.

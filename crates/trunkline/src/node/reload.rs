@@ -41,6 +41,8 @@ impl Diff {
             listen,
             socket,
             remote,
+            remote_open,
+            clients,
             http,
             control,
             log_filter,
@@ -60,13 +62,15 @@ impl Diff {
             self.applied.push("[log] filter".into());
             self.running.log_filter.clone_from(log_filter);
         }
-        self.access(&old.overlay.access, access);
+        self.access(&old.overlay.access, access, old.clients == *clients);
         let run = &old.runtime;
         for (differs, key) in [
             (old.overlay.id != *id, "[node] id"),
             (old.listen != *listen, "[node] listen"),
             (old.socket != *socket, "[node] socket"),
             (old.remote != *remote, "[node] remote"),
+            (old.remote_open != *remote_open, "[node] remote_open"),
+            (old.clients != *clients, "[[client]] (another, or another key)"),
             (old.http != *http, "[node] http"),
             (old.control != *control, "[node] control"),
             (old.overlay.max_sessions != *max_sessions, "[node] max_sessions"),
@@ -82,15 +86,20 @@ impl Diff {
         }
     }
 
-    fn access(&mut self, was: &Access, is: &Access) {
-        let new = Access { clients: was.clients.clone(), ..is.clone() };
+    /// Clients have their rights by their places in the list: those change only
+    /// if the clients are the same.
+    fn access(&mut self, was: &Access, is: &Access, same_clients: bool) {
+        let clients = if same_clients { &is.clients } else { &was.clients };
+        let new = Access { clients: clients.clone(), ..is.clone() };
         if *was != new {
-            self.applied.push("[access]".into());
+            if was.clients != new.clients {
+                self.applied.push("[[client]] bind, to".into());
+            }
+            if *was != (Access { clients: was.clients.clone(), ..new.clone() }) {
+                self.applied.push("[access]".into());
+            }
             self.running.overlay.access = new.clone();
             self.changes.access = Some(new);
-        }
-        if was.clients != is.clients {
-            self.restart.push("[access] (rights of clients)".into());
         }
     }
 
@@ -300,14 +309,24 @@ via = 2
     }
 
     #[test]
-    fn the_rights_of_clients_stay_in_their_places() {
-        let (old, mut new) = (config(OLD), config(OLD));
-        new.overlay.access.clients.push(overlay::Rights::default());
+    fn rights_of_the_same_clients_change_at_once_other_clients_need_a_restart() {
+        let (mut old, mut new) = (config(OLD), config(OLD));
+        let key = trunkline_overlay::handshake::PublicKey([7; 32]);
+        let client = super::super::config::KnownClient { name: "pbx".into(), key };
+        for config in [&mut old, &mut new] {
+            config.clients.push(client.clone());
+            config.overlay.access.clients.push(overlay::Rights::default());
+        }
+        new.overlay.access.clients[0].to = overlay::Nodes::only([]);
+        let rights = diff(&old, &new);
+        assert_eq!((rights.applied, rights.restart), (vec!["[[client]] bind, to".into()], vec![]));
+        assert_eq!(rights.changes.access.unwrap(), new.overlay.access);
+        new.clients[0].name = "another".into();
         new.overlay.access.transit = overlay::Nodes::only([]);
-        let diff = diff(&old, &new);
-        assert_eq!(diff.applied, ["[access]"]);
-        assert_eq!(diff.restart, ["[access] (rights of clients)"]);
-        assert!(diff.changes.access.is_some_and(|a| a.clients.is_empty()));
+        let another = diff(&old, &new);
+        assert_eq!(another.applied, ["[access]"]);
+        assert_eq!(another.restart, ["[[client]] (another, or another key)"]);
+        assert_eq!(another.changes.access.unwrap().clients, old.overlay.access.clients);
     }
 
     /// What only changes how a link sends leaves it as it is; what it is made

@@ -240,8 +240,9 @@ impl<'a> Replay<'a> {
         match record.tag {
             Tag::Recv => return self.recv(r),
             Tag::Open => {
-                let id = self.node.session_open().map_or(u64::MAX, |id| id.0.into());
-                if id != r.u64()? {
+                let (recorded, client) = record::read_open(&mut r)?;
+                let id = self.node.session_open_for(client).map_or(u64::MAX, |id| id.0.into());
+                if id != recorded {
                     self.sink.wrong.get_or_insert((record.at, "another session".into()));
                 }
             }

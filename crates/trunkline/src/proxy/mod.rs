@@ -87,7 +87,9 @@ pub struct Args {
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Attach {
-    /// The node at this Unix socket, or on another host at tcp://HOST:PORT
+    /// The node at this Unix socket, or on another host at
+    /// tcp://HOST:PORT?node=PUBKEY&key=FILE: its public key, and the file with
+    /// this application's own
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// A node of this configuration, in this process

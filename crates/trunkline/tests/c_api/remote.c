@@ -1,7 +1,7 @@
 /*
- * remote NODE1 NODE2: two sockets that attach from another host, NODE1 and NODE2
- * being tcp://HOST:PORT of two neighbouring nodes, and what a wrong attachment
- * gives. Says "stop" and "start" when node 1 is to do that, and waits for a line
+ * remote NODE1 NODE2 OPEN STRANGER WRONGNODE EXPOSED ABSENT MISTYPED LIMITED: two
+ * sockets that attach from another host, to two neighbouring nodes; and what
+ * each wrong attachment to NODE1 gives. Says "stop" and "start" when node 1 is to do that, and waits for a line
  * after each.
  */
 #include "check.h"
@@ -37,12 +37,21 @@ static void passes(int from, int to, size_t len)
     CHECK(!"a packet arrives");
 }
 
+static void wrong(const char *attachment, uint16_t port, int why, const char *says)
+{
+    int fd = tl_socket(attachment);
+    CHECK(fd >= 0);
+    FAILS(tl_bind(fd, port), why);
+    CHECK(strstr(tl_strerror(why), says) != NULL);
+    CHECK(tl_close(fd) == 0);
+}
+
 int main(int argc, char **argv)
 {
     int near, far, fd, news = 0, tries;
     char buf[9000];
 
-    CHECK(argc == 3);
+    CHECK(argc == 10);
     near = bound(argv[1], 0);
     far = bound(argv[2], 4000);
     CHECK(name(far).port == 4000 && name(far).node != name(near).node);
@@ -56,6 +65,14 @@ int main(int argc, char **argv)
     FAILS(tl_bind(fd, 4000), EADDRINUSE);
     CHECK(tl_bind(fd, 4001) == 0);
     CHECK(tl_close(fd) == 0);
+
+    wrong(argv[3], 0, ENOKEY, "?node=PUBKEY&key=FILE");
+    wrong(argv[4], 0, EACCES, "[[client]]");
+    wrong(argv[5], 0, EKEYREJECTED, "another key");
+    wrong(argv[6], 0, ENOKEY, "can be read by others");
+    wrong(argv[7], 0, ENOKEY, "missing");
+    wrong(argv[8], 0, EINVAL, "attachment");
+    wrong(argv[9], 3999, EPERM, "rules");
 
     CHECK((fd = tl_socket("tcp://127.0.0.1:1")) >= 0);
     FAILS(tl_bind(fd, 0), ECONNREFUSED);

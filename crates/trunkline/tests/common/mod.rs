@@ -2,6 +2,8 @@
 //! signals, HTTP. Whatever a test starts ends with it.
 #![allow(dead_code, reason = "every test binary uses another part")]
 
+pub mod keys;
+
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -16,7 +18,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use trunkline_client::{Address, DatagramSocket, Error, NodeId, Received, SocketOption, Transport};
+use trunkline_client::{
+    Address, Attachment, DatagramSocket, Error, NodeId, Received, SocketOption, Transport,
+};
 
 /// Longer than anything here takes, even on a machine that is busy.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -261,6 +265,8 @@ pub struct Node {
     pub remote: SocketAddr,
     pub socket: PathBuf,
     pub config: PathBuf,
+    /// Whether links are sealed, and remote applications authenticate.
+    pub sealed: bool,
     pub process: Option<Process>,
 }
 
@@ -274,14 +280,16 @@ impl Node {
             remote: free_port(ip),
             socket: dir.join(format!("{id}.sock")),
             config: dir.join(format!("{id}.toml")),
+            sealed: false,
             process: None,
         }
     }
 
     /// Writes the configuration: `[node]`, then `rest`.
     pub fn write(&self, rest: &str) {
+        let (protection, clients) = self.protection();
         let text = format!(
-            "[node]\nid = {}\nunsealed = true\nlisten = [\"{}\"]\nremote = [\"{}\"]\nsocket = {:?}\nhttp = \"{}\"\n{rest}",
+            "[node]\nid = {}\n{protection}listen = [\"{}\"]\nremote = [\"{}\"]\nsocket = {:?}\nhttp = \"{}\"\n{rest}\n{clients}",
             self.id,
             self.udp,
             self.remote,
@@ -344,7 +352,7 @@ impl Node {
     /// The same from another host.
     #[track_caller]
     pub fn bind_remote(&self, port: u16) -> DatagramSocket {
-        attach(self.remote, port)
+        attach(self.attachment().as_str(), port)
     }
 
     pub fn address(&self, port: u16) -> Address {
@@ -373,7 +381,7 @@ impl Node {
 
 /// A socket of a remote application, whose packets already take UDP.
 #[track_caller]
-pub fn attach(at: SocketAddr, port: u16) -> DatagramSocket {
+pub fn attach(at: impl Into<Attachment>, port: u16) -> DatagramSocket {
     let socket = DatagramSocket::bind(at, port).expect("bound");
     settle(&socket, Transport::Udp);
     socket.set_option(SocketOption::ReadTimeout(Some(PATIENCE))).expect("in range");
@@ -403,11 +411,20 @@ pub struct Setup<'a> {
     pub link: &'a str,
     /// Keys of every link of `trunkline impair`; without any, no impair.
     pub impair: &'a str,
+    /// Whether links are sealed, and remote applications authenticate.
+    pub sealed: bool,
 }
 
 impl Default for Setup<'_> {
     fn default() -> Self {
-        Setup { nodes: 2, ip: Ipv4Addr::LOCALHOST.into(), sections: "", link: "", impair: "" }
+        Setup {
+            nodes: 2,
+            ip: Ipv4Addr::LOCALHOST.into(),
+            sections: "",
+            link: "",
+            impair: "",
+            sealed: false,
+        }
     }
 }
 
@@ -423,6 +440,11 @@ impl Chain {
         Chain::start(&Setup { nodes, ..Setup::default() })
     }
 
+    /// The same, where links are sealed and remote applications authenticate.
+    pub fn sealed(nodes: u32) -> Chain {
+        Chain::start(&Setup { nodes, sealed: true, ..Setup::default() })
+    }
+
     pub fn start(setup: &Setup<'_>) -> Chain {
         let mut chain = Chain::prepare(setup);
         chain.nodes.iter_mut().for_each(Node::start);
@@ -433,8 +455,8 @@ impl Chain {
     /// Writes the files and starts only impair.
     pub fn prepare(setup: &Setup<'_>) -> Chain {
         let dir = temp_dir();
-        let nodes: Vec<Node> =
-            (1..=setup.nodes).map(|id| Node::new(dir.path(), id, setup.ip)).collect();
+        let node = |id| Node { sealed: setup.sealed, ..Node::new(dir.path(), id, setup.ip) };
+        let nodes: Vec<Node> = (1..=setup.nodes).map(node).collect();
         // Where the nodes of each link send: to each other, or to impair.
         let mut ends = Vec::new();
         let mut text = "seed = 1\n".to_owned();
@@ -482,7 +504,7 @@ impl Chain {
 fn links(i: usize, ends: &[(SocketAddr, SocketAddr)], setup: &Setup<'_>) -> String {
     let mut text = String::new();
     let mut link = |neighbour: usize, address: SocketAddr, reaches: Vec<usize>| {
-        let keys = setup.link;
+        let keys = setup.link.to_owned() + &keys::of_neighbour(neighbour, setup.sealed);
         let _ = write!(text, "[[link]]\nneighbour = {neighbour}\naddress = \"{address}\"\n{keys}");
         let _ = write!(text, "[[route]]\nto = {reaches:?}\nvia = {neighbour}\n");
     };

@@ -90,6 +90,13 @@ impl Liveness {
         });
     }
 
+    /// Whether a datagram is of this connection and no copy of an earlier one:
+    /// ask before opening it.
+    pub fn is_news(&self, token: Token, counter: u64) -> bool {
+        let ours = self.udp.as_ref().filter(|udp| udp.counters.token == token);
+        ours.is_some_and(|udp| udp.counters.may_be_fresh(counter))
+    }
+
     /// A datagram came. False if it is not of this connection, or a copy.
     pub fn heard_udp(&mut self, now: Time, token: Token, counter: u64) -> bool {
         let Some(udp) = self.udp.as_mut().filter(|udp| udp.counters.token == token) else {

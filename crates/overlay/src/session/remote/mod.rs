@@ -7,18 +7,33 @@
 //! packets stay on TCP.
 //!
 //! ```text
-//! client                          node
-//!    TCP  Hello{identity,…}, Bind ►
-//!     ◄─  Welcome{token}, Bound       TCP
-//!    UDP  token, 0, Ping         ─►      the token tells whose address this is
-//!     ◄─  token, 0, Pong              UDP
-//!    TCP  Packets{udp: true}     ─►      from here on packets take UDP
+//! client                              node
+//!    TCP  Initiation{who I am}        ►      Noise IK; from here on all is sealed
+//!     ◄─  Response{token}                 TCP
+//!    TCP  Hello{identity,…}, Bind     ►
+//!     ◄─  Bound                           TCP
+//!    UDP  token, 0, Ping             ─►      the token tells whose address this is
+//!     ◄─  token, 0, Pong                  UDP
+//!    TCP  Packets{udp: true}         ─►      from here on packets take UDP
 //! ```
 //!
+//! A client has a key of its own, in the node's configuration, and knows the
+//! node's. Each connection has new secrets: the handshake's, from which follow
+//! four keys of AES-256-GCM, one for each way over TCP and over UDP. On TCP the
+//! nonce is the count of messages, which nobody need send; on UDP it is the
+//! counter, and token and counter are authenticated, too. A message that was
+//! altered ends the connection on TCP, and is dropped on UDP. The client is
+//! believed, and costs a session, once its first sealed message has come: a
+//! handshake recorded and sent again is of no use.
+//!
+//! A node may be *open*, then clients need no key: the first message is Hello,
+//! the node answers with Welcome, which has the token, and nothing is sealed.
+//! Whoever can read such a connection can take it over. Which of the two it is
+//! the client says with its first byte; a client with a key accepts nothing else.
+//!
 //! The node believes a datagram from any address if it has the session's token
-//! and a counter not seen before, and answers to where the newest came from, so
-//! that clients may be behind NAT and roam. This is no authentication: whoever
-//! can read the connection can take it over.
+//! and a counter not seen before, and is sealed if the session is; it answers to
+//! where the newest came from, so that clients may be behind NAT and roam.
 //!
 //! The identity is the client's own secret, the same for the life of its
 //! socket. When the network was away, the client's next connection may find
@@ -26,17 +41,21 @@
 //! that, and have its port again at once. Connections carry the number of the
 //! attempt: one of earlier, held up on the way, replaces nothing.
 
+mod authenticate;
+mod keys;
 mod liveness;
 mod peer;
 mod stream;
 mod wire;
 
+pub use authenticate::{Answered, Limits, Opening, Responder};
+pub use keys::Keys;
 pub use liveness::{Due, Liveness};
 pub use peer::Peer;
 pub use stream::{Backlog, FrameReader};
 pub use wire::{
-    DATAGRAM_HEAD, Datagram, FromClient, FromNode, MAX_DATAGRAM, PREFIX, Token, packet_to_client,
-    packet_to_node, prefix,
+    DATAGRAM_HEAD, Datagram, FromClient, FromNode, MAX_DATAGRAM, MAX_FRAME, PREFIX, TAG, Token,
+    packet_to_client, packet_to_node, prefix,
 };
 
 use core::time::Duration;

@@ -15,6 +15,14 @@ impl Counters {
         Counters { token, sent: 0, seen: None }
     }
 
+    /// Whether `counter` would be new: to refuse a copy before it is opened, at
+    /// the price of a look.
+    pub(super) fn may_be_fresh(&self, counter: u64) -> bool {
+        self.seen.as_ref().is_none_or(|seen| {
+            counter.saturating_add(SeqWindow::<4>::SIZE) > seen.highest() && !seen.contains(counter)
+        })
+    }
+
     /// Whether `counter` is new; and if so, whether it is the highest.
     pub(super) fn fresh(&mut self, counter: u64) -> Option<bool> {
         let Some(seen) = &mut self.seen else {
@@ -49,6 +57,12 @@ impl Peer {
     /// What its datagrams begin with.
     pub fn token(&self) -> Token {
         self.counters.token
+    }
+
+    /// Whether a datagram with this counter is no copy of an earlier one. Ask
+    /// before opening it; [`Peer::accept`] it once it is known to be true.
+    pub fn is_news(&self, counter: u64) -> bool {
+        self.counters.may_be_fresh(counter)
     }
 
     /// A datagram with its token came from `from`. False if it is a copy of an
@@ -108,6 +122,7 @@ mod tests {
             assert!(!peer.accept(at(9), replayed), "{replayed}");
         }
         assert!(peer.accept(at(2), 1_000));
+        assert!(!peer.is_news(6) && !peer.is_news(1_000) && peer.is_news(999));
         assert!(!peer.accept(at(9), 6), "too old to tell");
         assert_eq!(peer.udp(), Some(at(2)));
         let counters = [peer.next_head(), peer.next_head()]

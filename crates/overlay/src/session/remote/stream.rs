@@ -1,7 +1,7 @@
 //! Messages on a byte stream.
 
-use super::wire::PREFIX;
-use crate::session::wire::MAX_MESSAGE;
+use super::keys::Keys;
+use super::wire::{MAX_FRAME, PREFIX};
 use crate::wire::WireError;
 
 /// Puts messages together from a stream. It never takes a byte beyond the end
@@ -11,11 +11,13 @@ use crate::wire::WireError;
 pub struct FrameReader {
     buf: Box<[u8]>,
     have: usize,
+    /// Bytes at the end of the whole message that are no part of it.
+    tail: usize,
 }
 
 impl Default for FrameReader {
     fn default() -> FrameReader {
-        FrameReader { buf: vec![0; PREFIX + MAX_MESSAGE].into(), have: 0 }
+        FrameReader { buf: vec![0; PREFIX + MAX_FRAME].into(), have: 0, tail: 0 }
     }
 }
 
@@ -23,7 +25,7 @@ impl FrameReader {
     /// Where the next bytes of the stream go; never empty.
     pub fn room(&mut self) -> &mut [u8] {
         if self.have == self.need() {
-            self.have = 0;
+            (self.have, self.tail) = (0, 0);
         }
         let need = self.need();
         &mut self.buf[self.have..need]
@@ -34,7 +36,7 @@ impl FrameReader {
     ///
     /// # Errors
     ///
-    /// A length of zero or more than [`MAX_MESSAGE`]: the stream is of no more
+    /// A length of zero or more than [`MAX_FRAME`]: the stream is of no more
     /// use.
     pub fn filled(&mut self, n: usize) -> Result<Option<&[u8]>, WireError> {
         self.have = (self.have + n).min(self.need());
@@ -43,14 +45,27 @@ impl FrameReader {
         }
         match self.len() {
             0 => Err(WireError::OutOfRange("the length of a message (0)")),
-            len if len > MAX_MESSAGE => Err(WireError::OutOfRange("the length of a message")),
+            len if len > MAX_FRAME => Err(WireError::OutOfRange("the length of a message")),
             _ => Ok(self.whole()),
         }
     }
 
     /// The message completed last, until [`FrameReader::room`] is called.
     pub fn whole(&self) -> Option<&[u8]> {
-        (self.have > PREFIX && self.have == self.need()).then(|| &self.buf[PREFIX..self.have])
+        let whole = self.have > PREFIX && self.have == self.need();
+        whole.then(|| &self.buf[PREFIX..self.have - self.tail])
+    }
+
+    /// Opens the message completed last, in place; false if it was altered, or
+    /// is no longer sealed. Call once.
+    pub fn open(&mut self, keys: &mut Keys) -> bool {
+        if self.tail > 0 || self.whole().is_none() {
+            return false;
+        }
+        let (prefix, sealed) = self.buf[..self.have].split_at_mut(PREFIX);
+        let opened = keys.open_frame([prefix[0], prefix[1]], sealed);
+        self.tail = opened.map_or(0, |len| sealed.len() - len);
+        opened.is_some()
     }
 
     fn len(&self) -> usize {
@@ -60,7 +75,7 @@ impl FrameReader {
     fn need(&self) -> usize {
         match self.have {
             0..PREFIX => PREFIX,
-            _ => PREFIX + self.len().clamp(1, MAX_MESSAGE),
+            _ => PREFIX + self.len().clamp(1, MAX_FRAME),
         }
     }
 }
@@ -86,6 +101,11 @@ impl Backlog {
             self.bytes.extend_from_slice(&part[skip..]);
             taken -= skip;
         }
+    }
+
+    /// Adds the message that `parts` make, sealed; false if `keys` are used up.
+    pub fn seal(&mut self, keys: &mut Keys, parts: [&[u8]; 2]) -> bool {
+        keys.seal_frame(parts, &mut self.bytes)
     }
 
     /// What goes next.
@@ -148,7 +168,7 @@ mod tests {
             pieces in prop::collection::vec(1usize..500, 1..20),
         ) {
             for message in read(&stream, &pieces).0 {
-                prop_assert!((1..=MAX_MESSAGE).contains(&message.len()));
+                prop_assert!((1..=MAX_FRAME).contains(&message.len()));
             }
         }
 
@@ -178,9 +198,9 @@ mod tests {
     fn impossible_lengths_break_the_stream() {
         assert_eq!(read(&[0, 0, 1], &[9]), (vec![], true));
         assert_eq!(read(&[0xff, 0xff, 1], &[1]), (vec![], true));
-        let longest = [&prefix(MAX_MESSAGE)[..], &vec![7; MAX_MESSAGE]].concat();
-        assert_eq!(read(&longest, &[1_000]), (vec![vec![7; MAX_MESSAGE]], false));
-        let longer = u16::try_from(MAX_MESSAGE + 1).unwrap().to_be_bytes();
+        let longest = [&prefix(MAX_FRAME)[..], &vec![7; MAX_FRAME]].concat();
+        assert_eq!(read(&longest, &[1_000]), (vec![vec![7; MAX_FRAME]], false));
+        let longer = u16::try_from(MAX_FRAME + 1).unwrap().to_be_bytes();
         assert_eq!(read(&longer, &[2]), (vec![], true));
     }
 }

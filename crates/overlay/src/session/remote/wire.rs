@@ -13,6 +13,12 @@ pub const PREFIX: usize = 2;
 /// Bytes before the message in a datagram.
 pub const DATAGRAM_HEAD: usize = 16;
 
+/// Bytes that sealing adds to a message, on TCP and UDP.
+pub const TAG: usize = 16;
+
+/// The longest that may come behind a length on TCP: a sealed message.
+pub const MAX_FRAME: usize = MAX_MESSAGE + TAG;
+
 /// The largest datagram: with 40 bytes of IPv6 and 8 of UDP the 1,280 bytes
 /// that every IPv6 path carries (RFC 8200, section 5). Larger packets take TCP.
 pub const MAX_DATAGRAM: usize = 1_232;
@@ -20,8 +26,10 @@ pub const MAX_DATAGRAM: usize = 1_232;
 const PING: u8 = 0x41;
 const HELLO: u8 = 0x42;
 const PACKETS: u8 = 0x43;
+pub(super) const INITIATION: u8 = 0x44;
 const PONG: u8 = 0xc1;
 const WELCOME: u8 = 0xc2;
+pub(super) const RESPONSE: u8 = 0xc3;
 
 /// What lets a datagram belong to a session: random, from the node's entropy,
 /// given over TCP.
@@ -53,6 +61,9 @@ pub enum FromClient<'a> {
         /// By UDP; else by TCP.
         udp: bool,
     },
+    /// The whole first message of a client that authenticates:
+    /// `type 1, mac 16, Noise IK's first message`.
+    Initiation(&'a [u8]),
     /// A message of the session. On UDP only packets.
     Session(&'a [u8]),
 }
@@ -67,6 +78,10 @@ pub enum FromNode<'a> {
         /// For this connection only.
         token: Token,
     },
+    /// The whole answer to [`FromClient::Initiation`]: `type 1, Noise IK's
+    /// second message`, which holds the token. What comes after it, either way,
+    /// is sealed.
+    Response(&'a [u8]),
     /// A message of the session. On UDP only packets.
     Session(&'a [u8]),
 }
@@ -80,7 +95,7 @@ impl<'a> FromClient<'a> {
                 w.u8(HELLO).and_then(|()| w.u64(identity)).and_then(|()| w.u32(attempt))
             }
             FromClient::Packets { udp } => w.u8(PACKETS).and_then(|()| w.u8(udp.into())),
-            FromClient::Session(message) => w.bytes(message),
+            FromClient::Initiation(message) | FromClient::Session(message) => w.bytes(message),
         }
     }
 
@@ -96,6 +111,7 @@ impl<'a> FromClient<'a> {
                 1 => FromClient::Packets { udp: true },
                 _ => return Err(WireError::OutOfRange("the path of packets")),
             },
+            INITIATION => FromClient::Initiation(message),
             other @ 0x40..0x80 => return Err(WireError::UnknownType(other)),
             _ => FromClient::Session(message),
         })
@@ -108,7 +124,7 @@ impl<'a> FromNode<'a> {
         match *self {
             FromNode::Pong => w.u8(PONG),
             FromNode::Welcome { token } => w.u8(WELCOME).and_then(|()| w.u64(token.0)),
-            FromNode::Session(message) => w.bytes(message),
+            FromNode::Response(message) | FromNode::Session(message) => w.bytes(message),
         }
     }
 
@@ -119,13 +135,14 @@ impl<'a> FromNode<'a> {
         Ok(match r.u8()? {
             PONG => FromNode::Pong,
             WELCOME => FromNode::Welcome { token: Token(r.u64()?) },
+            RESPONSE => FromNode::Response(message),
             other @ 0xc0.. => return Err(WireError::UnknownType(other)),
             _ => FromNode::Session(message),
         })
     }
 }
 
-/// One datagram, either way.
+/// One datagram, either way; sealed, the message is longer by [`TAG`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram<'a> {
     /// Whose it is.
@@ -155,7 +172,7 @@ impl<'a> Datagram<'a> {
 
 /// The length that goes before a message of `len` bytes on TCP.
 pub fn prefix(len: usize) -> [u8; PREFIX] {
-    debug_assert!((1..=MAX_MESSAGE).contains(&len), "{len} bytes are no message");
+    debug_assert!((1..=MAX_FRAME).contains(&len), "{len} bytes are no message");
     u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes()
 }
 
@@ -176,8 +193,9 @@ pub fn packet_to_client(head: &[u8], payload: usize) -> Option<Service> {
     }
 }
 
+/// Room for the tag is left also where nothing is sealed: one limit for both.
 fn fits(head: &[u8], payload: usize) -> bool {
-    DATAGRAM_HEAD + head.len() + payload <= MAX_DATAGRAM
+    DATAGRAM_HEAD + head.len() + payload + TAG <= MAX_DATAGRAM
 }
 
 #[cfg(test)]
@@ -204,6 +222,7 @@ mod tests {
                 FromClient::Ping,
                 FromClient::Hello { identity: n, attempt: n as u32 },
                 FromClient::Packets { udp },
+                FromClient::Initiation(&[&[INITIATION][..], &rest].concat()),
                 FromClient::Session(&from_client),
             ] {
                 let bytes = written(|w| m.emit(w));
@@ -212,6 +231,7 @@ mod tests {
             for m in [
                 FromNode::Pong,
                 FromNode::Welcome { token: Token(n) },
+                FromNode::Response(&[&[RESPONSE][..], &rest].concat()),
                 FromNode::Session(&from_node),
             ] {
                 let bytes = written(|w| m.emit(w));
@@ -254,7 +274,9 @@ mod tests {
         for m in [&send, &bind] {
             assert_eq!(FromClient::parse(m), Ok(FromClient::Session(m)));
         }
-        let room = MAX_DATAGRAM - DATAGRAM_HEAD - send.len();
+        let room = MAX_DATAGRAM - DATAGRAM_HEAD - send.len() - TAG;
+        // What a link of the default MTU carries, either way.
+        assert!(room >= 1_188 && MAX_DATAGRAM - DATAGRAM_HEAD - 11 - TAG >= 1_188);
         assert_eq!(packet_to_node(&send, room), Some(Service::RealTime));
         assert_eq!(packet_to_node(&send, room + 1), None);
         assert_eq!(packet_to_node(&bind, 0), None);

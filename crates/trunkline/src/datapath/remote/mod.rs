@@ -1,9 +1,11 @@
 //! Applications on other hosts: TCP and UDP at one address. The protocol is
 //! `trunkline_overlay::session::remote`; here are its sockets.
 
+mod lobby;
 mod outbox;
 mod session;
 
+pub use lobby::{Lobby, Verdict};
 pub use session::{Hello, Session};
 
 use super::sessions::Door;
@@ -15,10 +17,12 @@ use std::io;
 use std::net::SocketAddr;
 use trunkline_base::Time;
 use trunkline_overlay::link::DSCP_EF;
+use trunkline_overlay::node::Client;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::remote::{
-    Datagram, FromClient, HANDSHAKE_TIMEOUT, Token, packet_to_client, packet_to_node,
+    DATAGRAM_HEAD, Datagram, FromClient, HANDSHAKE_TIMEOUT, Token, packet_to_client, packet_to_node,
 };
+use trunkline_overlay::session::wire::Refusal;
 use trunkline_overlay::wire::Service;
 
 /// Connections that may be shaking hands at once; when there are more, the one
@@ -36,6 +40,16 @@ pub struct RemoteStats {
     pub datagrams: u64,
     /// Datagrams whose counter had been seen.
     pub replays: u64,
+    /// Datagrams of a session that are not sealed by its keys.
+    pub forged: u64,
+    /// Connections without a key, where one is needed.
+    pub unauthenticated: u64,
+    /// Handshakes that were forged, or meant for another node.
+    pub wrong_key: u64,
+    /// Handshakes of clients that are not in the configuration.
+    pub unknown_client: u64,
+    /// Handshakes beyond what one address may ask for.
+    pub busy: u64,
     /// Datagrams to clients that the kernel did not take.
     pub sends: u64,
     /// Sessions whose client came back over another connection.
@@ -50,9 +64,25 @@ impl RemoteStats {
             ("bad_stream", self.streams),
             ("bad_datagram", self.datagrams),
             ("replayed_datagram", self.replays),
+            ("forged_datagram", self.forged),
+            ("unauthenticated", self.unauthenticated),
+            ("wrong_key", self.wrong_key),
+            ("unknown_client", self.unknown_client),
+            ("busy", self.busy),
             ("send_failed", self.sends),
         ]
         .into_iter()
+    }
+
+    /// Counts a connection that was refused.
+    pub fn count(&mut self, refusal: Refusal) {
+        match refusal {
+            Refusal::Unauthenticated => self.unauthenticated += 1,
+            Refusal::WrongKey | Refusal::Unsealed => self.wrong_key += 1,
+            Refusal::UnknownClient => self.unknown_client += 1,
+            Refusal::Busy => self.busy += 1,
+            _ => {}
+        }
     }
 }
 
@@ -84,10 +114,13 @@ impl Remote {
 
     /// The next client that wants in: its carrier, with a token from the
     /// system's entropy.
-    pub fn accept(&mut self) -> io::Result<Option<Session>> {
+    pub fn accept(&mut self) -> io::Result<Option<(Session, SocketAddr)>> {
         let Some(socket) = self.door.accept()? else { return Ok(None) };
         let token = getrandom::u64().map_err(io::Error::from)?;
-        Session::new(socket, Token(token)).map(Some)
+        // One that has gone already has no address: it is seen to leave.
+        let from = socket.peer_addr().ok().and_then(|from| from.as_socket());
+        let session = Session::new(socket, Token(token))?;
+        Ok(Some((session, from.unwrap_or(self.address))))
     }
 
     /// Whether strangers may reach this address.
@@ -101,8 +134,8 @@ impl Remote {
 pub struct Remotes {
     /// Hashed under a key of this process, so that nobody can aim.
     tokens: HashMap<Token, SessionId>,
-    /// The latest connection of each client.
-    identities: HashMap<u64, (SessionId, u32)>,
+    /// The latest connection of each application.
+    identities: HashMap<(Client, u64), (SessionId, u32)>,
     /// Sessions by when they must be bound, in order; some are long.
     handshakes: VecDeque<(Time, SessionId, Token)>,
     outboxes: Vec<Outbox>,
@@ -126,9 +159,9 @@ impl Remotes {
     pub(super) fn dismiss(&mut self, id: SessionId, session: &Session) {
         self.tokens.remove(&session.token());
         if let Some(Hello { identity, attempt }) = session.hello
-            && self.identities.get(&identity) == Some(&(id, attempt))
+            && self.identities.get(&(session.client, identity)) == Some(&(id, attempt))
         {
-            self.identities.remove(&identity);
+            self.identities.remove(&(session.client, identity));
         }
     }
 
@@ -158,23 +191,25 @@ impl Remotes {
         self.handshakes.pop_front().map(|(_, id, token)| (id, token))
     }
 
-    /// Session `id` is of the client that `hello` names. The earlier one of its
-    /// two sessions, if it has two: that may be `id`.
-    pub fn identify(&mut self, id: SessionId, hello: Hello) -> Option<SessionId> {
+    /// Session `id` is of the application of `client` that `hello` names. The
+    /// earlier one of its two sessions, if it has two: that may be `id`.
+    pub fn identify(&mut self, id: SessionId, client: Client, hello: Hello) -> Option<SessionId> {
         let Hello { identity, attempt } = hello;
-        let (other, its) = self.identities.insert(identity, (id, attempt)).filter(|o| o.0 != id)?;
+        let latest = &mut self.identities;
+        let (other, its) =
+            latest.insert((client, identity), (id, attempt)).filter(|o| o.0 != id)?;
         self.stats.replaced += 1;
         if attempt.wrapping_sub(its) < 1 << 31 {
             return Some(other);
         }
-        self.identities.insert(identity, (other, its));
+        latest.insert((client, identity), (other, its));
         Some(id)
     }
 
-    /// Reads a datagram as far as to tell whose it is.
-    pub(super) fn owner<'a>(&mut self, bytes: &'a [u8]) -> Option<(Datagram<'a>, SessionId)> {
+    /// Whose a datagram claims to be.
+    pub(super) fn owner(&mut self, bytes: &[u8]) -> Option<SessionId> {
         let datagram = Datagram::parse(bytes).ok();
-        let owner = datagram.and_then(|d| Some((d, *self.tokens.get(&d.token)?)));
+        let owner = datagram.and_then(|d| self.tokens.get(&d.token).copied());
         self.stats.datagrams += u64::from(owner.is_none());
         owner
     }
@@ -185,9 +220,23 @@ impl Remotes {
         session: &mut Session,
         via: usize,
         from: SocketAddr,
-        datagram: &Datagram<'a>,
+        bytes: &'a mut [u8],
     ) -> Option<&'a [u8]> {
-        let message = match FromClient::parse(datagram.message) {
+        let counter = Datagram::parse(bytes).ok()?.counter;
+        let mut len = bytes.len();
+        if let Some(keys) = &session.keys {
+            // A copy is refused before it costs anything.
+            if !session.peer.is_news(counter) {
+                self.stats.replays += 1;
+                return None;
+            }
+            let Some(opened) = keys.open_datagram(bytes) else {
+                self.stats.forged += 1;
+                return None;
+            };
+            len = opened;
+        }
+        let message = match FromClient::parse(&bytes[DATAGRAM_HEAD..len]) {
             Ok(FromClient::Ping) => None,
             Ok(FromClient::Session(message)) if packet_to_node(message, 0).is_some() => {
                 Some(message)
@@ -197,7 +246,7 @@ impl Remotes {
                 return None;
             }
         };
-        if !session.peer.accept(from, datagram.counter) {
+        if !session.peer.accept(from, counter) {
             self.stats.replays += 1;
             return None;
         }
@@ -205,8 +254,7 @@ impl Remotes {
             session.via = via;
         }
         if message.is_none() {
-            let (pong, head) = (session::pong(), session.peer.next_head());
-            self.post(via, from, 0, [&head, &pong, &[]]);
+            self.post(session, via, from, 0, [&session::pong(), &[]]);
         }
         message
     }
@@ -223,8 +271,8 @@ impl Remotes {
             && let Some(service) = packet_to_client(head, payload.len())
         {
             let dscp = if service == Service::RealTime { DSCP_EF } else { 0 };
-            let first = session.peer.next_head();
-            self.post(session.via, address, dscp, [&first, head, payload]);
+            let via = session.via;
+            self.post(session, via, address, dscp, [head, payload]);
             return true;
         }
         let sent = session.send(head, payload);
@@ -252,9 +300,17 @@ impl Remotes {
         }
     }
 
-    fn post(&mut self, via: usize, to: SocketAddr, dscp: u8, parts: [&[u8]; 3]) {
+    fn post(
+        &mut self,
+        session: &mut Session,
+        via: usize,
+        to: SocketAddr,
+        dscp: u8,
+        message: [&[u8]; 2],
+    ) {
+        let head = session.peer.next_head();
         if let Some(outbox) = self.outboxes.get_mut(via) {
-            self.stats.sends += outbox.post(to, dscp, parts);
+            self.stats.sends += outbox.post(to, dscp, session.keys.as_ref(), &head, message);
         }
     }
 }

@@ -3,7 +3,7 @@ use arrayvec::ArrayVec;
 use socket2::Socket;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use trunkline_overlay::session::remote::MAX_DATAGRAM;
+use trunkline_overlay::session::remote::{DATAGRAM_HEAD, Keys, MAX_DATAGRAM, TAG};
 
 /// Datagrams to clients, collected in one wake-up and sent in one call.
 pub struct Outbox {
@@ -26,20 +26,23 @@ impl Outbox {
         Outbox { socket, tx: TxBatch::new(), bytes, items: ArrayVec::new() }
     }
 
-    /// Adds a datagram of at most [`MAX_DATAGRAM`] bytes. When there is no room
-    /// for it, all before it are sent first; how many the kernel refused.
-    pub fn post(&mut self, to: SocketAddr, dscp: u8, parts: [&[u8]; 3]) -> u64 {
+    /// Adds a datagram of at most [`MAX_DATAGRAM`] bytes, sealed by `keys` if
+    /// there are some. When there is no room for it, all before it are sent
+    /// first; how many were refused.
+    pub fn post(
+        &mut self,
+        to: SocketAddr,
+        dscp: u8,
+        keys: Option<&Keys>,
+        head: &[u8; DATAGRAM_HEAD],
+        message: [&[u8]; 2],
+    ) -> u64 {
         let refused = if self.items.is_full() { self.flush() } else { 0 };
-        let slot = self.items.len() * MAX_DATAGRAM;
-        let mut len = 0;
-        for part in parts {
-            let Some(room) = self.bytes.get_mut(slot + len..slot + len + part.len()) else {
-                return refused + 1;
-            };
-            room.copy_from_slice(part);
-            len += part.len();
-        }
-        debug_assert!(len <= MAX_DATAGRAM, "the last slot ends the memory");
+        let slot = &mut self.bytes[self.items.len() * MAX_DATAGRAM..][..MAX_DATAGRAM];
+        let len = match write(slot, keys, head, message) {
+            Some(len) => len,
+            None => return refused + 1,
+        };
         self.items.push(Item { to, dscp, len });
         refused
     }
@@ -68,4 +71,27 @@ impl Outbox {
         self.items.clear();
         refused
     }
+}
+
+/// Puts a datagram into `slot`: how long it is; `None` if it doesn't fit or its
+/// keys are used up.
+fn write(
+    slot: &mut [u8],
+    keys: Option<&Keys>,
+    head: &[u8; DATAGRAM_HEAD],
+    message: [&[u8]; 2],
+) -> Option<usize> {
+    let mut len = DATAGRAM_HEAD;
+    slot.get_mut(..len)?.copy_from_slice(head);
+    for part in message {
+        slot.get_mut(len..len + part.len())?.copy_from_slice(part);
+        len += part.len();
+    }
+    if let Some(keys) = keys {
+        let (message, rest) = slot.split_at_mut(len);
+        let tag = keys.seal_datagram(head, &mut message[DATAGRAM_HEAD..])?;
+        rest.get_mut(..TAG)?.copy_from_slice(&tag);
+        len += TAG;
+    }
+    Some(len)
 }

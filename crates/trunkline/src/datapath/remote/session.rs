@@ -4,8 +4,9 @@ use std::io::{self, ErrorKind, IoSlice, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use trunkline_base::wire::Writer;
+use trunkline_overlay::node::Client;
 use trunkline_overlay::session::remote::{
-    Backlog, FrameReader, FromClient, FromNode, Peer, Token, prefix,
+    Backlog, FrameReader, FromClient, FromNode, Keys, Peer, Token, prefix,
 };
 
 /// What the kernel may hold back of messages on TCP: a tenth of a second of
@@ -32,6 +33,12 @@ pub struct Session {
     tcp: Socket,
     frames: FrameReader,
     backlog: Backlog,
+    /// Whose rights it has.
+    pub(super) client: Client,
+    /// Seals everything, if the client has authenticated.
+    pub(super) keys: Option<Keys>,
+    /// A message has been read and not been looked at.
+    held: bool,
     /// The client over UDP.
     pub(super) peer: Peer,
     /// Which of the node's remote addresses its datagrams come to.
@@ -42,7 +49,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Sets `tcp` up and says the first word.
+    /// Sets `tcp` up.
     pub(super) fn new(tcp: Socket, token: Token) -> io::Result<Session> {
         tcp.set_tcp_nodelay(true)?;
         tcp.set_tcp_notsent_lowat(UNSENT)?;
@@ -50,21 +57,43 @@ impl Session {
         let keepalive =
             TcpKeepalive::new().with_time(IDLE).with_interval(ASK_AGAIN).with_retries(ASK);
         tcp.set_tcp_keepalive(&keepalive)?;
-        let mut session = Session {
+        Ok(Session {
             tcp,
             frames: FrameReader::default(),
             backlog: Backlog::default(),
+            client: Client::Local,
+            keys: None,
+            held: false,
             peer: Peer::new(token),
             via: 0,
             hello: None,
             noted: false,
-        };
+        })
+    }
+
+    /// Tells a client that does not authenticate its token.
+    pub(super) fn welcome(&mut self) {
         let mut welcome = [0; 16];
         let mut w = Writer::new(&mut welcome);
-        if (FromNode::Welcome { token }).emit(&mut w).is_ok() {
-            session.send(w.written(), &[]);
+        if (FromNode::Welcome { token: self.token() }).emit(&mut w).is_ok() {
+            self.send(w.written(), &[]);
         }
-        Ok(session)
+    }
+
+    /// From here on everything is sealed, both ways.
+    pub(super) fn seal(&mut self, keys: Keys) {
+        self.keys = Some(keys);
+    }
+
+    /// It is `client`'s; the message that was read last is still to be looked at.
+    pub(super) fn let_in(&mut self, client: Client) {
+        self.client = client;
+        self.held = true;
+    }
+
+    /// Whose rights it has.
+    pub fn client(&self) -> Client {
+        self.client
     }
 
     /// What the client's datagrams begin with.
@@ -81,6 +110,11 @@ impl Session {
     pub fn send(&mut self, head: &[u8], payload: &[u8]) -> bool {
         if self.flush().is_err() || !self.backlog.is_empty() {
             return false;
+        }
+        if let Some(keys) = &mut self.keys {
+            // Sealed is sent: what TCP does not take now it must take later,
+            // since the other end counts.
+            return self.backlog.seal(keys, [head, payload]) && self.flush().is_ok();
         }
         let first = prefix(head.len() + payload.len());
         let parts = [&first[..], head, payload];
@@ -120,42 +154,61 @@ impl Session {
         Ok(())
     }
 
-    /// Reads one message into `buf`, or does what the carrier is asked to.
-    pub fn recv(&mut self, buf: &mut [u8]) -> Read {
+    /// Reads one message, to be looked at by [`Session::message`]; what else came
+    /// of it.
+    pub(super) fn fetch(&mut self) -> Result<(), Read> {
         // Two reads make a message: its length, and the rest.
         for _ in 0..2 {
             let n = match (&self.tcp).read(self.frames.room()) {
-                Ok(0) => return Read::Closed,
+                Ok(0) => return Err(Read::Closed),
                 Ok(n) => n,
                 Err(e) => match e.kind() {
-                    ErrorKind::WouldBlock | ErrorKind::Interrupted => return Read::Empty,
-                    _ => return Read::Closed,
+                    ErrorKind::WouldBlock | ErrorKind::Interrupted => return Err(Read::Empty),
+                    _ => return Err(Read::Closed),
                 },
             };
-            let message = match self.frames.filled(n) {
-                Ok(Some(message)) => message,
-                Ok(None) => continue,
-                Err(_) => return Read::Broken,
-            };
-            match FromClient::parse(message) {
-                Ok(FromClient::Session(message)) => {
-                    let n = message.len().min(buf.len());
-                    buf[..n].copy_from_slice(&message[..n]);
-                    return Read::Message(n);
+            match self.frames.filled(n).map(|message| message.is_some()) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let opened = self.keys.as_mut().is_none_or(|keys| self.frames.open(keys));
+                    return if opened { Ok(()) } else { Err(Read::Broken) };
                 }
-                // A client that reads nothing gets no answer either.
-                Ok(FromClient::Ping) => drop(self.send(&pong(), &[])),
-                Ok(FromClient::Packets { udp }) => self.peer.set_udp(udp),
-                Ok(FromClient::Hello { identity, attempt }) => {
-                    let hello = Hello { identity, attempt };
-                    if self.hello.replace(hello).is_some_and(|h| h != hello) {
-                        return Read::Broken;
-                    }
-                    return Read::Hello(hello);
-                }
-                Err(_) => return Read::Broken,
+                Err(_) => return Err(Read::Broken),
             }
-            return Read::Handled;
+        }
+        Err(Read::Handled)
+    }
+
+    /// The message that was read last.
+    pub(super) fn message(&self) -> &[u8] {
+        self.frames.whole().unwrap_or_default()
+    }
+
+    /// Reads one message into `buf`, or does what the carrier is asked to.
+    pub fn recv(&mut self, buf: &mut [u8]) -> Read {
+        if !std::mem::take(&mut self.held)
+            && let Err(read) = self.fetch()
+        {
+            return read;
+        }
+        match FromClient::parse(self.frames.whole().unwrap_or_default()) {
+            Ok(FromClient::Session(message)) => {
+                let n = message.len().min(buf.len());
+                buf[..n].copy_from_slice(&message[..n]);
+                return Read::Message(n);
+            }
+            // A client that reads nothing gets no answer either.
+            Ok(FromClient::Ping) => drop(self.send(&pong(), &[])),
+            Ok(FromClient::Packets { udp }) => self.peer.set_udp(udp),
+            Ok(FromClient::Hello { identity, attempt }) => {
+                let hello = Hello { identity, attempt };
+                if self.hello.replace(hello).is_some_and(|h| h != hello) {
+                    return Read::Broken;
+                }
+                return Read::Hello(hello);
+            }
+            // Who one is is said once.
+            Ok(FromClient::Initiation(_)) | Err(_) => return Read::Broken,
         }
         Read::Handled
     }

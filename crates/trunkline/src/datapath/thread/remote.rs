@@ -1,6 +1,6 @@
 //! What the packet thread does for applications on other hosts.
 
-use super::super::remote::Session;
+use super::super::remote::{Session, Verdict};
 use super::super::sessions::Carrier;
 use super::{PacketThread, token};
 use crate::clock::{self, Stamps};
@@ -13,21 +13,87 @@ use trunkline_overlay::session::remote::Token;
 impl PacketThread {
     pub(super) fn on_remote(&mut self, index: usize) {
         while let Some(remote) = self.remotes.get_mut(index) {
-            let session = match remote.accept() {
-                Ok(Some(session)) => session,
+            let (session, from) = match remote.accept() {
+                Ok(Some(guest)) => guest,
                 Ok(None) => return,
-                Err(error) => {
-                    let what = format!("a remote application could not attach: {error}");
-                    return self.complaints.warn(clock::now(), &what);
-                }
+                Err(error) => return self.complain_of(&error),
             };
-            let token = session.token();
-            if let Some(id) = self.admit(Carrier::Remote(Box::new(session)))
-                && let Some((late, token)) =
-                    self.carriers.remotes.await_bind(clock::now(), id, token)
-            {
-                self.end_handshake(late, token);
+            let (slot, evicted) = self.lobby.enter(clock::now(), session, from);
+            if let Some(evicted) = evicted {
+                self.forget_guest(&evicted);
             }
+            let Some(descriptor) = self.lobby.descriptor(slot) else { continue };
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, token::GUEST | u64::from(slot));
+            if let Err(error) = self.epoll.add(descriptor, event) {
+                self.complain_of(&error.into());
+            }
+        }
+    }
+
+    fn complain_of(&mut self, error: &std::io::Error) {
+        let what = format!("a remote application could not attach: {error}");
+        self.complaints.warn(clock::now(), &what);
+    }
+
+    pub(super) fn on_guest(&mut self, slot: u32) {
+        let verdict = self.lobby.hear(clock::now(), slot);
+        self.judge(slot, verdict);
+    }
+
+    /// Answers handshakes, and ends those that took too long.
+    fn look_after_guests(&mut self, now: Time) {
+        let mut told = arrayvec::ArrayVec::<_, 4>::new();
+        self.lobby.answer(now, |slot, verdict| drop(told.try_push((slot, verdict))));
+        for (slot, verdict) in told {
+            self.judge(slot, verdict);
+        }
+        while let Some(late) = self.lobby.overdue(now) {
+            self.forget_guest(&late);
+        }
+    }
+
+    fn forget_guest(&mut self, session: &Session) {
+        self.carriers.remotes.stats.handshakes += 1;
+        let _ = self.epoll.delete(session);
+    }
+
+    fn judge(&mut self, slot: u32, verdict: Verdict) {
+        match verdict {
+            Verdict::Stays => self.watch_guest(slot, EpollFlags::EPOLLIN),
+            // Else what it sends meanwhile would wake the thread for nothing.
+            Verdict::Waits => self.watch_guest(slot, EpollFlags::empty()),
+            Verdict::In(session) => {
+                let _ = self.epoll.delete(&session);
+                self.let_in(session);
+            }
+            Verdict::Out(session, why) => {
+                let _ = self.epoll.delete(&session);
+                self.carriers.remotes.stats.count(why);
+                self.turn_away(Carrier::Remote(Box::new(session)), why);
+            }
+            Verdict::Broken(session) => {
+                let _ = self.epoll.delete(&session);
+                self.carriers.remotes.stats.streams += 1;
+            }
+            Verdict::Gone(session) => drop(self.epoll.delete(&session)),
+        }
+    }
+
+    fn watch_guest(&mut self, slot: u32, flags: EpollFlags) {
+        if let Some(descriptor) = self.lobby.descriptor(slot) {
+            let mut event = EpollEvent::new(flags, token::GUEST | u64::from(slot));
+            let _ = self.epoll.modify(descriptor, &mut event);
+        }
+    }
+
+    fn let_in(&mut self, session: Session) {
+        let (token, client) = (session.token(), session.client());
+        let Some(id) = self.admit(Carrier::Remote(Box::new(session)), client) else { return };
+        // Its first message has been read.
+        self.on_session(id, EpollFlags::EPOLLIN);
+        let waits = self.carriers.remotes.await_bind(clock::now(), id, token);
+        if let Some((late, token)) = waits {
+            self.end_handshake(late, token);
         }
     }
 
@@ -36,7 +102,7 @@ impl PacketThread {
         let (node, carriers) = (&mut self.node, &mut self.carriers);
         if let Some(remote) = self.remotes.get_mut(index) {
             remote.udp.recv(stamps, now, |batch| {
-                for d in batch {
+                for d in batch.iter_mut() {
                     if let Some((id, message)) = carriers.datagram(index, d.from, d.bytes) {
                         node.session_recv(now, id, message, carriers);
                     }
@@ -47,6 +113,7 @@ impl PacketThread {
 
     /// Closes connections that have not been bound in time.
     pub(super) fn end_handshakes(&mut self, now: Time) {
+        self.look_after_guests(now);
         while let Some((id, token)) = self.carriers.remotes.overdue(now) {
             self.end_handshake(id, token);
         }

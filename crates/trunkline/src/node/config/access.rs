@@ -1,8 +1,10 @@
-//! `[access]`: who may bind, send, be heard and pass through.
+//! `[access]` and `[[client]]`: who may bind, send, be heard and pass through.
 
+use super::sealing::Key;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::ops::RangeInclusive;
+use trunkline_overlay::handshake::PublicKey;
 use trunkline_overlay::node::{Access, Nodes, Rights};
 use trunkline_overlay::wire::NodeId;
 
@@ -27,6 +29,53 @@ impl AccessSection {
         }
     }
 }
+
+/// `[[client]]`: an application of another host.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientSection {
+    name: String,
+    key: Key,
+    #[serde(default)]
+    bind: Ports,
+    #[serde(default)]
+    to: NodeSet,
+}
+
+/// Who a client is; what it may do is at the same place in [`Access::clients`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownClient {
+    /// For messages.
+    pub name: String,
+    /// By what it is known.
+    pub key: PublicKey,
+}
+
+impl ClientSection {
+    /// Who it is, unless one of `earlier` is the same.
+    pub fn known(&self, earlier: &[KnownClient]) -> Result<KnownClient, String> {
+        let ClientSection { name, key: Key(key), .. } = self;
+        if let Some(other) = earlier.iter().find(|c| c.name == *name || c.key == *key) {
+            return Err(format!(
+                "[[client]] \"{name}\" has the name or the key of [[client]] \"{}\": give each \
+                 its own (`trunkline keygen`)",
+                other.name
+            ));
+        }
+        if earlier.len() >= MAX_CLIENTS {
+            return Err(format!("more than {MAX_CLIENTS} [[client]] sections"));
+        }
+        Ok(KnownClient { name: name.clone(), key: *key })
+    }
+
+    /// What it may do.
+    pub fn rights(&self) -> Rights {
+        Rights { bind: self.bind.0.clone(), to: self.to.0.clone() }
+    }
+}
+
+/// As many as have a number.
+const MAX_CLIENTS: usize = 1 << 16;
 
 /// `"all"`, `"none"` or a list of node ids.
 #[derive(Default)]

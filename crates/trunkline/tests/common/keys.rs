@@ -1,0 +1,72 @@
+//! Keys of nodes and clients, the same in every run.
+
+use super::Node;
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use trunkline_overlay::handshake::Identity;
+
+/// The client that every sealed node knows, with all rights …
+pub const CLIENT: u8 = 100;
+/// … one that may bind 4000 to 4001 and send to node 1 …
+pub const LIMITED: u8 = 101;
+/// … and one that nobody knows.
+pub const STRANGER: u8 = 102;
+
+/// Whose secret is `n`: a node by its id, or a client.
+pub fn identity(n: u8) -> Identity {
+    Identity::from_secret(&[n; 32])
+}
+
+/// The file of that secret in `dir`.
+pub fn key_file(dir: &Path, n: u8) -> PathBuf {
+    let path = dir.join(format!("{n}.key"));
+    if !path.exists() {
+        fs::write(&path, identity(n).secret_text().as_str()).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("permitted");
+    }
+    path
+}
+
+/// The key of a link to `neighbour`, as a line.
+pub fn of_neighbour(neighbour: usize, sealed: bool) -> String {
+    let key = identity(neighbour as u8).public();
+    if sealed { format!("key = \"{key}\"\n") } else { String::new() }
+}
+
+impl Node {
+    fn dir(&self) -> &Path {
+        self.config.parent().expect("a folder")
+    }
+
+    /// Keys for `[node]`, and sections.
+    pub(super) fn protection(&self) -> (String, String) {
+        if !self.sealed {
+            return ("unsealed = true\nremote_open = true\n".into(), String::new());
+        }
+        let file = key_file(self.dir(), self.id as u8);
+        let (all, limited) = (identity(CLIENT).public(), identity(LIMITED).public());
+        let clients = format!(
+            "[[client]]\nname = \"all\"\nkey = \"{all}\"\n\
+             [[client]]\nname = \"limited\"\nkey = \"{limited}\"\n\
+             bind = [\"4000-4001\"]\nto = [1]\n"
+        );
+        (format!("key = {:?}\n", file.to_str().expect("text")), clients)
+    }
+
+    /// How an application of another host attaches.
+    pub fn attachment(&self) -> String {
+        self.attachment_at(self.remote, CLIENT)
+    }
+
+    /// The same by way of `address`, as `client`.
+    pub fn attachment_at(&self, address: SocketAddr, client: u8) -> String {
+        if !self.sealed {
+            return format!("tcp://{address}");
+        }
+        let file = key_file(self.dir(), client);
+        let node = identity(self.id as u8).public();
+        format!("tcp://{address}?node={node}&key={}", file.to_str().expect("text"))
+    }
+}
