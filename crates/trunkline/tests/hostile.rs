@@ -77,7 +77,7 @@ fn attack() -> (Vec<Vec<u8>>, [(&'static str, u64); 3]) {
         datagrams.push(whole[..1 + round % (ENVELOPE_OVERHEAD - 1)].to_vec());
         for len in [24, 200, 1_472, 9_000] {
             let mut noise = random(len);
-            noise[0] = 0x12 | round as u8;
+            noise[0] = 0x40 | round as u8;
             datagrams.push(noise);
         }
         if round % 10 == 0 {

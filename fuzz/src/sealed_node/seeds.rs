@@ -14,8 +14,12 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
     let introduce = |origin| S::Introduce { origin, seq: 0, certificate: Vec::new() };
     let up = [S::Greet { from: 0 }, hello(), ms(50), hello(), ms(50), hello()];
     let known = [introduce(3), ms(20)];
-    let links = |origin, seq, ends: &[u8]| {
-        S::Links { origin, seq, fragment: 0, age: 0, ends: ends.to_vec() }
+    let links = |origin, seq, ends: &[u8]| S::Links {
+        origin,
+        seq,
+        fragment: 0,
+        age: 0,
+        ends: ends.to_vec(),
     };
     let lies = [
         links(3, 1, &[1, 1, 2, 1]),
@@ -55,7 +59,9 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
         ms(40),
     ];
     let paths: Vec<S> = (1..8)
-        .flat_map(|path| [S::Anew { path }, S::Greet { from: 0 }, hello(), S::Sleep { unit: 2, n: 40 }])
+        .flat_map(|path| {
+            [S::Anew { path }, S::Greet { from: 0 }, hello(), S::Sleep { unit: 2, n: 40 }]
+        })
         .collect();
     let changes = [
         S::Add { path: 1, reachable: 1 },

@@ -143,7 +143,8 @@ impl Liar {
         entropy[..8].copy_from_slice(&starts.to_be_bytes());
         let mut handshakes = Handshakes::new(config, entropy);
         let path = "x".repeat(usize::from(path % 8));
-        let peer = Peer { node: id(NODE), path, key: None, address: Some(address(NODE)), mtu: 1_280 };
+        let peer =
+            Peer { node: id(NODE), path, key: None, address: Some(address(NODE)), mtu: 1_280 };
         handshakes.add(LinkId(0), peer, now);
         Liar { handshakes, seal: Seal::Aead(Box::default()), starts }
     }
@@ -209,11 +210,14 @@ impl World {
                 let mut link = link_to(LIAR);
                 link.path = "x".repeat(usize::from(path % 8));
                 link.address = (reachable % 2 > 0).then(|| address(LIAR));
-                let alike = |l: &link::Link| l.config().path == link.path && l.config().neighbour == id(LIAR);
+                let alike = |l: &link::Link| {
+                    l.config().path == link.path && l.config().neighbour == id(LIAR)
+                };
                 if self.added.len() < ADDED && !self.node.node.links().any(|(_, l)| alike(l)) {
                     let before: Vec<LinkId> = self.node.node.links().map(|(id, _)| id).collect();
                     self.reconfigure(&Changes { added: vec![link], ..Changes::default() });
-                    let new = self.node.node.links().map(|(id, _)| id).find(|id| !before.contains(id));
+                    let new =
+                        self.node.node.links().map(|(id, _)| id).find(|id| !before.contains(id));
                     self.added.extend(new);
                 }
             }

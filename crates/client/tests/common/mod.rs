@@ -95,7 +95,11 @@ impl Session {
     }
 
     pub fn say_bytes(&mut self, bytes: &[u8]) {
-        self.0.write_all(bytes).unwrap();
+        // Who does not like what it heard before may have hung up.
+        match self.0.write_all(bytes) {
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
+            written => written.unwrap(),
+        }
     }
 }
 
