@@ -135,6 +135,34 @@ fn settings_change_under_a_call_that_notices_nothing() {
     assert_ne!(world.node(HostId(0)).link(LinkId(0)).expect("a link").config().dscp, 46);
 }
 
+/// One end makes a new link of an old one, which numbers its packets anew; the
+/// other, which has still the old one, must not take them for those it had.
+#[test]
+fn a_link_that_is_replaced_at_one_end_carries_calls_at_once() {
+    for sealed in [false, true] {
+        let mut t = Topology::chain(vec![link(ms(10), Loss::None)]);
+        if sealed {
+            t.seal();
+        }
+        let mut world = t.build(1).unwrap();
+        let before = calls(&mut world, (0, 1), RT, 5_000, 1, (at(1_000), 100));
+        world.run_until(at(4_000));
+        world.operate(HostId(0), |now, node| {
+            let config = node.link(LinkId(0)).expect("a link").config().clone();
+            let removed = vec![(config.neighbour, config.path.clone())];
+            let added = vec![config];
+            node.reconfigure(now, &Changes { removed, added, ..Changes::default() });
+        });
+        world.run_until(at(5_000));
+        let after = calls(&mut world, (0, 1), RT, 6_000, 1, (at(6_000), 100));
+        world.run_until(at(9_000));
+        for made in [before, after] {
+            let o = outcome(&world, &made);
+            assert_eq!((o.sent, o.lost, o.late), (100, 0, 0), "sealed: {sealed}");
+        }
+    }
+}
+
 #[test]
 fn routes_change_at_once() {
     let mut t = Topology::new();

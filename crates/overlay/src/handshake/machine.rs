@@ -300,12 +300,15 @@ impl Handshakes {
         if let Some(address) = peer.address {
             self.by_address.insert(address, link);
         }
-        self.neighbours.insert(link, Neighbour::new(peer, now));
+        self.neighbours.insert(link, Neighbour::new(peer, self.incarnation, now));
     }
 
     /// The link is no more; its sessions end.
     pub fn remove(&mut self, link: LinkId) {
         let Some(neighbour) = self.neighbours.remove(&link) else { return };
+        // A link in its place numbers its packets anew. The neighbour, which may
+        // still have the old one, learns that as from a restart.
+        self.incarnation.0 += 1;
         self.by_address.retain(|_, l| *l != link);
         if let (Some(key), Some(latest)) = (neighbour.key, neighbour.latest) {
             self.remember(key, neighbour.peer.path.clone(), latest);
@@ -481,14 +484,14 @@ impl Handshakes {
 
     /// What this end says of itself to the link's other.
     pub(super) fn payload(&self, link: LinkId, index: ReceiverIndex, sent: u64) -> Option<Vec<u8>> {
-        let peer = &self.neighbours.get(&link)?.peer;
+        let Neighbour { peer, incarnation, .. } = self.neighbours.get(&link)?;
         let Offer { oldest, newest, capabilities } = self.offer;
         let payload = Payload {
             oldest,
             newest,
             index,
             node: self.node,
-            incarnation: self.incarnation,
+            incarnation: *incarnation,
             sent,
             capabilities,
             mtu: peer.mtu,

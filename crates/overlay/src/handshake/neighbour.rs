@@ -42,6 +42,8 @@ pub(super) struct Live {
 #[derive(Debug)]
 pub(super) struct Neighbour {
     pub peer: Peer,
+    /// Since when this end numbers its packets to it.
+    pub incarnation: Incarnation,
     /// Its key, configured or from `certificate`.
     pub key: Option<DhKey>,
     /// What it showed us, if its key is not configured.
@@ -73,8 +75,9 @@ pub(super) struct Neighbour {
 }
 
 impl Neighbour {
-    pub fn new(peer: Peer, now: Time) -> Neighbour {
+    pub fn new(peer: Peer, incarnation: Incarnation, now: Time) -> Neighbour {
         let mut neighbour = Neighbour {
+            incarnation,
             address: peer.address,
             key: None,
             certificate: None,

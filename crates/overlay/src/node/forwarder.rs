@@ -116,7 +116,11 @@ impl Forwarder {
                 self.max_payload = self.max_payload.min(config.max_payload());
                 add_link(&mut self.links, link, id, incarnation, sealed, *config, now);
             }
-            Command::Remove(link) => drop(self.links.remove(link)),
+            Command::Remove(link) => {
+                self.links.remove(link);
+                // For a link in its place, as in the handshakes.
+                self.incarnation.0 += 1;
+            }
             Command::Install(id, session) => {
                 self.links.assign(session.keys.local, id);
                 if let Some(link) = self.links.get_mut(id) {

@@ -28,7 +28,7 @@ use crate::units::Span;
 /// Which node, and how to print.
 #[derive(clap::Args, Debug)]
 pub struct At {
-    /// The node's control socket: `control` in its [node] section
+    /// The node's control socket: `control` in its `[node]` section
     #[arg(
         long,
         value_name = "PATH",
