@@ -39,11 +39,10 @@ pub const COOKIE: usize = 16;
 /// Bytes by which an answer names its question.
 pub const ECHO: usize = 8;
 
-const INITIATION_HEAD: usize = 1 + MAC + COOKIE;
 const ANSWER_HEAD: usize = 1 + MAC + ECHO + COOKIE + 2;
 
 const _: () = assert!(ANSWER_HEAD + MAX_CERTIFICATE <= QUERY_LEN);
-const _: () = assert!(INITIATION_HEAD + FIRST_OVERHEAD + MAX_PAYLOAD <= MAX_MESSAGE);
+const _: () = assert!(1 + MAC + COOKIE + FIRST_OVERHEAD + MAX_PAYLOAD <= MAX_MESSAGE);
 
 /// A key of the cheap check, made once for each key of a node.
 #[derive(Clone)]
