@@ -60,10 +60,9 @@ fn frames(plaintext: &[u8]) {
         }
         let (came, went) = (&plaintext[start..w.len()], &w.written()[start..]);
         if came != went {
-            // The one freedom: a hello that echoes nothing may write anything
-            // as the timestamp that it does not echo.
-            assert!(matches!(frame, Ok(Frame::Hello(h)) if h.echo.is_none()), "{frame:?}");
-            assert_eq!((&came[..7], &came[11..]), (&went[..7], &went[11..]));
+            // The one freedom: what a hello does not know it may fill with
+            // anything, and flags that nobody knows are passed over.
+            assert!(matches!(frame, Ok(Frame::Hello(_))), "{frame:?}");
         }
         assert_eq!(Frames::new(went).next(), Some(frame));
     }
@@ -161,11 +160,10 @@ fn authenticating(bytes: &[u8]) {
     static OWN: LazyLock<Vec<u8>> = LazyLock::new(|| opening().1);
     if let Ok(FromClient::Initiation(message)) = FromClient::parse(bytes) {
         // The fuzzer finds no mac: what is behind it is looked at all the same.
-        assert!(message == *OWN || responder().answer(message, Token(7)).is_err());
-        assert!(
-            message == *OWN
-                || responder().check(Time::ZERO, ([192, 0, 2, 1], 7).into(), message).is_err()
-        );
+        let mut node = responder();
+        let checked = node.check(Time::ZERO, ([192, 0, 2, 1], 7).into(), message).is_ok();
+        let answered = responder().answer(message, Token(7)).is_ok();
+        assert!(message == *OWN || !(checked && answered));
     }
     if let Ok(FromNode::Response(message)) = FromNode::parse(bytes) {
         // The seed's answer has another ephemeral key than this handshake's.

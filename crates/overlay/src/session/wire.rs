@@ -212,11 +212,13 @@ impl<'a> ToNode<'a> {
                 // A newer client may add fields; its version decides.
                 Ok(bind)
             }
-            METRIC => Ok(ToNode::Metric(match r.u8()? {
-                NO_METRIC => None,
-                n if usize::from(n) < Metric::COUNT => Some(Metric::from_wire(n)),
-                _ => return Err(WireError::OutOfRange("the metric")),
-            })),
+            METRIC => match (r.u8()?, r.rest()) {
+                (NO_METRIC, []) => Ok(ToNode::Metric(None)),
+                (n, []) if usize::from(n) < Metric::COUNT => {
+                    Ok(ToNode::Metric(Some(Metric::from_wire(n))))
+                }
+                _ => Err(WireError::OutOfRange("the metric")),
+            },
             SEND => Ok(ToNode::Send {
                 service: Service::from_wire(r.u8()?).ok_or(WireError::OutOfRange("the service"))?,
                 deadline_ms: match r.u8()? {
