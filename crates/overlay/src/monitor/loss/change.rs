@@ -14,9 +14,9 @@ use super::LossEstimate;
 use std::collections::VecDeque;
 
 /// Log-likelihood ratio at which a worsening is believed. A test of exact
-/// hypotheses then waits e^18 packets on average before it errs; what that is
+/// hypotheses then waits e^16 bursts and more before it errs; what that is
 /// with estimated ones, `examples/loss_detection.rs` prints.
-const CERTAIN: [f64; WORSE] = [24.0, 14.0];
+const CERTAIN: [f64; WORSE] = [26.0, 16.0];
 /// The same for an improvement, which is in no hurry.
 const CERTAIN_BETTER: f64 = 20.0;
 /// From here on more traffic is wanted.
@@ -211,7 +211,7 @@ impl ChangeMeter {
             self.history.pop_front();
         }
         self.history.push_back(burst);
-        self.assume();
+        self.assume(self.most_likely().is_some_and(|(.., sum)| sum > 0.0));
         self.since.add(burst);
         for (sums, ratios) in
             self.worse.as_flattened_mut().iter_mut().zip(self.worse_by.as_flattened())
@@ -253,14 +253,19 @@ impl ChangeMeter {
     }
 
     /// Sets the hypotheses: the present loss is taken for as high, or for the
-    /// search for better as low, as the mean's error allows.
-    fn assume(&mut self) {
+    /// search for better as low, as the mean's error allows. What may be a change
+    /// must not become what it is compared with: while one is `in_question`, the
+    /// present loss is not taken for higher than it was.
+    fn assume(&mut self, in_question: bool) {
         let p = self.since.loss(0);
         let margin = 1.0 + 2.0 * self.since.error();
         let high = (p * margin).clamp(LEAST, 0.6);
         let low = (p / margin).clamp(LEAST, 0.9);
         let burst = self.since.burst().clamp(0.0, 0.99);
         let old = self.assumed;
+        if in_question && high >= old.0 {
+            return;
+        }
         let near = |new: f64, old: f64| (new - old).abs() < 0.02 * new;
         if near(high, old.0) && near(low, old.1) && near(1.0 - burst, 1.0 - old.2) {
             return;
@@ -349,7 +354,7 @@ impl ChangeMeter {
         self.better = Default::default();
         self.assumed = (0.0, 0.0, 0.0);
         self.settled = false;
-        self.assume();
+        self.assume(false);
         self.publish();
     }
 

@@ -120,6 +120,26 @@ fn a_worsening_is_found_and_an_improvement_later() {
     }
 }
 
+/// What a young link loses must not be taken for what it always lost.
+#[test]
+fn a_worsening_is_found_as_soon_on_a_young_link() {
+    let found = |calm: u64| {
+        let mut found: Vec<u64> = (0..40)
+            .map(|k| {
+                let mut m = LossMeter::new(LossMode::Changes);
+                feed(&mut m, 0, calm + k, &Loss::None, NEVER);
+                let after = feed(&mut m, calm + k, 2_000, &bursts(0.3, 0.75), 0.11);
+                after.unwrap_or(2_000)
+            })
+            .collect();
+        found.sort_unstable();
+        (found[20], found[38])
+    };
+    let (young, old) = (found(400), found(40_000));
+    assert!(young.0 <= 80 && young.1 <= 160, "median and 95 %: {young:?}");
+    assert!(old.0 <= 80 && old.1 <= 160, "median and 95 %: {old:?}");
+}
+
 #[test]
 fn one_outage_is_no_lossy_link() {
     for mode in [LossMode::Changes, LossMode::Paper] {
