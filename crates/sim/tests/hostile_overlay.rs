@@ -162,6 +162,7 @@ fn a_link_that_its_other_end_denies_attracts_nothing() {
     };
     assert_eq!(of_liar(&world), Some(2), "everyone has been told");
     for host in [HostId(0), VICTIM] {
+        assert_eq!(router(&world, host).stats().denied, 1);
         for metric in Metric::ALL {
             let route = router(&world, host).route(NodeId(3), metric).unwrap();
             assert!(!route.path.contains(&LIAR), "{route:?}");

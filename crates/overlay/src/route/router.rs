@@ -439,6 +439,7 @@ impl Router {
         self.stats.spf_runs += 1;
         let own = self.config.id;
         self.graph.rebuild(own, &self.adverts(), &self.db, &self.config.cost);
+        self.stats.denied = self.graph.denied();
         for (tree, metric) in self.trees.iter_mut().zip(Metric::ALL) {
             tree.run(&self.graph, own, metric);
         }

@@ -55,6 +55,8 @@ fn a_link_whose_other_end_denies_it_is_none() {
     for metric in Metric::ALL {
         assert_eq!(net.hosts[0].router.route(id(4), metric).unwrap().path.len(), 5);
     }
+    net.run(Duration::from_millis(20));
+    assert_eq!(net.hosts[0].router.stats().denied, 1, "an operator can see it");
     net.run(Duration::from_secs(1));
     assert_eq!(net.walk(0, 4, Metric::Hops), [0, 1, 2, 3, 4]);
 }
