@@ -332,6 +332,10 @@ pub struct CheckArgs {
 pub fn check(args: &CheckArgs) -> Result<(), Error> {
     let mut config = config::load(&args.file)?;
     config.unlock()?;
+    if let Some(files) = &config.key_files {
+        files
+            .check_expiry(config.overlay.sealing.as_ref(), clock::since_epoch() / 1_000_000_000)?;
+    }
     let overlay = &config.overlay;
     println!(
         "{}: {} is node {}, {}, with {} and {}; packets up to {} bytes",
