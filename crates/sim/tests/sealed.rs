@@ -82,6 +82,20 @@ fn each_flow_chooses_by_its_own_metric() {
     assert!((60..65).contains(&delays[2].as_millis()), "no losses, so the fewest: {:?}", delays[2]);
 }
 
+/// The smaller MTU of a link's ends is that of both.
+#[test]
+fn neighbours_agree_on_the_smaller_packet() {
+    let mut t = Topology::chain(vec![link(ms(10), Loss::None)]);
+    t.seal();
+    t.config_mut(HostId(1)).links[0].mtu = 1_000;
+    let mut world = t.build(1).unwrap();
+    world.run_until(at(2_000));
+    for host in [HostId(0), HostId(1)] {
+        let (_, link) = world.node(host).links().next().unwrap();
+        assert_eq!(link.config().mtu, 1_000);
+    }
+}
+
 /// Keys are replaced every two minutes; nobody hears it.
 #[test]
 fn new_keys_cost_no_packet() {

@@ -310,3 +310,22 @@ fn a_forged_response_spoils_no_handshake() {
     a.hear(ms(2), address(2), &response);
     talk(&mut a, &mut b);
 }
+
+/// However many come, and however seldom a driver looks.
+#[test]
+fn what_is_remembered_of_strangers_is_bounded() {
+    let mut b = End::new(2, certified(2), None);
+    for n in 0..super::super::machine::MAX_SEEN as u64 + 100 {
+        let key = crate::handshake::identity::DhKey([n as u8; 32]);
+        b.machine.remember(key, n.to_string(), (Incarnation(1), n));
+        b.machine.push(Event::Refused { from: address(9), node: NodeId(9), why: Refusal::Revoked });
+    }
+    assert_eq!(b.machine.seen.len(), super::super::machine::MAX_SEEN);
+    let events = core::iter::from_fn(|| b.machine.poll()).count();
+    assert!(events <= 1 << 12, "{events}");
+    // What is not for the log alone is never among what is lost.
+    for n in 0..5_000 {
+        b.machine.push(Event::Retired { link: LINK, index: crate::wire::ReceiverIndex::new(n) });
+    }
+    assert_eq!(core::iter::from_fn(|| b.machine.poll()).count(), 5_000);
+}
