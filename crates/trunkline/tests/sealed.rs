@@ -179,7 +179,9 @@ fn key_files_that_are_of_no_use_are_named() {
     let over = Certificate::issue(&overlay, NodeId(1), "old", own.public(), 40_000_000);
     let before = fs::read(file("1.cert")).expect("there");
     fs::write(file("1.cert"), over.expect("a name").to_string()).expect("written");
-    wrong("days, so nobody admits this node: certify anew");
+    let ended = run(trunkline(["check"]).arg(&node.config));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("so nobody admits this node: certify anew"), "{}", ended.stderr);
     fs::write(file("1.cert"), before).expect("written");
     drop(other);
     // A key is never overwritten.

@@ -155,8 +155,7 @@ impl KeyFiles {
         Ok(Secrets { identity, certificate: Some(certificate) })
     }
 
-    /// Whether the certificate in `sealing` still holds at `unix_secs`. A node
-    /// whose clock is wrong starts all the same.
+    /// Whether the certificate in `sealing` still holds at `unix_secs`.
     pub fn check_expiry(
         &self,
         sealing: Option<&Sealing>,
