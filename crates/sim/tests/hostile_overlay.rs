@@ -273,6 +273,11 @@ fn a_newcomer_leaves_room_for_others() {
     let full = world.node(VICTIM).control().handshakes().unwrap();
     assert!(full.refused(handshake::Refusal::NewcomersFull) >= 40 - taken as u64);
     assert!(Liar::new(NodeId(67), "", (VICTIM, NodeId(2))).greet(&mut world), "another node");
+    // None of them has said another word: five minutes later their places are free.
+    world.run_until(at(300_000));
+    assert_eq!(world.node(VICTIM).links().count(), 2 + taken + 1);
+    world.run_until(at(345_000));
+    assert_eq!(world.node(VICTIM).links().count(), 2);
 }
 
 #[test]

@@ -158,6 +158,23 @@ fn forgeries_cost_little_and_other_links_nothing() {
     assert!(stats.refused.of(Refusal::NeighbourRate) > 15_000);
 }
 
+/// Signatures take their time: links take turns.
+#[test]
+fn a_queue_of_lies_holds_no_other_link_up() {
+    let mut net = chain();
+    net.cost(3, LinkId(0), cost(44, 0));
+    for i in 0..60 {
+        let forged: Vec<_> =
+            (0..8).map(|k| update(4, WALL + (1 << 40) + 8 * i + k, &[3], &Toy(id(1)))).collect();
+        net.inject(2, LinkId(0), &frame(&forged));
+    }
+    // A link of 5 ms; 480 lies are 30 ms of checks.
+    net.run(Duration::from_millis(10));
+    let of_3 = net.hosts[2].router.records().filter(|r| r.0.origin == id(3));
+    assert!(of_3.flat_map(|r| r.2).any(|l| l.cost == cost(44, 0)));
+    assert!(refused(&net, 2, Refusal::BadSignature) < 480, "there are still some");
+}
+
 /// In an overlay that is not sealed, everyone can make up nodes.
 #[test]
 fn made_up_nodes_fill_no_memory() {
