@@ -158,6 +158,45 @@ fn neighbours_agree_on_the_smaller_packet() {
     }
 }
 
+/// Node 2 has forgotten its keys and does not know where node 1 is: that begins
+/// anew as soon as its link is dead, not when its keys are old.
+#[test]
+fn who_is_silent_is_greeted_again() {
+    let mut t = Topology::chain(vec![link(ms(10), Loss::None)]);
+    t.seal();
+    t.config_mut(HostId(1)).links[0].address = None;
+    let mut world = t.build(1).unwrap();
+    world.run_until(at(5_000));
+    world.restart(HostId(1)).unwrap();
+    world.run_until(at(9_000));
+    for host in [HostId(0), HostId(1)] {
+        let (_, link) = world.node(host).links().next().unwrap();
+        assert!(link.monitor().is_up(), "{host:?}");
+    }
+}
+
+/// What comes of a newcomer whose link is then written into the file.
+#[test]
+fn a_newcomer_that_is_configured_has_one_link() {
+    let mut t = Topology::chain(vec![link(ms(10), Loss::None)]);
+    t.seal();
+    t.config_mut(HostId(1)).sealing.as_mut().unwrap().newcomers = 3;
+    let own = t.config_mut(HostId(1)).links[0].clone();
+    let mut world = t.build(1).unwrap();
+    world.run_until(at(3_000));
+    let removed = vec![(own.neighbour, own.path.clone())];
+    for (changes, what) in [
+        (Changes { removed, ..Changes::default() }, "a newcomer"),
+        (Changes { added: vec![own], ..Changes::default() }, "configured"),
+    ] {
+        world.operate(HostId(1), |now, node| node.reconfigure(now, &changes));
+        let end = world.now() + ms(6_000);
+        world.run_until(end);
+        let links: Vec<_> = world.node(HostId(1)).links().map(|(_, l)| l).collect();
+        assert_eq!((links.len(), links[0].monitor().is_up()), (1, true), "{what}");
+    }
+}
+
 /// Keys are replaced every two minutes; nobody hears it.
 #[test]
 fn new_keys_cost_no_packet() {

@@ -207,6 +207,7 @@ fn a_reload_changes_what_it_can_and_names_the_rest() {
         let done = ok_json(node, &["reload"]);
         assert_eq!(done["applied"], json!(["[[link]] to 1: rate", "[[link]] to 3: rate"]));
         assert_eq!(done["restart"], json!([]));
+        assert!(ok(node, &["reload"]).contains("nothing has changed"), "since the last one");
         edit(
             node,
             "[[route]]",
