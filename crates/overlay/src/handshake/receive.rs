@@ -245,15 +245,21 @@ impl Handshakes {
             return Err(Refusal::Replayed);
         }
         neighbour.latest = Some(stamp);
+        let mut other = None;
         // Not before: a copy must not bring back a key that was replaced.
         if let Some(certificate) = shown {
             if neighbour.key.is_some_and(|before| before != key) {
                 // What is under way is with the key it had before.
                 neighbour.query = None;
+                other = Some(certificate.name().to_owned());
             }
             neighbour.learn(certificate);
         }
         let waiting = neighbour.attempt.is_some() && neighbour.trying_for(now) < PRECEDENCE;
+        if let Some(name) = other {
+            let (node, from) = (opened.payload.node, opened.from);
+            self.push(Event::OtherKey { node, name, from });
+        }
         if waiting && self.own.public() < key {
             return Err(Refusal::Simultaneous);
         }

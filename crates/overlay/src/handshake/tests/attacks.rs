@@ -283,8 +283,11 @@ fn a_copy_from_before_a_change_of_keys_brings_no_key_back() {
     }
     talk(&mut a, &mut b);
 
+    let told = |b: &End| b.events.iter().filter(|e| matches!(e, Event::OtherKey { .. })).count();
+    assert_eq!(told(&b), 1, "two nodes may have one number");
     let before = b.refused(Refusal::Replayed);
     b.hear(ms(10_000), address(66), &copy);
+    assert_eq!(told(&b), 1);
     assert_eq!(b.refused(Refusal::Replayed), before + 1);
     // What it begins now is for the key of now.
     let sessions = a.established.len();
