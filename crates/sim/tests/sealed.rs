@@ -115,14 +115,13 @@ fn relays_follow_the_metric_of_a_flow() {
 /// it goes another way, and loses nothing by that.
 #[test]
 fn calls_leave_a_relay_that_wants_no_transit() {
-    let (drain, access): (fn(&mut Node, Time, bool), fn(&mut Node, Time, bool)) = (
-        |node, now, on| node.drain(now, on),
-        |node, now, on| {
-            let transit = if on { Nodes::only([NodeId(9)]) } else { Nodes::All };
-            let access = Some(Access { transit, ..Access::default() });
-            node.reconfigure(now, &Changes { access, ..Changes::default() });
-        },
-    );
+    type Act = fn(&mut Node, Time, bool);
+    let drain: Act = |node, now, on| node.drain(now, on);
+    let access: Act = |node, now, on| {
+        let transit = if on { Nodes::only([NodeId(9)]) } else { Nodes::All };
+        let access = Some(Access { transit, ..Access::default() });
+        node.reconfigure(now, &Changes { access, ..Changes::default() });
+    };
     for (what, wants_none) in [("drain", drain), ("transit", access)] {
         let mut world = ring(&link(ms(10), Loss::None));
         let relay = HostId(1);
