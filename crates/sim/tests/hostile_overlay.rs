@@ -255,6 +255,31 @@ fn a_revoked_node_is_out() {
     assert_eq!(outcome(&world, &made).missed.events, 0);
 }
 
+/// An operator who takes the wrong key away and gives it back has everything again
+/// at once, though no neighbour sends what was acknowledged before.
+#[test]
+fn trust_that_is_given_back_brings_back_who_it_was_taken_from() {
+    let keys = || vec![liar::operator().public()];
+    let revoked = Trust { overlay_keys: keys(), revoked: vec![identity(NodeId(1)).public()] };
+    for (mistake, left) in [(revoked, 2), (Trust::default(), 1)] {
+        let mut world = row().build(1).unwrap();
+        world.run_until(at(3_000));
+        let right = Trust { overlay_keys: keys(), revoked: Vec::new() };
+        for (trust, nodes) in [(mistake, left), (right, 3)] {
+            let changes = Changes { trust: Some((trust, Vec::new())), ..Changes::default() };
+            world.operate(HostId(2), |now, node| node.reconfigure(now, &changes));
+            let end = world.now() + ms(4_000);
+            world.run_until(end);
+            assert_eq!(router(&world, HostId(2)).nodes(), nodes);
+        }
+        // A link that has just been dead is not used at once.
+        let end = world.now() + ms(60_000);
+        world.run_until(end);
+        let route = router(&world, HostId(2)).route(NodeId(1), Metric::Hops).unwrap();
+        assert_eq!(route.path.len(), 3);
+    }
+}
+
 /// One certified node may have several paths, but not all the places.
 #[test]
 fn a_newcomer_leaves_room_for_others() {
