@@ -278,7 +278,7 @@ impl World {
                 }
                 Event::Closed { .. } => end.sealed().clear(),
                 Event::Newcomer { .. } => panic!("both have their links"),
-                Event::Refused { .. } => {}
+                Event::Refused { .. } | Event::OtherKey { .. } => {}
             }
         }
     }

@@ -26,7 +26,8 @@ pub enum Drop {
     FlowDuplicate,
     /// A packet that crossed as many links as it may.
     HopLimit,
-    /// A packet whose route leads back to where it came from.
+    /// A packet whose route leads back to where it came from, or that says it
+    /// is from the very node that it is for.
     Bounced,
     /// A packet to a node that no route leads to.
     NoRoute,

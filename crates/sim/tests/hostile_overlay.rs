@@ -162,6 +162,7 @@ fn a_link_that_its_other_end_denies_attracts_nothing() {
     };
     assert_eq!(of_liar(&world), Some(2), "everyone has been told");
     for host in [HostId(0), VICTIM] {
+        assert_eq!(router(&world, host).stats().denied, 1);
         for metric in Metric::ALL {
             let route = router(&world, host).route(NodeId(3), metric).unwrap();
             assert!(!route.path.contains(&LIAR), "{route:?}");
@@ -254,6 +255,31 @@ fn a_revoked_node_is_out() {
     assert_eq!(outcome(&world, &made).missed.events, 0);
 }
 
+/// An operator who takes the wrong key away and gives it back has everything again
+/// at once, though no neighbour sends what was acknowledged before.
+#[test]
+fn trust_that_is_given_back_brings_back_who_it_was_taken_from() {
+    let keys = || vec![liar::operator().public()];
+    let revoked = Trust { overlay_keys: keys(), revoked: vec![identity(NodeId(1)).public()] };
+    for (mistake, left) in [(revoked, 2), (Trust::default(), 1)] {
+        let mut world = row().build(1).unwrap();
+        world.run_until(at(3_000));
+        let right = Trust { overlay_keys: keys(), revoked: Vec::new() };
+        for (trust, nodes) in [(mistake, left), (right, 3)] {
+            let changes = Changes { trust: Some((trust, Vec::new())), ..Changes::default() };
+            world.operate(HostId(2), |now, node| node.reconfigure(now, &changes));
+            let end = world.now() + ms(4_000);
+            world.run_until(end);
+            assert_eq!(router(&world, HostId(2)).nodes(), nodes);
+        }
+        // A link that has just been dead is not used at once.
+        let end = world.now() + ms(60_000);
+        world.run_until(end);
+        let route = router(&world, HostId(2)).route(NodeId(1), Metric::Hops).unwrap();
+        assert_eq!(route.path.len(), 3);
+    }
+}
+
 /// One certified node may have several paths, but not all the places.
 #[test]
 fn a_newcomer_leaves_room_for_others() {
@@ -272,6 +298,11 @@ fn a_newcomer_leaves_room_for_others() {
     let full = world.node(VICTIM).control().handshakes().unwrap();
     assert!(full.refused(handshake::Refusal::NewcomersFull) >= 40 - taken as u64);
     assert!(Liar::new(NodeId(67), "", (VICTIM, NodeId(2))).greet(&mut world), "another node");
+    // None of them has said another word: five minutes later their places are free.
+    world.run_until(at(300_000));
+    assert_eq!(world.node(VICTIM).links().count(), 2 + taken + 1);
+    world.run_until(at(345_000));
+    assert_eq!(world.node(VICTIM).links().count(), 2);
 }
 
 #[test]

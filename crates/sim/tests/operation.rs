@@ -152,6 +152,8 @@ fn a_link_that_is_replaced_at_one_end_carries_calls_at_once() {
             let removed = vec![(config.neighbour, config.path.clone())];
             let added = vec![config];
             node.reconfigure(now, &Changes { removed, added, ..Changes::default() });
+            let (_, link) = node.links().next().unwrap();
+            assert_eq!(link.monitor().quality().since, now, "it has been down since now");
         });
         world.run_until(at(5_000));
         let after = calls(&mut world, (0, 1), RT, 6_000, 1, (at(6_000), 100));

@@ -15,7 +15,7 @@ const DAY: u64 = 24 * 60 * 60;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     /// The system refused something.
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {what} {}: {source}{}", path.display(), advice(source))]
     Io {
         /// What was attempted.
         what: &'static str,
@@ -51,6 +51,16 @@ pub enum KeyFileError {
     Entropy(getrandom::Error),
 }
 
+/// What to do, after a semicolon; may be empty.
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AlreadyExists => {
+            "; no key or certificate is overwritten: take another name, or move that file away"
+        }
+        _ => "",
+    }
+}
+
 impl KeyFileError {
     /// 1 where the system is to blame, 2 where the user's input is.
     pub fn exit_code(&self) -> u8 {
@@ -68,12 +78,15 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFil
 /// are the mask of an access list (acl(5)).
 pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
     let file = fs::metadata(path).map_err(io_error("read", path))?;
+    let text = Zeroizing::new(fs::read_to_string(path).map_err(io_error("read", path))?);
+    // First whether it is the right file: what is no secret may be read by all.
+    let identity = Identity::from_text(&text)
+        .map_err(|source| KeyFileError::Key { path: path.to_owned(), source })?;
     let others = if file.uid() == 0 { 0o037 } else { 0o077 };
     if file.mode() & others != 0 {
         return Err(KeyFileError::Exposed(path.to_owned()));
     }
-    let text = Zeroizing::new(fs::read_to_string(path).map_err(io_error("read", path))?);
-    Identity::from_text(&text).map_err(|source| KeyFileError::Key { path: path.to_owned(), source })
+    Ok(identity)
 }
 
 /// Reads a certificate; that it is true, others check.
@@ -149,7 +162,7 @@ pub struct CertifyArgs {
     #[arg(long, value_name = "FILE")]
     overlay_key: PathBuf,
     /// The node's id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(..i64::from(u32::MAX)))]
     node: u32,
     /// What the node is called, at most 63 bytes
     #[arg(long)]
@@ -158,7 +171,7 @@ pub struct CertifyArgs {
     #[arg(long, value_name = "PUBKEY")]
     key: PublicKey,
     /// For how many days; without it for ever
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     days: Option<u32>,
     /// The file to create
     file: PathBuf,

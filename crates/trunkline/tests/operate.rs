@@ -207,6 +207,7 @@ fn a_reload_changes_what_it_can_and_names_the_rest() {
         let done = ok_json(node, &["reload"]);
         assert_eq!(done["applied"], json!(["[[link]] to 1: rate", "[[link]] to 3: rate"]));
         assert_eq!(done["restart"], json!([]));
+        assert!(ok(node, &["reload"]).contains("nothing has changed"), "since the last one");
         edit(
             node,
             "[[route]]",
@@ -411,8 +412,14 @@ fn where_no_node_is_the_message_says_what_to_do() {
     drop(std::os::unix::net::UnixListener::bind(&dead).expect("bound"));
     let ended = run(trunkline(["status"]).env("TRUNKLINE_CONTROL", &dead));
     assert!(ended.one_line(1).contains("it has ended: start it again"), "{}", ended.stderr);
+    let file = dir.path().join("a.toml");
+    fs::write(&file, "").expect("written");
+    let ended = run(trunkline(["status", "--control"]).arg(&file));
+    assert!(ended.one_line(1).contains("that is no socket: give the path"), "{}", ended.stderr);
     // And is taken over, while that of a living one is not.
     let mut chain = start(&Setup::default());
+    let ended = run(trunkline(["status", "--control"]).arg(&chain.nodes[0].socket));
+    assert!(ended.one_line(1).contains("that is the applications' socket"), "{}", ended.stderr);
     let ctl = control(&chain.nodes[0]);
     edit(
         &chain.nodes[1],

@@ -9,6 +9,8 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use trunkline_overlay::handshake::{Certificate, Identity};
+use trunkline_overlay::wire::NodeId;
 
 const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -116,6 +118,13 @@ fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
     wait_for("node 1 to know", || (routes(&a) == 1).then_some(()));
     let (refused, from_b) = (relay.metrics(), b.metrics());
     assert!(refused.sum("handshakes_refused_total", "reason=\"revoked\"") >= 1);
+    let status = json(&relay, &["status"]);
+    assert!(status["handshakes_refused"]["revoked"].as_u64() >= Some(1), "{status}");
+    let lines = done(operate(&relay, &["status"]));
+    assert!(lines.contains("refused   handshakes: revoked "), "{lines}");
+    // What flooding itself brings is counted, and no line for an operator.
+    assert!(status["updates_refused"].is_object(), "{status}");
+    assert!(!lines.contains("duplicate"), "{lines}");
     assert_eq!(from_b.sum("link_up", ""), 0);
     assert_eq!(stream(&here, &a.bind(0), 0..10, ms(1)).len(), 10);
 }
@@ -162,10 +171,26 @@ fn key_files_that_are_of_no_use_are_named() {
     edit(&node, "2.cert", "1.cert");
     edit(&node, &operator.public, &done(run(trunkline(["pubkey"]).arg(file("2.key")))));
     wrong("is signed by none of [overlay] keys");
+    edit(&node, &done(run(trunkline(["pubkey"]).arg(file("2.key")))), &operator.public);
+    // Nothing but time makes a certificate that is over: one of 1971.
+    let [overlay, own] = ["overlay.key", "1.key"].map(|name| {
+        Identity::from_text(&fs::read_to_string(file(name)).expect("there")).expect("a key")
+    });
+    let over = Certificate::issue(&overlay, NodeId(1), "old", own.public(), 40_000_000);
+    let before = fs::read(file("1.cert")).expect("there");
+    fs::write(file("1.cert"), over.expect("a name").to_string()).expect("written");
+    let ended = run(trunkline(["check"]).arg(&node.config));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("so nobody admits this node: certify anew"), "{}", ended.stderr);
+    fs::write(file("1.cert"), before).expect("written");
     drop(other);
     // A key is never overwritten.
     let again = run(trunkline(["keygen"]).arg(file("1.key")));
-    assert!(again.one_line(1).contains("File exists"), "{}", again.stderr);
+    assert!(again.one_line(1).contains("File exists (os error 17); no key"), "{}", again.stderr);
+    // Another file than a secret key is told so, whoever may read it.
+    edit(&node, "1.key", "1.cert");
+    wrong("1.cert holds no secret key");
+    edit(&node, "1.cert\"\ncertificate", "1.key\"\ncertificate");
     fs::write(file("1.cert"), "nonsense").expect("written");
     wrong("not a certificate");
 }

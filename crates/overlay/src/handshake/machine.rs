@@ -202,6 +202,16 @@ pub enum Event {
         /// What is wrong.
         why: Refusal,
     },
+    /// A neighbour shows another key than before, certified too: for the log.
+    /// Was it given a new one, or have two nodes one number?
+    OtherKey {
+        /// The node.
+        node: NodeId,
+        /// What its certificate calls it.
+        name: String,
+        /// From where.
+        from: SocketAddr,
+    },
     /// Someone who has a key was refused: for the log.
     Refused {
         /// From where.
@@ -535,7 +545,8 @@ impl Handshakes {
     pub(super) fn push(&mut self, event: Event) {
         // Only what is for the log may be lost; what else there is, is bounded
         // by links and rates.
-        if self.events.len() < MAX_EVENTS || !matches!(event, Event::Refused { .. }) {
+        let for_log = matches!(event, Event::Refused { .. } | Event::OtherKey { .. });
+        if self.events.len() < MAX_EVENTS || !for_log {
             self.events.push_back(event);
         }
     }

@@ -49,7 +49,7 @@ impl Handshakes {
     pub fn recv(&mut self, now: Time, unix_secs: u64, from: SocketAddr, bytes: &[u8]) {
         let done = match Kind::of(bytes) {
             Ok(Kind::Query) => self.on_query(now, from, bytes),
-            Ok(Kind::Answer) => self.on_answer(now, unix_secs, bytes),
+            Ok(Kind::Answer) => self.on_answer(now, unix_secs, from, bytes),
             Ok(Kind::Initiation) => self.on_initiation(now, unix_secs, from, bytes),
             Ok(Kind::Response) => self.on_response(now, unix_secs, from, bytes),
             Ok(Kind::Null | Kind::Aead) | Err(_) => Err(Refusal::Malformed),
@@ -103,7 +103,13 @@ impl Handshakes {
         Ok(())
     }
 
-    fn on_answer(&mut self, now: Time, unix_secs: u64, bytes: &[u8]) -> Result<(), Refusal> {
+    fn on_answer(
+        &mut self,
+        now: Time,
+        unix_secs: u64,
+        from: SocketAddr,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
         let answer = Answer::parse(bytes).map_err(|_| Refusal::Malformed)?;
         let asked = |n: &Neighbour| n.query == Some(answer.echo);
         let tried = |n: &Neighbour| n.attempt.as_ref().is_some_and(|a| a.echo == Some(answer.echo));
@@ -124,10 +130,16 @@ impl Handshakes {
             let certificate = Certificate::parse(answer.certificate);
             let certificate = certificate.map_err(|_| Refusal::WrongCertificate)?;
             let key = certificate.dh().ok_or(Refusal::WrongCertificate)?;
-            if self.revoked.contains(&key) {
-                return Err(Refusal::Revoked);
+            let expected = neighbour.peer.node;
+            let believed = match self.revoked.contains(&key) {
+                true => Err(Refusal::Revoked),
+                false => certificate.check(expected, key, &self.trust.overlay_keys, unix_secs),
+            };
+            if let Err(why) = believed {
+                // Where a file names the wrong neighbour, this is all that shows it.
+                self.push(Event::Refused { from, node: certificate.node(), why });
+                return Err(why);
             }
-            certificate.check(neighbour.peer.node, key, &self.trust.overlay_keys, unix_secs)?;
             neighbour.query = None;
             neighbour.learn(certificate);
             // It is there: what is sent now is not one more try in vain.
@@ -218,26 +230,36 @@ impl Handshakes {
         let Some((&link, neighbour)) = self.neighbours.iter_mut().find(|(_, n)| is_it(n)) else {
             return self.newcomer(now, unix_secs, opened);
         };
-        match neighbour.peer.key {
-            Some(_) if neighbour.key == Some(key) => {}
+        let shown = match neighbour.peer.key {
+            Some(_) if neighbour.key == Some(key) => None,
             Some(_) => return Err(Refusal::UnknownKey),
             None => {
                 let certificate = payload.certificate.clone().ok_or(Refusal::UnknownKey)?;
                 let keys = &self.trust.overlay_keys;
                 certificate.check(payload.node, key, keys, unix_secs)?;
-                if neighbour.key.is_some_and(|before| before != key) {
-                    // What is under way is with the key it had before.
-                    neighbour.query = None;
-                }
-                neighbour.learn(certificate);
+                Some(certificate)
             }
-        }
+        };
         let stamp = (payload.incarnation, payload.sent);
         if neighbour.latest.is_some_and(|latest| stamp <= latest) {
             return Err(Refusal::Replayed);
         }
         neighbour.latest = Some(stamp);
+        let mut other = None;
+        // Not before: a copy must not bring back a key that was replaced.
+        if let Some(certificate) = shown {
+            if neighbour.key.is_some_and(|before| before != key) {
+                // What is under way is with the key it had before.
+                neighbour.query = None;
+                other = Some(certificate.name().to_owned());
+            }
+            neighbour.learn(certificate);
+        }
         let waiting = neighbour.attempt.is_some() && neighbour.trying_for(now) < PRECEDENCE;
+        if let Some(name) = other {
+            let (node, from) = (opened.payload.node, opened.from);
+            self.push(Event::OtherKey { node, name, from });
+        }
         if waiting && self.own.public() < key {
             return Err(Refusal::Simultaneous);
         }

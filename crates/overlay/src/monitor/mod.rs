@@ -92,7 +92,7 @@ impl LinkMonitor {
             rate_out: Throughput::default(),
             loss_out: None,
             residual_out: None,
-            since: Time::ZERO,
+            since: first,
             downs: 0,
             advertiser: Advertiser::new(Patience::default()),
         }

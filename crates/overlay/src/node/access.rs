@@ -117,10 +117,12 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::RxDatagram;
+    use crate::link;
     use crate::node::{Config, Node, Sink, Start};
     use crate::session::SessionId;
     use crate::session::wire::{SESSION_VERSION, ToClient, ToNode};
-    use crate::wire::{Incarnation, Service};
+    use crate::wire::{DATA_OVERHEAD, DataHeader, Incarnation, Null, ReceiverIndex, Seal, Service};
     use trunkline_base::Time;
     use trunkline_base::wire::Writer;
 
@@ -148,6 +150,49 @@ mod tests {
             }
             true
         }
+    }
+
+    /// Nobody's packets but those of its own applications: a neighbour that
+    /// writes this node's id into a packet is none of these.
+    #[test]
+    fn who_says_it_is_the_node_itself_is_not_believed() {
+        let mut config = Config::new(NodeId(1));
+        config.links.push(link::Config::new(NodeId(2)));
+        config.access.from = Nodes::only([]);
+        let start = Start::simulated(Time::ZERO, Incarnation(1), 1);
+        let mut node = Node::new(config, start).unwrap();
+        let id = node.session_open().unwrap();
+        let mut bind = [0; 16];
+        let mut w = Writer::new(&mut bind);
+        ToNode::Bind { version: SESSION_VERSION, port: 10 }.emit_head(&mut w).unwrap();
+        node.session_recv(Time::ZERO, id, w.written(), &mut Heard(Vec::new()));
+
+        let index = ReceiverIndex::derived(NodeId(2), NodeId(1), "");
+        let mut seal = Seal::Null(Null::new(index, Incarnation(1)));
+        for source in [2, 1] {
+            let header = DataHeader {
+                metric: crate::route::Metric::default(),
+                service: Service::BestEffort,
+                recovered: false,
+                hop_limit: 9,
+                link_seq: 0,
+                source: NodeId(source),
+                destination: NodeId(1),
+                source_port: 10,
+                destination_port: 10,
+                flow_seq: 0,
+                remaining_ms: 100,
+            };
+            let mut envelope = [0; DATA_OVERHEAD];
+            header.emit(0, &mut Writer::new(Seal::frames_mut(&mut envelope))).unwrap();
+            assert!(seal.seal(&mut envelope));
+            let (at, from) = (Time::ZERO, ([192, 0, 2, 2], 7_000).into());
+            let mut batch = [RxDatagram { at, from, bytes: &mut envelope }];
+            node.recv(at, &mut batch, &mut Heard(Vec::new()));
+        }
+        let drops = node.stats().drops;
+        assert_eq!((drops.get(Drop::Forbidden), drops.get(Drop::Bounced)), (1, 1));
+        assert_eq!(node.stats().to_sessions, 0);
     }
 
     /// An application that may bind 10 to 11 and send to node 1.

@@ -1,5 +1,6 @@
 use super::control::path_number;
 use super::{Access, Routing};
+use crate::handshake::message::MAX_PATH;
 use crate::handshake::{self, Certificate, Identity, Offer, PublicKey, Trust};
 use crate::link::{self, realtime};
 use crate::route::{NOBODY, StaticRoute};
@@ -124,7 +125,13 @@ impl Config {
                 let (a, path) = (link.neighbour, link.path.clone());
                 return Err(ConfigError::IndexCollision(a, a, path));
             }
-            check_ranges(link)?;
+            if link.path.len() > MAX_PATH {
+                return Err(ConfigError::LongPath(link.neighbour, link.path.clone()));
+            }
+            link.check().map_err(|what| ConfigError::OutOfRange(link.neighbour, what))?;
+        }
+        if let Some(sealing) = &self.sealing {
+            sealing.newcomer.check().map_err(ConfigError::NewcomerOutOfRange)?;
         }
         let known = |via| self.links.iter().any(|l| l.neighbour == via);
         match self.routes.iter().find(|r| !known(r.via)) {
@@ -134,26 +141,28 @@ impl Config {
     }
 }
 
-fn check_ranges(link: &link::Config) -> Result<(), ConfigError> {
-    let range = |what, ok: bool| {
-        if ok { Ok(()) } else { Err(ConfigError::OutOfRange(link.neighbour, what)) }
-    };
-    let realtime::Config { repeat_share, extra_share, bytes, packets, .. } = link.realtime;
-    range("mtu: 576 to 9000 bytes", (576..=9_000).contains(&link.mtu))?;
-    range("dscp: 0 to 63", link.dscp <= 63)?;
-    range("rate: more than 0", link.rate.is_none_or(|r| r.as_bps() > 0))?;
-    range("repeat share: 0 to 1", (0.0..=1.0).contains(&repeat_share))?;
-    range("extra share: 0 to 1", (0.0..=1.0).contains(&extra_share))?;
-    let memory = 4 << 10..=1 << 30;
-    range("[realtime] memory: 4 KiB to 1 GiB", memory.contains(&bytes))?;
-    range("[realtime] packets: 16 to 32768", (16..=1 << 15).contains(&packets))?;
-    range("[best_effort] memory: 4 KiB to 1 GiB", memory.contains(&link.best_effort.bytes))?;
-    let waits = [link.realtime.max_wait, link.best_effort.max_wait];
-    range("max_wait: 1 ms to 10 s", waits.iter().all(|w| (1..=10_000).contains(&w.as_millis())))?;
-    range("hello interval: 20 ms or more", link.liveness.interval.as_millis() >= 20)?;
-    range("dead after: three hello intervals or more", {
-        link.liveness.dead_after >= 3 * link.liveness.interval
-    })
+impl link::Config {
+    /// Whether each setting is in its range; otherwise which is not.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let range = |what, ok: bool| if ok { Ok(()) } else { Err(what) };
+        let realtime::Config { repeat_share, extra_share, bytes, packets, .. } = self.realtime;
+        range("mtu: 576 to 9000 bytes", (576..=9_000).contains(&self.mtu))?;
+        range("dscp: 0 to 63", self.dscp <= 63)?;
+        range("rate: more than 0", self.rate.is_none_or(|r| r.as_bps() > 0))?;
+        range("repeat share: 0 to 1", (0.0..=1.0).contains(&repeat_share))?;
+        range("extra share: 0 to 1", (0.0..=1.0).contains(&extra_share))?;
+        let memory = 4 << 10..=1 << 30;
+        range("[realtime] memory: 4 KiB to 1 GiB", memory.contains(&bytes))?;
+        range("[realtime] packets: 16 to 32768", (16..=1 << 15).contains(&packets))?;
+        range("[best_effort] memory: 4 KiB to 1 GiB", memory.contains(&self.best_effort.bytes))?;
+        let waits = [self.realtime.max_wait, self.best_effort.max_wait];
+        let wait = 1..=10_000;
+        range("max_wait: 1 ms to 10 s", waits.iter().all(|w| wait.contains(&w.as_millis())))?;
+        range("hello interval: 20 ms or more", self.liveness.interval.as_millis() >= 20)?;
+        range("dead after: three hello intervals or more", {
+            self.liveness.dead_after >= 3 * self.liveness.interval
+        })
+    }
 }
 
 /// What is wrong with a [`Config`].
@@ -179,6 +188,12 @@ pub enum ConfigError {
     /// A setting of the link to this neighbour.
     #[error("link to neighbour {0}: out of range ({1})")]
     OutOfRange(NodeId, &'static str),
+    /// A setting of the links that no configuration names.
+    #[error("out of range for links that no [[link]] names ({0})")]
+    NewcomerOutOfRange(&'static str),
+    /// A label longer than a handshake carries.
+    #[error("the path \"{1}\" to neighbour {0} is too long: a path has at most {MAX_PATH} bytes")]
+    LongPath(NodeId, String),
     /// A route over a node that is no neighbour.
     #[error("a route goes via node {0}, which no link leads to: add the link or correct the route")]
     NoSuchNeighbour(NodeId),
@@ -204,6 +219,16 @@ mod tests {
         assert!(
             matches!(paths.validate(), Err(ConfigError::OutOfRange(_, why)) if why.contains("mtu"))
         );
+        paths.links[1].mtu = 1_280;
+        paths.links[1].path = "p".repeat(63);
+        assert_eq!(paths.validate(), Ok(()));
+        paths.links[1].path += "p";
+        assert!(matches!(paths.validate(), Err(ConfigError::LongPath(NodeId(2), _))));
+        let mut alone = with(vec![]);
+        let mut sealing = Sealing::new(crate::handshake::Identity::from_secret(&[1; 32]));
+        sealing.newcomer.liveness.interval = Duration::ZERO;
+        alone.sealing = Some(sealing);
+        assert!(matches!(alone.validate(), Err(ConfigError::NewcomerOutOfRange(_))));
         let lost = Config {
             routes: vec![StaticRoute { to: None, via: NodeId(9), onward: Duration::ZERO }],
             ..with(vec![link(2)])

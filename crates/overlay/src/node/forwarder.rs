@@ -273,6 +273,8 @@ impl Forwarder {
     ) {
         if packet.header.destination == self.id {
             let done = match packet.header.destination_port {
+                // What a node sends itself crosses no link: someone else says so.
+                _ if packet.header.source == self.id => Err(Drop::Bounced),
                 NODE_PORT => self.on_echo(now, &packet),
                 _ => self.deliver(now, &packet, sink),
             };

@@ -121,5 +121,12 @@ mod tests {
         let forged = Err(Refusal::BadSignature);
         assert_eq!(introduce(&mut r, ida, &issue(ida, &a, 0), &b), forged);
         assert!(!ring(vec![b.public()]).knows(idb), "revoked, though configured");
+        // The operator's key of before is taken away; what is configured stays.
+        assert_eq!(introduce(&mut r, ida, &issue(ida, &a, 0), &a), Ok(()));
+        r.set_trust(&trust(vec![]), &[(idb, b.public())], 100 * second);
+        assert!(r.knows(ida) && r.knows(idb), "nothing has changed");
+        let other = Trust { overlay_keys: vec![identity(9).public()], revoked: vec![] };
+        r.set_trust(&other, &[(idb, b.public())], 100 * second);
+        assert!(!r.knows(ida) && r.knows(idb));
     }
 }

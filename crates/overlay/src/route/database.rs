@@ -37,6 +37,16 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Whether nobody has refreshed it in time.
+    pub fn is_over(&self, now: Time) -> bool {
+        self.expires <= now
+    }
+
+    /// The whole record, as it is passed on.
+    pub fn record(&self, now: Time) -> Vec<u8> {
+        [&*self.bytes, &self.age(now).to_be_bytes()].concat()
+    }
+
     /// Seconds since its origin signed it.
     pub fn age(&self, now: Time) -> u16 {
         u16::try_from((self.age + now.since(self.came)).as_secs()).unwrap_or(u16::MAX)
@@ -156,7 +166,7 @@ impl Database {
 
     /// Drops what nobody has refreshed in time; the dropped keys.
     pub fn expire(&mut self, now: Time) -> Vec<Key> {
-        let old = self.entries.iter().filter(|(_, e)| e.expires <= now);
+        let old = self.entries.iter().filter(|(_, e)| e.is_over(now));
         let gone: Vec<Key> = old.map(|(&key, _)| key).collect();
         for key in &gone {
             self.remove(*key);
@@ -164,10 +174,10 @@ impl Database {
         gone
     }
 
-    /// Drops a record.
-    pub fn remove(&mut self, key: Key) {
-        if self.entries.remove(&key).is_some() && !self.has(key.origin) {
-            self.nodes -= 1;
-        }
+    /// Drops a record, which is returned.
+    pub fn remove(&mut self, key: Key) -> Option<Entry> {
+        let gone = self.entries.remove(&key)?;
+        self.nodes -= usize::from(!self.has(key.origin));
+        Some(gone)
     }
 }

@@ -1,5 +1,5 @@
 use super::Config;
-use super::database::{Database, Standing};
+use super::database::{Database, Entry, Standing};
 use super::flood::Adjacency;
 use super::keys::{Keys, Signer};
 use super::metric::{LinkCost, Metric};
@@ -12,6 +12,7 @@ use crate::handshake::{PublicKey, Trust};
 use crate::link::LinkId;
 use crate::wire::NodeId;
 use core::time::Duration;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use trunkline_base::Time;
 use trunkline_base::wire::Reader;
@@ -23,6 +24,9 @@ const CHECK_PAUSE: Duration = Duration::from_millis(1);
 /// What a wrong signature costs a neighbour, in records: an honest one has
 /// checked it before.
 const LIE: u32 = 10;
+/// Records of nodes no longer believed that are kept, should that be taken back:
+/// checking them again takes 50 µs each.
+const MAX_ASIDE: usize = 64;
 /// How often the database is searched for what is too old.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -73,6 +77,8 @@ pub struct Router {
     wall_ns: u64,
     links: Vec<Option<Link>>,
     db: Database,
+    /// What those said who are not believed any more.
+    aside: BTreeMap<Key, Entry>,
     own: Own,
     check_at: Time,
     /// The link whose records are checked next.
@@ -104,6 +110,7 @@ impl Router {
             wall_ns,
             links: Vec::new(),
             db: Database::new(),
+            aside: BTreeMap::new(),
             own: Own::new(&config, wall_ns, now),
             check_at: now,
             turn: 0,
@@ -195,7 +202,9 @@ impl Router {
     }
 
     /// Believes others from now on (see [`Keys::set_trust`]). What those said
-    /// who are not known any more is forgotten.
+    /// who are not known any more counts no more. It is laid aside, for a
+    /// mistake that is corrected: the neighbours, whom it was acknowledged to,
+    /// would not send it again before its origin's next refresh.
     pub fn set_trust(
         &mut self,
         now: Time,
@@ -203,16 +212,38 @@ impl Router {
         trust: &Trust,
         configured: &[(NodeId, PublicKey)],
     ) {
+        self.wall_ns = wall_ns;
         self.keys.set_trust(trust, configured, wall_ns);
         let origins = self.db.iter().map(|(key, _)| key);
         let unknown = |key: &Key| key.origin != self.config.id && !self.keys.knows(key.origin);
         let gone: Vec<Key> = origins.filter(unknown).collect();
         for key in gone {
-            self.db.remove(key);
+            if let Some(entry) = self.db.remove(key)
+                && self.aside.len() < MAX_ASIDE
+            {
+                self.aside.insert(key, entry);
+            }
             for link in self.links.iter_mut().flatten() {
                 link.adjacency.forget(key);
             }
             self.spf_soon(now);
+        }
+        self.take_back(now);
+    }
+
+    /// Believes again what was laid aside, as far as its origin is now.
+    fn take_back(&mut self, now: Time) {
+        // Introductions come first.
+        for (key, entry) in core::mem::take(&mut self.aside) {
+            let bytes = entry.record(now);
+            let Ok(record) = Record::parse(&mut Reader::new(&bytes)) else { continue };
+            if entry.is_over(now) || self.db.standing(&record) != Standing::New {
+                continue;
+            }
+            match self.verify(&record) {
+                Ok(()) => self.keep(now, &record, None),
+                Err(_) => drop(self.aside.insert(key, entry)),
+            }
         }
     }
 
@@ -439,6 +470,7 @@ impl Router {
         self.stats.spf_runs += 1;
         let own = self.config.id;
         self.graph.rebuild(own, &self.adverts(), &self.db, &self.config.cost);
+        self.stats.denied = self.graph.denied();
         for (tree, metric) in self.trees.iter_mut().zip(Metric::ALL) {
             tree.run(&self.graph, own, metric);
         }

@@ -33,6 +33,8 @@ pub struct Graph {
     /// What each edge costs, by the metrics.
     costs: [Vec<u32>; Metric::COUNT],
     all: Vec<Edge>,
+    /// How many links only one end advertises.
+    denied: u64,
 }
 
 impl Graph {
@@ -58,6 +60,7 @@ impl Graph {
         self.draining.clear();
         self.draining.resize(self.nodes.len(), false);
         self.all.clear();
+        self.denied = 0;
         self.add(own, links);
         for (key, entry) in of_others() {
             if let Some(index) = self.index(key.origin) {
@@ -85,8 +88,11 @@ impl Graph {
     fn add(&mut self, from: NodeId, links: &[Advert]) {
         let Some(index) = self.index(from) else { return };
         for link in links {
-            if let Some(to) = self.index(link.neighbour) {
-                self.all.push(Edge { from: index, to, path: link.path, cost: link.cost });
+            match self.index(link.neighbour) {
+                Some(to) => {
+                    self.all.push(Edge { from: index, to, path: link.path, cost: link.cost });
+                }
+                None => self.denied += 1,
             }
         }
     }
@@ -101,6 +107,8 @@ impl Graph {
             let back = (edge.to, edge.from, edge.path);
             if self.all.binary_search_by_key(&back, ends).is_ok() {
                 self.edges.push(*edge);
+            } else {
+                self.denied += 1;
             }
         }
         self.first.clear();
@@ -125,6 +133,11 @@ impl Graph {
     /// How many directed links count.
     pub fn links(&self) -> usize {
         self.edges.len()
+    }
+
+    /// How many directed links do not, since only one end advertises them.
+    pub fn denied(&self) -> u64 {
+        self.denied
     }
 
     pub(super) fn index(&self, node: NodeId) -> Option<u32> {

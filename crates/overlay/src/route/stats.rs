@@ -124,6 +124,9 @@ pub struct RouteStats {
     pub sent_bytes: u64,
     /// Shortest-path computations, each for all metrics.
     pub spf_runs: u64,
+    /// Links that a node advertised, and their other end did not, as of the
+    /// last of these: of one that lies, or that has gone and is not forgotten.
+    pub denied: u64,
 }
 
 #[cfg(test)]

@@ -153,4 +153,21 @@ mod tests {
         assert_eq!(table(&[(b, false), (b, true), (c, true)]), [Some(1), Some(2), Some(1)]);
         assert_eq!(ForwardingTable::from_static(&[], &[(b, true)]).next_hop(z, Metric::Hops), None);
     }
+
+    #[test]
+    fn an_operators_route_comes_before_a_computed_one_while_its_link_is_up() {
+        let (b, c, d) = (NodeId(2), NodeId(3), NodeId(4));
+        let hop = |link| Some(Hop { link: LinkId(link), onward: Duration::ZERO });
+        let computed = || vec![(c, [hop(1); Metric::COUNT]), (d, [hop(1); Metric::COUNT])];
+        let routes = [StaticRoute { to: Some(d), via: b, onward: Duration::ZERO }];
+        let to = |links: [bool; 2], node| {
+            let links = [(b, links[0]), (c, links[1])];
+            let table = ForwardingTable::computed(computed(), &routes, &links);
+            table.next_hop(node, Metric::Loss).map(|hop| hop.link.0)
+        };
+        assert_eq!((to([true, true], d), to([true, true], c)), (Some(0), Some(1)));
+        assert_eq!(to([false, true], d), Some(1), "its link is down");
+        // A neighbour that advertises nothing, and one that is down.
+        assert_eq!((to([true, true], b), to([false, true], b)), (Some(0), Some(0)));
+    }
 }

@@ -136,6 +136,24 @@ fn news_crosses_four_hops_in_their_delay() {
     assert_eq!(links[0].cost.latency, 300);
 }
 
+/// Every 50 ms they are told, every 20 ms paths are computed, however often they
+/// come.
+#[test]
+fn changes_that_come_thick_and_fast_are_taken_together() {
+    let mut net = Net::new(2, 0.0, 1);
+    net.join(0, 1, [cost(10, 0); 2]);
+    net.run(Duration::from_secs(2));
+    let before = *net.hosts[0].router.stats();
+    for ms in 0..1_000 {
+        net.cost(0, LinkId(0), cost(10 + ms % 7, 0));
+        net.run(Duration::from_millis(1));
+    }
+    let stats = net.hosts[0].router.stats();
+    let (told, computed) = (stats.originated - before.originated, stats.spf_runs - before.spf_runs);
+    assert!((10..=21).contains(&told), "{told} updates");
+    assert!((20..=51).contains(&computed), "{computed} computations");
+}
+
 #[test]
 fn a_neighbour_that_was_only_cut_off_is_sent_what_is_new() {
     let mut net = mesh(30, &[(0, 10, 3, 0), (5, 25, 3, 0)], 0.0, 2);
@@ -155,8 +173,8 @@ fn a_neighbour_that_was_only_cut_off_is_sent_what_is_new() {
     }
 }
 
-#[test]
-fn a_whole_database_leaves_room_for_voice() {
+/// Host 0 knows of 500 nodes, host 1 is not joined to it yet.
+fn large() -> Net {
     let mut net = Net::new(3, 0.0, 6);
     net.join(0, 2, [cost(5, 0); 2]);
     for origin in 3..500usize {
@@ -172,6 +190,45 @@ fn a_whole_database_leaves_room_for_voice() {
         net.run(Duration::from_millis(1));
     }
     net.run(Duration::from_secs(1));
+    net
+}
+
+/// While a new neighbour is sent all there is, what changes goes first, and with
+/// it the key that it is checked by.
+#[test]
+fn a_change_does_not_wait_for_a_whole_database() {
+    let mut net = large();
+    net.join(0, 1, [cost(20, 0); 2]);
+    net.run(Duration::from_millis(500));
+    let change = update(499, WALL + 1, &[500, 501], &Toy(id(499)));
+    net.inject(0, LinkId(0), &frame(&[change]));
+    net.run(Duration::from_millis(100));
+    let router = &net.hosts[1].router;
+    assert!(router.nodes() < 400, "{} nodes: it had the rest", router.nodes());
+    assert!(router.records().any(|r| r.0.origin == id(499) && r.1 == WALL + 1));
+}
+
+/// A record is as old as it is, however late somebody hears of it.
+#[test]
+fn what_a_newcomer_is_told_of_the_dead_is_forgotten_no_later() {
+    let mut net = mesh(5, &[], 0.0, 5);
+    net.down(0);
+    net.down(4);
+    net.run(Duration::from_secs(1));
+    // Host 3, that hosts 1 and 2 know of, is cut off; host 0 comes 20 minutes later.
+    net.down(2);
+    net.down(3);
+    net.run(Duration::from_secs(20 * 60));
+    net.up(0, true);
+    net.run(Duration::from_secs(60));
+    assert!(net.hosts[0].router.records().any(|r| r.0.origin == id(3)));
+    net.run(Duration::from_secs(12 * 60));
+    assert!(!net.hosts[0].router.records().any(|r| r.0.origin == id(3)));
+}
+
+#[test]
+fn a_whole_database_leaves_room_for_voice() {
+    let mut net = large();
     net.join(0, 1, [cost(20, 0); 2]);
     let start = net.now;
     let repeated = net.hosts[0].router.stats().repeated;

@@ -55,6 +55,8 @@ fn a_link_whose_other_end_denies_it_is_none() {
     for metric in Metric::ALL {
         assert_eq!(net.hosts[0].router.route(id(4), metric).unwrap().path.len(), 5);
     }
+    net.run(Duration::from_millis(20));
+    assert_eq!(net.hosts[0].router.stats().denied, 1, "an operator can see it");
     net.run(Duration::from_secs(1));
     assert_eq!(net.walk(0, 4, Metric::Hops), [0, 1, 2, 3, 4]);
 }
@@ -154,6 +156,23 @@ fn forgeries_cost_little_and_other_links_nothing() {
     // A burst of 2,000 at eleven each, then a thousand per second.
     assert!(checks < 2_000 / 11 + 2 * 1_000 / 11 + 64, "{checks}");
     assert!(stats.refused.of(Refusal::NeighbourRate) > 15_000);
+}
+
+/// Signatures take their time: links take turns.
+#[test]
+fn a_queue_of_lies_holds_no_other_link_up() {
+    let mut net = chain();
+    net.cost(3, LinkId(0), cost(44, 0));
+    for i in 0..60 {
+        let forged: Vec<_> =
+            (0..8).map(|k| update(4, WALL + (1 << 40) + 8 * i + k, &[3], &Toy(id(1)))).collect();
+        net.inject(2, LinkId(0), &frame(&forged));
+    }
+    // A link of 5 ms; 480 lies are 30 ms of checks.
+    net.run(Duration::from_millis(10));
+    let of_3 = net.hosts[2].router.records().filter(|r| r.0.origin == id(3));
+    assert!(of_3.flat_map(|r| r.2).any(|l| l.cost == cost(44, 0)));
+    assert!(refused(&net, 2, Refusal::BadSignature) < 480, "there are still some");
 }
 
 /// In an overlay that is not sealed, everyone can make up nodes.

@@ -88,6 +88,8 @@ pub struct Cable {
     pub ends: [(usize, LinkId); 2],
     pub up: bool,
     path: u8,
+    /// Which life of each end's host the other has met.
+    met: [u64; 2],
 }
 
 pub struct Net {
@@ -140,15 +142,21 @@ impl Net {
         let ends = [a, b].map(|h| (h, LinkId(self.hosts[h].links.len() as u16)));
         self.hosts[a].links.push((b, ends[1].1, costs[0]));
         self.hosts[b].links.push((a, ends[0].1, costs[1]));
-        self.cables.push(Cable { ends, up: false, path });
+        self.cables.push(Cable { ends, up: false, path, met: [0; 2] });
         self.up(self.cables.len() - 1, true);
         self.cables.len() - 1
     }
 
+    /// Brings a link up. That a host has started anew since, its neighbour knows
+    /// by itself, as from the start in its envelopes.
     pub fn up(&mut self, cable: usize, restarted: bool) {
-        let Cable { ends, path, .. } = self.cables[cable];
-        self.cables[cable].up = true;
-        for ((host, link), (other, _)) in [(ends[0], ends[1]), (ends[1], ends[0])] {
+        let Cable { ends, path, met, .. } = self.cables[cable];
+        let lives = ends.map(|(host, _)| self.hosts[host].lives);
+        (self.cables[cable].up, self.cables[cable].met) = (true, lives);
+        for (i, ((host, link), (other, _))) in
+            [(ends[0], ends[1]), (ends[1], ends[0])].into_iter().enumerate()
+        {
+            let restarted = restarted || met[1 - i] != lives[1 - i];
             let host = &mut self.hosts[host];
             let cost = host.links[usize::from(link.0)].2;
             let rtt = Duration::from_micros(200) * u32::from(cost.latency);

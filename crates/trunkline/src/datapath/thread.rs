@@ -30,7 +30,7 @@ use trunkline_overlay::handshake::HandshakeStats;
 use trunkline_overlay::link::{LinkId, LinkStats};
 use trunkline_overlay::monitor::LinkQuality;
 use trunkline_overlay::node::{Client, Drained, ForwarderStats};
-use trunkline_overlay::route::{ForwardingTable, RouteStats};
+use trunkline_overlay::route::{ForwardingTable, Refusals, RouteStats};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_MESSAGE, Refusal};
 use trunkline_overlay::wire::NodeId;
@@ -107,6 +107,8 @@ pub struct LinkSnapshot {
     pub quality: LinkQuality,
     /// Its counters.
     pub stats: LinkStats,
+    /// Updates from the neighbour that routing refused.
+    pub refused: Refusals,
 }
 
 /// What the packet thread counts about itself.
@@ -487,6 +489,7 @@ impl PacketThread {
             up: link.monitor().is_up(),
             quality: link.monitor().quality(),
             stats: link.stats(),
+            refused: node.router().map_or_else(Refusals::default, |r| r.refused(id)),
         });
         let thread = ThreadStats { allocations: sys::allocations(), ..self.stats };
         let mut remote =

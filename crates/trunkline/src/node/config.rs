@@ -345,6 +345,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
             .map_err(|why| mistake(Some(filter.span()), format!("{what} ({why})")))?;
     }
     let template = defaults(&file, config.id);
+    // Where no [[link]] is, the links of newcomers have these.
+    template.check().map_err(|what| mistake(None, format!("out of range ({what})")))?;
     let name = file.node.name.unwrap_or_else(|| format!("node {}", file.node.id));
     Ok(Config {
         name,
@@ -484,7 +486,13 @@ fn mistake(path: &Path, text: &str, span: Option<Range<usize>>, what: String) ->
 }
 
 fn syntax_mistake(path: &Path, text: &str, error: &toml::de::Error) -> Mistake {
-    let what = error.message().replace('\n', " ");
+    let what = match error.message() {
+        "invalid socket address syntax" => "this is no address: write an IP address and a port, \
+                                            \"192.0.2.1:7000\" or \"[2001:db8::1]:7000\"; names \
+                                            are not looked up"
+            .into(),
+        message => message.replace('\n', " "),
+    };
     let suggestion = suggestion(&what);
     Mistake { suggestion, ..mistake(path, text, error.span(), what) }
 }
@@ -608,6 +616,10 @@ offload = false
         assert!(mtu.starts_with("x.toml:16:1: link to neighbour 3: out of range (mtu"), "{mtu}");
         let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
         assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
+        for nowhere in ["relay.example.org:7000", "192.0.2.1"] {
+            let address = mistake(&GOOD.replace("127.0.0.1:7001", nowhere));
+            assert!(address.starts_with("x.toml:13:11: this is no address"), "{address}");
+        }
         let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));
         assert!(family.contains("no address of its family"), "{family}");
         assert!(mistake("").contains("missing field `node`"));
@@ -630,5 +642,13 @@ offload = false
         assert!(priority.contains("1 to 99"), "{priority}");
         let memory = mistake(&GOOD.replace("[hello]", "[best_effort]\nmemory = \"10 B\"\n[hello]"));
         assert!(memory.contains("[best_effort] memory"), "{memory}");
+        let (node, rest) = GOOD.split_once("[[link]]").unwrap();
+        let (_, rest) = rest.split_once("[realtime]").unwrap();
+        let relay = format!("{node}[realtime]{rest}");
+        assert!(parse(Path::new("x.toml"), &relay).is_ok());
+        let hello = mistake(&relay.replace("50ms", "1ms"));
+        assert!(hello.contains("hello interval: 20 ms or more"), "{hello}");
+        let path = mistake(&GOOD.replace("isp2", &"isp".repeat(30)));
+        assert!(path.starts_with("x.toml:16:1: the path \"isp"), "{path}");
     }
 }

@@ -163,6 +163,9 @@ impl Node {
             let help = "Updates that were refused, or known";
             let refused = r.refused.iter().map(|(why, n)| by_reason(why.label(), n));
             f.counters("routing_refused", help, refused)?;
+            let denied = std::iter::once((Labels::new(), r.denied as f64));
+            let help = "Links that a node advertises and their other end does not";
+            f.gauges("routing_links_denied", help, denied)?;
             let help = "Computations of shortest paths";
             f.counters("routing_spf_runs", help, single(r.spf_runs))?;
         }

@@ -332,6 +332,14 @@ pub struct CheckArgs {
 pub fn check(args: &CheckArgs) -> Result<(), Error> {
     let mut config = config::load(&args.file)?;
     config.unlock()?;
+    if let Some(files) = &config.key_files {
+        let now = clock::since_epoch() / 1_000_000_000;
+        // No mistake of the file's: the unit for systemd checks before it starts a
+        // node, and a clock may be wrong.
+        if let Err(why) = files.check_expiry(config.overlay.sealing.as_ref(), now) {
+            eprintln!("trunkline: warning: {why}");
+        }
+    }
     let overlay = &config.overlay;
     println!(
         "{}: {} is node {}, {}, with {} and {}; packets up to {} bytes",

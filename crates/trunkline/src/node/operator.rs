@@ -90,6 +90,13 @@ impl Operator {
             to_sessions: s.node.to_sessions,
             forwarded: s.node.forwarded,
             drops: drops(&s),
+            handshakes_refused: s.handshakes.as_ref().map_or_else(BTreeMap::new, |h| {
+                by_reason(h.refusals().map(|(why, n)| (why.label(), n)))
+            }),
+            updates_refused: s.routing.as_ref().map_or_else(BTreeMap::new, |(r, _)| {
+                by_reason(r.refused.iter().map(|(why, n)| (why.label(), n)))
+            }),
+            links_denied: s.routing.as_ref().map_or(0, |(r, _)| r.denied),
         })
     }
 
@@ -180,19 +187,24 @@ impl From<Service> for wire::Service {
     }
 }
 
+/// Counts by reason, where there are any; of one reason, their sum.
+fn by_reason(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for (why, n) in counts.filter(|(_, n)| *n > 0) {
+        *sums.entry(why.to_owned()).or_default() += n;
+    }
+    sums
+}
+
 /// What node, links, remote carriers and sockets dropped, where they did.
 fn drops(s: &Snapshot) -> BTreeMap<String, u64> {
-    let mut drops = BTreeMap::new();
     let links = s.links.iter().map(|l| &l.stats.drops);
     let counted = links.chain([&s.node.drops]).flat_map(|d| d.iter());
     let all = counted
         .map(|(why, n)| (why.label(), n))
         .chain(s.remote.stats.iter())
         .chain([("kernel_receive_buffer", s.udp.kernel_drops), ("send_failed", s.udp.send_errors)]);
-    for (why, n) in all.filter(|(_, n)| *n > 0) {
-        *drops.entry(why.to_owned()).or_default() += n;
-    }
-    drops
+    by_reason(all)
 }
 
 /// A link at `now`; what its monitor does not know is `None`.
@@ -220,6 +232,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         bytes_in: received.bytes,
         bytes_out: metrics::classes(&link.stats).iter().map(|(_, t)| t.bytes).sum(),
         drops: drops.iter().map(|(_, n)| n).sum(),
+        updates_refused: by_reason(link.refused.iter().map(|(why, n)| (why.label(), n))),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::protocol::{Answer, Ask, Refused};
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,6 +57,10 @@ impl Error {
     }
 }
 
+fn is_socket(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket())
+}
+
 /// A connection to a node.
 pub struct Client {
     path: PathBuf,
@@ -77,7 +82,13 @@ impl Client {
                     "is it running, with `control` in [node]? --control or TRUNKLINE_CONTROL says \
                      which node is meant"
                 }
+                ErrorKind::ConnectionRefused if !is_socket(path) => {
+                    "that is no socket: give the path that `control` in [node] says"
+                }
                 ErrorKind::ConnectionRefused => "it has ended: start it again",
+                _ if source.raw_os_error() == Some(nix::errno::Errno::EPROTOTYPE as i32) => {
+                    "that is the applications' socket: give the path that `control` in [node] says"
+                }
                 ErrorKind::PermissionDenied => {
                     "only its user and group may operate it: use sudo, or join the group"
                 }

@@ -132,6 +132,17 @@ pub struct Status {
     pub forwarded: u64,
     /// What was dropped since the start, by reason, where anything was.
     pub drops: BTreeMap<String, u64>,
+    /// Messages of handshakes that were refused, likewise.
+    #[serde(default)]
+    pub handshakes_refused: BTreeMap<String, u64>,
+    /// Updates of other nodes' links that were refused, likewise. `duplicate`
+    /// and `older` come of flooding itself.
+    #[serde(default)]
+    pub updates_refused: BTreeMap<String, u64>,
+    /// Links that a node advertises now and their other end does not: no way
+    /// leads over them.
+    #[serde(default)]
+    pub links_denied: u64,
 }
 
 /// A link. "In" is from the neighbour, "out" towards it.
@@ -173,6 +184,10 @@ pub struct Link {
     pub bytes_out: u64,
     /// What was dropped at this link, whatever the reason.
     pub drops: u64,
+    /// Updates from this neighbour that were refused, by reason, as in
+    /// [`Status::updates_refused`].
+    #[serde(default)]
+    pub updates_refused: BTreeMap<String, u64>,
 }
 
 /// An entry of the forwarding table.

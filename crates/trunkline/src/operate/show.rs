@@ -3,6 +3,7 @@
 use super::protocol::{Ask, Link, Route, Status};
 use super::table::{Align, NOTHING, count, lines, number, percent, span};
 use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print, print_json};
+use std::collections::BTreeMap;
 
 /// Runs `trunkline status`.
 pub fn status(args: &StatusArgs) -> Result<(), Error> {
@@ -28,10 +29,24 @@ pub fn status_lines(s: &Status) -> Vec<String> {
             s.from_sessions, s.to_sessions, s.forwarded
         ),
     ];
-    let drops: Vec<_> = s.drops.iter().map(|(why, n)| format!("{why} {n}")).collect();
-    let drops = if drops.is_empty() { "none".into() } else { drops.join(", ") };
+    let drops = counts(&s.drops).unwrap_or_else(|| "none".into());
     lines.push(format!("drops     {drops}"));
+    lines.extend(counts(&s.handshakes_refused).map(|n| format!("refused   handshakes: {n}")));
+    let mut updates = s.updates_refused.clone();
+    // Two neighbours that tell the same, or one sooner than its hello, are no news.
+    updates.retain(|why, _| !matches!(why.as_str(), "duplicate" | "older" | "link_down"));
+    lines.extend(counts(&updates).map(|n| format!("refused   updates: {n}")));
+    if s.links_denied > 0 {
+        let links = count(s.links_denied, "link");
+        lines.push(format!("denied    {links}: only one end advertises it, and nobody uses it"));
+    }
     lines
+}
+
+/// Counts by reason in a line; `None` if there are none.
+fn counts(counts: &BTreeMap<String, u64>) -> Option<String> {
+    let counts: Vec<_> = counts.iter().map(|(why, n)| format!("{why} {n}")).collect();
+    (!counts.is_empty()).then(|| counts.join(", "))
 }
 
 /// Runs `trunkline links`.

@@ -254,6 +254,9 @@ mod tests {
             to_sessions: 0,
             forwarded: 5,
             drops: BTreeMap::from([("no_route".to_owned(), 3)]),
+            handshakes_refused: BTreeMap::new(),
+            updates_refused: BTreeMap::from([("older".to_owned(), 9)]),
+            links_denied: 0,
         }
     }
 
@@ -277,6 +280,7 @@ mod tests {
             bytes_in,
             bytes_out: 0,
             drops: 0,
+            updates_refused: BTreeMap::new(),
         }
     }
 

@@ -258,3 +258,77 @@ fn copies_from_before_a_restart_hold_nothing_up() {
     assert!(b.machine.stats().responses > 3, "copies were answered");
     talk(&mut a, &mut b);
 }
+
+/// Node 1 has another key by now, and the one before is not revoked.
+#[test]
+fn a_copy_from_before_a_change_of_keys_brings_no_key_back() {
+    let mut b = End::new(2, certified(2), Some(peer(1, false, false)));
+    let mut before = End::new(1, certified(1), Some(peer(2, true, true)));
+    let copy = before.wake(ms(0)).remove(0).1;
+    b.hear(ms(0), address(1), &copy);
+    assert_eq!(b.established.len(), 1);
+
+    let key = identity(9);
+    let issued = Certificate::issue(&operator(), NodeId(1), "node-1", key.public(), 0).unwrap();
+    let anew = Config {
+        identity: key,
+        certificate: Some(issued),
+        incarnation: Incarnation(2),
+        ..certified(1)
+    };
+    let mut a = End::new(1, anew, Some(peer(2, true, true)));
+    // Node 2 may be trying the key of before just then, and comes first.
+    for t in (1_000..6_000).step_by(50) {
+        settle(ms(t), &mut a, &mut b);
+    }
+    talk(&mut a, &mut b);
+
+    let told = |b: &End| b.events.iter().filter(|e| matches!(e, Event::OtherKey { .. })).count();
+    assert_eq!(told(&b), 1, "two nodes may have one number");
+    let before = b.refused(Refusal::Replayed);
+    b.hear(ms(10_000), address(66), &copy);
+    assert_eq!(told(&b), 1);
+    assert_eq!(b.refused(Refusal::Replayed), before + 1);
+    // What it begins now is for the key of now.
+    let sessions = a.established.len();
+    b.machine.restart(LINK, ms(20_000));
+    settle(ms(20_000), &mut a, &mut b);
+    assert_eq!(a.established.len(), sessions + 1);
+    assert_eq!(a.established[sessions].0, Role::Responder);
+    talk(&mut a, &mut b);
+}
+
+/// Who reads along knows the receiver's key and index, and answers first.
+#[test]
+fn a_forged_response_spoils_no_handshake() {
+    let (mut a, mut b, _, response) = exchange();
+    let mac = message::MacKey::for_node(&identity(1).public()).unwrap();
+    let receiver = message::Response::parse(&response).unwrap().receiver;
+    for len in [0, 47, 48, 150, 400] {
+        let forged = message::Response { receiver, noise: &vec![9; len] }.emit(&mac);
+        assert!(a.hear(ms(1), address(66), &forged).is_empty());
+    }
+    assert_eq!(a.refused(Refusal::Forged) + a.refused(Refusal::Malformed), 5);
+    assert!(a.established.is_empty());
+    a.hear(ms(2), address(2), &response);
+    talk(&mut a, &mut b);
+}
+
+/// However many come, and however seldom a driver looks.
+#[test]
+fn what_is_remembered_of_strangers_is_bounded() {
+    let mut b = End::new(2, certified(2), None);
+    for n in 0..super::super::machine::MAX_SEEN as u64 + 100 {
+        let key = crate::handshake::identity::DhKey([n as u8; 32]);
+        b.machine.remember(key, n.to_string(), (Incarnation(1), n));
+        b.machine.push(Event::Refused { from: address(9), node: NodeId(9), why: Refusal::Revoked });
+    }
+    assert_eq!(b.machine.seen.len(), super::super::machine::MAX_SEEN);
+    let events = core::iter::from_fn(|| b.machine.poll()).count();
+    assert!(events <= 1 << 12, "{events}");
+    // What is not for the log alone is never among what is lost.
+    for n in 0..5_000 {
+        b.machine.push(Event::Retired { link: LINK, index: crate::wire::ReceiverIndex::new(n) });
+    }
+    assert_eq!(core::iter::from_fn(|| b.machine.poll()).count(), 5_000);
+}

@@ -1,12 +1,17 @@
 use super::*;
 
-/// `a` begins, `b` is to answer; why didn't they agree?
-fn refused(a: Config, b: Config, a_knows: bool, b_knows: bool, why: Refusal) {
+/// `a` begins, `b` is to answer; why didn't they agree? Which node `a` is told
+/// of that it refused.
+fn refused(a: Config, b: Config, a_knows: bool, b_knows: bool, why: Refusal) -> Option<NodeId> {
     let mut a = End::new(1, a, Some(peer(2, a_knows, true)));
     let mut b = End::new(2, b, Some(peer(1, b_knows, false)));
     settle(ms(0), &mut a, &mut b);
     assert!(!a.seal.ready());
     assert!(a.refused(why) + b.refused(why) > 0, "{:?} {:?}", a.machine.stats(), b.machine.stats());
+    a.events.iter().find_map(|e| match e {
+        Event::Refused { node, .. } => Some(*node),
+        _ => None,
+    })
 }
 
 #[test]
@@ -15,7 +20,9 @@ fn what_is_not_vouched_for_is_refused() {
     let revoked = Trust { revoked: vec![identity(2).public()], ..certified(1).trust };
     // The responder's certificate, in its answer.
     refused(certified(1), with(certificate(2, UNIX - 1)), false, true, Refusal::Expired);
-    refused(certified(1), with(certificate(4, 0)), false, true, Refusal::WrongCertificate);
+    let told =
+        refused(certified(1), with(certificate(4, 0)), false, true, Refusal::WrongCertificate);
+    assert_eq!(told, Some(NodeId(4)), "whom it found in node 2's place");
     refused(Config { trust: revoked, ..certified(1) }, certified(2), false, true, Refusal::Revoked);
     let rogue = Certificate::issue(&identity(66), NodeId(2), "b", identity(2).public(), 0).unwrap();
     refused(certified(1), with(rogue), false, true, Refusal::WrongCertificate);
@@ -93,6 +100,13 @@ fn newcomers_are_admitted_if_certified() {
     b.hear(ms(300), address(66), &first);
     assert_eq!(b.refused(Refusal::Replayed), 2);
     assert!(!b.machine.admit(id, LINK, 1_280, ms(300)), "only once");
+
+    // Nor is one whose certificate says that it is this very node.
+    let twin = Certificate::issue(&operator(), NodeId(2), "b", identity(9).public(), 0).unwrap();
+    let twin = Config { identity: identity(9), certificate: Some(twin), ..certified(2) };
+    let bytes = End::new(2, twin, Some(peer(2, true, true))).wake(ms(0)).remove(0).1;
+    b.hear(ms(350), address(9), &bytes);
+    assert_eq!(b.refused(Refusal::WrongCertificate), 1);
 
     // Without a certificate, from nobody known; and no more than fit.
     let mut stranger = End::new(5, config(5), Some(peer(2, true, true)));

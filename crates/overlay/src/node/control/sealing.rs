@@ -47,6 +47,16 @@ pub enum Notice {
         /// Where it is.
         address: SocketAddr,
     },
+    /// A neighbour shows another key than before: it was given one, or two nodes
+    /// have one number.
+    OtherKey {
+        /// The node.
+        node: NodeId,
+        /// What its certificate calls it.
+        name: String,
+        /// From where.
+        from: SocketAddr,
+    },
     /// A neighbour is no longer trusted.
     Closed {
         /// Its link.
@@ -223,6 +233,9 @@ impl SealedLinks {
                 Event::Closed { link, why } => {
                     self.note(Notice::Closed { link, why });
                     return Some(Outcome::Command(Command::Close(link)));
+                }
+                Event::OtherKey { node, name, from } => {
+                    self.note(Notice::OtherKey { node, name, from });
                 }
                 Event::Refused { from, node, why } => {
                     self.note(Notice::Refused { from, node, why });

@@ -17,6 +17,13 @@ impl PacketThread {
                     );
                     self.complaints.warn(clock::now(), &what);
                 }
+                Notice::OtherKey { node, name, from } => {
+                    let what = format!(
+                        "node {node} ({name}), at {from}, has another key than before: if it was \
+                         not given a new one, two nodes have this number"
+                    );
+                    self.complaints.warn(clock::now(), &what);
+                }
                 Notice::Admitted { node, name, address, .. } => {
                     tracing::info!(%node, %name, %address, "a certified node is a neighbour now");
                 }

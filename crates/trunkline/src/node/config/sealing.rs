@@ -155,6 +155,24 @@ impl KeyFiles {
         Ok(Secrets { identity, certificate: Some(certificate) })
     }
 
+    /// Whether the certificate in `sealing` still holds at `unix_secs`.
+    pub fn check_expiry(
+        &self,
+        sealing: Option<&Sealing>,
+        unix_secs: u64,
+    ) -> Result<(), KeyFileError> {
+        let shown = sealing.and_then(|s| s.certificate.as_ref()).zip(self.certificate.as_ref());
+        match shown {
+            Some((certificate, path)) if (1..unix_secs).contains(&certificate.not_after()) => {
+                let days = (unix_secs - certificate.not_after()) / (24 * 60 * 60);
+                let what =
+                    format!("is over for {days} days, so nobody admits this node: certify anew");
+                Err(KeyFileError::Certificate { path: path.clone(), what })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What the node is told; `template` has the settings of links that no
     /// `[[link]]` names.
     pub fn sealing(&self, secrets: &Secrets, template: link::Config) -> Sealing {

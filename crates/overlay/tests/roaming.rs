@@ -1,0 +1,165 @@
+//! A node behind a NAT dials out, keeps its mapping alive without a word to say,
+//! and is followed to another one by the other end of its link.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
+use trunkline_base::Time;
+use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::handshake::Identity;
+use trunkline_overlay::link::{self, Link, LinkId};
+use trunkline_overlay::node::{Config, Node, Sealing, Sink, Start};
+use trunkline_overlay::session::SessionId;
+use trunkline_overlay::wire::{Incarnation, Kind, NodeId};
+
+const STEP: Duration = Duration::from_millis(5);
+const DELAY: Duration = Duration::from_millis(10);
+
+struct Nobody;
+
+impl Sink for Nobody {
+    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+}
+
+fn address(n: u8, port: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, n], port))
+}
+
+/// A sealed node with one link; `to` is where its neighbour listens.
+fn node(own: u8, other: u8, to: Option<SocketAddr>) -> Node {
+    let identity = |n| Identity::from_secret(&[n; 32]);
+    let mut config = Config::new(NodeId(own.into()));
+    let mut link = link::Config::new(NodeId(other.into()));
+    (link.key, link.address) = (Some(identity(other).public()), to);
+    config.links.push(link);
+    config.sealing = Some(Sealing::new(identity(own)));
+    Node::new(config, Start::simulated(Time::ZERO, Incarnation(1), own.into())).unwrap()
+}
+
+/// Node 1 behind a NAT, and node 2, which only answers.
+struct Net {
+    now: Time,
+    nodes: [Node; 2],
+    server: SocketAddr,
+    /// What the NAT makes of node 1's address.
+    outside: SocketAddr,
+    /// What node 1 begins gets lost, not what it answers.
+    mute: bool,
+    /// When, to which node, from where, what.
+    wire: VecDeque<(Time, usize, SocketAddr, Vec<u8>)>,
+    /// What node 1 has sent: the NAT keeps its mapping for it.
+    last_out: Time,
+    longest_silence: Duration,
+    /// Where node 2's handshakes went.
+    greeted: Vec<SocketAddr>,
+}
+
+impl Net {
+    fn new() -> Net {
+        let server = address(2, 7_000);
+        Net {
+            now: Time::ZERO,
+            nodes: [node(1, 2, Some(server)), node(2, 1, None)],
+            server,
+            outside: address(1, 40_001),
+            mute: false,
+            wire: VecDeque::new(),
+            last_out: Time::ZERO,
+            longest_silence: Duration::ZERO,
+            greeted: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        let mut arena = TxArena::new(64 << 10, 64);
+        while self.now < end {
+            self.now += STEP;
+            let now = self.now;
+            while let Some((at, ..)) = self.wire.front()
+                && *at <= now
+                && let Some((at, to, from, mut bytes)) = self.wire.pop_front()
+            {
+                let mut batch = [RxDatagram { at, from, bytes: &mut bytes }];
+                self.nodes[to].recv(now, &mut batch, &mut Nobody);
+            }
+            for from in 0..2 {
+                self.nodes[from].handle_timeout(now);
+                arena.clear();
+                self.nodes[from].transmit(now, &mut arena);
+                for run in arena.runs() {
+                    for bytes in arena.envelopes(run) {
+                        self.send(from, run.to, bytes.to_vec());
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, to: SocketAddr, bytes: Vec<u8>) {
+        let shakes = Kind::of(&bytes).is_ok_and(Kind::is_handshake);
+        let at = self.now + DELAY;
+        if from == 0 {
+            assert_eq!(to, self.server);
+            let silence = self.now.since(self.last_out);
+            self.longest_silence = self.longest_silence.max(silence);
+            self.last_out = self.now;
+            if self.mute && Kind::of(&bytes) == Ok(Kind::Initiation) {
+                return;
+            }
+            return self.wire.push_back((at, 1, self.outside, bytes));
+        }
+        if shakes {
+            self.greeted.push(to);
+        }
+        // To a mapping that is no more, it is lost.
+        if to == self.outside {
+            self.wire.push_back((at, 0, self.server, bytes));
+        }
+    }
+
+    fn link(&self, node: usize) -> &Link {
+        self.nodes[node].link(LinkId(0)).unwrap()
+    }
+}
+
+#[test]
+fn a_mapping_is_kept_alive_and_a_new_one_followed() {
+    let mut net = Net::new();
+    let second = Duration::from_secs(1);
+    net.run(2 * second);
+    assert!(net.link(0).monitor().is_up() && net.link(1).monitor().is_up());
+    assert_eq!(net.link(1).address(), Some(net.outside));
+    net.longest_silence = Duration::ZERO;
+    net.run(30 * second);
+    // RFC 4787, 4.3: a mapping lasts two minutes, in the worst NATs half of one.
+    assert!(net.longest_silence < second, "{:?}", net.longest_silence);
+
+    let (before, after) = (net.outside, address(9, 40_002));
+    let straggler = loop {
+        net.run(STEP);
+        if let Some(i) = net.wire.iter().position(|(_, to, ..)| *to == 1) {
+            break net.wire.remove(i).unwrap().3;
+        }
+    };
+    net.outside = after;
+    net.run(second / 2);
+    assert_eq!(net.link(1).address(), Some(after));
+    // What was held up on its way from the old one is genuine, and no news.
+    let received = net.link(1).stats().received.envelopes;
+    net.wire.push_front((net.now, 1, before, straggler));
+    net.run(STEP);
+    assert_eq!(net.link(1).stats().received.envelopes, received + 1);
+    assert_eq!(net.link(1).address(), Some(after));
+
+    // Nor is the link lost where the end that only answered has to begin.
+    (net.mute, net.greeted) = (true, Vec::new());
+    net.run(150 * second);
+    assert!(!net.greeted.is_empty() && net.greeted.iter().all(|to| *to == after));
+    for node in 0..2 {
+        let quality = net.link(node).monitor().quality();
+        assert_eq!((quality.up, quality.downs), (true, 0), "node {}", node + 1);
+    }
+}
