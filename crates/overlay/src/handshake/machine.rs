@@ -346,6 +346,19 @@ impl Handshakes {
         }
     }
 
+    /// Shows `certificate`, which must be for this node and its key, in every
+    /// handshake from now on. Sessions go on; neighbours see it when they
+    /// replace keys, and those without a session at once.
+    pub fn set_certificate(&mut self, certificate: Certificate, now: Time) {
+        self.certificate = Some(certificate);
+        for neighbour in self.neighbours.values_mut() {
+            // Perhaps the one before was over.
+            if neighbour.current.is_none() && neighbour.next.is_none() {
+                neighbour.try_at = neighbour.try_at.min(now);
+            }
+        }
+    }
+
     fn take_trust(&mut self, trust: Trust) {
         self.revoked = trust.revoked.iter().filter_map(PublicKey::dh).collect();
         self.query_macs = trust.overlay_keys.iter().map(MacKey::for_overlay).collect();

@@ -129,7 +129,7 @@ impl Handshakes {
             }
             certificate.check(neighbour.peer.node, key, &self.trust.overlay_keys, unix_secs)?;
             neighbour.query = None;
-            neighbour.learn(certificate);
+            neighbour.hear(certificate);
             // It is there: what is sent now is not one more try in vain.
             if neighbour.next.is_none() {
                 neighbour.rest_until(now);
@@ -218,25 +218,29 @@ impl Handshakes {
         let Some((&link, neighbour)) = self.neighbours.iter_mut().find(|(_, n)| is_it(n)) else {
             return self.newcomer(now, unix_secs, opened);
         };
-        match neighbour.peer.key {
-            Some(_) if neighbour.key == Some(key) => {}
+        let shown = match neighbour.peer.key {
+            Some(_) if neighbour.key == Some(key) => None,
             Some(_) => return Err(Refusal::UnknownKey),
             None => {
                 let certificate = payload.certificate.clone().ok_or(Refusal::UnknownKey)?;
                 let keys = &self.trust.overlay_keys;
                 certificate.check(payload.node, key, keys, unix_secs)?;
-                if neighbour.key.is_some_and(|before| before != key) {
-                    // What is under way is with the key it had before.
-                    neighbour.query = None;
-                }
-                neighbour.learn(certificate);
+                Some(certificate)
             }
-        }
+        };
         let stamp = (payload.incarnation, payload.sent);
         if neighbour.latest.is_some_and(|latest| stamp <= latest) {
             return Err(Refusal::Replayed);
         }
         neighbour.latest = Some(stamp);
+        // Not before: a copy shows the certificate, and perhaps the key, of then.
+        if let Some(certificate) = shown {
+            if neighbour.key.is_some_and(|before| before != key) {
+                // What is under way is with the key it had before.
+                neighbour.query = None;
+            }
+            neighbour.learn(certificate);
+        }
         let waiting = neighbour.attempt.is_some() && neighbour.trying_for(now) < PRECEDENCE;
         if waiting && self.own.public() < key {
             return Err(Refusal::Simultaneous);

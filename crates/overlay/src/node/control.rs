@@ -5,7 +5,7 @@ mod sealing;
 
 use super::keys::KeyRing;
 use super::{Config, Nodes, Start, Why};
-use crate::handshake::{PublicKey, Trust};
+use crate::handshake::{Certificate, PublicKey, Trust};
 use crate::link::{self, LinkId, Session};
 pub(super) use crate::route::update::path_number;
 use crate::route::{
@@ -249,6 +249,16 @@ impl Control {
         }
         if let Some(router) = &mut self.router {
             router.set_trust(now, wall, trust, keys);
+        }
+    }
+
+    /// Shows neighbours and the overlay another certificate from now on.
+    pub(super) fn set_certificate(&mut self, now: Time, certificate: &Certificate) {
+        if let Some(sealing) = &mut self.sealing {
+            sealing.set_certificate(now, certificate.clone());
+            if let Some(router) = &mut self.router {
+                router.introduce(now, certificate.to_bytes());
+            }
         }
     }
 

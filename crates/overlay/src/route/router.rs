@@ -69,8 +69,8 @@ pub struct Router {
     config: Config,
     keys: Box<dyn Keys>,
     signer: Box<dyn Signer>,
-    /// Nanoseconds since 1970, when last told.
-    wall_ns: u64,
+    /// Nanoseconds since 1970, when last told, and when that was.
+    wall: (u64, Time),
     links: Vec<Option<Link>>,
     db: Database,
     own: Own,
@@ -101,7 +101,7 @@ impl Router {
         Router {
             keys,
             signer,
-            wall_ns,
+            wall: (wall_ns, now),
             links: Vec::new(),
             db: Database::new(),
             own: Own::new(&config, wall_ns, now),
@@ -194,6 +194,11 @@ impl Router {
         }
     }
 
+    /// Introduces this node by `certificate` from now on.
+    pub fn introduce(&mut self, now: Time, certificate: Vec<u8>) {
+        self.own.introduce(now, certificate, &self.config.limits);
+    }
+
     /// Believes others from now on (see [`Keys::set_trust`]). What those said
     /// who are not known any more is forgotten.
     pub fn set_trust(
@@ -204,16 +209,31 @@ impl Router {
         configured: &[(NodeId, PublicKey)],
     ) {
         self.keys.set_trust(trust, configured, wall_ns);
+        self.forget_unknown(now);
+    }
+
+    /// Forgets what those have said whose keys are not known any more.
+    fn forget_unknown(&mut self, now: Time) {
         let origins = self.db.iter().map(|(key, _)| key);
         let unknown = |key: &Key| key.origin != self.config.id && !self.keys.knows(key.origin);
         let gone: Vec<Key> = origins.filter(unknown).collect();
         for key in gone {
-            self.db.remove(key);
-            for link in self.links.iter_mut().flatten() {
-                link.adjacency.forget(key);
-            }
+            self.drop_record(key);
             self.spf_soon(now);
         }
+    }
+
+    fn drop_record(&mut self, key: Key) {
+        self.db.remove(key);
+        for link in self.links.iter_mut().flatten() {
+            link.adjacency.forget(key);
+        }
+    }
+
+    /// The time in nanoseconds since 1970.
+    fn wall_ns(&self, now: Time) -> u64 {
+        let (wall_ns, at) = self.wall;
+        wall_ns.saturating_add(now.as_nanos().saturating_sub(at.as_nanos()))
     }
 
     /// The operator's routes from now on.
@@ -240,7 +260,7 @@ impl Router {
     /// Takes a routing frame, whole as it stood in an envelope from `link`.
     /// `wall_ns` is now in nanoseconds since 1970.
     pub fn recv(&mut self, now: Time, wall_ns: u64, link: LinkId, frame: &[u8]) {
-        self.wall_ns = wall_ns;
+        self.wall = (wall_ns, now);
         let index = usize::from(link.0);
         if !self.link(link).is_some_and(|l| l.adjacency.up) {
             return self.refuse(now, index, Refusal::LinkDown);
@@ -287,7 +307,7 @@ impl Router {
         let Some(Link { adjacency, .. }) = &mut self.links[from] else { return Ok(()) };
         let own = record.key.origin == self.config.id;
         match self.db.standing(record) {
-            Standing::New => self.db.admit(record, now, self.wall_ns, &self.config.limits),
+            Standing::New => self.db.admit(record, now, self.wall_ns(now), &self.config.limits),
             Standing::Here { reused: true } if own => Ok(()),
             Standing::Here { reused } => {
                 adjacency.heard(record.key, record.seq);
@@ -339,7 +359,7 @@ impl Router {
             let Ok(mut record) = Record::parse(&mut Reader::new(&bytes)) else { continue };
             let waited = u16::try_from(now.since(came).as_secs()).unwrap_or(u16::MAX);
             record.age = record.age.saturating_add(waited);
-            match self.sift(now, from, &record).and_then(|()| self.verify(&record)) {
+            match self.sift(now, from, &record).and_then(|()| self.verify(now, &record)) {
                 Ok(()) => self.accept(now, from, &record),
                 Err(why) => self.refuse(now, from, why),
             }
@@ -355,13 +375,14 @@ impl Router {
         }
     }
 
-    fn verify(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn verify(&mut self, now: Time, record: &Record<'_>) -> Result<(), Refusal> {
         let Key { origin, part } = record.key;
         if part != Part::Introduction && !self.keys.knows(origin) {
             return Err(Refusal::UnknownOrigin);
         }
         self.stats.checks += if part == Part::Introduction { 2 } else { 1 };
-        record.verify(&mut *self.keys, self.wall_ns)
+        let wall_ns = self.wall_ns(now);
+        record.verify(&mut *self.keys, wall_ns)
     }
 
     /// A record that is its origin's, and news.
@@ -421,6 +442,11 @@ impl Router {
 
     fn sweep(&mut self, now: Time) {
         self.sweep_at = now + SWEEP;
+        for origin in self.keys.expire(self.wall_ns(now)) {
+            // No neighbour would take it.
+            self.drop_record(Key { origin, part: Part::Introduction });
+        }
+        self.forget_unknown(now);
         for key in self.db.expire(now) {
             self.stats.expired += 1;
             for link in self.links.iter_mut().flatten() {

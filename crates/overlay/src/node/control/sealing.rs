@@ -145,6 +145,10 @@ impl SealedLinks {
         self.handshakes.set_trust(trust.clone(), unix_secs);
     }
 
+    pub fn set_certificate(&mut self, now: Time, certificate: Certificate) {
+        self.handshakes.set_certificate(certificate, now);
+    }
+
     pub fn report(&mut self, now: Time, unix_secs: u64, report: Report) {
         match report {
             Report::Handshake { at, from, bytes } => {
