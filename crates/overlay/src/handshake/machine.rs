@@ -401,6 +401,11 @@ impl Handshakes {
         }
     }
 
+    /// What it shows.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.certificate.as_ref()
+    }
+
     /// What has been done.
     pub fn stats(&self) -> &HandshakeStats {
         &self.stats

@@ -373,6 +373,11 @@ impl Control {
         self.sealing.as_ref().map(SealedLinks::stats)
     }
 
+    /// What the node shows of itself, if links are sealed and it has any.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.sealing.as_ref()?.certificate()
+    }
+
     /// What the neighbour at the end of `link` showed to be called.
     pub fn name(&self, link: LinkId) -> Option<&str> {
         self.sealing.as_ref()?.name(link)

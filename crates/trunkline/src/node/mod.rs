@@ -1,6 +1,7 @@
 //! `trunkline node`, `check` and `replay`.
 
 pub mod config;
+pub mod expiry;
 mod http;
 mod metrics;
 mod operator;
@@ -16,6 +17,7 @@ use crate::keys::KeyFileError;
 use crate::operate::server::{self, Bound};
 use crate::{clock, log, stop};
 use config::{Config, Mistake};
+use expiry::Watch;
 use operator::Operator;
 use sd_notify::NotifyState;
 use std::io;
@@ -132,6 +134,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
             // The log has what came of it.
             let _ = operator.reload();
         }
+        operator.watch_certificate();
     }
     tell_systemd(&[NotifyState::Stopping]);
     handle.stop().map_err(cannot("go on"))
@@ -267,7 +270,6 @@ fn lobby(config: &Config) -> Result<Lobby, Error> {
 
 /// Says so if nothing is protected, or soon no more.
 fn warn_of_protection(sealing: Option<&Sealing>, unix_secs: u64) {
-    const SOON: u64 = 14 * 24 * 60 * 60;
     let Some(sealing) = sealing else {
         return tracing::warn!(
             "this node is UNSEALED: nothing between it and its neighbours is encrypted or \
@@ -275,9 +277,8 @@ fn warn_of_protection(sealing: Option<&Sealing>, unix_secs: u64) {
         );
     };
     let until = sealing.certificate.as_ref().map_or(0, |certificate| certificate.not_after());
-    if until != 0 && until < unix_secs + SOON {
-        let days = until.saturating_sub(unix_secs) / (24 * 60 * 60);
-        tracing::warn!(days, "the node's certificate is over soon: certify it anew and restart");
+    if let Some(standing) = Watch::default().look(until, unix_secs) {
+        tracing::warn!("{standing}");
     }
 }
 

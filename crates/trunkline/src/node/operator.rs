@@ -1,8 +1,10 @@
 //! What the control socket and SIGHUP do to a running node.
 
 use super::config::{self, Config};
+use super::expiry::Watch;
 use super::{metrics, reload};
 use crate::datapath::{Asker, LinkSnapshot, Snapshot};
+use crate::keys::KeyFileError;
 use crate::operate::protocol::{
     Ask, Echo, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Service, Status,
 };
@@ -18,6 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trunkline_base::{Bitrate, Time};
+use trunkline_overlay::handshake::Certificate;
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LossEstimate;
 use trunkline_overlay::node as overlay;
@@ -33,10 +36,31 @@ pub struct Operator {
     running: Mutex<Config>,
     started: Time,
     stop: AtomicBool,
+    watch: Mutex<Watch>,
 }
 
 fn refused(message: impl Display) -> Refused {
     Refused { message: message.to_string(), code: 1 }
+}
+
+fn unix_secs() -> u64 {
+    clock::since_epoch() / 1_000_000_000
+}
+
+/// When the certificate of a node ends, 0 if never or if it has none.
+fn not_after(config: &Config) -> u64 {
+    let sealing = config.overlay.sealing.as_ref();
+    sealing.and_then(|s| s.certificate.as_ref()).map_or(0, Certificate::not_after)
+}
+
+/// What is wrong with a certificate that is not the one that runs, and that
+/// nobody would believe.
+fn new_but_over(running: &Config, new: &Config) -> Option<KeyFileError> {
+    let certificate = |config: &Config| config.overlay.sealing.as_ref()?.certificate.clone();
+    let shown = certificate(new).filter(|shown| certificate(running).as_ref() != Some(shown))?;
+    let path = new.key_files.as_ref()?.certificate.clone()?;
+    let what = "is over already: certify the node anew, into another file".into();
+    shown.is_over(unix_secs()).then_some(KeyFileError::Certificate { path, what })
 }
 
 fn value(of: impl Serialize) -> Result<Value, Refused> {
@@ -47,12 +71,26 @@ impl Operator {
     /// Of the node behind `asker`, which runs by `config`, the content of
     /// `path`.
     pub fn new(asker: Asker, path: &Path, config: Config) -> Operator {
+        // The start has said how it stands.
+        let mut watch = Watch::default();
+        watch.look(not_after(&config), unix_secs());
         Operator {
             asker,
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             running: Mutex::new(config),
             started: clock::now(),
             stop: AtomicBool::new(false),
+            watch: Mutex::new(watch),
+        }
+    }
+
+    /// Says so in the log when the node's certificate is about to end.
+    pub fn watch_certificate(&self) {
+        // A reload holds on to the configuration: the next look will do.
+        let Ok(running) = self.running.try_lock() else { return };
+        let Ok(mut watch) = self.watch.try_lock() else { return };
+        if let Some(standing) = watch.look(not_after(&running), unix_secs()) {
+            tracing::warn!("{standing}");
         }
     }
 
@@ -82,6 +120,7 @@ impl Operator {
             config: self.path.display().to_string(),
             uptime_s: clock::now().since(self.started).as_secs_f64(),
             sealed: running.overlay.sealing.is_some(),
+            certificate_not_after: Some(not_after(&running)).filter(|end| *end != 0),
             draining: s.draining,
             links_up: s.links.iter().filter(|l| l.up).count(),
             links: s.links.len(),
@@ -106,6 +145,9 @@ impl Operator {
             .map_err(|e| mistake(&format_args!("{} cannot be read: {e}", self.path.display())))?;
         let mut new = config::parse(&self.path, &text).map_err(|e| mistake(&e))?;
         new.unlock().map_err(|e| mistake(&e))?;
+        if let Some(over) = new_but_over(&running, &new) {
+            return Err(mistake(&over));
+        }
         let diff = reload::diff(&running, &new);
         if !diff.changes.is_empty() {
             self.asker.reconfigure(diff.changes, text).map_err(refused)?;

@@ -116,6 +116,10 @@ pub struct Status {
     pub uptime_s: f64,
     /// Whether its links are authenticated and encrypted.
     pub sealed: bool,
+    /// When its certificate ends, seconds since 1970; `null` if it has none, or
+    /// for ever.
+    #[serde(default)]
+    pub certificate_not_after: Option<u64>,
     /// Whether it takes no more sessions.
     pub draining: bool,
     /// Links whose neighbour is heard.

@@ -3,6 +3,7 @@
 use super::protocol::{Ask, Link, Route, Status};
 use super::table::{Align, NOTHING, count, lines, number, percent, span};
 use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print, print_json};
+use crate::node::expiry::Standing;
 
 /// Runs `trunkline status`.
 pub fn status(args: &StatusArgs) -> Result<(), Error> {
@@ -28,10 +29,27 @@ pub fn status_lines(s: &Status) -> Vec<String> {
             s.from_sessions, s.to_sessions, s.forwarded
         ),
     ];
+    if let Some(not_after) = s.certificate_not_after {
+        let now = crate::clock::since_epoch() / 1_000_000_000;
+        lines.insert(3, certified(not_after, now));
+    }
     let drops: Vec<_> = s.drops.iter().map(|(why, n)| format!("{why} {n}")).collect();
     let drops = if drops.is_empty() { "none".into() } else { drops.join(", ") };
     lines.push(format!("drops     {drops}"));
     lines
+}
+
+/// For how long the node's certificate holds.
+fn certified(not_after: u64, now: u64) -> String {
+    match Standing::of(not_after, now) {
+        Standing::Holds => format!("certified for another {}", span((not_after - now) as f64)),
+        Standing::EndsSoon(left) => {
+            format!("certified ONLY for another {}: certify it anew, and reload", span(left as f64))
+        }
+        Standing::Over(since) => {
+            format!("certified NO MORE for {}: certify it anew, and reload", span(since as f64))
+        }
+    }
 }
 
 /// Runs `trunkline links`.

@@ -246,6 +246,7 @@ mod tests {
             config: "/a.toml".into(),
             uptime_s: 61.0,
             sealed: false,
+            certificate_not_after: None,
             draining: true,
             links_up: 1,
             links: 2,

@@ -275,6 +275,10 @@ impl SealedLinks {
         self.handshakes.stats()
     }
 
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.handshakes.certificate()
+    }
+
     pub fn name(&self, link: LinkId) -> Option<&str> {
         self.names.get(&link).map(Certificate::name)
     }
