@@ -1,6 +1,6 @@
 //! What an operator does to a running node: ask about it, change it, empty it.
 
-use super::{Access, Echo, EchoAnswer, EchoError, Node};
+use super::{Access, Echo, EchoAnswer, EchoError, Node, Report};
 use crate::handshake::{Certificate, PublicKey, Trust};
 use crate::link::{self, LinkChange, LinkId};
 use crate::route::{ForwardingTable, StaticRoute};
@@ -46,9 +46,13 @@ impl Node {
     /// is not is left out.
     pub fn reconfigure(&mut self, now: Time, changes: &Changes) {
         for (name, change) in &changes.links {
-            let link = self.named(name).and_then(|id| self.forwarder.links_mut().get_mut(id));
-            if let Some(link) = link {
-                link.change(change);
+            let Some(id) = self.named(name) else { continue };
+            let Some(link) = self.forwarder.links_mut().get_mut(id) else { continue };
+            link.change(change);
+            // An operator's word is no measurement, which might be noise: it is
+            // passed on at once, for better too.
+            if let Some(cost) = link.advertised() {
+                self.control.report(now, Report::Cost(id, cost));
             }
         }
         for name in &changes.removed {

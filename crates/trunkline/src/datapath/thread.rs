@@ -105,6 +105,8 @@ pub struct LinkSnapshot {
     pub address: Option<SocketAddr>,
     /// Whether it has been heard lately.
     pub up: bool,
+    /// What this end adds to the latency that it advertises.
+    pub penalty: Duration,
     /// What its monitor measures.
     pub quality: LinkQuality,
     /// Its counters.
@@ -487,6 +489,7 @@ impl PacketThread {
             name: node.control().name(id).map(str::to_owned),
             address: link.address(),
             up: link.monitor().is_up(),
+            penalty: link.config().penalty,
             quality: link.monitor().quality(),
             stats: link.stats(),
         });

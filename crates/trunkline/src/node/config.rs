@@ -167,6 +167,7 @@ struct LinkSection {
     mtu: Option<usize>,
     dscp: Option<u8>,
     rate: Option<Rate>,
+    penalty: Option<Span>,
 }
 
 #[derive(Deserialize)]
@@ -371,6 +372,7 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
     c.mtu = section.mtu.unwrap_or(c.mtu);
     c.dscp = section.dscp.unwrap_or(DSCP_EF);
     c.rate = section.rate.map(|r| r.0);
+    c.penalty = section.penalty.map_or(c.penalty, |s| s.0);
     c
 }
 

@@ -258,6 +258,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         burst_out: q.loss_out.and_then(mean_burst),
         bps_in: bps(q.rate_in),
         bps_out: bps(q.rate_out),
+        penalty_ms: ms(link.penalty),
         downs: q.downs,
         bytes_in: received.bytes,
         bytes_out: metrics::classes(&link.stats).iter().map(|(_, t)| t.bytes).sum(),

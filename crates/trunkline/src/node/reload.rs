@@ -139,6 +139,7 @@ impl Diff {
             mtu,
             dscp,
             rate,
+            penalty,
             liveness,
             realtime,
             best_effort,
@@ -146,6 +147,7 @@ impl Diff {
         for (differs, key) in [
             (was.rate != *rate, "rate"),
             (was.dscp != *dscp, "dscp"),
+            (was.penalty != *penalty, "penalty"),
             (was.liveness != *liveness, "[hello]"),
             (was.key != *key, "key"),
             (was.address != *address, "address"),
@@ -157,14 +159,14 @@ impl Diff {
                 self.applied.push(format!("{}: {key}", title(was)));
             }
         }
-        let same =
-            link::Config { rate: *rate, dscp: *dscp, liveness: liveness.clone(), ..was.clone() };
+        let (rate, dscp, penalty, liveness) = (*rate, *dscp, *penalty, liveness.clone());
+        let change = LinkChange { rate, dscp, penalty, liveness: liveness.clone() };
+        let same = link::Config { rate, dscp, penalty, liveness, ..was.clone() };
         if same != *is {
             // What waits in the link is lost; other links go on.
             self.remove(was);
             self.add(is);
         } else if was != is {
-            let change = LinkChange { rate: *rate, dscp: *dscp, liveness: liveness.clone() };
             self.changes.links.push((name(was), change));
             if let Some(link) = self.running.overlay.links.iter_mut().find(|l| same_link(l, is)) {
                 link.clone_from(is);
@@ -311,6 +313,7 @@ via = 2
             ("\"A\"", "\"B\"", "[node] name"),
             ("10 Mbit/s", "5 Mbit/s", "[[link]] to 2 over \"isp1\": rate"),
             ("neighbour = 3", "neighbour = 3\ndscp = 0", "[[link]] to 3: dscp"),
+            ("neighbour = 3", "neighbour = 3\npenalty = \"20ms\"", "[[link]] to 3: penalty"),
             ("via = 2", "via = 3", "[[route]]"),
             ("[node]", "[log]\nfilter = \"debug\"\n[node]", "[log] filter"),
             ("[node]", "[access]\ntransit = \"none\"\n[node]", "[access]"),

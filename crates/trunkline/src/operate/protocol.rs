@@ -169,6 +169,9 @@ pub struct Link {
     pub bps_in: Option<f64>,
     /// The same, outwards.
     pub bps_out: Option<f64>,
+    /// What this node adds to the latency that it advertises of the link.
+    #[serde(default)]
+    pub penalty_ms: f64,
     /// How often it has gone down.
     pub downs: u64,
     /// Bytes of UDP payload since the start.

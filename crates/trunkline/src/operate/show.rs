@@ -66,7 +66,7 @@ pub fn links(args: &LinksArgs) -> Result<(), Error> {
 }
 
 /// The columns of a table of links.
-pub const LINK_COLUMNS: [(&str, Align); 13] = [
+pub const LINK_COLUMNS: [(&str, Align); 14] = [
     ("link", Align::Left),
     ("address", Align::Left),
     ("state", Align::Left),
@@ -80,6 +80,7 @@ pub const LINK_COLUMNS: [(&str, Align); 13] = [
     ("out", Align::Right),
     ("drops", Align::Right),
     ("downs", Align::Right),
+    ("penalty ms", Align::Right),
 ];
 
 /// A link's cells for [`LINK_COLUMNS`].
@@ -100,6 +101,7 @@ pub fn link_row(l: &Link) -> Vec<String> {
         kbps(l.bps_out),
         l.drops.to_string(),
         l.downs.to_string(),
+        number(Some(l.penalty_ms).filter(|ms| *ms > 0.0), 1),
     ]
 }
 
