@@ -533,6 +533,7 @@ neighbour = 3
 path = "isp2"
 mtu = 1400
 dscp = 0
+penalty = "20ms"
 
 [[route]]
 to = [4, 5]
@@ -564,6 +565,7 @@ offload = false
         let (a, b) = (&c.overlay.links[0], &c.overlay.links[1]);
         assert_eq!(a.rate.unwrap().as_bps(), 10_000_000);
         assert_eq!((a.dscp, b.dscp, b.mtu, b.path.as_str()), (46, 0, 1400, "isp2"));
+        assert_eq!([a, b].map(|link| link.penalty.as_millis()), [0, 20]);
         assert_eq!((a.realtime.reorder, a.realtime.repeat_share), (3, 0.2));
         assert_eq!(a.liveness.interval.as_millis(), 50);
         assert_eq!(c.overlay.routes.len(), 3);
@@ -605,9 +607,14 @@ offload = false
         let value = mistake(&GOOD.replace("10 Mbit/s", "fast"));
         assert!(value.starts_with("x.toml:14:8: "), "{value}");
         let route = mistake(&GOOD.replace("via = 3", "via = 9"));
-        assert!(route.starts_with("x.toml:22:1: a route goes via node 9"), "{route}");
+        assert!(route.starts_with("x.toml:23:1: a route goes via node 9"), "{route}");
         let mtu = mistake(&GOOD.replace("1400", "100"));
         assert!(mtu.starts_with("x.toml:16:1: link to neighbour 3: out of range (mtu"), "{mtu}");
+        let penalty = mistake(&GOOD.replace("20ms", "6 s"));
+        assert!(
+            penalty.contains("link to neighbour 3: out of range (penalty: 0 to 5 s)"),
+            "{penalty}"
+        );
         let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
         assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
         let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));
