@@ -47,6 +47,7 @@ impl Handshakes {
     /// Takes a datagram of which [`Kind::is_handshake`] is true. `unix_secs`
     /// (seconds since 1970) is for the expiry of certificates.
     pub fn recv(&mut self, now: Time, unix_secs: u64, from: SocketAddr, bytes: &[u8]) {
+        self.stats.received += 1;
         let done = match Kind::of(bytes) {
             Ok(Kind::Query) => self.on_query(now, from, bytes),
             Ok(Kind::Answer) => self.on_answer(now, unix_secs, bytes),

@@ -152,6 +152,8 @@ impl Node {
             f.gauges("certificate_not_after_timestamp_seconds", help, end)?;
         }
         if let Some(h) = &self.0.handshakes {
+            let help = "Messages of handshakes that came";
+            f.counters("handshake_messages", help, single(h.received))?;
             let help = "Handshakes that gave a link a session";
             f.counters("handshakes", help, single(h.established))?;
             let help = "Handshakes for which curves were computed";
