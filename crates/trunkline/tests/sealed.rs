@@ -143,6 +143,7 @@ fn a_certificate_is_renewed_by_reload() {
     };
     operator.certify((2, 2), "site-2", 1, "day.cert");
     edit(&relay, "/2.cert", "/day.cert");
+    assert!(done(run(trunkline(["check"]).arg(&relay.config))).contains("certify it anew"));
     relay.start_with(&["--record", text(&file("2.rec"))]);
     for node in [&mut a, &mut b] {
         node.start();

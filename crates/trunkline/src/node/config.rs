@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
+use trunkline_overlay::handshake::Certificate;
 use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::link::{self, DSCP_EF};
 use trunkline_overlay::monitor::{Liveness, LossMode};
@@ -67,6 +68,16 @@ impl Config {
         if let Some(files) = &self.key_files {
             self.overlay.sealing = Some(files.sealing(secrets, self.template.clone()));
         }
+    }
+
+    /// What the node shows of itself, once the key files are read.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.overlay.sealing.as_ref()?.certificate.as_ref()
+    }
+
+    /// When that ends, in seconds since 1970; 0 if never.
+    pub fn not_after(&self) -> u64 {
+        self.certificate().map_or(0, Certificate::not_after)
     }
 
     /// What a recording has to keep of a sealed node.

@@ -2,7 +2,7 @@
 
 use super::config::{self, Config};
 use super::expiry::Watch;
-use super::{metrics, reload};
+use super::{metrics, reload, unix_secs};
 use crate::datapath::{Asker, LinkSnapshot, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
@@ -20,7 +20,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trunkline_base::{Bitrate, Time};
-use trunkline_overlay::handshake::Certificate;
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LossEstimate;
 use trunkline_overlay::node as overlay;
@@ -43,21 +42,10 @@ fn refused(message: impl Display) -> Refused {
     Refused { message: message.to_string(), code: 1 }
 }
 
-fn unix_secs() -> u64 {
-    clock::since_epoch() / 1_000_000_000
-}
-
-/// When the certificate of a node ends, 0 if never or if it has none.
-fn not_after(config: &Config) -> u64 {
-    let sealing = config.overlay.sealing.as_ref();
-    sealing.and_then(|s| s.certificate.as_ref()).map_or(0, Certificate::not_after)
-}
-
 /// What is wrong with a certificate that is not the one that runs, and that
 /// nobody would believe.
 fn new_but_over(running: &Config, new: &Config) -> Option<KeyFileError> {
-    let certificate = |config: &Config| config.overlay.sealing.as_ref()?.certificate.clone();
-    let shown = certificate(new).filter(|shown| certificate(running).as_ref() != Some(shown))?;
+    let shown = new.certificate().filter(|shown| running.certificate() != Some(shown))?;
     let path = new.key_files.as_ref()?.certificate.clone()?;
     let what = "is over already: certify the node anew, into another file".into();
     shown.is_over(unix_secs()).then_some(KeyFileError::Certificate { path, what })
@@ -73,7 +61,7 @@ impl Operator {
     pub fn new(asker: Asker, path: &Path, config: Config) -> Operator {
         // The start has said how it stands.
         let mut watch = Watch::default();
-        watch.look(not_after(&config), unix_secs());
+        watch.look(config.not_after(), unix_secs());
         Operator {
             asker,
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
@@ -89,7 +77,7 @@ impl Operator {
         // A reload holds on to the configuration: the next look will do.
         let Ok(running) = self.running.try_lock() else { return };
         let Ok(mut watch) = self.watch.try_lock() else { return };
-        if let Some(standing) = watch.look(not_after(&running), unix_secs()) {
+        if let Some(standing) = watch.look(running.not_after(), unix_secs()) {
             tracing::warn!("{standing}");
         }
     }
@@ -120,7 +108,7 @@ impl Operator {
             config: self.path.display().to_string(),
             uptime_s: clock::now().since(self.started).as_secs_f64(),
             sealed: running.overlay.sealing.is_some(),
-            certificate_not_after: Some(not_after(&running)).filter(|end| *end != 0),
+            certificate_not_after: Some(running.not_after()).filter(|end| *end != 0),
             draining: s.draining,
             links_up: s.links.iter().filter(|l| l.up).count(),
             links: s.links.len(),
