@@ -169,7 +169,9 @@ impl World {
                 self.each(|r, now| r.link_down(now, LinkId(u16::from(link % LINKS))));
             }
             Step::Cost { link, latency, loss, residual } => {
-                let cost = LinkCost { latency, loss, residual };
+                // Every other record says something of penalties.
+                let penalty = if residual % 2 > 0 { residual } else { 0 };
+                let cost = LinkCost { latency, loss, residual, penalty };
                 self.each(|r, now| r.set_cost(now, LinkId(u16::from(link % LINKS)), cost));
             }
             Step::Drain { yes } => self.each(|r, now| r.drain(now, yes % 2 > 0)),

@@ -99,7 +99,7 @@ pub fn read_certificate(path: &Path) -> Result<Certificate, KeyFileError> {
     text.parse().map_err(wrong)
 }
 
-fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), KeyFileError> {
+pub(crate) fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), KeyFileError> {
     // Never over an existing key: that would be lost.
     let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let mut file = file.map_err(io_error("create", path))?;

@@ -259,6 +259,28 @@ fn a_rate_that_is_reloaded_is_kept_to() {
 }
 
 #[test]
+fn a_penalty_that_is_reloaded_is_part_of_the_cost() {
+    let mut chain = start(&Setup { link: "# penalty\n", ..Setup::default() });
+    let node = &chain.nodes[0];
+    let cost = || ok_json(node, &["routes", "--metric", "latency"])[0]["cost"].as_f64();
+    let before = wait_for("the link's cost", cost);
+    edit(node, "# penalty", "penalty = \"250ms\"");
+    let done = ok_json(node, &["reload"]);
+    assert_eq!(done["applied"], json!(["[[link]] to 2: penalty"]));
+    let after = wait_for("another cost", || cost().filter(|ms| *ms > before + 200.0));
+    assert!((after - before - 250.0).abs() < 20.0, "{before} {after}");
+    assert_eq!(ok_json(node, &["links"])[0]["penalty_ms"], 250.0);
+    let table = ok(node, &["links"]);
+    assert!(table.contains("  penalty ms\n") && table.ends_with("  250.0\n"), "{table}");
+    edit(node, "penalty = \"250ms\"", "penalty = \"9 s\"");
+    let ended = operate(node, &["reload"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("out of range (penalty: 0 to 5 s)"), "{}", ended.stderr);
+    assert_eq!(ok_json(node, &["links"])[0]["penalty_ms"], 250.0);
+    chain.first().assert_healthy();
+}
+
+#[test]
 fn a_drained_node_is_emptied_and_stopped() {
     let mut chain = start(&Setup { nodes: 3, ..Setup::default() });
     let lost = during_a_call(&chain, |chain| {

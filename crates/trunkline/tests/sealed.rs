@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Ended, Node, ms, run, stream, temp_dir, trunkline, wait_for};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -44,12 +45,19 @@ impl Operator {
         let file = |suffix: &str| dir.join(format!("{id}.{suffix}"));
         let public = done(run(trunkline(["keygen"]).arg(file("key"))));
         assert_eq!(done(run(trunkline(["pubkey"]).arg(file("key")))), public);
-        let mut certify = trunkline(["certify", "--overlay-key"]);
-        certify.arg(dir.join("overlay.key")).args(["--node", &id.to_string()]);
-        certify.args(["--name", &format!("site-{id}"), "--key", &public, "--days", "30"]);
-        assert_eq!(done(run(certify.arg(file("cert")))), "");
+        self.certify((id, id), &format!("site-{id}"), 30, &format!("{id}.cert"));
         self.write(&node, &format!("[overlay]\nkeys = [\"{}\"]\n{rest}", self.public));
         node
+    }
+
+    /// Certifies that node `id` has the key of node `key`.
+    fn certify(&self, (id, key): (u32, u32), name: &str, days: u32, file: &str) {
+        let dir = self.dir.path();
+        let key = done(run(trunkline(["pubkey"]).arg(dir.join(format!("{key}.key")))));
+        let mut certify = trunkline(["certify", "--overlay-key"]);
+        certify.arg(dir.join("overlay.key")).args(["--node", &id.to_string(), "--name", name]);
+        certify.args(["--key", &key, "--days", &days.to_string()]);
+        assert_eq!(done(run(certify.arg(dir.join(file)))), "");
     }
 
     fn write(&self, node: &Node, rest: &str) {
@@ -127,6 +135,80 @@ fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
     assert!(!lines.contains("duplicate"), "{lines}");
     assert_eq!(from_b.sum("link_up", ""), 0);
     assert_eq!(stream(&here, &a.bind(0), 0..10, ms(1)).len(), 10);
+}
+
+/// The relay's certificate is renewed under a call; what would make another node
+/// of it is not taken.
+#[test]
+fn a_certificate_is_renewed_by_reload() {
+    let operator = Operator::new();
+    let mut relay = operator.node(2, "");
+    let mut a = operator.node(1, &link(&relay));
+    let mut b = operator.node(3, &link(&relay));
+    let file = |name: &str| operator.dir.path().join(name);
+    let show = |relay: &Node, from: &str, to: &str| {
+        edit(relay, &format!("/{from}.cert"), &format!("/{to}.cert"));
+        operate(relay, &["reload", "--json"])
+    };
+    operator.certify((2, 2), "site-2", 1, "day.cert");
+    edit(&relay, "/2.cert", "/day.cert");
+    assert!(done(run(trunkline(["check"]).arg(&relay.config))).contains("certify it anew"));
+    relay.start_with(&["--record", text(&file("2.rec"))]);
+    for node in [&mut a, &mut b] {
+        node.start();
+    }
+    let end = |s: &Value| s["certificate_not_after"].as_u64().expect("it ends");
+    let routes = |node: &Node| json(node, &["routes"]).as_array().map_or(0, Vec::len);
+    wait_for("routes", || (routes(&a) == 2 && routes(&b) == 2).then_some(()));
+    let before = end(&json(&relay, &["status"]));
+    let status = done(operate(&relay, &["status"]));
+    assert!(status.contains("\ncertified ONLY for another "), "{status}");
+    assert!(relay.process().stderr().contains("the node's certificate ends in "));
+
+    operator.certify((2, 2), "site-2", 90, "90.cert");
+    let (here, there) = (a.bind(4_000), b.bind(4_000));
+    let came = std::thread::scope(|scope| {
+        let call = scope.spawn(|| stream(&here, &there, 0..400, ms(5)).len());
+        std::thread::sleep(ms(300));
+        let reloaded: Value = serde_json::from_str(&done(show(&relay, "day", "90"))).expect("JSON");
+        assert_eq!(reloaded["applied"], serde_json::json!(["[node] certificate"]));
+        assert_eq!(reloaded["restart"], serde_json::json!([]));
+        call.join().expect("a call")
+    });
+    assert_eq!(came, 400);
+    let after = end(&json(&relay, &["status"]));
+    assert_eq!((after - before + 43_200) / 86_400, 89);
+    assert_eq!(relay.metrics().sum("certificate_not_after_timestamp_seconds", ""), after);
+    let status = done(operate(&relay, &["status"]));
+    let line = ["89 d 23 h", "90 d 0 h"].map(|left| format!("\ncertified for another {left}\n"));
+    assert!(line.iter().any(|line| status.contains(line)), "{status}");
+
+    // Of another node, of another key, over, and by another name.
+    operator.certify((7, 2), "site-2", 90, "id.cert");
+    operator.certify((2, 1), "site-2", 90, "key.cert");
+    operator.certify((2, 2), "site-2", 0, "over.cert");
+    operator.certify((2, 2), "site-x", 90, "name.cert");
+    std::thread::sleep(ms(1_100));
+    let mut last = "90";
+    for (name, why) in [
+        ("id", "is for node 7, and [node] id is 2"),
+        ("key", "is for another key than that of"),
+        ("over", "is over already: certify the node anew"),
+    ] {
+        let ended = show(&relay, last, name);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(why), "{name}: {}", ended.stderr);
+        last = name;
+    }
+    let named: Value = serde_json::from_str(&done(show(&relay, last, "name"))).expect("JSON");
+    assert_eq!(named["restart"], serde_json::json!(["[node] certificate (by another name)"]));
+    assert_eq!(end(&json(&relay, &["status"])), after, "none of them was taken");
+    assert_eq!(stream(&here, &there, 400..500, ms(1)).len(), 100);
+
+    relay.process().signal(Signal::SIGTERM);
+    assert_eq!(relay.process().wait().code(), Some(0));
+    let replayed = done(run(trunkline(["replay"]).arg(file("2.rec"))));
+    assert!(replayed.contains(": identical: "), "{replayed}");
 }
 
 #[test]

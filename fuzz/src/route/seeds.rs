@@ -10,7 +10,7 @@ fn record(signed: Vec<u8>) -> Vec<u8> {
 }
 
 fn update(origin: u32, links: u32) -> Vec<u8> {
-    let cost = LinkCost { latency: 100, loss: 3_277, residual: 320 };
+    let cost = LinkCost { latency: 100, loss: 3_277, residual: 320, penalty: 0 };
     let link = |n| Advert { neighbour: NodeId(origin + 1 + n), path: n as u8 % 2, cost };
     let links = (0..links).map(link).collect();
     let update =

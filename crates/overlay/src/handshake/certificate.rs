@@ -72,6 +72,17 @@ impl Certificate {
         self.not_after
     }
 
+    /// Whether it is void at `now_unix` (seconds since 1970).
+    pub fn is_over(&self, now_unix: u64) -> bool {
+        self.not_after != 0 && now_unix > self.not_after
+    }
+
+    /// Whether this one is for the same key and ends no earlier than `other`.
+    pub(super) fn outlasts(&self, other: &Certificate) -> bool {
+        // 0, for ever, is the latest.
+        self.key == other.key && self.not_after.wrapping_sub(1) >= other.not_after.wrapping_sub(1)
+    }
+
     /// Writes at most [`MAX_CERTIFICATE`] bytes.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         self.emit_body(w)?;
@@ -124,7 +135,7 @@ impl Certificate {
         now_unix: u64,
     ) -> Result<(), CertificateError> {
         // The cheap test first.
-        if self.not_after != 0 && now_unix > self.not_after {
+        if self.is_over(now_unix) {
             return Err(CertificateError::Expired(self.node, self.not_after));
         }
         let signed = self.signed();

@@ -356,6 +356,19 @@ impl Handshakes {
         }
     }
 
+    /// Shows `certificate`, which must be for this node and its key, in every
+    /// handshake from now on. Sessions go on; neighbours see it when they
+    /// replace keys, and those without a session at once.
+    pub fn set_certificate(&mut self, certificate: Certificate, now: Time) {
+        self.certificate = Some(certificate);
+        for neighbour in self.neighbours.values_mut() {
+            // Perhaps the one before was over.
+            if neighbour.current.is_none() && neighbour.next.is_none() {
+                neighbour.try_at = neighbour.try_at.min(now);
+            }
+        }
+    }
+
     fn take_trust(&mut self, trust: Trust) {
         self.revoked = trust.revoked.iter().filter_map(PublicKey::dh).collect();
         self.query_macs = trust.overlay_keys.iter().map(MacKey::for_overlay).collect();
@@ -396,6 +409,11 @@ impl Handshakes {
         if let Some(neighbour) = self.neighbours.get_mut(&link) {
             neighbour.try_at = neighbour.try_at.min(now);
         }
+    }
+
+    /// What it shows.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.certificate.as_ref()
     }
 
     /// What has been done.

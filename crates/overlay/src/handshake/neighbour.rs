@@ -115,6 +115,14 @@ impl Neighbour {
         }
     }
 
+    /// The same of one that came without its key's signature: anybody may bring
+    /// back one that has been renewed since.
+    pub fn hear(&mut self, certificate: Certificate) {
+        if !self.certificate.as_ref().is_some_and(|c| c.outlasts(&certificate)) {
+            self.learn(certificate);
+        }
+    }
+
     /// Forgets a key that was only learnt.
     pub fn forget(&mut self) {
         if self.peer.key.is_none() {

@@ -47,6 +47,7 @@ impl Handshakes {
     /// Takes a datagram of which [`Kind::is_handshake`] is true. `unix_secs`
     /// (seconds since 1970) is for the expiry of certificates.
     pub fn recv(&mut self, now: Time, unix_secs: u64, from: SocketAddr, bytes: &[u8]) {
+        self.stats.received += 1;
         let done = match Kind::of(bytes) {
             Ok(Kind::Query) => self.on_query(now, from, bytes),
             Ok(Kind::Answer) => self.on_answer(now, unix_secs, from, bytes),
@@ -141,7 +142,7 @@ impl Handshakes {
                 return Err(why);
             }
             neighbour.query = None;
-            neighbour.learn(certificate);
+            neighbour.hear(certificate);
             // It is there: what is sent now is not one more try in vain.
             if neighbour.next.is_none() {
                 neighbour.rest_until(now);
@@ -246,7 +247,7 @@ impl Handshakes {
         }
         neighbour.latest = Some(stamp);
         let mut other = None;
-        // Not before: a copy must not bring back a key that was replaced.
+        // Not before: a copy shows the certificate, and perhaps the key, of then.
         if let Some(certificate) = shown {
             if neighbour.key.is_some_and(|before| before != key) {
                 // What is under way is with the key it had before.

@@ -81,6 +81,8 @@ impl Refusal {
 /// Counts of what the handshakes of a node have done.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct HandshakeStats {
+    /// Messages of all kinds that came.
+    pub received: u64,
     /// Queries sent.
     pub queries: u64,
     /// Answers sent.

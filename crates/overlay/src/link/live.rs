@@ -2,6 +2,7 @@
 
 use super::Link;
 use crate::monitor::Liveness;
+use core::time::Duration;
 use trunkline_base::Bitrate;
 
 /// The settings of a link that can change while it runs.
@@ -11,6 +12,8 @@ pub struct LinkChange {
     pub rate: Option<Bitrate>,
     /// See [`Config::dscp`](super::Config::dscp).
     pub dscp: u8,
+    /// See [`Config::penalty`](super::Config::penalty).
+    pub penalty: Duration,
     /// See [`Config::liveness`](super::Config::liveness).
     pub liveness: Liveness,
 }
@@ -19,7 +22,8 @@ impl Link {
     /// Takes other settings; the next packet that leaves is the first to follow
     /// them.
     pub(crate) fn change(&mut self, change: &LinkChange) {
-        let LinkChange { rate, dscp, liveness } = change;
+        let LinkChange { rate, dscp, penalty, liveness } = change;
+        self.config.penalty = *penalty;
         (self.config.rate, self.config.dscp) = (*rate, *dscp);
         self.config.liveness.clone_from(liveness);
         self.monitor.set_liveness(liveness);

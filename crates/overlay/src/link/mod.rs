@@ -11,8 +11,9 @@ mod session;
 use crate::arena::TxArena;
 use crate::counters::{Drop, Drops, Traffic};
 use crate::handshake::PublicKey;
-use crate::monitor::{Carried, LinkMonitor, Liveness};
+use crate::monitor::{Carried, LinkMonitor, Liveness, Quality};
 use crate::node::Report;
+use crate::route::LinkCost;
 use crate::wire::{
     DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
     OpenError, Opened, ReceiverIndex, Seal, Service,
@@ -66,6 +67,9 @@ pub struct Config {
     pub dscp: u8,
     /// What the link may send, IP and UDP headers included.
     pub rate: Option<Bitrate>,
+    /// What is added to the latency that this end advertises, up to
+    /// [`Config::MAX_PENALTY`], so that traffic prefers other ways.
+    pub penalty: Duration,
     /// The hello protocol.
     pub liveness: Liveness,
     /// The real-time service.
@@ -75,6 +79,10 @@ pub struct Config {
 }
 
 impl Config {
+    /// More than any way that carries a conversation, and no more than fits an
+    /// update.
+    pub const MAX_PENALTY: Duration = Duration::from_secs(5);
+
     /// A link to `neighbour` with every default: 1,280-byte IP packets (what
     /// IPv6 promises everywhere), expedited forwarding, no rate limit.
     pub fn new(neighbour: NodeId) -> Config {
@@ -86,6 +94,7 @@ impl Config {
             mtu: 1_280,
             dscp: DSCP_EF,
             rate: None,
+            penalty: Duration::ZERO,
             liveness: Liveness::default(),
             realtime: realtime::Config::default(),
             best_effort: best_effort::Config::default(),
@@ -264,6 +273,17 @@ impl Link {
             received: s.received.bytes,
             realtime: self.rx.stats(),
         }
+    }
+
+    /// What the direction away from here costs, if `quality` is what it is.
+    pub(crate) fn cost(&self, quality: Quality) -> LinkCost {
+        let Quality { latency, loss, residual } = quality;
+        LinkCost::measured(latency, loss, residual).with_penalty(self.config.penalty)
+    }
+
+    /// What the overlay has been told of that quality, at the present penalty.
+    pub(crate) fn advertised(&self) -> Option<LinkCost> {
+        Some(self.cost(self.monitor.advertised()?))
     }
 
     /// The neighbour's present address.

@@ -141,6 +141,11 @@ impl Advertiser {
         Some(news)
     }
 
+    /// What was advertised last, while the link is up.
+    pub fn advertised(&self) -> Option<Quality> {
+        self.said.map(|(said, _)| said)
+    }
+
     /// When [`Advertiser::poll`] has something to say if nothing changes.
     pub fn next_timeout(&self) -> Option<Time> {
         let quality = self.now?;

@@ -216,6 +216,11 @@ impl LinkMonitor {
         self.advertiser.poll(now)
     }
 
+    /// What it was told last, unless the link has been down since.
+    pub fn advertised(&self) -> Option<Quality> {
+        self.advertiser.advertised()
+    }
+
     /// When [`LinkMonitor::advertise`] has something to say if nothing changes.
     pub fn advertise_at(&self) -> Option<Time> {
         self.advertiser.next_timeout()

@@ -148,6 +148,7 @@ impl link::Config {
         let realtime::Config { repeat_share, extra_share, bytes, packets, .. } = self.realtime;
         range("mtu: 576 to 9000 bytes", (576..=9_000).contains(&self.mtu))?;
         range("dscp: 0 to 63", self.dscp <= 63)?;
+        range("penalty: 0 to 5 s", self.penalty <= link::Config::MAX_PENALTY)?;
         range("rate: more than 0", self.rate.is_none_or(|r| r.as_bps() > 0))?;
         range("repeat share: 0 to 1", (0.0..=1.0).contains(&repeat_share))?;
         range("extra share: 0 to 1", (0.0..=1.0).contains(&extra_share))?;

@@ -5,7 +5,7 @@ mod sealing;
 
 use super::keys::KeyRing;
 use super::{Config, Nodes, Start, Why};
-use crate::handshake::{PublicKey, Trust};
+use crate::handshake::{Certificate, PublicKey, Trust};
 use crate::link::{self, LinkId, Session};
 pub(super) use crate::route::update::path_number;
 use crate::route::{
@@ -252,6 +252,16 @@ impl Control {
         }
     }
 
+    /// Shows neighbours and the overlay another certificate from now on.
+    pub(super) fn set_certificate(&mut self, now: Time, certificate: &Certificate) {
+        if let Some(sealing) = &mut self.sealing {
+            sealing.set_certificate(now, certificate.clone());
+            if let Some(router) = &mut self.router {
+                router.introduce(now, certificate.to_bytes());
+            }
+        }
+    }
+
     /// Takes other routes of the operator.
     pub(super) fn set_routes(&mut self, now: Time, routes: Vec<StaticRoute>) {
         if let Some(router) = &mut self.router {
@@ -361,6 +371,11 @@ impl Control {
     /// What the handshakes have done, if links are sealed.
     pub fn handshakes(&self) -> Option<&crate::handshake::HandshakeStats> {
         self.sealing.as_ref().map(SealedLinks::stats)
+    }
+
+    /// What the node shows of itself, if links are sealed and it has any.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.sealing.as_ref()?.certificate()
     }
 
     /// What the neighbour at the end of `link` showed to be called.

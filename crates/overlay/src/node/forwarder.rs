@@ -5,8 +5,7 @@ use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{self, Link, LinkId, Outgoing, Progress};
-use crate::monitor::Quality;
-use crate::route::{ForwardingTable, Hop, LinkCost, Metric};
+use crate::route::{ForwardingTable, Hop, Metric};
 use crate::session::Sessions;
 use crate::wire::{DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, open_header};
 use core::time::Duration;
@@ -329,10 +328,9 @@ impl Forwarder {
                 self.reports.push_back(Report::Rekey(id));
             }
             if self.advertise
-                && let Some(Quality { latency, loss, residual }) = link.monitor_mut().advertise(now)
+                && let Some(quality) = link.monitor_mut().advertise(now)
             {
-                let cost = LinkCost::measured(latency, loss, residual);
-                self.reports.push_back(Report::Cost(id, cost));
+                self.reports.push_back(Report::Cost(id, link.cost(quality)));
             }
         }
     }

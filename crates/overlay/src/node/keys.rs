@@ -71,6 +71,15 @@ impl Keys for KeyRing {
         }
     }
 
+    fn expire(&mut self, wall_ns: u64) -> Vec<NodeId> {
+        let over = self.certified.iter().filter(|(_, c)| c.is_over(wall_ns / SECOND));
+        let over: Vec<NodeId> = over.map(|(&origin, _)| origin).collect();
+        for origin in &over {
+            self.certified.remove(origin);
+        }
+        over
+    }
+
     fn forget(&mut self, origin: NodeId) {
         self.certified.remove(&origin);
     }

@@ -1,7 +1,7 @@
 //! What an operator does to a running node: ask about it, change it, empty it.
 
-use super::{Access, Echo, EchoAnswer, EchoError, Node};
-use crate::handshake::{PublicKey, Trust};
+use super::{Access, Echo, EchoAnswer, EchoError, Node, Report};
+use crate::handshake::{Certificate, PublicKey, Trust};
 use crate::link::{self, LinkChange, LinkId};
 use crate::route::{ForwardingTable, StaticRoute};
 use crate::wire::NodeId;
@@ -28,6 +28,8 @@ pub struct Changes {
     /// Whom to believe, and the keys that are configured: of all nodes, as
     /// [`Config::known_keys`](super::Config::known_keys) gives them.
     pub trust: Option<(Trust, Vec<(NodeId, PublicKey)>)>,
+    /// What a sealed node shows of itself, for the same node and key as before.
+    pub certificate: Option<Certificate>,
 }
 
 impl Changes {
@@ -44,9 +46,13 @@ impl Node {
     /// is not is left out.
     pub fn reconfigure(&mut self, now: Time, changes: &Changes) {
         for (name, change) in &changes.links {
-            let link = self.named(name).and_then(|id| self.forwarder.links_mut().get_mut(id));
-            if let Some(link) = link {
-                link.change(change);
+            let Some(id) = self.named(name) else { continue };
+            let Some(link) = self.forwarder.links_mut().get_mut(id) else { continue };
+            link.change(change);
+            // An operator's word is no measurement, which might be noise: it is
+            // passed on at once, for better too.
+            if let Some(cost) = link.advertised() {
+                self.control.report(now, Report::Cost(id, cost));
             }
         }
         for name in &changes.removed {
@@ -65,6 +71,9 @@ impl Node {
         }
         if let Some((trust, keys)) = &changes.trust {
             self.control.set_trust(now, trust, keys);
+        }
+        if let Some(certificate) = &changes.certificate {
+            self.control.set_certificate(now, certificate);
         }
         if let Some(access) = changes.access.clone() {
             self.control.set_transit(now, &access.transit);

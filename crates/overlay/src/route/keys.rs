@@ -36,6 +36,9 @@ pub trait Keys: fmt::Debug + Send {
     /// far as these would still be believed.
     fn set_trust(&mut self, trust: &Trust, configured: &[(NodeId, PublicKey)], wall_ns: u64);
 
+    /// Forgets the certificates that are over at `wall_ns`; whose they were.
+    fn expire(&mut self, wall_ns: u64) -> Vec<NodeId>;
+
     /// Nothing is kept of `origin` any more: a key that an introduction brought
     /// may go, a configured one stays.
     fn forget(&mut self, origin: NodeId);
@@ -73,6 +76,10 @@ impl Keys for Unsigned {
     }
 
     fn set_trust(&mut self, _: &Trust, _: &[(NodeId, PublicKey)], _: u64) {}
+
+    fn expire(&mut self, _wall_ns: u64) -> Vec<NodeId> {
+        Vec::new()
+    }
 
     fn forget(&mut self, _origin: NodeId) {}
 }

@@ -91,6 +91,10 @@ pub struct LinkCost {
     /// Share still missing after recovery, of 65,535. More than `loss` counts
     /// as `loss`.
     pub residual: u16,
+    /// What the operator adds to both latencies, in 0.1 ms, so that traffic
+    /// prefers other ways. Nothing takes that long: it counts for the choice of
+    /// a way only.
+    pub penalty: u16,
 }
 
 /// All of them, as a share.
@@ -108,13 +112,19 @@ impl LinkCost {
         let loss = share(loss);
         let residual = residual.map_or_else(|| residual_of(loss), share);
         let latency = u16::try_from(tenths(one_way + UNIT / 2)).unwrap_or(u16::MAX);
-        LinkCost { latency, loss, residual }.as_sent()
+        LinkCost { latency, loss, residual, penalty: 0 }.as_sent()
+    }
+
+    /// The same with what the operator adds, at most 6.5 s.
+    pub fn with_penalty(self, penalty: Duration) -> LinkCost {
+        let penalty = u16::try_from(tenths(penalty)).unwrap_or(u16::MAX);
+        LinkCost { penalty, ..self }
     }
 
     /// The same at the precision of an update: what everyone else will read,
     /// and so what the sender must compute with, too.
     pub fn as_sent(self) -> LinkCost {
-        LinkCost::received(self.latency, self.loss, self.residual_step())
+        LinkCost::received(self.latency, self.loss, self.residual_step(), self.penalty)
     }
 
     /// The residual loss as a share of the loss: one byte, at most 0.2 % of the
@@ -124,9 +134,9 @@ impl LinkCost {
         (r * RESIDUAL_STEPS + p / 2).checked_div(p).unwrap_or(0) as u8
     }
 
-    pub(super) fn received(latency: u16, loss: u16, step: u8) -> LinkCost {
+    pub(super) fn received(latency: u16, loss: u16, step: u8, penalty: u16) -> LinkCost {
         let r = (u32::from(step) * u32::from(loss) + RESIDUAL_STEPS / 2) / RESIDUAL_STEPS;
-        LinkCost { latency, loss, residual: r as u16 }
+        LinkCost { latency, loss, residual: r as u16, penalty }
     }
 }
 
@@ -192,10 +202,13 @@ impl CostModel {
         if link.loss == u16::MAX && !paper {
             return UNUSABLE;
         }
+        let added = u32::from(link.penalty);
+        // In the unit of `measured`: below 2²⁴.
+        let weighed = ((u64::from(added) * WHOLE) >> 8) as u32;
         let cost = match metric {
-            Metric::ExpectedLatency if paper => self.paper(link),
-            Metric::ExpectedLatency => self.measured(link),
-            Metric::Latency => u32::from(link.latency),
+            Metric::ExpectedLatency if paper => self.paper(link).saturating_add(weighed),
+            Metric::ExpectedLatency => self.measured(link).saturating_add(weighed),
+            Metric::Latency => u32::from(link.latency) + added,
             Metric::Loss => {
                 let p = f64::from(link.loss) / 65_535.0;
                 1 + (-libm::log1p(-p) * LOSS_SCALE) as u32
@@ -239,21 +252,23 @@ mod tests {
     use proptest::prelude::*;
 
     fn link() -> impl Strategy<Value = LinkCost> {
-        (any::<u16>(), any::<u16>(), any::<u16>()).prop_map(|(latency, loss, residual)| LinkCost {
+        any::<[u16; 4]>().prop_map(|[latency, loss, residual, penalty]| LinkCost {
             latency,
             loss,
             residual,
+            penalty,
         })
     }
 
     proptest! {
         #[test]
-        fn worse_is_never_cheaper(a in link(), dt: u16, dp: u16, dr: u16) {
+        fn worse_is_never_cheaper(a in link(), dt: u16, dp: u16, dr: u16, da: u16) {
             let model = CostModel::default();
             let worse = LinkCost {
                 latency: a.latency.saturating_add(dt),
                 loss: a.loss.saturating_add(dp),
                 residual: a.residual.saturating_add(dr),
+                penalty: a.penalty.saturating_add(da),
             };
             for metric in Metric::ALL {
                 let (low, high) = (model.cost(metric, &a), model.cost(metric, &worse));
@@ -275,6 +290,7 @@ mod tests {
             let sent = a.as_sent();
             prop_assert_eq!(sent.as_sent(), sent);
             prop_assert_eq!((sent.latency, sent.loss), (a.latency, a.loss));
+            prop_assert_eq!(sent.penalty, a.penalty);
             let off = i32::from(sent.residual) - i32::from(a.residual.min(a.loss));
             prop_assert!(off.unsigned_abs() <= u32::from(a.loss) / 510 + 1);
         }
@@ -297,6 +313,26 @@ mod tests {
         let dead = LinkCost { loss: u16::MAX, ..link };
         assert_eq!(paper.cost(Metric::ExpectedLatency, &dead), 1);
         assert_eq!(model.cost(Metric::ExpectedLatency, &dead), UNUSABLE);
+    }
+
+    #[test]
+    fn a_penalty_counts_in_full_by_both_latencies_and_not_by_loss_or_hops() {
+        let bare = LinkCost::measured(Duration::from_millis(10), 0.05, None);
+        let with = bare.with_penalty(Duration::from_millis(20));
+        let models = [Formula::Measured, Formula::Paper];
+        for model in models.map(|formula| CostModel { formula, ..CostModel::default() }) {
+            let more = |m: Metric| model.cost(m, &with) - model.cost(m, &bare);
+            assert_eq!(more(Metric::Latency), 200);
+            assert!(
+                (Metric::ExpectedLatency.readable(more(Metric::ExpectedLatency).into()) - 20.0)
+                    .abs()
+                    < 0.01
+            );
+            assert_eq!([Metric::Loss, Metric::Hops].map(more), [0, 0]);
+        }
+        assert_eq!(bare.with_penalty(Duration::from_secs(60)).penalty, u16::MAX);
+        let dead = LinkCost { loss: u16::MAX, ..with };
+        assert_eq!(CostModel::default().cost(Metric::ExpectedLatency, &dead), UNUSABLE);
     }
 
     #[test]

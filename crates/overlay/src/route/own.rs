@@ -52,6 +52,13 @@ impl Own {
         self.due = self.due.min(now.max(self.earliest));
     }
 
+    /// Another certificate to show.
+    pub fn introduce(&mut self, now: Time, certificate: Vec<u8>, limits: &Limits) {
+        self.certificate = Some(certificate);
+        // Whoever found the one before to be over has forgotten our links, too.
+        self.refresh(now, limits);
+    }
+
     /// A record of ours came back that is newer than ours: of a life before
     /// this one, while the clock was ahead of today's. Ours is to follow it.
     pub fn supersede(&mut self, now: Time, part: Part, seq: u64) {

@@ -73,8 +73,8 @@ pub struct Router {
     config: Config,
     keys: Box<dyn Keys>,
     signer: Box<dyn Signer>,
-    /// Nanoseconds since 1970, when last told.
-    wall_ns: u64,
+    /// Nanoseconds since 1970, when last told, and when that was.
+    wall: (u64, Time),
     links: Vec<Option<Link>>,
     db: Database,
     /// What those said who are not believed any more.
@@ -107,7 +107,7 @@ impl Router {
         Router {
             keys,
             signer,
-            wall_ns,
+            wall: (wall_ns, now),
             links: Vec::new(),
             db: Database::new(),
             aside: BTreeMap::new(),
@@ -201,6 +201,11 @@ impl Router {
         }
     }
 
+    /// Introduces this node by `certificate` from now on.
+    pub fn introduce(&mut self, now: Time, certificate: Vec<u8>) {
+        self.own.introduce(now, certificate, &self.config.limits);
+    }
+
     /// Believes others from now on (see [`Keys::set_trust`]). What those said
     /// who are not known any more counts no more. It is laid aside, for a
     /// mistake that is corrected: the neighbours, whom it was acknowledged to,
@@ -212,23 +217,25 @@ impl Router {
         trust: &Trust,
         configured: &[(NodeId, PublicKey)],
     ) {
-        self.wall_ns = wall_ns;
+        self.wall = (wall_ns, now);
         self.keys.set_trust(trust, configured, wall_ns);
+        self.forget_unknown(now);
+        self.take_back(now);
+    }
+
+    /// Forgets what those have said whose keys are not known any more.
+    fn forget_unknown(&mut self, now: Time) {
         let origins = self.db.iter().map(|(key, _)| key);
         let unknown = |key: &Key| key.origin != self.config.id && !self.keys.knows(key.origin);
         let gone: Vec<Key> = origins.filter(unknown).collect();
         for key in gone {
-            if let Some(entry) = self.db.remove(key)
+            if let Some(entry) = self.drop_record(key)
                 && self.aside.len() < MAX_ASIDE
             {
                 self.aside.insert(key, entry);
             }
-            for link in self.links.iter_mut().flatten() {
-                link.adjacency.forget(key);
-            }
             self.spf_soon(now);
         }
-        self.take_back(now);
     }
 
     /// Believes again what was laid aside, as far as its origin is now.
@@ -240,11 +247,24 @@ impl Router {
             if entry.is_over(now) || self.db.standing(&record) != Standing::New {
                 continue;
             }
-            match self.verify(&record) {
+            match self.verify(now, &record) {
                 Ok(()) => self.keep(now, &record, None),
                 Err(_) => drop(self.aside.insert(key, entry)),
             }
         }
+    }
+
+    fn drop_record(&mut self, key: Key) -> Option<Entry> {
+        for link in self.links.iter_mut().flatten() {
+            link.adjacency.forget(key);
+        }
+        self.db.remove(key)
+    }
+
+    /// The time in nanoseconds since 1970.
+    fn wall_ns(&self, now: Time) -> u64 {
+        let (wall_ns, at) = self.wall;
+        wall_ns.saturating_add(now.as_nanos().saturating_sub(at.as_nanos()))
     }
 
     /// The operator's routes from now on.
@@ -271,7 +291,7 @@ impl Router {
     /// Takes a routing frame, whole as it stood in an envelope from `link`.
     /// `wall_ns` is now in nanoseconds since 1970.
     pub fn recv(&mut self, now: Time, wall_ns: u64, link: LinkId, frame: &[u8]) {
-        self.wall_ns = wall_ns;
+        self.wall = (wall_ns, now);
         let index = usize::from(link.0);
         if !self.link(link).is_some_and(|l| l.adjacency.up) {
             return self.refuse(now, index, Refusal::LinkDown);
@@ -318,7 +338,7 @@ impl Router {
         let Some(Link { adjacency, .. }) = &mut self.links[from] else { return Ok(()) };
         let own = record.key.origin == self.config.id;
         match self.db.standing(record) {
-            Standing::New => self.db.admit(record, now, self.wall_ns, &self.config.limits),
+            Standing::New => self.db.admit(record, now, self.wall_ns(now), &self.config.limits),
             Standing::Here { reused: true } if own => Ok(()),
             Standing::Here { reused } => {
                 adjacency.heard(record.key, record.seq);
@@ -370,7 +390,7 @@ impl Router {
             let Ok(mut record) = Record::parse(&mut Reader::new(&bytes)) else { continue };
             let waited = u16::try_from(now.since(came).as_secs()).unwrap_or(u16::MAX);
             record.age = record.age.saturating_add(waited);
-            match self.sift(now, from, &record).and_then(|()| self.verify(&record)) {
+            match self.sift(now, from, &record).and_then(|()| self.verify(now, &record)) {
                 Ok(()) => self.accept(now, from, &record),
                 Err(why) => self.refuse(now, from, why),
             }
@@ -386,13 +406,14 @@ impl Router {
         }
     }
 
-    fn verify(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn verify(&mut self, now: Time, record: &Record<'_>) -> Result<(), Refusal> {
         let Key { origin, part } = record.key;
         if part != Part::Introduction && !self.keys.knows(origin) {
             return Err(Refusal::UnknownOrigin);
         }
         self.stats.checks += if part == Part::Introduction { 2 } else { 1 };
-        record.verify(&mut *self.keys, self.wall_ns)
+        let wall_ns = self.wall_ns(now);
+        record.verify(&mut *self.keys, wall_ns)
     }
 
     /// A record that is its origin's, and news.
@@ -452,6 +473,11 @@ impl Router {
 
     fn sweep(&mut self, now: Time) {
         self.sweep_at = now + SWEEP;
+        for origin in self.keys.expire(self.wall_ns(now)) {
+            // No neighbour would take it.
+            self.drop_record(Key { origin, part: Part::Introduction });
+        }
+        self.forget_unknown(now);
         for key in self.db.expire(now) {
             self.stats.expired += 1;
             for link in self.links.iter_mut().flatten() {

@@ -19,6 +19,8 @@ pub const MAX_FRAGMENTS: u8 = 8;
 pub const MAX_CERTIFICATE: usize = 400;
 /// Bytes of a link in a record.
 pub const LINK_LEN: usize = 10;
+/// The same in a record that says what the operator adds to its cost: few do.
+pub const PENALISED_LEN: usize = LINK_LEN + 2;
 /// Bytes of a record of links beside its links.
 pub const UPDATE_OVERHEAD: usize = HEAD + 1 + SIGNATURE + AGE;
 
@@ -35,6 +37,7 @@ pub(super) const ACK_LEN: usize = HEAD;
 
 const INTRODUCTION: u8 = 0x80;
 const DRAINING: u8 = 0x40;
+const PENALISED: u8 = 0x20;
 const FRAGMENT: u8 = MAX_FRAGMENTS - 1;
 /// Before every signed message, lest a signature made for another purpose
 /// count as one of a record.
@@ -122,10 +125,13 @@ impl Update {
         if self.links.len() > LINKS_PER_RECORD {
             return Err(Short);
         }
-        let mut out = vec![0; HEAD + 1 + self.links.len() * LINK_LEN];
+        let penalised = self.links.iter().any(|link| link.cost.penalty > 0);
+        let mut out = vec![0; HEAD + 1 + self.links.len() * link_len(penalised)];
         let mut w = Writer::new(&mut out);
         let key = Key { origin: self.origin, part: Part::Links(self.fragment) };
-        emit_head(key, self.draining, self.seq, &mut w)?;
+        let flag = |set, bit| if set { bit } else { 0 };
+        let flags = flag(self.draining, DRAINING) | flag(penalised, PENALISED);
+        emit_head(key, flags, self.seq, &mut w)?;
         w.u8(self.links.len() as u8)?;
         for link in &self.links {
             w.u32(link.neighbour.0)?;
@@ -133,6 +139,9 @@ impl Update {
             w.u16(link.cost.latency)?;
             w.u16(link.cost.loss)?;
             w.u8(link.cost.residual_step())?;
+            if penalised {
+                w.u16(link.cost.penalty)?;
+            }
         }
         Ok(out)
     }
@@ -158,15 +167,19 @@ impl Introduction {
         let mut out = vec![0; HEAD + 2 + self.certificate.len()];
         let mut w = Writer::new(&mut out);
         let key = Key { origin: self.origin, part: Part::Introduction };
-        emit_head(key, false, self.seq, &mut w)?;
+        emit_head(key, 0, self.seq, &mut w)?;
         w.u16(self.certificate.len() as u16)?;
         w.bytes(&self.certificate)?;
         Ok(out)
     }
 }
 
-fn emit_head(key: Key, draining: bool, seq: u64, w: &mut Writer<'_>) -> Result<(), Short> {
-    w.u8(key.kind() | if draining { DRAINING } else { 0 })?;
+fn link_len(penalised: bool) -> usize {
+    if penalised { PENALISED_LEN } else { LINK_LEN }
+}
+
+fn emit_head(key: Key, flags: u8, seq: u64, w: &mut Writer<'_>) -> Result<(), Short> {
+    w.u8(key.kind() | flags)?;
     w.u32(key.origin.0)?;
     w.u64(seq)
 }
@@ -190,6 +203,8 @@ pub struct Record<'a> {
     pub draining: bool,
     /// Seconds since its origin signed it, as far as those it passed know.
     pub age: u16,
+    /// Bytes of each link.
+    link_len: usize,
     body: &'a [u8],
     whole: &'a [u8],
 }
@@ -199,8 +214,10 @@ impl<'a> Record<'a> {
     pub fn parse(r: &mut Reader<'a>) -> Result<Record<'a>, WireError> {
         let start = r.rest();
         let kind = r.u8()?;
-        let draining = kind & (DRAINING | INTRODUCTION) == DRAINING;
-        let key = Key::parse(if draining { kind & !DRAINING } else { kind }, r.u32()?)?;
+        let has = |flag| kind & (flag | INTRODUCTION) == flag;
+        let (draining, link_len) = (has(DRAINING), link_len(has(PENALISED)));
+        let flags = if kind & INTRODUCTION == 0 { DRAINING | PENALISED } else { 0 };
+        let key = Key::parse(kind & !flags, r.u32()?)?;
         let seq = r.u64()?;
         let body = match key.part {
             Part::Links(_) => {
@@ -208,8 +225,8 @@ impl<'a> Record<'a> {
                 if count > LINKS_PER_RECORD {
                     return Err(WireError::OutOfRange("the number of links in a record"));
                 }
-                let body = r.bytes(count * LINK_LEN)?;
-                check_links(key.origin, body)?;
+                let body = r.bytes(count * link_len)?;
+                check_links(key.origin, body, link_len)?;
                 body
             }
             Part::Introduction => {
@@ -223,7 +240,7 @@ impl<'a> Record<'a> {
         r.bytes(SIGNATURE)?;
         let age = r.u16()?;
         let whole = &start[..start.len() - r.rest().len()];
-        Ok(Record { key, seq, draining, age, body, whole })
+        Ok(Record { key, seq, draining, age, link_len, body, whole })
     }
 
     /// The record as it is kept and passed on: without its age.
@@ -239,7 +256,7 @@ impl<'a> Record<'a> {
     /// The links; none in an introduction.
     pub fn links(&self) -> impl ExactSizeIterator<Item = Advert> + 'a {
         let links = if self.key.part == Part::Introduction { &[] } else { self.body };
-        links.chunks_exact(LINK_LEN).map(read_link)
+        links.chunks_exact(self.link_len).map(read_link)
     }
 
     /// The certificate; empty in an update.
@@ -262,17 +279,18 @@ impl<'a> Record<'a> {
 
 fn read_link(b: &[u8]) -> Advert {
     let u16_at = |i: usize| u16::from_be_bytes([b[i], b[i + 1]]);
+    let penalty = if b.len() == PENALISED_LEN { u16_at(LINK_LEN) } else { 0 };
     Advert {
         neighbour: NodeId(u32::from_be_bytes([b[0], b[1], b[2], b[3]])),
         path: b[4],
-        cost: LinkCost::received(u16_at(5), u16_at(7), b[9]),
+        cost: LinkCost::received(u16_at(5), u16_at(7), b[9], penalty),
     }
 }
 
 /// Each link once, in order, and none to oneself.
-fn check_links(origin: NodeId, body: &[u8]) -> Result<(), WireError> {
+fn check_links(origin: NodeId, body: &[u8], link_len: usize) -> Result<(), WireError> {
     let mut last = None;
-    for link in body.chunks_exact(LINK_LEN) {
+    for link in body.chunks_exact(link_len) {
         let Advert { neighbour, path, .. } = read_link(link);
         if neighbour == origin || last >= Some((neighbour, path)) {
             return Err(WireError::OutOfRange("the neighbour of an advertised link"));
@@ -404,8 +422,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn update() -> impl Strategy<Value = Update> {
-        let cost = (any::<u16>(), any::<u16>(), any::<u16>())
-            .prop_map(|(latency, loss, residual)| LinkCost { latency, loss, residual }.as_sent());
+        // Most records say nothing of penalties.
+        let cost =
+            (any::<[u16; 4]>(), any::<bool>()).prop_map(|([latency, loss, residual, p], some)| {
+                let penalty = if some { p } else { 0 };
+                LinkCost { latency, loss, residual, penalty }.as_sent()
+            });
         let links = prop::collection::btree_map((1u32.., any::<u8>()), cost, 0..=LINKS_PER_RECORD);
         let links = links.prop_map(|links: BTreeMap<_, _>| {
             let advert = |((n, path), cost)| Advert { neighbour: NodeId(n), path, cost };
@@ -427,7 +449,8 @@ mod tests {
         fn records_round_trip(u in update(), age: u16, cert in prop::collection::vec(any::<u8>(), 0..=MAX_CERTIFICATE)) {
             let intro = Introduction { origin: u.origin, seq: u.seq, certificate: cert };
             let one = sign(u.emit().unwrap(), &Unsigned);
-            prop_assert_eq!(one.len() + AGE, UPDATE_OVERHEAD + u.links.len() * LINK_LEN);
+            let penalised = u.links.iter().any(|l| l.cost.penalty > 0);
+            prop_assert_eq!(one.len() + AGE, UPDATE_OVERHEAD + u.links.len() * link_len(penalised));
             let two = sign(intro.emit().unwrap(), &Unsigned);
             let mut w = FrameWriter::new(ControlKind::LinkState, 2_000);
             prop_assert!(w.fits(one.len() + two.len()));

@@ -10,7 +10,7 @@ use trunkline_overlay::route::update::{Introduction, sign};
 use trunkline_overlay::route::{LinkCost, Metric, Refusal};
 
 pub fn cost(ms: u16, percent: u16) -> LinkCost {
-    LinkCost { latency: ms * 10, loss: percent * 655, residual: 0 }
+    LinkCost { latency: ms * 10, loss: percent * 655, ..LinkCost::default() }
 }
 
 /// A ring with chords: hosts, and which pairs are joined at what cost.

@@ -69,6 +69,10 @@ impl Keys for ToyKeys {
     }
     fn set_trust(&mut self, _: &Trust, _: &[(NodeId, PublicKey)], _: u64) {}
 
+    fn expire(&mut self, _: u64) -> Vec<NodeId> {
+        Vec::new()
+    }
+
     fn forget(&mut self, origin: NodeId) {
         self.0.remove(&origin.0);
     }

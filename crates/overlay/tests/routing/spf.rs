@@ -10,10 +10,11 @@ use trunkline_overlay::wire::NodeId;
 
 fn cost() -> impl Strategy<Value = LinkCost> {
     // Few different ones, so that many paths are equal.
-    (0u16..5, 0u16..4, 0u16..3).prop_map(|(latency, loss, residual)| LinkCost {
+    (0u16..5, 0u16..4, 0u16..3, 0u16..2).prop_map(|(latency, loss, residual, penalty)| LinkCost {
         latency: latency * 100,
         loss: loss * 2_000,
         residual: residual * 500,
+        penalty: penalty * 100,
     })
 }
 
@@ -66,7 +67,7 @@ proptest! {
 /// Everyone chooses alike, and the same again: by the lower node.
 #[test]
 fn of_equal_paths_that_by_the_lower_node_counts() {
-    let cost = LinkCost { latency: 100, loss: 0, residual: 0 };
+    let cost = LinkCost { latency: 100, ..LinkCost::default() };
     let ends = [(9, 3), (9, 2), (2, 5), (3, 5), (5, 7)];
     let both = ends.iter().flat_map(|&(a, b)| [(a, b), (b, a)]);
     let adverts: Vec<_> =

@@ -176,7 +176,7 @@ pub fn throw(world: &mut World, host: HostId, from: SocketAddr, bytes: &[u8]) {
 
 /// What `origin` says of its links, with a signature of `by`: 0.1 ms to each.
 pub fn record(origin: NodeId, seq: u64, links: &[NodeId], by: &dyn Signer) -> Vec<u8> {
-    let cost = LinkCost { latency: 1, loss: 0, residual: 0 };
+    let cost = LinkCost { latency: 1, ..LinkCost::default() };
     let advert = |&neighbour| Advert { neighbour, path: path_number(""), cost };
     let links = links.iter().map(advert).collect();
     let signed = Update { origin, seq, fragment: 0, draining: false, links }.emit().unwrap();

@@ -22,7 +22,7 @@ use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// The first bytes of a recording: its format and version.
-pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x02";
+pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x03";
 
 /// Memory that envelopes are sealed into between two flushes. A recording
 /// holds only for these, since what is left over waits in the node.
@@ -139,11 +139,25 @@ pub fn read_started<'a>(r: &mut Reader<'a>) -> Result<(Start, &'a [u8], Option<S
     }
     let key = std::str::from_utf8(key).map_err(|_| Short)?;
     let identity = Identity::from_text(key).map_err(|_| Short)?;
-    let certificate = match read_bytes(r)? {
-        [] => None,
-        bytes => Some(Certificate::parse(bytes).map_err(|_| Short)?),
-    };
+    let certificate = read_certificate(r)?;
     Ok((start, text, Some(Secrets { identity, certificate })))
+}
+
+fn read_certificate(r: &mut Reader<'_>) -> Result<Option<Certificate>, Short> {
+    match read_bytes(r)? {
+        [] => Ok(None),
+        bytes => Certificate::parse(bytes).map(Some).map_err(|_| Short),
+    }
+}
+
+/// Reads the body of a [`Tag::Reconfigure`] record: when, the configuration,
+/// and the certificate if it is another than before.
+pub fn read_reconfigure<'a>(
+    r: &mut Reader<'a>,
+) -> Result<(Time, &'a str, Option<Certificate>), Short> {
+    let now = Time::from_nanos(r.u64()?);
+    let text = std::str::from_utf8(read_bytes(r)?).map_err(|_| Short)?;
+    Ok((now, text, read_certificate(r)?))
 }
 
 /// The body of a [`Tag::Delivered`] record.
@@ -347,10 +361,13 @@ impl Tap {
         self.node.drain(now, on);
     }
 
-    /// [`Node::reconfigure`]; what is recorded is the file that it follows from.
+    /// [`Node::reconfigure`]; what is recorded are the files that it follows
+    /// from: the configuration, and another certificate.
     pub fn reconfigure(&mut self, now: Time, changes: &Changes, text: &str) {
         if let Some(recorder) = &mut self.recorder {
+            let shown = changes.certificate.as_ref().map(Certificate::to_bytes);
             let body = Body::default().time(now).bytes(text.as_bytes());
+            let body = body.bytes(&shown.unwrap_or_default());
             recorder.write(Tag::Reconfigure, &body);
         }
         self.node.reconfigure(now, changes);

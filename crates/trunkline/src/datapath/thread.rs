@@ -26,7 +26,7 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_client::in_process::Acceptor;
 use trunkline_overlay::arena::TxArena;
-use trunkline_overlay::handshake::HandshakeStats;
+use trunkline_overlay::handshake::{Certificate, HandshakeStats};
 use trunkline_overlay::link::{LinkId, LinkStats};
 use trunkline_overlay::monitor::LinkQuality;
 use trunkline_overlay::node::{Client, Drained, ForwarderStats};
@@ -69,6 +69,8 @@ pub struct Snapshot {
     pub udp: UdpStats,
     /// Applications on other hosts.
     pub remote: RemoteSnapshot,
+    /// When its certificate ends (seconds since 1970), if it does.
+    pub certificate_not_after: Option<u64>,
     /// What the handshakes have done, if links are sealed.
     pub handshakes: Option<HandshakeStats>,
     /// What link-state routing has done, and how many nodes it knows.
@@ -103,6 +105,8 @@ pub struct LinkSnapshot {
     pub address: Option<SocketAddr>,
     /// Whether it has been heard lately.
     pub up: bool,
+    /// What this end adds to the latency that it advertises.
+    pub penalty: Duration,
     /// What its monitor measures.
     pub quality: LinkQuality,
     /// Its counters.
@@ -487,6 +491,7 @@ impl PacketThread {
             name: node.control().name(id).map(str::to_owned),
             address: link.address(),
             up: link.monitor().is_up(),
+            penalty: link.config().penalty,
             quality: link.monitor().quality(),
             stats: link.stats(),
             refused: node.router().map_or_else(Refusals::default, |r| r.refused(id)),
@@ -504,6 +509,11 @@ impl PacketThread {
             draining: node.is_draining(),
             udp,
             remote,
+            certificate_not_after: node
+                .control()
+                .certificate()
+                .map(Certificate::not_after)
+                .filter(|end| *end != 0),
             handshakes: node.control().handshakes().cloned(),
             routing: node.control().router().map(|r| (*r.stats(), r.nodes())),
             thread,

@@ -1,15 +1,17 @@
 //! The processes of a demo: nodes in two rows, and one that impairs their
 //! links. None of them knows that it is watched.
 
+use super::keys::Operator;
 use super::{Error, cannot};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use trunkline_overlay::handshake::PublicKey;
 
 /// What the chain is like.
 pub struct Setup {
@@ -156,6 +158,7 @@ impl Chain {
         let mut impair = spawn(&["impair", &config.to_string_lossy(), "--until-stdin-closes"])?;
         wait_for_line(&mut impair, "ready")?;
 
+        let operator = Operator::new()?;
         let mut chain = Chain {
             rows: [Vec::new(), Vec::new()],
             impair,
@@ -168,9 +171,18 @@ impl Chain {
                 let http = free_tcp()?;
                 let file = |kind| chain._dir.path().join(format!("{row:?}-{}.{kind}", letter(i)));
                 let (socket, config) = (file("sock"), file("toml"));
-                let text = node_config(row, i, setup, addresses, &socket, http);
-                std::fs::write(&config, text).map_err(cannot("write a configuration"))?;
+                let (key, cert) = (file("key"), file("cert"));
+                operator.admit(i + 1, row.name(i), &key, &cert)?;
+                let files = Files { key, cert, overlay: operator.public(), socket: &socket };
+                let write = |dials_next| {
+                    let text = node_config(row, i, setup, addresses, &files, http, dials_next);
+                    std::fs::write(&config, text).map_err(cannot("write a configuration"))
+                };
+                // The next node is not there yet: what is sent to it now would
+                // be missing in the ledger. Started again, a node need not wait.
+                write(false)?;
                 let process = start_node(&config)?;
+                write(true)?;
                 chain.rows[row as usize].push(Node { config, socket, http, process });
             }
         }
@@ -379,35 +391,52 @@ fn impair_config(
     text
 }
 
+/// What a node's configuration names.
+struct Files<'a> {
+    key: PathBuf,
+    cert: PathBuf,
+    overlay: PublicKey,
+    socket: &'a Path,
+}
+
 fn node_config(
     row: Row,
     i: u32,
     setup: &Setup,
     Addresses { listen, ends }: &Addresses,
-    socket: &std::path::Path,
+    files: &Files<'_>,
     http: SocketAddr,
+    dials_next: bool,
 ) -> String {
     let mut text = format!(
-        "[node]\nid = {}\nname = \"{}\"\nunsealed = true\nlisten = [\"{}\"]\nsocket = {:?}\nhttp = \"{http}\"\n",
+        "[node]\nid = {}\nname = \"{}\"\nkey = {:?}\ncertificate = {:?}\nlisten = [\"{}\"]\n\
+         socket = {:?}\nhttp = \"{http}\"\n[overlay]\nkeys = [\"{}\"]\n",
         i + 1,
         row.name(i),
+        files.key.to_string_lossy(),
+        files.cert.to_string_lossy(),
         listen[i as usize],
-        socket.to_string_lossy(),
+        files.socket.to_string_lossy(),
+        files.overlay,
     );
     let (nodes, delay) = (setup.hops + 1, setup.delay);
-    let mut link = |neighbour: u32, address: SocketAddr, reaches: Vec<u32>| {
+    let mut link = |neighbour: u32, address: Option<SocketAddr>, reaches: Vec<u32>| {
         let id = neighbour + 1;
-        let _ = write!(text, "[[link]]\nneighbour = {id}\naddress = \"{address}\"\n");
+        let _ = writeln!(text, "[[link]]\nneighbour = {id}");
+        if let Some(address) = address {
+            let _ = writeln!(text, "address = \"{address}\"");
+        }
         for to in reaches {
             let onward = delay.as_nanos() * u128::from(to.abs_diff(id));
             let _ = write!(text, "[[route]]\nto = [{to}]\nvia = {id}\nonward = \"{onward}ns\"\n");
         }
     };
     if i > 0 {
-        link(i - 1, ends[i as usize - 1].1, (1..=i).collect());
+        link(i - 1, Some(ends[i as usize - 1].1), (1..=i).collect());
     }
     if i + 1 < nodes {
-        link(i + 1, ends[i as usize].0, (i + 2..=nodes).collect());
+        let address = dials_next.then_some(ends[i as usize].0);
+        link(i + 1, address, (i + 2..=nodes).collect());
     }
     if row == Row::Paper {
         text += "[realtime]\nrecovery = \"one-strike\"\nrepeat_share = \"25%\"\n";

@@ -2,6 +2,7 @@
 //! to the same calls without them.
 
 mod chain;
+mod keys;
 mod report;
 mod score;
 mod table;
@@ -92,6 +93,9 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The nodes' keys.
+    #[error("cannot make the nodes' keys: {0}")]
+    Key(#[from] crate::keys::KeyFileError),
     /// The user's wish.
     #[error("stopped before the calls were over")]
     Interrupted,

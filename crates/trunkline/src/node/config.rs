@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
+use trunkline_overlay::handshake::Certificate;
 use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::link::{self, DSCP_EF};
 use trunkline_overlay::monitor::{Liveness, LossMode};
@@ -67,6 +68,16 @@ impl Config {
         if let Some(files) = &self.key_files {
             self.overlay.sealing = Some(files.sealing(secrets, self.template.clone()));
         }
+    }
+
+    /// What the node shows of itself, once the key files are read.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.overlay.sealing.as_ref()?.certificate.as_ref()
+    }
+
+    /// When that ends, in seconds since 1970; 0 if never.
+    pub fn not_after(&self) -> u64 {
+        self.certificate().map_or(0, Certificate::not_after)
     }
 
     /// What a recording has to keep of a sealed node.
@@ -167,6 +178,7 @@ struct LinkSection {
     mtu: Option<usize>,
     dscp: Option<u8>,
     rate: Option<Rate>,
+    penalty: Option<Span>,
 }
 
 #[derive(Deserialize)]
@@ -373,6 +385,7 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
     c.mtu = section.mtu.unwrap_or(c.mtu);
     c.dscp = section.dscp.unwrap_or(DSCP_EF);
     c.rate = section.rate.map(|r| r.0);
+    c.penalty = section.penalty.map_or(c.penalty, |s| s.0);
     c
 }
 
@@ -539,6 +552,7 @@ neighbour = 3
 path = "isp2"
 mtu = 1400
 dscp = 0
+penalty = "20ms"
 
 [[route]]
 to = [4, 5]
@@ -570,6 +584,7 @@ offload = false
         let (a, b) = (&c.overlay.links[0], &c.overlay.links[1]);
         assert_eq!(a.rate.unwrap().as_bps(), 10_000_000);
         assert_eq!((a.dscp, b.dscp, b.mtu, b.path.as_str()), (46, 0, 1400, "isp2"));
+        assert_eq!([a, b].map(|link| link.penalty.as_millis()), [0, 20]);
         assert_eq!((a.realtime.reorder, a.realtime.repeat_share), (3, 0.2));
         assert_eq!(a.liveness.interval.as_millis(), 50);
         assert_eq!(c.overlay.routes.len(), 3);
@@ -611,9 +626,14 @@ offload = false
         let value = mistake(&GOOD.replace("10 Mbit/s", "fast"));
         assert!(value.starts_with("x.toml:14:8: "), "{value}");
         let route = mistake(&GOOD.replace("via = 3", "via = 9"));
-        assert!(route.starts_with("x.toml:22:1: a route goes via node 9"), "{route}");
+        assert!(route.starts_with("x.toml:23:1: a route goes via node 9"), "{route}");
         let mtu = mistake(&GOOD.replace("1400", "100"));
         assert!(mtu.starts_with("x.toml:16:1: link to neighbour 3: out of range (mtu"), "{mtu}");
+        let penalty = mistake(&GOOD.replace("20ms", "6 s"));
+        assert!(
+            penalty.contains("link to neighbour 3: out of range (penalty: 0 to 5 s)"),
+            "{penalty}"
+        );
         let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
         assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
         for nowhere in ["relay.example.org:7000", "192.0.2.1"] {

@@ -146,7 +146,14 @@ impl Node {
     /// Handshakes and routing.
     fn encode_control(&self, f: &mut Family<'_, '_>) -> fmt::Result {
         let by_reason = |why: &'static str, n| (vec![label("reason", why)], n);
+        if let Some(end) = self.0.certificate_not_after {
+            let help = "When the node's certificate ends, seconds since 1970";
+            let end = std::iter::once((Labels::new(), end as f64));
+            f.gauges("certificate_not_after_timestamp_seconds", help, end)?;
+        }
         if let Some(h) = &self.0.handshakes {
+            let help = "Messages of handshakes that came";
+            f.counters("handshake_messages", help, single(h.received))?;
             let help = "Handshakes that gave a link a session";
             f.counters("handshakes", help, single(h.established))?;
             let help = "Handshakes for which curves were computed";

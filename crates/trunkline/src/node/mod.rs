@@ -1,6 +1,7 @@
 //! `trunkline node`, `check` and `replay`.
 
 pub mod config;
+pub mod expiry;
 mod http;
 mod metrics;
 mod operator;
@@ -16,6 +17,7 @@ use crate::keys::KeyFileError;
 use crate::operate::server::{self, Bound};
 use crate::{clock, log, stop};
 use config::{Config, Mistake};
+use expiry::Watch;
 use operator::Operator;
 use sd_notify::NotifyState;
 use std::io;
@@ -25,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trunkline_client::in_process::{self, Connector};
-use trunkline_overlay::node::{ConfigError, Node, Sealing, Start};
+use trunkline_overlay::node::{ConfigError, Node, Start};
 use trunkline_overlay::session::remote::{Limits, Responder};
 use trunkline_overlay::wire::Incarnation;
 
@@ -132,6 +134,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
             // The log has what came of it.
             let _ = operator.reload();
         }
+        operator.watch_certificate();
     }
     tell_systemd(&[NotifyState::Stopping]);
     handle.stop().map_err(cannot("go on"))
@@ -181,7 +184,7 @@ pub fn start(
     let mut entropy = [0; 32];
     getrandom::fill(&mut entropy).map_err(|e| cannot("draw a secret")(e.into()))?;
     let start = Start { at, unix_nanos, incarnation: Incarnation(unix_nanos), seed, entropy };
-    let secrets = config.secrets();
+    let (secrets, not_after) = (config.secrets(), config.not_after());
     let lobby = lobby(&config)?;
     let node = Node::new(config.overlay.clone(), start)?;
     let mut udp = Vec::new();
@@ -231,7 +234,7 @@ pub fn start(
         cpu: config.runtime.cpu,
     };
     let handle = datapath::start(parts).map_err(cannot("start the packet thread"))?;
-    warn_of_protection(config.overlay.sealing.as_ref(), unix_nanos / 1_000_000_000);
+    warn_of_protection(config.overlay.sealing.is_some(), not_after);
     if let Some(listener) = http {
         http::serve(listener, handle.asker()).map_err(cannot("start serving metrics"))?;
     }
@@ -265,19 +268,20 @@ fn lobby(config: &Config) -> Result<Lobby, Error> {
     Ok(Lobby::new(responder, config.remote_open))
 }
 
+fn unix_secs() -> u64 {
+    clock::since_epoch() / 1_000_000_000
+}
+
 /// Says so if nothing is protected, or soon no more.
-fn warn_of_protection(sealing: Option<&Sealing>, unix_secs: u64) {
-    const SOON: u64 = 14 * 24 * 60 * 60;
-    let Some(sealing) = sealing else {
-        return tracing::warn!(
+fn warn_of_protection(sealed: bool, not_after: u64) {
+    if !sealed {
+        tracing::warn!(
             "this node is UNSEALED: nothing between it and its neighbours is encrypted or \
              authenticated; for measuring only, and never with a sealed neighbour"
         );
-    };
-    let until = sealing.certificate.as_ref().map_or(0, |certificate| certificate.not_after());
-    if until != 0 && until < unix_secs + SOON {
-        let days = until.saturating_sub(unix_secs) / (24 * 60 * 60);
-        tracing::warn!(days, "the node's certificate is over soon: certify it anew and restart");
+    }
+    if let Some(standing) = Watch::default().look(not_after, unix_secs()) {
+        tracing::warn!("{standing}");
     }
 }
 
@@ -351,6 +355,9 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
         count(overlay.routes.len(), "route"),
         overlay.max_payload()
     );
+    if let Some(standing) = Watch::default().look(config.not_after(), unix_secs()) {
+        println!("{standing}");
+    }
     Ok(())
 }
 

@@ -1,8 +1,10 @@
 //! What the control socket and SIGHUP do to a running node.
 
 use super::config::{self, Config};
-use super::{metrics, reload};
+use super::expiry::Watch;
+use super::{metrics, reload, unix_secs};
 use crate::datapath::{Asker, LinkSnapshot, Snapshot};
+use crate::keys::KeyFileError;
 use crate::operate::protocol::{
     Ask, Echo, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Service, Status,
 };
@@ -33,10 +35,20 @@ pub struct Operator {
     running: Mutex<Config>,
     started: Time,
     stop: AtomicBool,
+    watch: Mutex<Watch>,
 }
 
 fn refused(message: impl Display) -> Refused {
     Refused { message: message.to_string(), code: 1 }
+}
+
+/// What is wrong with a certificate that is not the one that runs, and that
+/// nobody would believe.
+fn new_but_over(running: &Config, new: &Config) -> Option<KeyFileError> {
+    let shown = new.certificate().filter(|shown| running.certificate() != Some(shown))?;
+    let path = new.key_files.as_ref()?.certificate.clone()?;
+    let what = "is over already: certify the node anew, into another file".into();
+    shown.is_over(unix_secs()).then_some(KeyFileError::Certificate { path, what })
 }
 
 fn value(of: impl Serialize) -> Result<Value, Refused> {
@@ -47,12 +59,26 @@ impl Operator {
     /// Of the node behind `asker`, which runs by `config`, the content of
     /// `path`.
     pub fn new(asker: Asker, path: &Path, config: Config) -> Operator {
+        // The start has said how it stands.
+        let mut watch = Watch::default();
+        watch.look(config.not_after(), unix_secs());
         Operator {
             asker,
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             running: Mutex::new(config),
             started: clock::now(),
             stop: AtomicBool::new(false),
+            watch: Mutex::new(watch),
+        }
+    }
+
+    /// Says so in the log when the node's certificate is about to end.
+    pub fn watch_certificate(&self) {
+        // A reload holds on to the configuration: the next look will do.
+        let Ok(running) = self.running.try_lock() else { return };
+        let Ok(mut watch) = self.watch.try_lock() else { return };
+        if let Some(standing) = watch.look(running.not_after(), unix_secs()) {
+            tracing::warn!("{standing}");
         }
     }
 
@@ -82,6 +108,7 @@ impl Operator {
             config: self.path.display().to_string(),
             uptime_s: clock::now().since(self.started).as_secs_f64(),
             sealed: running.overlay.sealing.is_some(),
+            certificate_not_after: Some(running.not_after()).filter(|end| *end != 0),
             draining: s.draining,
             links_up: s.links.iter().filter(|l| l.up).count(),
             links: s.links.len(),
@@ -113,6 +140,9 @@ impl Operator {
             .map_err(|e| mistake(&format_args!("{} cannot be read: {e}", self.path.display())))?;
         let mut new = config::parse(&self.path, &text).map_err(|e| mistake(&e))?;
         new.unlock().map_err(|e| mistake(&e))?;
+        if let Some(over) = new_but_over(&running, &new) {
+            return Err(mistake(&over));
+        }
         let diff = reload::diff(&running, &new);
         if !diff.changes.is_empty() {
             self.asker.reconfigure(diff.changes, text).map_err(refused)?;
@@ -228,6 +258,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         burst_out: q.loss_out.and_then(mean_burst),
         bps_in: bps(q.rate_in),
         bps_out: bps(q.rate_out),
+        penalty_ms: ms(link.penalty),
         downs: q.downs,
         bytes_in: received.bytes,
         bytes_out: metrics::classes(&link.stats).iter().map(|(_, t)| t.bytes).sum(),

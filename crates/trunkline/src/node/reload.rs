@@ -2,7 +2,7 @@
 
 use super::config::{Config, Runtime};
 use trunkline_overlay::link::{self, LinkChange};
-use trunkline_overlay::node::{self as overlay, Access, Changes, LinkName};
+use trunkline_overlay::node::{self as overlay, Access, Changes, LinkName, Sealing};
 
 /// What is to be done about a changed file.
 #[derive(Clone, Debug)]
@@ -139,6 +139,7 @@ impl Diff {
             mtu,
             dscp,
             rate,
+            penalty,
             liveness,
             realtime,
             best_effort,
@@ -146,6 +147,7 @@ impl Diff {
         for (differs, key) in [
             (was.rate != *rate, "rate"),
             (was.dscp != *dscp, "dscp"),
+            (was.penalty != *penalty, "penalty"),
             (was.liveness != *liveness, "[hello]"),
             (was.key != *key, "key"),
             (was.address != *address, "address"),
@@ -157,14 +159,14 @@ impl Diff {
                 self.applied.push(format!("{}: {key}", title(was)));
             }
         }
-        let same =
-            link::Config { rate: *rate, dscp: *dscp, liveness: liveness.clone(), ..was.clone() };
+        let (rate, dscp, penalty, liveness) = (*rate, *dscp, *penalty, liveness.clone());
+        let change = LinkChange { rate, dscp, penalty, liveness: liveness.clone() };
+        let same = link::Config { rate, dscp, penalty, liveness, ..was.clone() };
         if same != *is {
             // What waits in the link is lost; other links go on.
             self.remove(was);
             self.add(is);
         } else if was != is {
-            let change = LinkChange { rate: *rate, dscp: *dscp, liveness: liveness.clone() };
             self.changes.links.push((name(was), change));
             if let Some(link) = self.running.overlay.links.iter_mut().find(|l| same_link(l, is)) {
                 link.clone_from(is);
@@ -182,13 +184,13 @@ impl Diff {
         };
         for (differs, key) in [
             (was.identity != is.identity, "[node] key"),
-            (was.certificate != is.certificate, "[node] certificate"),
             (was.newcomers != is.newcomers, "[overlay] newcomers"),
         ] {
             if differs {
                 self.restart.push(key.into());
             }
         }
+        self.certificate(was, is);
         if was.trust != is.trust {
             self.applied.push("[overlay] keys, revoked".into());
         }
@@ -202,6 +204,35 @@ impl Diff {
         let keys = self.running.overlay.known_keys();
         if was.trust != is.trust || keys != old.overlay.known_keys() {
             self.changes.trust = Some((is.trust.clone(), keys));
+        }
+    }
+
+    /// A renewed certificate is for the same node, key and name; by another one
+    /// the node would be another.
+    fn certificate(&mut self, was: &Sealing, is: &Sealing) {
+        if was.certificate == is.certificate {
+            return;
+        }
+        let title = "[node] certificate";
+        let named = |s: &Sealing| s.certificate.as_ref().map(|c| c.name().to_owned());
+        match &is.certificate {
+            None => self.restart.push(format!("{title} (none any more)")),
+            Some(new) if new.key() != was.identity.public() => {
+                self.restart.push(format!("{title} (for another key)"));
+            }
+            Some(new) if new.node() != self.running.overlay.id => {
+                self.restart.push(format!("{title} (for another id)"));
+            }
+            Some(_) if was.certificate.is_some() && named(was) != named(is) => {
+                self.restart.push(format!("{title} (by another name)"));
+            }
+            Some(new) => {
+                self.applied.push(title.into());
+                self.changes.certificate = Some(new.clone());
+                if let Some(running) = &mut self.running.overlay.sealing {
+                    running.certificate = Some(new.clone());
+                }
+            }
         }
     }
 
@@ -282,6 +313,7 @@ via = 2
             ("\"A\"", "\"B\"", "[node] name"),
             ("10 Mbit/s", "5 Mbit/s", "[[link]] to 2 over \"isp1\": rate"),
             ("neighbour = 3", "neighbour = 3\ndscp = 0", "[[link]] to 3: dscp"),
+            ("neighbour = 3", "neighbour = 3\npenalty = \"20ms\"", "[[link]] to 3: penalty"),
             ("via = 2", "via = 3", "[[route]]"),
             ("[node]", "[log]\nfilter = \"debug\"\n[node]", "[log] filter"),
             ("[node]", "[access]\ntransit = \"none\"\n[node]", "[access]"),
@@ -327,6 +359,50 @@ via = 2
         assert_eq!(another.applied, ["[access]"]);
         assert_eq!(another.restart, ["[[client]] (another, or another key)"]);
         assert_eq!(another.changes.access.unwrap().clients, old.overlay.access.clients);
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_and_nothing_else_about_the_node() {
+        use trunkline_overlay::handshake::{Certificate, Identity};
+        let secret = |n| Identity::from_secret(&[n; 32]);
+        let issue = |id, name, key, end| {
+            Certificate::issue(&secret(9), NodeId(id), name, secret(key).public(), end).unwrap()
+        };
+        let with = |certificate, key| {
+            let mut config = config(OLD);
+            let sealing = Sealing { certificate, ..Sealing::new(secret(key)) };
+            config.overlay.sealing = Some(sealing);
+            config
+        };
+        let old = with(Some(issue(1, "a", 1, 100)), 1);
+        let differs = |new: &Config| {
+            let diff = super::diff(&old, new);
+            let again = super::diff(&diff.running, new);
+            assert!(again.applied.is_empty() && again.restart == diff.restart, "{again:?}");
+            (diff.applied.join(", "), diff.restart.join(", "), diff.changes.certificate)
+        };
+        let renewed = issue(1, "a", 1, 200);
+        let (applied, restart, change) = differs(&with(Some(renewed.clone()), 1));
+        assert_eq!((&*applied, &*restart), ("[node] certificate", ""));
+        assert_eq!(change, Some(renewed));
+        let first = super::diff(&with(None, 1), &old);
+        assert_eq!(first.applied, ["[node] certificate"]);
+        let another_id = {
+            let mut config = with(Some(issue(7, "a", 1, 200)), 1);
+            config.overlay.id = NodeId(7);
+            config
+        };
+        for (new, why) in [
+            (with(None, 1), "[node] certificate (none any more)"),
+            (with(Some(issue(1, "b", 1, 200)), 1), "[node] certificate (by another name)"),
+            (
+                with(Some(issue(1, "a", 2, 200)), 2),
+                "[node] key, [node] certificate (for another key)",
+            ),
+            (another_id, "[node] id, [node] certificate (for another id)"),
+        ] {
+            assert_eq!(differs(&new), (String::new(), why.into(), None));
+        }
     }
 
     /// What only changes how a link sends leaves it as it is; what it is made

@@ -260,19 +260,17 @@ impl<'a> Replay<'a> {
                 let _ = self.node.echo(now, &echo);
             }
             Tag::Drain => self.node.drain(Time::from_nanos(r.u64()?), r.u64()? != 0),
-            Tag::Reconfigure => {
-                let now = Time::from_nanos(r.u64()?);
-                return self.reconfigure(now, read_bytes(&mut r)?);
-            }
+            Tag::Reconfigure => return self.reconfigure(r),
             Tag::Start | Tag::Delivered | Tag::Sent => return Err(Short),
         }
         Ok(())
     }
 
-    fn reconfigure(&mut self, now: Time, text: &[u8]) -> Result<(), Short> {
-        let text = std::str::from_utf8(text).map_err(|_| Short)?;
+    fn reconfigure(&mut self, mut r: Reader<'_>) -> Result<(), Short> {
+        let (now, text, shown) = record::read_reconfigure(&mut r)?;
         let mut new = config::parse(self.records.path, text).map_err(|_| Short)?;
-        if let Some(secrets) = self.config.secrets() {
+        if let Some(mut secrets) = self.config.secrets() {
+            secrets.certificate = shown.or(secrets.certificate);
             new.unlock_with(&secrets);
         }
         let diff = reload::diff(&self.config, &new);

@@ -14,6 +14,7 @@ pub use client::Error;
 pub use drain::{drain, reload};
 pub use echo::{ping, trace};
 pub use show::{links, routes, status};
+pub use table::span;
 pub use top::top;
 
 use client::Client;

@@ -116,6 +116,10 @@ pub struct Status {
     pub uptime_s: f64,
     /// Whether its links are authenticated and encrypted.
     pub sealed: bool,
+    /// When its certificate ends, seconds since 1970; `null` if it has none, or
+    /// for ever.
+    #[serde(default)]
+    pub certificate_not_after: Option<u64>,
     /// Whether it takes no more sessions.
     pub draining: bool,
     /// Links whose neighbour is heard.
@@ -176,6 +180,9 @@ pub struct Link {
     pub bps_in: Option<f64>,
     /// The same, outwards.
     pub bps_out: Option<f64>,
+    /// What this node adds to the latency that it advertises of the link.
+    #[serde(default)]
+    pub penalty_ms: f64,
     /// How often it has gone down.
     pub downs: u64,
     /// Bytes of UDP payload since the start.

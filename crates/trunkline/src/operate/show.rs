@@ -3,6 +3,7 @@
 use super::protocol::{Ask, Link, Route, Status};
 use super::table::{Align, NOTHING, count, lines, number, percent, span};
 use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print, print_json};
+use crate::node::expiry::Standing;
 use std::collections::BTreeMap;
 
 /// Runs `trunkline status`.
@@ -29,6 +30,10 @@ pub fn status_lines(s: &Status) -> Vec<String> {
             s.from_sessions, s.to_sessions, s.forwarded
         ),
     ];
+    if let Some(not_after) = s.certificate_not_after {
+        let now = crate::clock::since_epoch() / 1_000_000_000;
+        lines.insert(3, certified(not_after, now));
+    }
     let drops = counts(&s.drops).unwrap_or_else(|| "none".into());
     lines.push(format!("drops     {drops}"));
     lines.extend(counts(&s.handshakes_refused).map(|n| format!("refused   handshakes: {n}")));
@@ -49,6 +54,19 @@ fn counts(counts: &BTreeMap<String, u64>) -> Option<String> {
     (!counts.is_empty()).then(|| counts.join(", "))
 }
 
+/// For how long the node's certificate holds.
+fn certified(not_after: u64, now: u64) -> String {
+    match Standing::of(not_after, now) {
+        Standing::Holds => format!("certified for another {}", span((not_after - now) as f64)),
+        Standing::EndsSoon(left) => {
+            format!("certified ONLY for another {}: certify it anew, and reload", span(left as f64))
+        }
+        Standing::Over(since) => {
+            format!("certified NO MORE for {}: certify it anew, and reload", span(since as f64))
+        }
+    }
+}
+
 /// Runs `trunkline links`.
 pub fn links(args: &LinksArgs) -> Result<(), Error> {
     let links: Vec<Link> = args.at.connect()?.ask(&Ask::Links {})?;
@@ -63,7 +81,7 @@ pub fn links(args: &LinksArgs) -> Result<(), Error> {
 }
 
 /// The columns of a table of links.
-pub const LINK_COLUMNS: [(&str, Align); 13] = [
+pub const LINK_COLUMNS: [(&str, Align); 14] = [
     ("link", Align::Left),
     ("address", Align::Left),
     ("state", Align::Left),
@@ -77,6 +95,7 @@ pub const LINK_COLUMNS: [(&str, Align); 13] = [
     ("out", Align::Right),
     ("drops", Align::Right),
     ("downs", Align::Right),
+    ("penalty ms", Align::Right),
 ];
 
 /// A link's cells for [`LINK_COLUMNS`].
@@ -97,6 +116,7 @@ pub fn link_row(l: &Link) -> Vec<String> {
         kbps(l.bps_out),
         l.drops.to_string(),
         l.downs.to_string(),
+        number(Some(l.penalty_ms).filter(|ms| *ms > 0.0), 1),
     ]
 }
 

@@ -224,6 +224,7 @@ fn compare(a: &Link, b: &Link, column: usize) -> Ordering {
             10 => number(|l| l.bps_out),
             11 => a.drops.cmp(&b.drops),
             12 => a.downs.cmp(&b.downs),
+            13 => a.penalty_ms.total_cmp(&b.penalty_ms),
             _ => Ordering::Equal,
         },
     };
@@ -246,6 +247,7 @@ mod tests {
             config: "/a.toml".into(),
             uptime_s: 61.0,
             sealed: false,
+            certificate_not_after: None,
             draining: true,
             links_up: 1,
             links: 2,
@@ -276,6 +278,7 @@ mod tests {
             burst_out: None,
             bps_in: None,
             bps_out: None,
+            penalty_ms: 0.0,
             downs: 0,
             bytes_in,
             bytes_out: 0,

@@ -206,6 +206,41 @@ fn a_cookie_is_worth_a_few_handshakes_a_second() {
     assert!(b.refused(Refusal::NoCookie) > 100);
 }
 
+/// Someone who writes a neighbour's address on datagrams, and reads what is sent
+/// there, uses up that address's handshakes, with cookies and without. The link
+/// lives on: this end begins by itself when keys grow old, and the answers that
+/// it waits for have no limit.
+#[test]
+fn a_link_outlives_a_flood_from_its_neighbours_address() {
+    // Few for strangers, so that the test is fast.
+    let limits = Limits { strangers: limit::Rate::new(1, 1), ..Limits::default() };
+    let mut a = End::new(1, config(1), Some(peer(2, true, true)));
+    let mut b = End::new(2, Config { limits, ..config(2) }, Some(peer(1, true, true)));
+    settle(ms(0), &mut a, &mut b);
+    talk(&mut a, &mut b);
+    let mut thief = End::new(66, config(66), Some(peer(2, true, true)));
+    let refused = |b: &End| [Refusal::RateLimited, Refusal::NoCookie].map(|why| b.refused(why));
+    let begun = |b: &End| b.established.iter().filter(|e| e.0 == Role::Initiator).count();
+    let before = begun(&b);
+    for t in (1_000..400_000).step_by(250) {
+        for n in 0..3 {
+            b.hear(ms(t), address(1), &forged(t + n));
+        }
+        thief.machine.restart(LINK, ms(t));
+        for (_, bytes) in thief.wake(ms(t)) {
+            for (_, reply) in b.hear(ms(t), address(1), &bytes) {
+                thief.hear(ms(t), address(2), &reply);
+            }
+        }
+        settle(ms(t), &mut a, &mut b);
+        talk(&mut a, &mut b);
+    }
+    let [limited, without] = refused(&b);
+    assert!(limited > 500 && without > 500, "{limited} {without}");
+    // Keys last 180 s, so that there were two turns at least.
+    assert!(begun(&b) - before >= 2, "{:?}", b.established);
+}
+
 #[test]
 fn queries_without_the_overlay_key_stay_unanswered() {
     let mut b = End::new(2, certified(2), None);

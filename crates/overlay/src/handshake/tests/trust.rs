@@ -141,3 +141,77 @@ fn who_is_believed_only_later_is_greeted_then() {
         talk(&mut a, &mut b);
     }
 }
+
+/// The certificate by which `end` knows its neighbour.
+fn shown(end: &End) -> &Certificate {
+    end.machine.neighbours[&LINK].certificate.as_ref().expect("shown")
+}
+
+#[test]
+fn a_renewed_certificate_is_seen_with_new_keys_and_no_copy_brings_back_the_old_one() {
+    let ends = Config { certificate: Some(certificate(1, UNIX + 100)), ..certified(1) };
+    let mut a = End::new(1, ends, Some(peer(2, true, true)));
+    let mut b = End::new(2, certified(2), Some(peer(1, false, false)));
+    let first = a.wake(ms(0)).remove(0).1;
+    for (_, bytes) in b.hear(ms(0), address(1), &first) {
+        a.hear(ms(0), address(2), &bytes);
+    }
+    talk(&mut a, &mut b);
+    let renewed = certificate(1, UNIX + 1_000);
+    a.machine.set_certificate(renewed.clone(), ms(1_000));
+    assert!(a.wake(ms(1_000)).is_empty(), "the session goes on");
+    settle(ms(121_000), &mut a, &mut b);
+    talk(&mut a, &mut b);
+    assert_eq!(shown(&b), &renewed);
+
+    b.hear(ms(122_000), address(66), &first);
+    assert_eq!(b.refused(Refusal::Replayed), 1);
+    assert_eq!(shown(&b), &renewed, "a copy of the first initiation");
+    // Nor an answer with the old one to a question that is still open.
+    let old = certificate(1, UNIX + 100);
+    let neighbour = b.machine.neighbours.get_mut(&LINK).unwrap();
+    neighbour.hear(old.clone());
+    assert_eq!(shown(&b), &renewed);
+    let neighbour = b.machine.neighbours.get_mut(&LINK).unwrap();
+    neighbour.hear(certificate(1, 0));
+    neighbour.hear(renewed);
+    assert_eq!(shown(&b).not_after(), 0, "for ever is the longest");
+    b.machine.neighbours.get_mut(&LINK).unwrap().forget();
+    b.machine.neighbours.get_mut(&LINK).unwrap().hear(old.clone());
+    assert_eq!(shown(&b), &old, "better than none");
+}
+
+/// A node's first key is still certified when it has a second one: what it said
+/// with the first must not undo that.
+#[test]
+fn a_copy_of_what_an_earlier_key_said_does_not_bring_it_back() {
+    let before = identity(9);
+    let was = Certificate::issue(&operator(), NodeId(1), "node-1", before.public(), 0).unwrap();
+    let before = Config { identity: before, certificate: Some(was), ..certified(1) };
+    let mut b = End::new(2, certified(2), Some(peer(1, false, true)));
+    let mut a = End::new(1, before, Some(peer(2, true, true)));
+    let old = a.wake(ms(0)).remove(0).1;
+    b.hear(ms(0), address(1), &old);
+    let again = Config { incarnation: Incarnation(2), ..certified(1) };
+    let mut a = End::new(1, again, Some(peer(2, true, true)));
+    settle(ms(1_000), &mut a, &mut b);
+    talk(&mut a, &mut b);
+    assert_eq!(shown(&b).key(), identity(1).public());
+    b.hear(ms(2_000), address(66), &old);
+    assert_eq!(b.refused(Refusal::Replayed), 1);
+    assert_eq!(shown(&b).key(), identity(1).public());
+}
+
+#[test]
+fn a_link_that_is_down_since_its_certificate_is_over_comes_back_with_another() {
+    let over = Config { certificate: Some(certificate(1, UNIX - 1)), ..certified(1) };
+    let mut a = End::new(1, over, Some(peer(2, true, true)));
+    let mut b = End::new(2, certified(2), Some(peer(1, false, false)));
+    for t in (0..20_000).step_by(50) {
+        settle(ms(t), &mut a, &mut b);
+    }
+    assert!(!a.seal.ready() && b.refused(Refusal::Expired) > 0);
+    a.machine.set_certificate(certificate(1, UNIX + 1), ms(20_000));
+    settle(ms(20_000), &mut a, &mut b);
+    talk(&mut a, &mut b);
+}

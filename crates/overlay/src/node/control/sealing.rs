@@ -155,6 +155,10 @@ impl SealedLinks {
         self.handshakes.set_trust(trust.clone(), unix_secs);
     }
 
+    pub fn set_certificate(&mut self, now: Time, certificate: Certificate) {
+        self.handshakes.set_certificate(certificate, now);
+    }
+
     pub fn report(&mut self, now: Time, unix_secs: u64, report: Report) {
         match report {
             Report::Handshake { at, from, bytes } => {
@@ -282,6 +286,10 @@ impl SealedLinks {
 
     pub fn stats(&self) -> &HandshakeStats {
         self.handshakes.stats()
+    }
+
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.handshakes.certificate()
     }
 
     pub fn name(&self, link: LinkId) -> Option<&str> {
