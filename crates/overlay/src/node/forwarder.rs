@@ -21,6 +21,8 @@ pub struct Forwarder {
     pub(super) id: NodeId,
     incarnation: Incarnation,
     sealed: bool,
+    /// Whether the node stops: then it begins nothing new.
+    leaving: bool,
     pub(super) max_payload: usize,
     links: Links,
     table: Arc<ForwardingTable>,
@@ -94,6 +96,7 @@ impl Forwarder {
             id,
             incarnation,
             sealed,
+            leaving: false,
             max_payload,
             reports: VecDeque::new(),
             advertise: config.routing.is_some(),
@@ -147,6 +150,14 @@ impl Forwarder {
 
     pub(super) fn next_report(&mut self) -> Option<Report> {
         self.reports.pop_front()
+    }
+
+    /// Says goodbye to the neighbours that know what it is; when the last that
+    /// is under way to here has come.
+    pub(super) fn leave(&mut self, now: Time) -> Time {
+        self.leaving = true;
+        let told = self.links.iter_mut().filter_map(|(_, link)| link.leave(now));
+        told.max().unwrap_or(now)
     }
 
     pub(super) fn links(&self) -> &Links {
@@ -219,6 +230,11 @@ impl Forwarder {
                     self.reports.extend(link.up_report(id, came_up));
                 }
                 Frame::Nack(nack) => link.on_nack(now, nack, &mut allowance),
+                Frame::Goodbye(_) => {
+                    if link.on_goodbye(datagram.at).map_err(|why| (Some(id), why))? {
+                        self.reports.push_back(Report::Down(id));
+                    }
+                }
                 Frame::Routing(frame) => {
                     if self.reports.len() >= MAX_REPORTS {
                         return Err((Some(id), Drop::QueueFull));
@@ -247,6 +263,10 @@ impl Forwarder {
     fn take_handshake(&mut self, datagram: &RxDatagram<'_>) -> Result<(), Drop> {
         if !self.sealed || datagram.bytes.len() > MAX_HANDSHAKE {
             return Err(Drop::UnknownReceiver);
+        }
+        // Answered, the neighbour would believe that this node is back.
+        if self.leaving {
+            return Ok(());
         }
         if self.reports.len() >= MAX_REPORTS {
             return Err(Drop::QueueFull);
@@ -364,6 +384,7 @@ impl Forwarder {
             offer(link.hello_at(), Why::Hello(id));
             offer(link.monitor().dead_at(), Why::Silence(id));
             offer(link.pace_at(now), Why::Pace(id));
+            offer(link.goodbye_at(), Why::Goodbye(id));
             offer(Some(link.ask_at()), Why::Ask(id));
             offer(Some(link.copy_at()), Why::Copy(id));
             offer(link.session_at(), Why::Session(id));

@@ -22,7 +22,7 @@ use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// The first bytes of a recording: its format and version.
-pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x02";
+pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x03";
 
 /// Memory that envelopes are sealed into between two flushes. A recording
 /// holds only for these, since what is left over waits in the node.
@@ -53,6 +53,7 @@ pub enum Tag {
     Echo,
     Drain,
     Reconfigure,
+    Leave,
 }
 
 impl Tag {
@@ -72,6 +73,7 @@ impl Tag {
             Echo,
             Drain,
             Reconfigure,
+            Leave,
         ];
         all.into_iter().find(|t| *t as u8 == n)
     }
@@ -345,6 +347,14 @@ impl Tap {
             recorder.write(Tag::Drain, &Body::default().time(now).u64(on.into()));
         }
         self.node.drain(now, on);
+    }
+
+    /// [`Node::leave`].
+    pub fn leave(&mut self, now: Time) -> Time {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write(Tag::Leave, &Body::default().time(now));
+        }
+        self.node.leave(now)
     }
 
     /// [`Node::reconfigure`]; what is recorded is the file that it follows from.

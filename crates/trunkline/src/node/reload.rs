@@ -184,6 +184,7 @@ impl Diff {
             (was.identity != is.identity, "[node] key"),
             (was.certificate != is.certificate, "[node] certificate"),
             (was.newcomers != is.newcomers, "[overlay] newcomers"),
+            (was.offer != is.offer, "[overlay] newest_version"),
         ] {
             if differs {
                 self.restart.push(key.into());

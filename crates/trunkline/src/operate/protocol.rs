@@ -116,6 +116,12 @@ pub struct Status {
     pub uptime_s: f64,
     /// Whether its links are authenticated and encrypted.
     pub sealed: bool,
+    /// The newest protocol version that it speaks; `null` if it is unsealed.
+    #[serde(default)]
+    pub protocol: Option<u8>,
+    /// How many links speak which version, where a handshake agreed on one.
+    #[serde(default)]
+    pub link_versions: BTreeMap<u8, usize>,
     /// Whether it takes no more sessions.
     pub draining: bool,
     /// Links whose neighbour is heard.
@@ -143,6 +149,9 @@ pub struct Link {
     pub name: Option<String>,
     /// Which of several links to it.
     pub path: String,
+    /// The protocol version that both ends speak.
+    #[serde(default)]
+    pub version: Option<u8>,
     /// Where its datagrams go.
     pub address: Option<SocketAddr>,
     /// Whether the neighbour is heard.
@@ -167,6 +176,9 @@ pub struct Link {
     pub bps_out: Option<f64>,
     /// How often it has gone down.
     pub downs: u64,
+    /// How often of these because the neighbour had said that it stops.
+    #[serde(default)]
+    pub goodbyes: u64,
     /// Bytes of UDP payload since the start.
     pub bytes_in: u64,
     /// The same, outwards.

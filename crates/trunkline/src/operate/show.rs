@@ -22,12 +22,20 @@ pub fn status_lines(s: &Status) -> Vec<String> {
         format!("{} is node {}, up {}{draining}", s.name, s.id, span(s.uptime_s)),
         format!("version   {}, process {}, {}", s.version, s.pid, s.config),
         format!("links     {} of {} up, {sealed}", s.links_up, s.links),
+    ];
+    if let Some(newest) = s.protocol {
+        let links = |(version, n): (&u8, &usize)| format!("{version} on {}", count(*n as u64, "link"));
+        let links: Vec<_> = s.link_versions.iter().map(links).collect();
+        let links = if links.is_empty() { "no link yet".into() } else { links.join(", ") };
+        lines.push(format!("protocol  version {newest} at most; {links}"));
+    }
+    lines.extend([
         format!("sessions  {}", count(s.sessions, "application")),
         format!(
             "packets   {} from and {} to applications, {} passed on",
             s.from_sessions, s.to_sessions, s.forwarded
         ),
-    ];
+    ]);
     let drops: Vec<_> = s.drops.iter().map(|(why, n)| format!("{why} {n}")).collect();
     let drops = if drops.is_empty() { "none".into() } else { drops.join(", ") };
     lines.push(format!("drops     {drops}"));
@@ -48,7 +56,7 @@ pub fn links(args: &LinksArgs) -> Result<(), Error> {
 }
 
 /// The columns of a table of links.
-pub const LINK_COLUMNS: [(&str, Align); 13] = [
+pub const LINK_COLUMNS: [(&str, Align); 15] = [
     ("link", Align::Left),
     ("address", Align::Left),
     ("state", Align::Left),
@@ -62,6 +70,8 @@ pub const LINK_COLUMNS: [(&str, Align); 13] = [
     ("out", Align::Right),
     ("drops", Align::Right),
     ("downs", Align::Right),
+    ("goodbyes", Align::Right),
+    ("version", Align::Right),
 ];
 
 /// A link's cells for [`LINK_COLUMNS`].
@@ -82,6 +92,8 @@ pub fn link_row(l: &Link) -> Vec<String> {
         kbps(l.bps_out),
         l.drops.to_string(),
         l.downs.to_string(),
+        l.goodbyes.to_string(),
+        l.version.map_or(NOTHING.into(), |version| version.to_string()),
     ]
 }
 
