@@ -127,6 +127,27 @@ fn a_node_that_stops_twice_in_ten_seconds_counts_once() {
     }
 }
 
+/// A neighbour that only dials in, and greets at once whoever has said goodbye, is
+/// let in by the next start: the one that stops agrees on no keys any more.
+#[test]
+fn who_dials_in_finds_the_node_again() {
+    let mut t = Topology::chain([link(ms(10), Loss::None)]);
+    t.seal();
+    t.config_mut(RELAY).links[0].address = None;
+    let mut world = t.build(4).unwrap();
+    for start in [3_000, 20_000] {
+        world.run_until(at(start));
+        let before = stats(&world, 0, 0);
+        world.stop(RELAY);
+        world.run_until(at(start + 500));
+        assert_eq!(stats(&world, 0, 0).goodbyes, before.goodbyes + 1);
+        world.restart(RELAY).unwrap();
+        world.run_until(at(start + 3_000));
+        let node = world.node(HostId(0));
+        assert!(node.links().all(|(_, link)| link.monitor().is_up()), "after {start}");
+    }
+}
+
 /// Copies get through where single datagrams often do not.
 #[test]
 fn losses_rarely_take_every_copy() {

@@ -118,9 +118,7 @@ mod tests {
     use super::super::{Config, LinkStats, Session};
     use super::*;
     use crate::handshake::{CURRENT, OLDEST};
-    use crate::wire::{
-        Frame, Frames, Incarnation, NodeId, ReceiverIndex, Role, Sealed, SessionKeys,
-    };
+    use crate::wire::{Frame, Frames, Incarnation, NodeId, ReceiverIndex, Role, SessionKeys};
     use zeroize::Zeroizing;
 
     fn ms(ms: u64) -> Time {
@@ -132,7 +130,7 @@ mod tests {
     }
 
     fn end(own: u8, version: u8, start: u64) -> Link {
-        let seal = Seal::Aead(Box::new(Sealed::new()));
+        let seal = Seal::Aead(Box::default());
         let mut link = Link::new(seal, Config::new(NodeId(u32::from(3 - own))), Time::ZERO);
         install(&mut link, own, version, start);
         link
@@ -168,7 +166,9 @@ mod tests {
         let mut said = None;
         for frame in Frames::new(Seal::frames(&bytes)) {
             match frame.unwrap() {
-                Frame::Hello(hello) => drop(link.on_hello(now, &hello)),
+                Frame::Hello(hello) => {
+                    link.on_hello(now, &hello);
+                }
                 Frame::Goodbye(_) => said = Some(link.on_goodbye(now)),
                 _ => {}
             }
@@ -179,8 +179,8 @@ mod tests {
     /// Both ends say what is due for half a second.
     fn greet(from: u64, a: &mut Link, b: &mut Link) {
         for now in (from..from + 500).map(ms) {
-            sent(now, a).into_iter().for_each(|bytes| drop(take(now, 2, b, bytes)));
-            sent(now, b).into_iter().for_each(|bytes| drop(take(now, 1, a, bytes)));
+            sent(now, a).into_iter().for_each(|bytes| assert_eq!(take(now, 2, b, bytes), None));
+            sent(now, b).into_iter().for_each(|bytes| assert_eq!(take(now, 1, a, bytes), None));
         }
     }
 
@@ -224,7 +224,7 @@ mod tests {
         a.leave(ms(1_000)).unwrap();
         let goodbye = sent(ms(1_000), &mut a).pop().unwrap();
         assert_eq!(take(ms(1_000), 2, &mut b, goodbye), Some(Ok(true)));
-        late.into_iter().for_each(|bytes| drop(take(ms(1_001), 2, &mut b, bytes)));
+        late.into_iter().for_each(|e| assert_eq!(take(ms(1_001), 2, &mut b, e), None));
         assert!(!b.monitor.is_up());
     }
 

@@ -129,7 +129,8 @@ impl Node {
         config.validate()?;
         let control = Control::new(&config, start);
         let forwarder = Forwarder::new(config, &start);
-        let mut node = Node { control, forwarder, draining: false, leaving: false, hold: Time::ZERO };
+        let mut node =
+            Node { control, forwarder, draining: false, leaving: false, hold: Time::ZERO };
         node.settle(start.at);
         Ok(node)
     }

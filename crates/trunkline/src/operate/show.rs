@@ -24,7 +24,8 @@ pub fn status_lines(s: &Status) -> Vec<String> {
         format!("links     {} of {} up, {sealed}", s.links_up, s.links),
     ];
     if let Some(newest) = s.protocol {
-        let links = |(version, n): (&u8, &usize)| format!("{version} on {}", count(*n as u64, "link"));
+        let links =
+            |(version, n): (&u8, &usize)| format!("{version} on {}", count(*n as u64, "link"));
         let links: Vec<_> = s.link_versions.iter().map(links).collect();
         let links = if links.is_empty() { "no link yet".into() } else { links.join(", ") };
         lines.push(format!("protocol  version {newest} at most; {links}"));

@@ -64,10 +64,7 @@ pub fn trunkline<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -
     program(Path::new(env!("CARGO_BIN_EXE_trunkline")), args)
 }
 
-fn program<S: AsRef<std::ffi::OsStr>>(
-    path: &Path,
-    args: impl IntoIterator<Item = S>,
-) -> Command {
+fn program<S: AsRef<std::ffi::OsStr>>(path: &Path, args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(path);
     command.args(args).env_remove("TRUNKLINE_LOG").stdin(Stdio::null());
     command
