@@ -57,7 +57,7 @@ pub fn links(args: &LinksArgs) -> Result<(), Error> {
 }
 
 /// The columns of a table of links.
-pub const LINK_COLUMNS: [(&str, Align); 15] = [
+pub const LINK_COLUMNS: [(&str, Align); 14] = [
     ("link", Align::Left),
     ("address", Align::Left),
     ("state", Align::Left),
@@ -71,7 +71,6 @@ pub const LINK_COLUMNS: [(&str, Align); 15] = [
     ("out", Align::Right),
     ("drops", Align::Right),
     ("downs", Align::Right),
-    ("goodbyes", Align::Right),
     ("version", Align::Right),
 ];
 
@@ -93,7 +92,6 @@ pub fn link_row(l: &Link) -> Vec<String> {
         kbps(l.bps_out),
         l.drops.to_string(),
         l.downs.to_string(),
-        l.goodbyes.to_string(),
         l.version.map_or(NOTHING.into(), |version| version.to_string()),
     ]
 }

@@ -224,8 +224,7 @@ fn compare(a: &Link, b: &Link, column: usize) -> Ordering {
             10 => number(|l| l.bps_out),
             11 => a.drops.cmp(&b.drops),
             12 => a.downs.cmp(&b.downs),
-            13 => a.goodbyes.cmp(&b.goodbyes),
-            14 => number(|l| l.version.map(f64::from)),
+            13 => number(|l| l.version.map(f64::from)),
             _ => Ordering::Equal,
         },
     };
