@@ -21,8 +21,6 @@ pub struct Forwarder {
     pub(super) id: NodeId,
     incarnation: Incarnation,
     sealed: bool,
-    /// Whether the node stops: then it begins nothing new.
-    leaving: bool,
     pub(super) max_payload: usize,
     links: Links,
     table: Arc<ForwardingTable>,
@@ -96,7 +94,6 @@ impl Forwarder {
             id,
             incarnation,
             sealed,
-            leaving: false,
             max_payload,
             reports: VecDeque::new(),
             advertise: config.routing.is_some(),
@@ -155,7 +152,6 @@ impl Forwarder {
     /// Says goodbye to the neighbours that know what it is; when the last that
     /// is under way to here has come.
     pub(super) fn leave(&mut self, now: Time) -> Time {
-        self.leaving = true;
         let told = self.links.iter_mut().filter_map(|(_, link)| link.leave(now));
         told.max().unwrap_or(now)
     }
@@ -263,10 +259,6 @@ impl Forwarder {
     fn take_handshake(&mut self, datagram: &RxDatagram<'_>) -> Result<(), Drop> {
         if !self.sealed || datagram.bytes.len() > MAX_HANDSHAKE {
             return Err(Drop::UnknownReceiver);
-        }
-        // Answered, the neighbour would believe that this node is back.
-        if self.leaving {
-            return Ok(());
         }
         if self.reports.len() >= MAX_REPORTS {
             return Err(Drop::QueueFull);

@@ -184,7 +184,8 @@ impl Node {
 
     /// Seals what is to be sent into `arena`.
     pub fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
-        // Keys that are agreed on with a node that stops are of no use.
+        // A neighbour that was answered now would believe that this node is back,
+        // and not ask its next start for keys.
         while let Some((to, bytes)) = self.control.poll_datagram().filter(|_| !self.leaving) {
             match arena.envelope(to, DSCP_CONTROL, bytes.len()) {
                 Some(room) => room.copy_from_slice(&bytes),
