@@ -34,9 +34,11 @@ if [ -d "$target/debug/.fingerprint" ]; then
         find "$target/debug/$part" -mindepth 1 -maxdepth 1 -not -name "$ours" \
             -exec cp -a -t "$built/$part" {} +
     done
-    # Cargo replaces these, and does not write into them: links do.
-    find "$target/debug/deps" -maxdepth 1 \( -name '*.rlib' -o -name '*.rmeta' -o -name '*.so' \
-        -o -name '*.d' \) -not -name "$ours" -exec cp -al -t "$built/deps" {} +
+    find "$target/debug/deps" -maxdepth 1 -name '*.d' -not -name "$ours" \
+        -exec cp -a -t "$built/deps" {} +
+    # The compiler replaces these, and does not write into them: links do.
+    find "$target/debug/deps" -maxdepth 1 \( -name '*.rlib' -o -name '*.rmeta' -o -name '*.so' \) \
+        -not -name "$ours" -exec cp -al -t "$built/deps" {} +
 fi
 
 (cd "$out/source" && cargo build --quiet --locked -p trunkline --target-dir "$out/target")
