@@ -63,7 +63,9 @@ lint: ## clippy, all targets, warnings are errors
 	@$(STEP) "clippy" cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
 
 .PHONY: unit
-unit: ## Unit, property, snapshot and doc tests only
+unit: ## Unit, property, snapshot and doc tests only, some beside the previous version's binary
+	@$(STEP) "build of the tests" cargo test --quiet $(LOCKED) --workspace --no-run
+	@$(STEP) "previous version's binary" scripts/previous-binary.sh
 	@$(STEP) "tests" cargo test $(LOCKED) --workspace
 
 .PHONY: doc

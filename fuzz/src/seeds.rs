@@ -12,8 +12,8 @@ use trunkline_overlay::node::{EchoKind, EchoMessage};
 use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, prefix};
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
-    DataHeader, ENVELOPE_OVERHEAD, Hello, Incarnation, Nack, NackRange, NodeId, Null,
-    ReceiverIndex, Seal, Service,
+    ControlKind, DataHeader, ENVELOPE_OVERHEAD, Goodbye, Hello, Incarnation, Nack, NackRange,
+    NodeId, Null, ReceiverIndex, Seal, Service,
 };
 
 /// One input of one target.
@@ -108,6 +108,10 @@ fn envelopes() -> Vec<(&'static str, Vec<u8>)> {
         ("first_hello", sealed(&hello_frame(None))),
         ("request_and_hello", sealed(&[&request[..], &hello_frame(Some((1, 2)))].concat())),
         ("only_frames", [&data_frame(Service::RealTime)[..], &request].concat()),
+        (
+            "hello_and_goodbye",
+            sealed(&[&hello_frame(None)[..], &written(|w| Goodbye.emit(w))].concat()),
+        ),
         ("full_request", sealed(&nack_frame(&[range(1, 1); 64]))),
     ]
 }
@@ -400,6 +404,7 @@ fn forged() -> Vec<N> {
         N::Frames { link: 2, incarnation: 8, frames: hello_frame(None) },
         N::Frames { link: 1, incarnation: 1, frames: [hello_frame(None), request].concat() },
         N::Frames { link: 1, incarnation: 2, frames: vec![3, 0] },
+        N::Frames { link: 1, incarnation: 2, frames: vec![ControlKind::Goodbye as u8] },
         N::RawDatagram { from: 1, bytes: vec![0x11; 24] },
         SETTLE,
     ]

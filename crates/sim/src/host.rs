@@ -30,6 +30,8 @@ pub struct Host {
     pub incarnation: u64,
     /// Whether the node has crashed and was not started again.
     pub down: bool,
+    /// When the node, which has said goodbye, ends.
+    pub ends: Option<Time>,
     pub stall: Stall,
     /// For each link of the configuration, the direction that ends there.
     pub incoming: Vec<Option<u32>>,
@@ -50,6 +52,7 @@ impl Host {
             node,
             incarnation: 1,
             down: false,
+            ends: None,
             stall: Stall::default(),
             sessions: Vec::new(),
             wakes: Vec::new(),
@@ -60,6 +63,7 @@ impl Host {
     /// Takes over the node of a new start.
     pub fn replace(&mut self, node: Node, incarnation: u64) {
         (self.node, self.incarnation, self.down) = (node, incarnation, false);
+        self.ends = None;
         self.sessions.clear();
     }
 
@@ -86,6 +90,11 @@ impl Host {
             self.node.next_timeout(now)
         );
         self.node.handle_timeout(now);
+    }
+
+    /// The end of a node that has said goodbye has come.
+    pub fn end(&mut self, now: Time) {
+        self.down |= self.ends.is_some_and(|at| at <= now);
     }
 
     /// Opens a session for application `app` and binds `port`; the session and

@@ -12,6 +12,9 @@ pub enum Event {
     Arrival { direction: u32, buffer: u32 },
     /// A host's node asked to be woken.
     Host(u32),
+    /// A host's node that has said goodbye ends; void if it was started anew
+    /// since.
+    End(u32),
     /// An application asked to be woken; void if it has since asked anew.
     App { app: u32, generation: u32 },
 }

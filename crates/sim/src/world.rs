@@ -332,6 +332,15 @@ impl World {
         self.hosts[host.0 as usize].down = true;
     }
 
+    /// Stops `host`'s node as its daemon does on SIGTERM: it says goodbye, ends
+    /// when [`Node::leave`] permits, and from then on is as after
+    /// [`World::crash`].
+    pub fn stop(&mut self, host: HostId) {
+        let until = self.operate(host, |now, node| node.leave(now));
+        self.hosts[host.0 as usize].ends = Some(until);
+        self.net.queue.push(until, Event::End(host.0));
+    }
+
     /// Gives `host` no processor time until `until`: neither its node nor its
     /// applications do anything. Datagrams that reach it wait in the socket's
     /// buffer, as far as that goes, and are then all there at once.
@@ -404,6 +413,7 @@ impl World {
                     self.hosts[host as usize].woken(at);
                     self.drain(host);
                 }
+                Event::End(host) => self.hosts[host as usize].end(at),
                 Event::App { app, generation } => {
                     if self.apps.expects(app, generation) {
                         let (outbox, queue) = (&mut self.outbox, &mut self.net.queue);
@@ -423,7 +433,7 @@ impl World {
                 End::Host { host, .. } => host,
                 End::Plain { .. } => return false,
             },
-            Event::Host(host) => host,
+            Event::Host(host) | Event::End(host) => host,
             Event::App { app, .. } => match self.apps.0[app as usize].place {
                 Place::Session { host, .. } => host,
                 Place::Plain { .. } => return false,

@@ -19,7 +19,7 @@ use trunkline_overlay::handshake::{self, Trust};
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::{Changes, Routing};
 use trunkline_overlay::route::{Metric, Refusal, Router};
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::wire::{ControlKind, NodeId};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, address};
 
 const LIAR: NodeId = NodeId(66);
@@ -52,6 +52,36 @@ fn with_liar() -> (World, Liar) {
     keep_up(&mut world, &mut liar, 5_000, |_, _, _| {});
     assert!(world.node(VICTIM).link(TO_LIAR).unwrap().monitor().is_up());
     (world, liar)
+}
+
+/// A neighbour that says goodbye and hello a thousand times a second takes its
+/// own link down, and that rarely; what was recorded of it takes nothing down.
+#[test]
+fn goodbyes_without_end_cost_little_and_only_their_own_link() {
+    let (mut world, mut liar) = with_liar();
+    let made = calls(&mut world, (0, 2), RT, 5_000, 10, (at(5_100), 1_500));
+    let of_liar = |world: &World| world.node(VICTIM).link(TO_LIAR).unwrap().stats();
+    let before = *router(&world, HostId(0)).stats();
+    let goodbye = liar.seal(&[ControlKind::Goodbye as u8]);
+    let address = liar.address();
+    let mut ups = 0;
+    keep_up(&mut world, &mut liar, 35_200, |world, liar, _| {
+        if !world.node(VICTIM).link(TO_LIAR).unwrap().monitor().is_up() {
+            ups += 1;
+        }
+        throw(world, VICTIM, address, &goodbye);
+        liar.say(world, &[ControlKind::Goodbye as u8]);
+        liar.hello(world);
+    });
+    let stats = of_liar(&world);
+    assert_eq!((stats.downs, stats.goodbyes), (4, 4), "one in ten seconds");
+    assert!(ups <= 50, "{ups} ms of 30 s: hellos brought the link up as ever");
+    assert!(stats.drops.get(Drop::Replayed) >= 30_000, "{:?}", stats.drops);
+    assert_eq!(outcome(&world, &made).missed.events, 0, "of 15,000 packets");
+    let told = router(&world, HostId(0)).stats().accepted - before.accepted;
+    assert!(told <= 20, "{told} updates in 30 s");
+    let computed = world.node(VICTIM).control().handshakes().unwrap().initiations;
+    assert!(computed <= 20, "{computed} handshakes begun");
 }
 
 /// Lets the liar be heard every 100 ms until `end`, and do more each ms.

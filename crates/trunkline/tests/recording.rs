@@ -17,7 +17,7 @@ const SENT: u8 = 9;
 /// Records node 1 through everything that a node does.
 fn record() -> (Chain, PathBuf) {
     let impair = "delay = \"3ms\"\nloss = \"10%\"";
-    let mut chain = Chain::prepare(&Setup { impair, ..Setup::default() });
+    let mut chain = Chain::prepare(&Setup { impair, sealed: true, ..Setup::default() });
     let file = chain.dir.path().join("1.rec");
     chain.nodes[0].start_with(&["--record", file.to_str().expect("text")]);
     chain.nodes[1].start();

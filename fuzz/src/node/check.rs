@@ -49,6 +49,7 @@ impl Emitted {
                 }
                 Frame::Nack(nack) => assert!(nack.ranges().count() > 0),
                 Frame::Routing(_) => {}
+                Frame::Goodbye(_) => panic!("there is none on a link that is not sealed"),
                 Frame::Data(header, payload) => {
                     let relayed = header.hop_limit < MOST_HOPS;
                     assert!(relayed || header.source == OWN, "{header:?}");

@@ -1,6 +1,7 @@
 //! What happens to a sealed node.
 
 use super::Step as S;
+use trunkline_overlay::wire::ControlKind;
 
 /// Scripts.
 pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
@@ -63,6 +64,30 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
             [S::Anew { path }, S::Greet { from: 0 }, hello(), S::Sleep { unit: 2, n: 40 }]
         })
         .collect();
+    let goodbye = || S::Frames { from: 0, frames: vec![ControlKind::Goodbye as u8] };
+    // Says goodbye, comes back, starts anew; and what it said is said again.
+    let goodbyes = [
+        goodbye(),
+        hello(),
+        goodbye(),
+        ms(50),
+        hello(),
+        goodbye(),
+        S::Replay { pick: 0, from: 0 },
+        S::Anew { path: 0 },
+        S::Greet { from: 0 },
+        hello(),
+        ms(50),
+        hello(),
+        S::Replay { pick: 1, from: 0 },
+        S::Long {},
+        S::Greet { from: 0 },
+        hello(),
+        ms(50),
+        hello(),
+        goodbye(),
+        ms(200),
+    ];
     let changes = [
         S::Add { path: 1, reachable: 1 },
         S::Anew { path: 1 },
@@ -88,6 +113,7 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
         ("copies", script(&[&up, &known, &copies, &strangers])),
         ("paths", script(&[&paths])),
         ("changes", script(&[&up, &known, &changes, &copies[..30]])),
+        ("goodbyes", script(&[&up, &known, &goodbyes])),
         ("new_keys", script(&[&up, &long, &copies])),
     ]
 }

@@ -20,8 +20,11 @@ use trunkline_base::Time;
 
 /// The oldest protocol version that this build speaks.
 pub const OLDEST: u8 = 1;
-/// The newest.
-pub const CURRENT: u8 = 1;
+/// The newest. What a version adds is spoken only on links where both ends
+/// have it.
+pub const CURRENT: u8 = 2;
+/// The first version with a [goodbye](crate::wire::Goodbye).
+pub const GOODBYE: u8 = 2;
 
 /// How old a session is when its initiator replaces it…
 pub(super) const REKEY_AFTER: Duration = Duration::from_secs(120);

@@ -39,6 +39,7 @@ pub use certificate::{Certificate, CertificateError, MAX_NAME};
 pub use identity::{Identity, KeyError, PublicKey};
 pub use limit::Rate;
 pub use machine::{
-    CURRENT, Config, Established, Event, Handshakes, Limits, NewcomerId, OLDEST, Offer, Peer, Trust,
+    CURRENT, Config, Established, Event, GOODBYE, Handshakes, Limits, NewcomerId, OLDEST, Offer,
+    Peer, Trust,
 };
 pub use stats::{HandshakeStats, Refusal};

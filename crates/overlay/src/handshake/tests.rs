@@ -197,8 +197,8 @@ fn keys_known_on_both_ends() {
     let mut a = End::new(1, config(1), Some(peer(2, true, true)));
     let mut b = End::new(2, config(2), Some(peer(1, true, false)));
     settle(ms(0), &mut a, &mut b);
-    assert_eq!(a.established, [(Role::Initiator, 1, address(2))]);
-    assert_eq!(b.established, [(Role::Responder, 1, address(1))]);
+    assert_eq!(a.established, [(Role::Initiator, CURRENT, address(2))]);
+    assert_eq!(b.established, [(Role::Responder, CURRENT, address(1))]);
     assert!(!b.seal.ready(), "not before the initiator has used it");
     assert_eq!(b.say(b"x"), None);
     let first = a.say(b"hello").unwrap();
@@ -361,7 +361,7 @@ fn a_neighbour_that_moves_is_followed() {
     talk(&mut a, &mut b);
     b.machine.set_address(LINK, a.at);
     settle(ms(120_000), &mut a, &mut b);
-    assert_eq!(b.established[1], (Role::Responder, 1, a.at));
+    assert_eq!(b.established[1], (Role::Responder, CURRENT, a.at));
     talk(&mut a, &mut b);
     // And if the initiator falls silent, the responder finds it there.
     b.machine.restart(LINK, ms(130_000));

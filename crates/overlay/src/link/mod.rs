@@ -2,6 +2,7 @@
 //! one scheduler over them.
 
 pub mod best_effort;
+mod goodbye;
 mod live;
 pub mod realtime;
 mod ring;
@@ -163,7 +164,7 @@ pub(crate) fn remaining_ms(now: Time, deadline: Time) -> u8 {
 pub struct LinkStats {
     /// Everything received.
     pub received: Traffic,
-    /// Hellos sent.
+    /// Hellos and goodbyes sent.
     pub hellos: Traffic,
     /// Retransmission requests sent.
     pub requests: Traffic,
@@ -183,6 +184,8 @@ pub struct LinkStats {
     pub restarts: u64,
     /// How often the link went down.
     pub downs: u64,
+    /// How many times of these because the neighbour said that it stops.
+    pub goodbyes: u64,
 }
 
 /// One neighbour over one path.
@@ -194,6 +197,9 @@ pub struct Link {
     monitor: LinkMonitor,
     /// The highest number of an envelope of the neighbour's present start.
     newest: u64,
+    /// The number of the envelope that was opened last.
+    opened: u64,
+    goodbye: goodbye::State,
     /// The largest IP packet of this end; the link's is the smaller of both.
     own_mtu: usize,
     version: u8,
@@ -218,6 +224,8 @@ impl Link {
             seal,
             address: config.address,
             newest: 0,
+            opened: 0,
+            goodbye: goodbye::State::default(),
             own_mtu: config.mtu,
             version: 0,
             monitor: LinkMonitor::new(config.liveness.clone(), first_hello),
@@ -324,6 +332,7 @@ impl Link {
                 self.fresh = true;
                 self.rx.restart();
                 self.newest = 0;
+                self.goodbye.forget();
                 self.monitor.fresh_peer(at);
             }
         }
@@ -336,13 +345,14 @@ impl Link {
             self.address = Some(from);
         }
         self.newest = self.newest.max(counter);
+        self.opened = counter;
         self.monitor.on_envelope(at, counter);
         Ok(moved)
     }
 
     /// Takes a hello; true if the link has come up.
     pub(crate) fn on_hello(&mut self, at: Time, hello: &crate::wire::Hello) -> bool {
-        self.monitor.on_hello(at, hello)
+        !self.is_before_goodbye() && self.monitor.on_hello(at, hello)
     }
 
     /// Takes a request; `allowance` is how many numbers may be looked up for

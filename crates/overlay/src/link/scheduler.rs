@@ -34,7 +34,10 @@ impl Link {
     /// Seals into `arena` what is to be sent at `now`.
     pub(crate) fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Progress {
         let Some(to) = self.address.filter(|_| self.seal.ready()) else { return Progress::Idle };
-        while self.monitor.is_due(now) || self.asks_to_send() > 0 {
+        if self.goodbye_is_due(now) && !self.send_goodbye(now, to, arena) {
+            return Progress::ArenaFull;
+        }
+        while self.hello_is_due(now) || self.asks_to_send() > 0 {
             if !self.send_control(now, to, arena) {
                 return Progress::ArenaFull;
             }
@@ -85,10 +88,16 @@ impl Link {
 
     /// When the next hello can go; `None` while there is nowhere to send it.
     pub(crate) fn hello_at(&self) -> Option<Time> {
-        self.address.filter(|_| self.seal.ready()).map(|_| self.monitor.due_at())
+        let greets = self.seal.ready() && !self.is_leaving();
+        self.address.filter(|_| greets).map(|_| self.monitor.due_at())
     }
 
-    fn charge(&mut self, now: Time, bytes: usize) {
+    /// Who has said goodbye says hello no more.
+    fn hello_is_due(&self, now: Time) -> bool {
+        self.monitor.is_due(now) && !self.is_leaving()
+    }
+
+    pub(super) fn charge(&mut self, now: Time, bytes: usize) {
         if let Some(rate) = self.config.rate {
             self.free_at = self.free_at.max(now) + rate.time_for(bytes + IP_UDP_HEADERS);
         }
@@ -96,7 +105,7 @@ impl Link {
 
     /// One envelope of hello and requests; false if the arena is full.
     fn send_control(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> bool {
-        let hello = self.monitor.is_due(now);
+        let hello = self.hello_is_due(now);
         let carried = self.carried();
         let asks = self.asks_to_send();
         let nack_len = if asks > 0 { 2 + asks * NACK_RANGE_LEN } else { 0 };

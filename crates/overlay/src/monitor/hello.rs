@@ -217,6 +217,13 @@ impl HelloClock {
         dead
     }
 
+    /// The neighbour stops: the link is down until it has heard this end again,
+    /// as if neither had ever heard the other.
+    pub fn on_goodbye(&mut self) {
+        (self.up, self.missed, self.theirs) = (false, false, None);
+        (self.heard, self.greeted, self.confirmed) = (None, None, None);
+    }
+
     /// When the neighbour has been silent for too long; or when it said that
     /// this end has. What it heard is news only while it speaks: between two
     /// hellos it ages without meaning anything.

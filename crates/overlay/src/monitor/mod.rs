@@ -189,10 +189,20 @@ impl LinkMonitor {
     pub(crate) fn check(&mut self, now: Time) -> bool {
         let died = self.hello.check(now);
         if died {
-            (self.since, self.downs) = (now, self.downs + 1);
-            self.advertiser.on_down(now);
+            self.on_down(now);
         }
         died
+    }
+
+    /// The neighbour of a link that is up has said that it stops.
+    pub(crate) fn on_goodbye(&mut self, now: Time) {
+        self.hello.on_goodbye();
+        self.on_down(now);
+    }
+
+    fn on_down(&mut self, now: Time) {
+        (self.since, self.downs) = (now, self.downs + 1);
+        self.advertiser.on_down(now);
     }
 
     /// When the link goes down if nothing is heard; `None` if it is down.

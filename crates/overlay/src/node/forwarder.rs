@@ -148,6 +148,13 @@ impl Forwarder {
         self.reports.pop_front()
     }
 
+    /// Says goodbye to the neighbours that know what it is; when the last that
+    /// is under way to here has come.
+    pub(super) fn leave(&mut self, now: Time) -> Time {
+        let told = self.links.iter_mut().filter_map(|(_, link)| link.leave(now));
+        told.max().unwrap_or(now)
+    }
+
     pub(super) fn links(&self) -> &Links {
         &self.links
     }
@@ -218,6 +225,11 @@ impl Forwarder {
                     self.reports.extend(link.up_report(id, came_up));
                 }
                 Frame::Nack(nack) => link.on_nack(now, nack, &mut allowance),
+                Frame::Goodbye(_) => {
+                    if link.on_goodbye(datagram.at).map_err(|why| (Some(id), why))? {
+                        self.reports.push_back(Report::Down(id));
+                    }
+                }
                 Frame::Routing(frame) => {
                     if self.reports.len() >= MAX_REPORTS {
                         return Err((Some(id), Drop::QueueFull));
@@ -364,6 +376,7 @@ impl Forwarder {
             offer(link.hello_at(), Why::Hello(id));
             offer(link.monitor().dead_at(), Why::Silence(id));
             offer(link.pace_at(now), Why::Pace(id));
+            offer(link.goodbye_at(), Why::Goodbye(id));
             offer(Some(link.ask_at()), Why::Ask(id));
             offer(Some(link.copy_at()), Why::Copy(id));
             offer(link.session_at(), Why::Session(id));

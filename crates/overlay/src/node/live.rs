@@ -99,6 +99,17 @@ impl Node {
         self.control.drain(now, on);
     }
 
+    /// Says goodbye to each neighbour that speaks version
+    /// [`GOODBYE`](crate::handshake::GOODBYE) of the protocol, which then takes
+    /// its traffic elsewhere at once; the others find out by silence. Drive the
+    /// node until the time returned, a round trip later and a quarter of a
+    /// second at most, so that what is under way comes through; then drop it.
+    /// It takes no more sessions and has no more handshakes.
+    pub fn leave(&mut self, now: Time) -> Time {
+        (self.draining, self.leaving) = (true, true);
+        self.forwarder.leave(now)
+    }
+
     /// Whether [`Node::drain`] is in force.
     pub fn is_draining(&self) -> bool {
         self.draining

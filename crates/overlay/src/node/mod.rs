@@ -49,6 +49,8 @@ pub enum Why {
     Route,
     /// A handshake has something to do.
     Handshake,
+    /// A goodbye is due on this link.
+    Goodbye(LinkId),
     /// A session of this link ends.
     Session(LinkId),
     /// Nothing: sleep until there is input.
@@ -115,6 +117,8 @@ pub struct Node {
     control: Control,
     forwarder: Forwarder,
     draining: bool,
+    /// Whether it has said goodbye.
+    leaving: bool,
     /// Control has nothing to do before this.
     hold: Time,
 }
@@ -125,7 +129,8 @@ impl Node {
         config.validate()?;
         let control = Control::new(&config, start);
         let forwarder = Forwarder::new(config, &start);
-        let mut node = Node { control, forwarder, draining: false, hold: Time::ZERO };
+        let mut node =
+            Node { control, forwarder, draining: false, leaving: false, hold: Time::ZERO };
         node.settle(start.at);
         Ok(node)
     }
@@ -179,7 +184,9 @@ impl Node {
 
     /// Seals what is to be sent into `arena`.
     pub fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
-        while let Some((to, bytes)) = self.control.poll_datagram() {
+        // A neighbour that was answered now would believe that this node is back,
+        // and not ask its next start for keys.
+        while let Some((to, bytes)) = self.control.poll_datagram().filter(|_| !self.leaving) {
             match arena.envelope(to, DSCP_CONTROL, bytes.len()) {
                 Some(room) => room.copy_from_slice(&bytes),
                 None => {

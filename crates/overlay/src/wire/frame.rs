@@ -140,6 +140,8 @@ pub enum ControlKind {
     LinkState = 3,
     /// Their acknowledgement.
     Ack = 4,
+    /// [`Goodbye`].
+    Goodbye = 5,
 }
 
 /// "I am here, and this is how I hear you": keeps a link alive, measures its
@@ -266,6 +268,21 @@ impl<'a> Nack<'a> {
     }
 }
 
+/// "This node stops": its neighbour need not wait for silence to tell. Part of
+/// protocol version 2 ([`handshake::GOODBYE`](crate::handshake::GOODBYE)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Goodbye;
+
+/// Bytes of an emitted [`Goodbye`].
+pub(crate) const GOODBYE_LEN: usize = 1;
+
+impl Goodbye {
+    /// Writes the frame.
+    pub fn emit(self, w: &mut Writer<'_>) -> Result<(), Short> {
+        w.u8(ControlKind::Goodbye as u8)
+    }
+}
+
 /// One frame of an envelope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
@@ -278,6 +295,8 @@ pub enum Frame<'a> {
     /// A frame of link-state routing, whole: its kind, two bytes of length and
     /// as many more. `route::update` reads it.
     Routing(&'a [u8]),
+    /// The last that the sender says.
+    Goodbye(Goodbye),
 }
 
 /// The frames of an opened envelope, in order; ends after the first error.
@@ -308,6 +327,7 @@ impl<'a> Frames<'a> {
                 r.bytes(len)?;
                 Ok(Frame::Routing(&whole[..3 + len]))
             }
+            k if k == ControlKind::Goodbye as u8 => Ok(Frame::Goodbye(Goodbye)),
             other => Err(WireError::UnknownType(other)),
         }
     }
@@ -383,11 +403,13 @@ mod tests {
             hello.emit(&mut w).unwrap();
             prop_assert_eq!(w.len(), HELLO_LEN);
             Nack::emit(&ranges, &mut w).unwrap();
+            Goodbye.emit(&mut w).unwrap();
             let n = w.len();
             let mut frames = Frames::new(&buf[..n]);
             prop_assert_eq!(frames.next(), Some(Ok(Frame::Hello(hello))));
             let Some(Ok(Frame::Nack(nack))) = frames.next() else { panic!("a request") };
             prop_assert_eq!(nack.ranges().collect::<Vec<_>>(), ranges);
+            prop_assert_eq!(frames.next(), Some(Ok(Frame::Goodbye(Goodbye))));
             prop_assert_eq!(frames.next(), None);
         }
 

@@ -10,10 +10,10 @@ pub use envelope::{
     DATA_OVERHEAD, ENVELOPE_OVERHEAD, EnvelopeHeader, Kind, ReceiverIndex, open_header,
 };
 pub use frame::{
-    ControlKind, DATA_HEADER, DataHeader, Frame, Frames, Hello, MAX_HOPS, MAX_NACK_RANGES, Nack,
-    NackRange, Service,
+    ControlKind, DATA_HEADER, DataHeader, Frame, Frames, Goodbye, Hello, MAX_HOPS, MAX_NACK_RANGES,
+    Nack, NackRange, Service,
 };
-pub(crate) use frame::{HELLO_LEN, NACK_RANGE_LEN};
+pub(crate) use frame::{GOODBYE_LEN, HELLO_LEN, NACK_RANGE_LEN};
 pub use seal::{Incarnation, Null, OpenError, Opened, Seal};
 pub(crate) use sealed::MAX_AGE;
 pub use sealed::{Role, Sealed, SessionKeys};

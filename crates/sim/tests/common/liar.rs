@@ -80,6 +80,11 @@ impl Liar {
         Liar { id, address, victim: victim.0, handshakes, seal, hellos: 0 }
     }
 
+    /// Where its datagrams come from.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Shakes hands; whether the victim agreed. What the victim has to send to
     /// others at this moment is lost.
     pub fn greet(&mut self, world: &mut World) -> bool {

@@ -53,6 +53,7 @@ pub enum Tag {
     Echo,
     Drain,
     Reconfigure,
+    Leave,
 }
 
 impl Tag {
@@ -72,6 +73,7 @@ impl Tag {
             Echo,
             Drain,
             Reconfigure,
+            Leave,
         ];
         all.into_iter().find(|t| *t as u8 == n)
     }
@@ -359,6 +361,14 @@ impl Tap {
             recorder.write(Tag::Drain, &Body::default().time(now).u64(on.into()));
         }
         self.node.drain(now, on);
+    }
+
+    /// [`Node::leave`].
+    pub fn leave(&mut self, now: Time) -> Time {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write(Tag::Leave, &Body::default().time(now));
+        }
+        self.node.leave(now)
     }
 
     /// [`Node::reconfigure`]; what is recorded are the files that it follows

@@ -50,7 +50,7 @@ pub enum Request {
     Stats(SyncSender<Snapshot>),
     /// To do something to the node.
     Operate(Operation),
-    /// To stop.
+    /// To say goodbye and stop.
     Stop,
 }
 
@@ -99,6 +99,8 @@ pub struct LinkSnapshot {
     pub neighbour: NodeId,
     /// Over which path.
     pub path: String,
+    /// The protocol version that both ends speak, after a handshake.
+    pub version: Option<u8>,
     /// What its certificate calls it.
     pub name: Option<String>,
     /// Where the neighbour is, if that is known.
@@ -183,7 +185,8 @@ impl Handle {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Stops the thread and waits for it.
+    /// Has the node say goodbye, and waits for the end of the thread: a quarter
+    /// of a second at most.
     pub fn stop(mut self) -> io::Result<()> {
         let _ = self.requests.send(Request::Stop);
         let _ = self.wake.write(1);
@@ -252,7 +255,8 @@ struct PacketThread {
     stats: ThreadStats,
     complaints: Complaints,
     echoes: operate::Waiting,
-    stop: bool,
+    /// When to end, once that was asked for.
+    ends: Option<Time>,
 }
 
 impl PacketThread {
@@ -285,7 +289,7 @@ impl PacketThread {
             stats: ThreadStats::default(),
             complaints: Complaints::default(),
             echoes: operate::Waiting::default(),
-            stop: false,
+            ends: None,
         };
         let watch = |fd: &dyn AsFd, token| {
             thread.epoll.add(fd.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, token))
@@ -310,7 +314,7 @@ impl PacketThread {
 
     fn run(&mut self) -> io::Result<()> {
         let mut events = [EpollEvent::empty(); EVENTS];
-        while !self.stop {
+        while self.ends.is_none_or(|at| clock::now() < at) {
             self.arm()?;
             let n = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
                 Ok(n) => n,
@@ -465,7 +469,10 @@ impl PacketThread {
     fn on_requests(&mut self) {
         while let Ok(request) = self.inbox.try_recv() {
             match request {
-                Request::Stop => self.stop = true,
+                Request::Stop => {
+                    let node = &mut self.node;
+                    self.ends.get_or_insert_with(|| node.leave(clock::now()));
+                }
                 Request::Operate(operation) => self.operate(operation),
                 Request::Stats(reply) => {
                     // Whoever asked may have given up.
@@ -488,6 +495,7 @@ impl PacketThread {
             id,
             neighbour: link.config().neighbour,
             path: link.config().path.clone(),
+            version: Some(link.version()).filter(|version| *version > 0),
             name: node.control().name(id).map(str::to_owned),
             address: link.address(),
             up: link.monitor().is_up(),
@@ -568,8 +576,15 @@ impl PacketThread {
     fn arm(&mut self) -> io::Result<()> {
         let (at, _) = self.node.node().next_timeout(clock::now());
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.lobby.next_timeout());
-        // While a socket is full, its becoming writable is what to wait for.
-        if at == self.armed || self.blocked {
+        // While a socket is full, its becoming writable is what to wait for; but
+        // not for ever.
+        let at = match self.ends {
+            None if self.blocked => return Ok(()),
+            None => at,
+            Some(ends) if self.blocked => ends,
+            Some(ends) => at.min(ends),
+        };
+        if at == self.armed {
             return Ok(());
         }
         self.armed = at;

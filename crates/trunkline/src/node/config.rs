@@ -424,6 +424,10 @@ fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
         (None, true) if certificate.is_some() => {
             Err("[node] has a certificate but no key: give the key that it is for")
         }
+        (None, true) if file.overlay.has_version() => {
+            Err("[overlay] newest_version means nothing to an unsealed node, which agrees on no \
+                 version: take it away")
+        }
         (None, true) => Ok(None),
         (Some(key), false) => Ok(Some(KeyFiles {
             key: key.clone(),
@@ -658,6 +662,14 @@ offload = false
             "[overlay]\nkeys = [\"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=\"]\n[hello]";
         let c = parse(Path::new("x.toml"), &sealed.replace("[hello]", overlay)).unwrap();
         assert!(c.key_files.is_some() && c.overlay.sealing.is_none(), "not read yet");
+        let version = |n: &str| format!("[overlay]\nnewest_version = {n}\n[hello]");
+        for n in ["0", "3", "256", "-1"] {
+            let wrong = mistake(&GOOD.replace("[hello]", &version(n)));
+            assert!(wrong.starts_with("x.toml:35:18: newest_version is "), "{wrong}");
+            assert!(wrong.contains("this build speaks protocol versions 1 to 2"), "{wrong}");
+        }
+        let unsealed = mistake(&GOOD.replace("[hello]", &version("1")));
+        assert!(unsealed.contains("means nothing to an unsealed node"), "{unsealed}");
         let priority = mistake(&GOOD.replace("offload = false", "realtime_priority = 0"));
         assert!(priority.contains("1 to 99"), "{priority}");
         let memory = mistake(&GOOD.replace("[hello]", "[best_effort]\nmemory = \"10 B\"\n[hello]"));

@@ -299,6 +299,11 @@ impl Node {
             each(|s| s.restarts),
         )?;
         f.counters("link_downs", "Times that the link went down", each(|s| s.downs))?;
+        f.counters(
+            "link_goodbyes",
+            "Times of these that the neighbour had said that it stops",
+            each(|s| s.goodbyes),
+        )?;
         f.counters("link_drops", "Packets dropped at a link", {
             links().flat_map(|(l, link)| {
                 let drops: Vec<_> = link

@@ -109,6 +109,8 @@ impl Operator {
             uptime_s: clock::now().since(self.started).as_secs_f64(),
             sealed: running.overlay.sealing.is_some(),
             certificate_not_after: Some(running.not_after()).filter(|end| *end != 0),
+            protocol: running.overlay.sealing.as_ref().map(|sealing| sealing.offer.newest),
+            link_versions: link_versions(&s),
             draining: s.draining,
             links_up: s.links.iter().filter(|l| l.up).count(),
             links: s.links.len(),
@@ -237,6 +239,15 @@ fn drops(s: &Snapshot) -> BTreeMap<String, u64> {
     by_reason(all)
 }
 
+/// How many links speak which version.
+fn link_versions(s: &Snapshot) -> BTreeMap<u8, usize> {
+    let mut links = BTreeMap::new();
+    for version in s.links.iter().filter_map(|link| link.version) {
+        *links.entry(version).or_default() += 1;
+    }
+    links
+}
+
 /// A link at `now`; what its monitor does not know is `None`.
 fn link_view(now: Time, link: &LinkSnapshot) -> Link {
     let LinkStats { received, drops, .. } = &link.stats;
@@ -247,6 +258,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         neighbour: link.neighbour.0,
         name: link.name.clone(),
         path: link.path.clone(),
+        version: link.version,
         address: link.address,
         up: link.up,
         since_s: Some(now.since(q.since).as_secs_f64()),
@@ -260,6 +272,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         bps_out: bps(q.rate_out),
         penalty_ms: ms(link.penalty),
         downs: q.downs,
+        goodbyes: link.stats.goodbyes,
         bytes_in: received.bytes,
         bytes_out: metrics::classes(&link.stats).iter().map(|(_, t)| t.bytes).sum(),
         drops: drops.iter().map(|(_, n)| n).sum(),

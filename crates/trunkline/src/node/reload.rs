@@ -185,6 +185,7 @@ impl Diff {
         for (differs, key) in [
             (was.identity != is.identity, "[node] key"),
             (was.newcomers != is.newcomers, "[overlay] newcomers"),
+            (was.offer != is.offer, "[overlay] newest_version"),
         ] {
             if differs {
                 self.restart.push(key.into());

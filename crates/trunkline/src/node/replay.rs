@@ -259,6 +259,7 @@ impl<'a> Replay<'a> {
                 // Whether it could be sent, the recorded output shows.
                 let _ = self.node.echo(now, &echo);
             }
+            Tag::Leave => drop(self.node.leave(Time::from_nanos(r.u64()?))),
             Tag::Drain => self.node.drain(Time::from_nanos(r.u64()?), r.u64()? != 0),
             Tag::Reconfigure => return self.reconfigure(r),
             Tag::Start | Tag::Delivered | Tag::Sent => return Err(Short),

@@ -120,6 +120,12 @@ pub struct Status {
     /// for ever.
     #[serde(default)]
     pub certificate_not_after: Option<u64>,
+    /// The newest protocol version that it speaks; `null` if it is unsealed.
+    #[serde(default)]
+    pub protocol: Option<u8>,
+    /// How many links speak which version, where a handshake agreed on one.
+    #[serde(default)]
+    pub link_versions: BTreeMap<u8, usize>,
     /// Whether it takes no more sessions.
     pub draining: bool,
     /// Links whose neighbour is heard.
@@ -158,6 +164,9 @@ pub struct Link {
     pub name: Option<String>,
     /// Which of several links to it.
     pub path: String,
+    /// The protocol version that both ends speak.
+    #[serde(default)]
+    pub version: Option<u8>,
     /// Where its datagrams go.
     pub address: Option<SocketAddr>,
     /// Whether the neighbour is heard.
@@ -185,6 +194,9 @@ pub struct Link {
     pub penalty_ms: f64,
     /// How often it has gone down.
     pub downs: u64,
+    /// How often of these because the neighbour had said that it stops.
+    #[serde(default)]
+    pub goodbyes: u64,
     /// Bytes of UDP payload since the start.
     pub bytes_in: u64,
     /// The same, outwards.

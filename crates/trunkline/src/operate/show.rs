@@ -24,16 +24,24 @@ pub fn status_lines(s: &Status) -> Vec<String> {
         format!("{} is node {}, up {}{draining}", s.name, s.id, span(s.uptime_s)),
         format!("version   {}, process {}, {}", s.version, s.pid, s.config),
         format!("links     {} of {} up, {sealed}", s.links_up, s.links),
+    ];
+    if let Some(newest) = s.protocol {
+        let links =
+            |(version, n): (&u8, &usize)| format!("{version} on {}", count(*n as u64, "link"));
+        let links: Vec<_> = s.link_versions.iter().map(links).collect();
+        let links = if links.is_empty() { "no link yet".into() } else { links.join(", ") };
+        lines.push(format!("protocol  version {newest} at most; {links}"));
+    }
+    if let Some(not_after) = s.certificate_not_after {
+        lines.push(certified(not_after, crate::clock::since_epoch() / 1_000_000_000));
+    }
+    lines.extend([
         format!("sessions  {}", count(s.sessions, "application")),
         format!(
             "packets   {} from and {} to applications, {} passed on",
             s.from_sessions, s.to_sessions, s.forwarded
         ),
-    ];
-    if let Some(not_after) = s.certificate_not_after {
-        let now = crate::clock::since_epoch() / 1_000_000_000;
-        lines.insert(3, certified(not_after, now));
-    }
+    ]);
     let drops = counts(&s.drops).unwrap_or_else(|| "none".into());
     lines.push(format!("drops     {drops}"));
     lines.extend(counts(&s.handshakes_refused).map(|n| format!("refused   handshakes: {n}")));
@@ -81,7 +89,7 @@ pub fn links(args: &LinksArgs) -> Result<(), Error> {
 }
 
 /// The columns of a table of links.
-pub const LINK_COLUMNS: [(&str, Align); 14] = [
+pub const LINK_COLUMNS: [(&str, Align); 15] = [
     ("link", Align::Left),
     ("address", Align::Left),
     ("state", Align::Left),
@@ -96,6 +104,7 @@ pub const LINK_COLUMNS: [(&str, Align); 14] = [
     ("drops", Align::Right),
     ("downs", Align::Right),
     ("penalty ms", Align::Right),
+    ("version", Align::Right),
 ];
 
 /// A link's cells for [`LINK_COLUMNS`].
@@ -117,6 +126,7 @@ pub fn link_row(l: &Link) -> Vec<String> {
         l.drops.to_string(),
         l.downs.to_string(),
         number(Some(l.penalty_ms).filter(|ms| *ms > 0.0), 1),
+        l.version.map_or(NOTHING.into(), |version| version.to_string()),
     ]
 }
 

@@ -61,7 +61,11 @@ pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
 
 /// The binary, with arguments.
 pub fn trunkline<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    program(Path::new(env!("CARGO_BIN_EXE_trunkline")), args)
+}
+
+fn program<S: AsRef<std::ffi::OsStr>>(path: &Path, args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(path);
     command.args(args).env_remove("TRUNKLINE_LOG").stdin(Stdio::null());
     command
 }
@@ -267,6 +271,8 @@ pub struct Node {
     pub config: PathBuf,
     /// Whether links are sealed, and remote applications authenticate.
     pub sealed: bool,
+    /// What runs it: the binary of these tests, or another.
+    pub program: PathBuf,
     pub process: Option<Process>,
 }
 
@@ -281,6 +287,7 @@ impl Node {
             socket: dir.join(format!("{id}.sock")),
             config: dir.join(format!("{id}.toml")),
             sealed: false,
+            program: env!("CARGO_BIN_EXE_trunkline").into(),
             process: None,
         }
     }
@@ -301,7 +308,7 @@ impl Node {
 
     /// The command that runs it.
     pub fn command(&self) -> Command {
-        let mut command = trunkline(["node", "--until-stdin-closes", "--config"]);
+        let mut command = program(&self.program, ["node", "--until-stdin-closes", "--config"]);
         command.arg(&self.config);
         command
     }

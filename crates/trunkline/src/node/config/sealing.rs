@@ -5,7 +5,9 @@ use crate::keys::{self, KeyFileError};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::path::PathBuf;
-use trunkline_overlay::handshake::{Certificate, Identity, PublicKey, Trust};
+use trunkline_overlay::handshake::{
+    CURRENT, Certificate, Identity, OLDEST, Offer, PublicKey, Trust,
+};
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Routing, Sealing};
 use trunkline_overlay::route::{Limits, Metric};
@@ -22,6 +24,7 @@ pub struct OverlaySection {
     keys: Vec<Key>,
     revoked: Vec<Key>,
     newcomers: Option<u16>,
+    newest_version: Option<Version>,
 }
 
 /// `[[known]]`.
@@ -84,6 +87,23 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
+/// A protocol version that this build speaks.
+#[derive(Clone, Copy)]
+struct Version(u8);
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Version, D::Error> {
+        let n = i64::deserialize(d)?;
+        let spoken = u8::try_from(n).ok().filter(|n| (OLDEST..=CURRENT).contains(n));
+        spoken.map(Version).ok_or_else(|| {
+            de::Error::custom(format!(
+                "newest_version is {n}: this build speaks protocol versions {OLDEST} to {CURRENT}; \
+                 give the newest that all nodes speak, or leave the line out"
+            ))
+        })
+    }
+}
+
 /// The files that a sealed node reads at start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyFiles {
@@ -101,6 +121,7 @@ pub struct Believed {
     trust: Trust,
     known: Vec<(NodeId, PublicKey)>,
     newcomers: u16,
+    newest: u8,
 }
 
 /// What is secret about a node: a recording keeps it, so that it can be
@@ -121,9 +142,15 @@ impl OverlaySection {
         let most = if self.keys.is_empty() { 0 } else { NEWCOMERS };
         Believed {
             newcomers: self.newcomers.unwrap_or(most),
+            newest: self.newest_version.map_or(CURRENT, |version| version.0),
             known: known.iter().map(|k| (NodeId(k.node), k.key.0)).collect(),
             trust,
         }
+    }
+
+    /// Whether a protocol version is agreed on with neighbours.
+    pub fn has_version(&self) -> bool {
+        self.newest_version.is_some()
     }
 
     /// Whether certificates are believed at all.
@@ -176,10 +203,10 @@ impl KeyFiles {
     /// What the node is told; `template` has the settings of links that no
     /// `[[link]]` names.
     pub fn sealing(&self, secrets: &Secrets, template: link::Config) -> Sealing {
-        let Believed { trust, known, newcomers } = self.believed.clone();
+        let Believed { trust, known, newcomers, newest } = self.believed.clone();
         let Secrets { identity, certificate } = secrets.clone();
-        let newcomer = template;
-        Sealing { certificate, trust, known, newcomers, newcomer, ..Sealing::new(identity) }
+        let (newcomer, offer) = (template, Offer { newest, ..Offer::default() });
+        Sealing { certificate, trust, known, newcomers, newcomer, offer, ..Sealing::new(identity) }
     }
 }
 

@@ -1,0 +1,282 @@
+//! The goodbye of a node that stops: its neighbour takes the link down at once,
+//! where a crash takes it [`dead_after`](crate::monitor::Liveness::dead_after).
+//! It is sealed, so nobody else can say it, and for a session that ended it
+//! says nothing. On a link that is not sealed there is none: anybody could say
+//! it, and without a handshake neither end knows what the other speaks.
+
+use super::Link;
+use crate::arena::TxArena;
+use crate::counters::Drop;
+use crate::handshake::GOODBYE;
+use crate::wire::{ENVELOPE_OVERHEAD, GOODBYE_LEN, Goodbye, Seal};
+use core::net::SocketAddr;
+use core::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::wire::Writer;
+
+/// Between two copies, lest one burst of losses take them all.
+const SPACING: Duration = Duration::from_millis(10);
+/// There are at least three.
+const SHORTEST: Duration = Duration::from_millis(20);
+/// How long a link whose packets take longer is waited for.
+const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(200);
+/// A goodbye counts only so long after the last that did: a link that comes and
+/// goes each round trip costs both ends handshakes and path computations. Who
+/// stops twice within that is found out by silence. As long as an improvement
+/// is held down.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What was said of leaving, on either side.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// When the next copy of this end's is due, and until when there are any.
+    own: Option<(Time, Time)>,
+    /// When the last of the neighbour's that counted came.
+    heard: Option<Time>,
+    /// The number of its envelope, if it was of the neighbour's present start.
+    counter: Option<u64>,
+}
+
+impl State {
+    /// The neighbour has started anew, and numbers its envelopes anew.
+    pub fn forget(&mut self) {
+        self.counter = None;
+    }
+}
+
+impl Link {
+    /// Says goodbye from `now` on, in place of hello, if the neighbour knows
+    /// what that is. Until the time returned, copies are sent and packets come
+    /// that the neighbour had sent before it knew.
+    pub(crate) fn leave(&mut self, now: Time) -> Option<Time> {
+        let knows = self.is_sealed() && self.seal.ready() && self.version >= GOODBYE;
+        if !knows || self.address.is_none() {
+            return None;
+        }
+        let round_trip = self.monitor.rtt().get().unwrap_or_default();
+        let until = now + SHORTEST + round_trip.min(LONGEST_ROUND_TRIP);
+        self.goodbye.own = Some((now, until));
+        Some(until)
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.goodbye.own.is_some()
+    }
+
+    /// When the next goodbye can go.
+    pub(crate) fn goodbye_at(&self) -> Option<Time> {
+        let (due, until) = self.goodbye.own?;
+        (due <= until && self.seal.ready()).then_some(due)
+    }
+
+    pub(super) fn goodbye_is_due(&self, now: Time) -> bool {
+        self.goodbye_at().is_some_and(|due| due <= now)
+    }
+
+    /// One envelope with a goodbye; false if the arena is full.
+    pub(super) fn send_goodbye(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> bool {
+        const LEN: usize = ENVELOPE_OVERHEAD + GOODBYE_LEN;
+        let Some(envelope) = arena.envelope(to, self.config.dscp, LEN) else { return false };
+        let written = Goodbye.emit(&mut Writer::new(Seal::frames_mut(envelope)));
+        debug_assert!(written.is_ok(), "room was made for it");
+        self.seal.seal(envelope);
+        self.stats.hellos.count(LEN);
+        self.charge(now, LEN);
+        if let Some((due, _)) = &mut self.goodbye.own {
+            *due = now + SPACING;
+        }
+        true
+    }
+
+    /// Takes the neighbour's goodbye, in the envelope that was opened last; true
+    /// if it has taken the link down. One on a link whose neighbour does not
+    /// have it in its version is malformed.
+    pub(crate) fn on_goodbye(&mut self, at: Time) -> Result<bool, Drop> {
+        if !self.is_sealed() || self.version < GOODBYE {
+            return Err(Drop::Malformed);
+        }
+        let early = self.goodbye.heard.is_some_and(|heard| at.since(heard) < PATIENCE);
+        if !self.monitor.is_up() || early {
+            return Ok(false);
+        }
+        (self.goodbye.heard, self.goodbye.counter) = (Some(at), Some(self.opened));
+        self.monitor.on_goodbye(at);
+        self.stats.downs += 1;
+        self.stats.goodbyes += 1;
+        Ok(true)
+    }
+
+    /// Whether the envelope that was opened last was sent before the
+    /// neighbour's goodbye: overtaken, its hello means nothing.
+    pub(super) fn is_before_goodbye(&self) -> bool {
+        self.goodbye.counter.is_some_and(|goodbye| self.opened < goodbye)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, LinkStats, Session};
+    use super::*;
+    use crate::handshake::{CURRENT, OLDEST};
+    use crate::wire::{Frame, Frames, Incarnation, NodeId, ReceiverIndex, Role, SessionKeys};
+    use zeroize::Zeroizing;
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    fn address(n: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, n], 7_000))
+    }
+
+    fn end(own: u8, version: u8, start: u64) -> Link {
+        let seal = Seal::Aead(Box::default());
+        let mut link = Link::new(seal, Config::new(NodeId(u32::from(3 - own))), Time::ZERO);
+        install(&mut link, own, version, start);
+        link
+    }
+
+    /// A session with the other end's `start`, whose keys are of that start.
+    fn install(link: &mut Link, own: u8, version: u8, start: u64) {
+        let key = |n: u8| Zeroizing::new([n + 10 * start as u8; 32]);
+        let index = |n: u8| ReceiverIndex::new(u32::from(n) + 10 * start as u32);
+        let keys = SessionKeys {
+            local: index(own),
+            remote: index(3 - own),
+            send: key(own),
+            recv: key(3 - own),
+            role: Role::Initiator,
+            peer: Incarnation(start),
+        };
+        let session = Session { keys, address: address(3 - own), mtu: 1_280, version };
+        link.install(Time::ZERO, session);
+    }
+
+    /// What a link sends at `now`.
+    fn sent(now: Time, link: &mut Link) -> Vec<Vec<u8>> {
+        let mut arena = TxArena::new(64 << 10, 64);
+        link.transmit(now, &mut arena);
+        let runs = arena.runs().iter().flat_map(|run| arena.envelopes(run));
+        runs.map(<[u8]>::to_vec).collect()
+    }
+
+    /// Takes an envelope as the forwarder does; what of its goodbyes.
+    fn take(now: Time, own: u8, link: &mut Link, mut bytes: Vec<u8>) -> Option<Result<bool, Drop>> {
+        link.open(now, address(3 - own), &mut bytes).unwrap();
+        let mut said = None;
+        for frame in Frames::new(Seal::frames(&bytes)) {
+            match frame.unwrap() {
+                Frame::Hello(hello) => {
+                    link.on_hello(now, &hello);
+                }
+                Frame::Goodbye(_) => said = Some(link.on_goodbye(now)),
+                _ => {}
+            }
+        }
+        said
+    }
+
+    /// Both ends say what is due for half a second.
+    fn greet(from: u64, a: &mut Link, b: &mut Link) {
+        for now in (from..from + 500).map(ms) {
+            sent(now, a).into_iter().for_each(|bytes| assert_eq!(take(now, 2, b, bytes), None));
+            sent(now, b).into_iter().for_each(|bytes| assert_eq!(take(now, 1, a, bytes), None));
+        }
+    }
+
+    fn pair(version: u8) -> (Link, Link) {
+        let (mut a, mut b) = (end(1, version, 1), end(2, version, 1));
+        greet(0, &mut a, &mut b);
+        assert!(a.monitor.is_up() && b.monitor.is_up());
+        (a, b)
+    }
+
+    fn counts(LinkStats { downs, goodbyes, .. }: LinkStats) -> (u64, u64) {
+        (downs, goodbyes)
+    }
+
+    #[test]
+    fn one_goodbye_of_many_takes_the_link_down_and_no_hello_follows() {
+        let (mut a, mut b) = pair(CURRENT);
+        let until = a.leave(ms(1_000)).unwrap();
+        assert_eq!(until, ms(1_020), "a round trip of nothing");
+        let mut said = Vec::new();
+        for t in 1_000..3_000 {
+            assert!(a.goodbye_at().is_none() || a.goodbye_at() >= Some(ms(t)));
+            let envelopes = sent(ms(t), &mut a);
+            assert!(envelopes.iter().all(|e| e.len() == ENVELOPE_OVERHEAD + GOODBYE_LEN));
+            said.extend(envelopes.into_iter().map(|bytes| (t, bytes)));
+        }
+        assert_eq!(said.iter().map(|(t, _)| *t).collect::<Vec<_>>(), [1_000, 1_010, 1_020]);
+        // The first was lost.
+        let outcomes: Vec<_> =
+            said.into_iter().skip(1).map(|(t, e)| take(ms(t), 2, &mut b, e)).collect();
+        assert_eq!(outcomes, [Some(Ok(true)), Some(Ok(false))]);
+        assert!(!b.monitor.is_up() && !b.handle_timeout(ms(5_000)), "it is no news any more");
+        assert_eq!(counts(b.stats()), (1, 1));
+    }
+
+    #[test]
+    fn a_hello_that_a_goodbye_overtook_brings_nothing_back() {
+        let (mut a, mut b) = pair(CURRENT);
+        let late: Vec<_> = (500..1_000).flat_map(|t| sent(ms(t), &mut a)).collect();
+        assert!(late.len() >= 2);
+        a.leave(ms(1_000)).unwrap();
+        let goodbye = sent(ms(1_000), &mut a).pop().unwrap();
+        assert_eq!(take(ms(1_000), 2, &mut b, goodbye), Some(Ok(true)));
+        late.into_iter().for_each(|e| assert_eq!(take(ms(1_001), 2, &mut b, e), None));
+        assert!(!b.monitor.is_up());
+    }
+
+    /// It goes on sending, or is back at once: the link comes up by hellos as
+    /// ever, and the next goodbye counts for nothing until it would be rare.
+    #[test]
+    fn a_link_flaps_no_faster_than_goodbyes_count() {
+        let (mut a, mut b) = pair(CURRENT);
+        let mut taken = Vec::new();
+        for t in (1_000..32_000).step_by(1_000) {
+            a.leave(ms(t)).unwrap();
+            let goodbye = sent(ms(t), &mut a).pop().unwrap();
+            if take(ms(t), 2, &mut b, goodbye) == Some(Ok(true)) {
+                assert!(!b.monitor.is_up());
+                taken.push(t);
+            }
+            a.goodbye.own = None;
+            greet(t + 20, &mut a, &mut b);
+            assert!(b.monitor.is_up(), "{t}");
+        }
+        assert_eq!(taken, [1_000, 11_000, 21_000, 31_000]);
+        assert_eq!(counts(b.stats()), (4, 4));
+    }
+
+    #[test]
+    fn who_has_started_anew_is_greeted_whatever_it_counted_before() {
+        let (mut a, mut b) = pair(CURRENT);
+        a.leave(ms(1_000)).unwrap();
+        let goodbye = sent(ms(1_000), &mut a).pop().unwrap();
+        take(ms(1_000), 2, &mut b, goodbye);
+        let mut a = end(1, CURRENT, 2);
+        install(&mut b, 2, CURRENT, 2);
+        greet(1_100, &mut a, &mut b);
+        assert!(a.monitor.is_up() && b.monitor.is_up());
+    }
+
+    #[test]
+    fn version_1_neither_says_nor_takes_it_nor_does_a_link_that_is_not_sealed() {
+        let (mut a, mut b) = pair(OLDEST);
+        assert_eq!(a.leave(ms(1_000)), None);
+        let said: Vec<_> = (1_000..2_000).flat_map(|t| sent(ms(t), &mut a)).collect();
+        let hello = ENVELOPE_OVERHEAD + crate::wire::HELLO_LEN;
+        assert!(said.len() >= 4 && said.iter().all(|e| e.len() == hello), "hellos as ever");
+        a.version = CURRENT;
+        a.leave(ms(2_000)).unwrap();
+        let goodbye = sent(ms(2_000), &mut a).pop().unwrap();
+        assert_eq!(take(ms(2_000), 2, &mut b, goodbye), Some(Err(Drop::Malformed)));
+        assert!(b.monitor.is_up());
+
+        let (seal, _) = Link::unsealed(NodeId(1), Incarnation(1), &Config::new(NodeId(2)));
+        let mut open = Link::new(seal, Config::new(NodeId(2)), Time::ZERO);
+        open.address = Some(address(2));
+        assert_eq!((open.leave(ms(0)), open.on_goodbye(ms(0))), (None, Err(Drop::Malformed)));
+    }
+}
