@@ -191,6 +191,10 @@ impl LinkMonitor {
         if died {
             (self.since, self.downs) = (now, self.downs + 1);
             self.advertiser.on_down(now);
+            // The overlay has been told of this outage. Taken for losses, too, it
+            // would turn traffic away again as soon as the link is back, and for
+            // minutes where there are only hellos to show that it is good.
+            self.loss.restart();
         }
         died
     }
