@@ -6,7 +6,7 @@ use common::*;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Impairment, LinkModel, Loss, Verdict};
-use trunkline_overlay::monitor::{LinkQuality, Liveness};
+use trunkline_overlay::monitor::{LinkQuality, Liveness, LossEstimate};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::{HostId, Topology, WireId, World};
 
@@ -62,6 +62,25 @@ fn one_direction_dead_takes_both_ends_down() {
         world.run_until(cut + Duration::from_secs(60));
         assert!(down(&world));
         assert_eq!([0, 1].map(|host| quality(&world, host).downs), [1, 1]);
+    }
+}
+
+/// An outage that was a death is not also a loss: traffic would be turned away
+/// again as soon as the link is back.
+#[test]
+fn a_link_that_comes_back_is_as_good_as_it_was() {
+    let mut world = pair(Loss::None, &Liveness::default());
+    world.run_until(at(5_000));
+    world.cut(WireId(0));
+    world.run_until(at(8_000));
+    assert!(!quality(&world, 0).up && !quality(&world, 1).up);
+    world.mend(WireId(0));
+    for second in 9..20 {
+        world.run_until(at(second * 1_000));
+        for q in [0, 1].map(|host| quality(&world, host)) {
+            let none = |l: Option<_>| l.is_none_or(|l: LossEstimate| l.loss == 0.0);
+            assert!(q.up && none(q.loss_in) && none(q.loss_out), "{second} s: {q:?}");
+        }
     }
 }
 

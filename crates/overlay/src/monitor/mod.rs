@@ -203,6 +203,10 @@ impl LinkMonitor {
     fn on_down(&mut self, now: Time) {
         (self.since, self.downs) = (now, self.downs + 1);
         self.advertiser.on_down(now);
+        // The overlay has been told of this outage. Taken for losses, too, it
+        // would turn traffic away again as soon as the link is back, and for
+        // minutes where there are only hellos to show that it is good.
+        self.loss.restart();
     }
 
     /// When the link goes down if nothing is heard; `None` if it is down.
