@@ -56,3 +56,9 @@ impl Hangup {
         matches!(self.0.read_signal(), Ok(Some(_)))
     }
 }
+
+impl AsFd for Hangup {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, Verdict};
@@ -62,8 +63,12 @@ impl Drop for Running {
 }
 
 fn sigterm(child: &mut Child) {
+    signal(child, Signal::SIGTERM);
+}
+
+fn signal(child: &Child, signal: Signal) {
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+    nix::sys::signal::kill(pid, signal).expect("it runs");
 }
 
 /// A node: a socket on a port of its own.
@@ -225,6 +230,64 @@ fn start_from(text: &str) -> (tempfile::TempDir, Running) {
     std::fs::write(&config, text).expect("written");
     let relay = Running::start(impair().arg(&config).current_dir("/"));
     (dir, relay)
+}
+
+/// Reads the file again, and returns what it says to that.
+fn reread(running: &mut Running, file: &std::path::Path, text: &str) -> String {
+    std::fs::write(file, text).expect("written");
+    signal(&running.child, Signal::SIGHUP);
+    let mut line = String::new();
+    running.stderr.read_line(&mut line).expect("text");
+    line
+}
+
+#[test]
+fn a_link_is_cut_and_mended_while_it_runs() {
+    let ((a, a_addr), (b, b_addr)) = (node(), node());
+    let text = format!(
+        "[[link]]\na = {{ listen = \"127.0.0.1:0\", peer = \"{a_addr}\" }}\n\
+         b = {{ listen = \"127.0.0.1:0\", peer = \"{b_addr}\" }}\n"
+    );
+    let (dir, mut relay) = start_from(&text);
+    let file = dir.path().join("links.toml");
+    let sides = [relay.listens[0], relay.listens[1]];
+    let passes = |relay: &Running| {
+        assert_eq!(relay.listens, sides);
+        let one = |from: &UdpSocket, via, to: &UdpSocket| {
+            from.send_to(b"there?", via).expect("sent");
+            to.recv_from(&mut [0; 16]).is_ok()
+        };
+        [one(&a, sides[0], &b), one(&b, sides[1], &a)]
+    };
+    assert_eq!(passes(&relay), [true, true]);
+    let cut = text.clone() + "loss = \"100%\"\n";
+    assert_eq!(reread(&mut relay, &file, &cut), "impair: 2 directions changed\n");
+    assert_eq!(passes(&relay), [false, false]);
+    let half = text.clone() + "loss = { forward = \"100%\" }\n";
+    assert_eq!(reread(&mut relay, &file, &half), "impair: 1 directions changed\n");
+    assert_eq!(passes(&relay), [false, true]);
+
+    // What it cannot do changes nothing.
+    let elsewhere = text.replacen("127.0.0.1:0", "127.0.0.1:9", 1);
+    for (bad, says) in [
+        (elsewhere, "link 1: its name, a, b or stream differs from what runs: "),
+        (text.clone() + &text, "the number of links differs"),
+        (format!("seed = 7\n{text}"), "seed differs"),
+        (text.clone() + "delay = \"fast\"\n", "links.toml:4:9: "),
+    ] {
+        let said = reread(&mut relay, &file, &bad);
+        assert!(said.starts_with("error: the links stay as they are: "), "{said}");
+        assert!(said.contains(says), "{said}");
+        assert_eq!(passes(&relay), [false, true]);
+    }
+    assert_eq!(reread(&mut relay, &file, &text), "impair: 1 directions changed\n");
+    assert_eq!(passes(&relay), [true, true]);
+    let ledger = relay.stop(sigterm);
+    let link = &ledger["links"][0];
+    // Counts go on; of eight times both ways, one time nothing passed.
+    assert_eq!((packets(&link["forward"], "delivered"), packets(&link["forward"], "lost")), (2, 6));
+    assert_eq!((packets(&link["reverse"], "delivered"), packets(&link["reverse"], "lost")), (7, 1));
+    assert_adds_up(&link["forward"]);
 }
 
 #[test]

@@ -53,6 +53,15 @@ pub enum ConfigError {
         /// What is wrong with it.
         problem: Problem,
     },
+    /// Other links than those that run.
+    #[error(
+        "{what} differs from what runs: change only what links do (delay, jitter, rate, queue, red, \
+         loss, burst, chain, spacing, trace), or start impair again"
+    )]
+    OtherLinks {
+        /// seed, buffer, the number of links, or a link and its key.
+        what: String,
+    },
 }
 
 /// What is wrong with a link.
@@ -279,6 +288,31 @@ impl Config {
             })
             .collect::<Result<_, _>>()?;
         Ok(Config { seed, buffer: buffer.unwrap_or(DEFAULT_BUFFER).0, links })
+    }
+
+    /// Whether `new` has these same links, which may do something else.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OtherLinks`], with the first difference.
+    pub fn check_same_links(&self, new: &Config) -> Result<(), ConfigError> {
+        let other = |what: &str| Err(ConfigError::OtherLinks { what: what.to_owned() });
+        if self.seed != new.seed {
+            return other("seed");
+        }
+        if self.buffer != new.buffer {
+            return other("buffer");
+        }
+        if self.links.len() != new.links.len() {
+            return other("the number of links");
+        }
+        for (old, new) in self.links.iter().zip(&new.links) {
+            let streams = |link: &Link| link.directions.each_ref().map(|d| d.stream);
+            if (&old.name, old.ends) != (&new.name, new.ends) || streams(old) != streams(new) {
+                return other(&format!("link {}: its name, a, b or stream", old.name));
+            }
+        }
+        Ok(())
     }
 }
 

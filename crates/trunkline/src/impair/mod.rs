@@ -22,7 +22,7 @@ use crate::units::{Fraction, Rate, Size, Span};
 pub use config::ConfigError;
 use config::{ChainKind, Config, End, Limit, LinkText, PerDirection};
 use relay::Relay;
-use stop::Stop;
+use stop::{Reread, Stop};
 
 const HELP: &str = "\
 Examples:
@@ -61,6 +61,9 @@ Examples:
   them. If queue is a size, so are min and max.
 
 DSCP and ECN of a datagram stay as they are, but for those marks.
+
+SIGHUP has the file read again: what links do may change while they run, as in a
+link that is cut (loss = \"100%\") and mended; what is under way still arrives.
 
 It runs until SIGTERM or SIGINT, then prints a JSON ledger of every packet, and
 how late it sent them, on standard output. On a busy machine give it real-time
@@ -192,15 +195,16 @@ fn advice(bind: &io::Error) -> &'static str {
 /// Relays until told to stop, then prints the ledger.
 ///
 /// Says `impair: ready, N links` on standard error once every socket is bound.
-/// Blocks SIGTERM and SIGINT in this thread: call it before starting others.
+/// Blocks SIGTERM, SIGINT and, with a file, SIGHUP in this thread: call it
+/// before starting others.
 ///
 /// # Errors
 ///
 /// A configuration that cannot be run, an address that cannot be bound, a
 /// ledger that cannot be written, or a system call that failed.
 pub fn run(args: Args) -> Result<(), Error> {
-    let config = match args.config {
-        Some(path) => Config::read(&path)?,
+    let config = match &args.config {
+        Some(path) => Config::read(path)?,
         None => args.link.config()?,
     };
     // Found out now, not after an hour of measuring.
@@ -212,8 +216,10 @@ pub fn run(args: Args) -> Result<(), Error> {
         None => None,
     };
     let stop = Stop::new(args.until_stdin_closes)?;
-    let mut relay = Relay::bind(&config, stop)?;
-    announce(&config, &relay);
+    let reread = args.config.map(Reread::new).transpose()?;
+    let asked: Vec<End> = config.links.iter().flat_map(|l| l.ends).collect();
+    let mut relay = Relay::bind(config, stop, reread)?;
+    announce(&asked, &relay);
     relay.run()?;
 
     let json = serde_json::to_string(&relay.report())
@@ -225,15 +231,14 @@ pub fn run(args: Args) -> Result<(), Error> {
 }
 
 /// Nobody may read standard error, which is no reason to fail.
-fn announce(config: &Config, relay: &Relay) {
+fn announce(asked: &[End], relay: &Relay) {
     let mut stderr = io::stderr();
-    let asked = config.links.iter().flat_map(|l| l.ends);
     for ((link, side, addr), end) in relay.addresses().zip(asked) {
         if end.listen.port() == 0 {
             let _ = writeln!(stderr, "impair: link {link}: {side} listens on {addr}");
         }
     }
-    let n = config.links.len();
+    let n = asked.len() / 2;
     let _ = writeln!(stderr, "impair: ready, {n} link{}", if n == 1 { "" } else { "s" });
 }
 

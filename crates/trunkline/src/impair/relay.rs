@@ -1,6 +1,7 @@
 //! The relay itself: one thread that receives, asks the model, and sends each
 //! packet when it is due.
 
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
@@ -18,7 +19,7 @@ use super::config::{Config, ConfigError, DIRECTIONS, Problem, SIDES};
 use super::flight::Flight;
 use super::report::{DirectionReport, Lateness, LinkReport, Report};
 use super::socket::{Datagram, RxBuffer, Socket};
-use super::stop::Stop;
+use super::stop::{Reread, Stop};
 
 /// Receives per socket and turn, so that one flood does not hold up the
 /// packets that are due.
@@ -28,17 +29,19 @@ const BATCH: usize = 64;
 const TIMER: u64 = u64::MAX;
 const SIGNAL: u64 = u64::MAX - 1;
 const STDIN: u64 = u64::MAX - 2;
+const REREAD: u64 = u64::MAX - 3;
 
 /// All links. Side `s` of link `k` is port `2k + s`; what arrives there leaves
 /// by port `2k + 1 - s`.
 #[derive(Debug)]
 pub struct Relay {
-    names: Vec<String>,
+    config: Config,
     ports: Vec<Port>,
     flight: Flight,
     clock: Clock,
     epoll: Epoll,
     stop: Stop,
+    reread: Option<Reread>,
     timer: TimerFd,
     /// What the timer is set to.
     armed: Option<Time>,
@@ -63,12 +66,13 @@ struct Port {
 }
 
 impl Relay {
-    /// Binds every socket; `stop` says when [`Relay::run`] ends.
+    /// Binds every socket; `stop` says when [`Relay::run`] ends, `reread` when
+    /// the links shall do something else.
     ///
     /// # Errors
     ///
     /// The first address that cannot be bound, or a system call that failed.
-    pub fn bind(config: &Config, stop: Stop) -> Result<Relay, Error> {
+    pub fn bind(config: Config, stop: Stop, reread: Option<Reread>) -> Result<Relay, Error> {
         let epoll =
             Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(Error::os("create an epoll"))?;
         // Not an epoll timeout: those count milliseconds, and the kernel may
@@ -86,14 +90,18 @@ impl Relay {
                 .add(stdin, EpollEvent::new(EpollFlags::EPOLLIN, STDIN))
                 .map_err(Error::os("wait for the end of standard input, which must be a pipe"))?;
         }
-        let ports = bind_ports(config, &epoll)?;
+        if let Some(reread) = &reread {
+            watch(&epoll, reread.hangup(), REREAD)?;
+        }
+        let ports = bind_ports(&config, &epoll)?;
         Ok(Relay {
-            names: config.links.iter().map(|l| l.name.clone()).collect(),
             ports,
             flight: Flight::new(usize::try_from(config.buffer).unwrap_or(usize::MAX)),
+            config,
             clock: Clock::start(),
             epoll,
             stop,
+            reread,
             timer,
             armed: None,
             rx: RxBuffer::new(),
@@ -107,7 +115,7 @@ impl Relay {
     pub fn addresses(&self) -> impl Iterator<Item = (&str, &'static str, SocketAddr)> {
         self.ports.iter().enumerate().filter_map(|(k, port)| {
             let addr = port.socket.local_addr().ok()?;
-            Some((self.names[k / 2].as_str(), SIDES[k % 2], addr))
+            Some((self.config.links[k / 2].name.as_str(), SIDES[k % 2], addr))
         })
     }
 
@@ -117,7 +125,7 @@ impl Relay {
     ///
     /// A system call that failed. Errors of single packets are counted instead.
     pub fn run(&mut self) -> Result<(), Error> {
-        let mut events = vec![EpollEvent::empty(); self.ports.len() + 3];
+        let mut events = vec![EpollEvent::empty(); self.ports.len() + 4];
         loop {
             self.send_due()?;
             self.arm()?;
@@ -137,10 +145,46 @@ impl Relay {
                     SIGNAL => return Ok(()),
                     STDIN if self.stop.stdin_ended() => return Ok(()),
                     STDIN => {}
+                    REREAD => self.reread(),
                     port => self.receive(port as usize)?,
                 }
             }
         }
+    }
+
+    /// Reads the file again, if somebody wants it. Whatever is wrong with it is
+    /// said, and then everything stays as it is.
+    fn reread(&mut self) {
+        let Some(new) = self.reread.as_ref().and_then(Reread::config) else { return };
+        // Nobody may read standard error, which is no reason to fail.
+        let _ = match new.and_then(|new| self.change(new)) {
+            Ok(n) => writeln!(io::stderr(), "impair: {n} directions changed"),
+            Err(why) => writeln!(io::stderr(), "error: the links stay as they are: {why}"),
+        };
+    }
+
+    /// Lets each direction do what `new` says; how many differ from before.
+    /// What is under way keeps its time of arrival.
+    fn change(&mut self, new: Config) -> Result<usize, ConfigError> {
+        self.config.check_same_links(&new)?;
+        let mut changed = 0;
+        let directions =
+            new.links.iter().flat_map(|link| link.directions.iter().map(move |d| (link, d)));
+        for (s, (port, (link, direction))) in self.ports.iter_mut().zip(directions).enumerate() {
+            // Its loss process goes on where it is.
+            if *port.impairment.model() == direction.model {
+                continue;
+            }
+            port.impairment.change(direction.model.clone()).map_err(|source| {
+                ConfigError::Link {
+                    link: link.name.clone(),
+                    problem: Problem::Model { direction: DIRECTIONS[s % 2], source },
+                }
+            })?;
+            changed += 1;
+        }
+        self.config = new;
+        Ok(changed)
     }
 
     fn send_due(&mut self) -> Result<(), Error> {
@@ -209,9 +253,9 @@ impl Relay {
             seconds: self.clock.now().since(Time::ZERO).as_secs_f64(),
             cpu_seconds: cpu,
             lateness_us: Lateness::new(&self.lateness),
-            links: (self.names.iter().enumerate())
-                .map(|(k, name)| LinkReport {
-                    name: name.clone(),
+            links: (self.config.links.iter().enumerate())
+                .map(|(k, link)| LinkReport {
+                    name: link.name.clone(),
                     forward: direction(2 * k),
                     reverse: direction(2 * k + 1),
                 })
