@@ -10,9 +10,10 @@ use std::str::FromStr;
 use trunkline_lab::check::Against;
 use trunkline_lab::experiment::{Claim, Experiment, Figure, Size};
 use trunkline_lab::output::{self, Judged};
+use trunkline_lab::own::{self, convergence};
 use trunkline_lab::plan::{Drawn, Plan, speech, whole};
 use trunkline_lab::run::{Progress as _, Settings};
-use trunkline_lab::scenario::testbed::{Effort, MAX_LATENESS_US, Testbed};
+use trunkline_lab::scenario::testbed::{Cpu, Effort, MAX_LATENESS_US, Testbed};
 use trunkline_lab::speech::Speech;
 use trunkline_lab::store::write_json;
 use trunkline_lab::table::Record;
@@ -65,6 +66,7 @@ Examples:
   trunkline-lab run all --shard 2/8 --out shard-2     (then: merge)
   trunkline-lab run my-network.toml
   trunkline-lab run my-network.toml --testbed
+  trunkline-lab run own/convergence --testbed
 
 A scenario writes data.csv to OUT/scenario/NAME. With --testbed it runs a second
 time, with a `trunkline node` process for each host and `trunkline impair`
@@ -73,7 +75,12 @@ seed in real time, the calls' length and 8 s more. data.csv then has both;
 testbed.json tells how late impair was and what processor time everybody took.
 Status 1 if impair's p99.9 lateness is over 1 ms, which makes the run invalid
 (take a machine that does nothing else, or put `chrt --fifo 50` before the
-command), or if the 95 % intervals of what is missed do not overlap.")]
+command), or if the 95 % intervals of what is missed do not overlap.
+
+own/convergence --testbed takes five minutes (--quick: one and a half) with four
+sealed daemons, twice at the same time, and compares with the simulator how soon
+they route alike; into OUT/own/convergence-testbed. Status 1 as above, or if a
+claim does not do what was published.")]
 struct Run {
     /// PAPER/FIGURE, `all`, or a scenario of your own: a .toml file
     what: String,
@@ -85,7 +92,7 @@ struct Run {
     /// Measure only the i-th of n parts, to be put together by `merge`
     #[arg(long, value_name = "I/N")]
     shard: Option<Part>,
-    /// Run a scenario with real daemons, too, beside the simulator
+    /// Run a scenario, or own/convergence, with real daemons, too, beside the simulator
     #[arg(long, conflicts_with = "shard")]
     testbed: bool,
     /// The program for --testbed [default: beside this one, or in PATH]
@@ -201,7 +208,7 @@ pub fn run(args: &Args) -> ExitCode {
             Ok(true)
         }
         Command::Run(args) if args.what.ends_with(".toml") => scenario(args),
-        Command::Run(Run { what, testbed: true, .. }) => Err(Error::NoScenario(what.clone())),
+        Command::Run(args) if args.testbed => beside(&papers, args),
         Command::Run(args) => measure(&papers, args),
         Command::Merge(args) => merge(&papers, args),
         Command::Report(args) => report(&papers, args),
@@ -296,7 +303,7 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
 fn scenario(args: &Run) -> Result<bool, Error> {
     let path = Path::new(&args.what);
     let scenario = scenario::load(path)?;
-    let no_testbed = |why| Error::Testbed { scenario: args.what.clone(), why };
+    let no_testbed = |why| Error::Testbed { what: args.what.clone(), why };
     // Known now, a missing program costs no simulation.
     let testbed = || Testbed::new(&scenario, args.trunkline.as_deref()).map_err(no_testbed);
     let testbed = args.testbed.then(testbed).transpose()?;
@@ -333,16 +340,61 @@ fn scenario(args: &Run) -> Result<bool, Error> {
     Ok(effort.is_none_or(|effort| verdict(&rows, &effort)))
 }
 
-/// Says what a testbed took, and whether it counts and agrees.
-fn verdict(rows: &[Record<'_>], effort: &Effort) -> bool {
-    let cpu = effort.cpu.iter().map(|c| format!("{} {:.2} s", c.process, c.seconds));
+/// A figure in the simulator, and then with real daemons.
+fn beside(papers: &Papers, args: &Run) -> Result<bool, Error> {
+    if args.what != format!("{}/{}", own::PAPER, convergence::FIGURE) {
+        return Err(Error::NoTestbed(args.what.clone()));
+    }
+    let no_testbed = |why| Error::Testbed { what: args.what.clone(), why };
+    let how = &args.how;
+    let testbed = convergence::Testbed::new(args.trunkline.as_deref(), how.size());
+    let testbed = testbed.map_err(no_testbed)?;
+    let plan = Plan::new(&papers.select(&args.what)?, how.size());
+    let settings = Settings { seed: how.seed, speech: None, threads: how.threads() };
+    let drawn = plan.run(&args.out, &settings, &())?;
+    show(&drawn, &args.out);
+    let Some(Drawn { experiment, mut table, .. }) = drawn.into_iter().next() else {
+        return Err(Error::NoTestbed(args.what.clone()));
+    };
+
+    let (events, seconds) = testbed.extent();
+    let bar = Bar::new(events, "events");
+    let progress = Weighed(&bar, seconds);
+    let run = testbed.run(how.seed, &|weight| progress.done(weight));
+    bar.clear();
+    let (rows, effort) = run.map_err(no_testbed)?;
+    table.rows.extend(rows);
+    let figure = convergence::beside();
+    let judged = output::write(&args.out, experiment, &figure, &table)?;
+    write_json(&args.out.join(experiment.paper).join(figure.name).join("testbed.json"), &effort)?;
+    let good = figure
+        .claims
+        .iter()
+        .zip(&judged)
+        .all(|(claim, judged)| check::against(claim, judged) != Against::Broken);
+    show(&[Drawn { experiment, figure: &figure, table, judged }], &args.out);
+    cpu(&effort.cpu);
+    Ok(in_time(effort.lateness_p999_us(), effort.valid) && good)
+}
+
+fn cpu(cpu: &[Cpu]) {
+    let cpu = cpu.iter().map(|c| format!("{} {:.2} s", c.process, c.seconds));
     println!("processor time: {}", cpu.collect::<Vec<_>>().join(", "));
-    let late = effort.lateness_p999_us();
-    println!("impair was late by {late:.0} µs (p99.9)");
-    let mut good = effort.valid;
-    if !effort.valid {
+}
+
+/// Says whether a testbed was in time.
+fn in_time(late_us: f64, valid: bool) -> bool {
+    println!("impair was late by {late_us:.0} µs (p99.9)");
+    if !valid {
         println!("INVALID: more than {MAX_LATENESS_US} µs tell about this machine: it was busy");
     }
+    valid
+}
+
+/// Says what a testbed took, and whether it counts and agrees.
+fn verdict(rows: &[Record<'_>], effort: &Effort) -> bool {
+    cpu(&effort.cpu);
+    let mut good = in_time(effort.lateness_p999_us(), effort.valid);
     if effort.refused > 0 {
         println!("{} packets were not taken by the first daemon, and are lost", effort.refused);
     }
@@ -417,7 +469,7 @@ fn merge(papers: &Papers, args: &Merge) -> Result<bool, Error> {
 }
 
 fn show(drawn: &[Drawn<'_>], out: &Path) {
-    for Drawn { experiment, figure, judged } in drawn {
+    for Drawn { experiment, figure, judged, .. } in drawn {
         let folder = out.join(experiment.paper).join(figure.name);
         println!("{}/{}: {}", experiment.paper, figure.name, folder.display());
         for j in judged {

@@ -63,14 +63,14 @@ pub enum Error {
     /// A scenario with a mistake.
     #[error("{0}")]
     Scenario(#[from] crate::scenario::Mistake),
-    /// A figure where only a scenario goes.
-    #[error("{0}: --testbed is for scenarios: give a .toml file")]
-    NoScenario(String),
-    /// A scenario that could not be run with daemons.
-    #[error("{scenario}: {why}")]
+    /// A figure that no testbed can measure.
+    #[error("{0}: --testbed is for scenarios and own/convergence: give a .toml file, or that")]
+    NoTestbed(String),
+    /// A scenario or figure that could not be run with daemons.
+    #[error("{what}: {why}")]
     Testbed {
-        /// Its file.
-        scenario: String,
+        /// Its file or name.
+        what: String,
         /// Why.
         why: crate::scenario::testbed::Error,
     },

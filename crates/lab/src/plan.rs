@@ -28,6 +28,8 @@ pub struct Drawn<'a> {
     pub experiment: &'a Experiment,
     /// The figure.
     pub figure: &'a Figure,
+    /// What is drawn.
+    pub table: Table,
     /// In the order of the figure's claims.
     pub judged: Vec<Judged>,
 }
@@ -100,7 +102,7 @@ impl<'a> Plan<'a> {
             for &figure in &part.figures {
                 let table = part.table(figure, &rows);
                 let judged = output::write(out, part.experiment, figure, &table)?;
-                drawn.push(Drawn { experiment: part.experiment, figure, judged });
+                drawn.push(Drawn { experiment: part.experiment, figure, table, judged });
             }
         }
         Ok(drawn)

@@ -118,6 +118,54 @@ esac"#;
     assert_eq!(valid, ["yes", "yes", "no", "no"]);
 }
 
+/// Runs own/convergence with this program, as short as it can be: what it
+/// printed, the testbed's rows of all runs, and testbed.json.
+fn converging(out: &Path, trunkline: &Path) -> (String, Vec<Vec<String>>, serde_json::Value) {
+    let (out_arg, trunkline) = (out.to_str().unwrap(), trunkline.to_str().unwrap());
+    let what = ["run", "own/convergence", "--testbed", "--tiny", "--out", out_arg];
+    let done = run(&[&what[..], &["--trunkline", trunkline]].concat());
+    let folder = out.join("own/convergence-testbed");
+    let read = |name| fs::read_to_string(folder.join(name)).unwrap_or_default();
+    let csv = read("data.csv");
+    let rows = csv.lines().map(|l| l.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let rows = rows.filter(|r| r[0] == "testbed" && r[3] == "100").collect();
+    let effort = serde_json::from_str(&read("testbed.json")).unwrap_or_default();
+    (text(&done.stdout) + &text(&done.stderr), rows, effort)
+}
+
+#[test]
+fn four_daemons_route_alike_soon_after_they_start_and_one_dies() {
+    let Some(trunkline) = trunkline() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (shown, rows, effort) = converging(dir.path(), &trunkline);
+    let events: Vec<_> = rows.iter().map(|r| (r[1].as_str(), r[8].as_str())).collect();
+    assert_eq!(events, [("start", "0"), ("crash", "0")], "{shown}");
+    let valid = effort["valid"].as_bool().unwrap();
+    for row in rows.iter().filter(|_| valid) {
+        let took: f64 = row[4].parse().unwrap();
+        assert!((0.01..1.5).contains(&took), "{row:?}");
+        // A daemon that is dead after a second is not noticed before.
+        assert!(row[1] == "start" || took > 0.7, "{row:?}");
+    }
+    assert!(effort["lateness_us"]["samples"].as_u64().unwrap() > 100, "{effort}");
+    assert!(effort["look_ms"]["p50"].as_f64().unwrap() > 0.0, "{effort}");
+    for cpu in effort["cpu"].as_array().unwrap() {
+        assert!(cpu["seconds"].as_f64().unwrap() > 0.0, "{effort}");
+    }
+}
+
+#[test]
+fn daemons_that_notice_late_are_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"
+[ $1 = node ] && printf '[hello]\ninterval = "500 ms"\ndead_after = "4 s"\n' >> "$3""#;
+    let Some(trunkline) = sabotaged(dir.path(), script) else { return };
+    let (shown, rows, _) = converging(dir.path(), &trunkline);
+    let crash = rows.iter().find(|r| r[1] == "crash").expect("a row");
+    assert!(crash[4].parse::<f64>().unwrap() > 3.0, "{crash:?}");
+    assert!(shown.contains("DOES NOT HOLD: medians agree: B is killed"), "{shown}");
+}
+
 #[test]
 fn nothing_is_left_behind() {
     let dir = tempfile::tempdir().unwrap();
@@ -160,7 +208,10 @@ fn what_it_cannot_do_is_said_in_a_line() {
     let testbed = ["run", file_arg, "--testbed", "--out", dir.path().to_str().unwrap()];
     let missing = [&testbed[..], &["--trunkline", "/nowhere/trunkline"]].concat();
     bad(&missing, &["s.toml: /nowhere/trunkline: ", "cargo build", "--trunkline"]);
-    bad(&["run", "voip-overlay/fig4", "--testbed"], &["voip-overlay/fig4: ", ".toml"]);
+    bad(
+        &["run", "voip-overlay/fig4", "--testbed"],
+        &["voip-overlay/fig4: ", ".toml", "own/convergence"],
+    );
     let mixed = SCENARIO.replace("loses = \"there\"", "recovery = false");
     fs::write(&file, mixed).unwrap();
     bad(&testbed, &["s.toml: ", "[[link]] recovery: host \"dijon\"", "make them alike"]);

@@ -3,6 +3,7 @@
 //! Architecture for High Quality VoIP Streams* (CNDS-2005-1) only mention.
 
 mod calls;
+pub mod convergence;
 pub mod detection;
 pub mod failover;
 pub mod heal;
@@ -15,5 +16,10 @@ pub const PAPER: &str = "own";
 
 /// Every experiment.
 pub fn experiments() -> Vec<Experiment> {
-    vec![detection::experiment(), failover::experiment(), heal::experiment()]
+    vec![
+        convergence::experiment(),
+        detection::experiment(),
+        failover::experiment(),
+        heal::experiment(),
+    ]
 }

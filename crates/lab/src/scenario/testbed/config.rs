@@ -39,9 +39,9 @@ fn links_of(scenario: &Scenario, host: usize) -> impl Iterator<Item = &Link> {
 /// Where everybody listens.
 pub struct Addresses {
     /// The daemon of each host.
-    nodes: Vec<SocketAddr>,
+    pub nodes: Vec<SocketAddr>,
     /// The two ends of each link.
-    links: Vec<(SocketAddr, SocketAddr)>,
+    pub links: Vec<(SocketAddr, SocketAddr)>,
 }
 
 impl Addresses {

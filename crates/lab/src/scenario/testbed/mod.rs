@@ -3,8 +3,8 @@
 //! real time.
 
 mod calls;
-mod config;
-mod process;
+pub(crate) mod config;
+pub(crate) mod process;
 
 use super::file::Scenario;
 use super::rows::{COLUMNS, row};
@@ -55,7 +55,7 @@ pub enum Error {
     Pesq(#[from] PesqError),
 }
 
-fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     let what = what.into();
     move |source| Error::Io { what, source }
 }
@@ -110,9 +110,7 @@ impl<'a> Testbed<'a> {
     /// [`Error::Unsupported`], [`Error::Missing`].
     pub fn new(scenario: &'a Scenario, trunkline: Option<&Path>) -> Result<Testbed<'a>, Error> {
         config::check(scenario)?;
-        let own = std::env::current_exe().map_err(cannot("find this program"))?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        Ok(Testbed { scenario, trunkline: process::find(trunkline, own.parent(), &path)? })
+        Ok(Testbed { scenario, trunkline: process::find_default(trunkline)? })
     }
 
     /// How often [`Testbed::run`] tells that a second is over.

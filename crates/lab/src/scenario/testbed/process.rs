@@ -2,11 +2,23 @@
 
 use super::{Error, cannot};
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 use std::time::Duration;
+
+/// As [`find`], beside this program and in PATH.
+///
+/// # Errors
+///
+/// [`Error::Missing`], or that this program's own place is unknown.
+pub fn find_default(given: Option<&Path>) -> Result<PathBuf, Error> {
+    let own = std::env::current_exe().map_err(cannot("find this program"))?;
+    find(given, own.parent(), &std::env::var_os("PATH").unwrap_or_default())
+}
 
 /// The program: the one that is `given`, else the one in `folder`, else the
 /// first in the folders of `path`.
@@ -29,6 +41,8 @@ pub struct Process {
     child: Child,
     /// As long as it is open, the process runs.
     stdin: Option<ChildStdin>,
+    /// Until it is ready.
+    stderr: Option<ChildStderr>,
 }
 
 impl Drop for Process {
@@ -46,6 +60,18 @@ impl Process {
         args: &[&str],
         config: &Path,
     ) -> Result<Process, Error> {
+        let mut process = Process::spawn(trunkline, name, args, config)?;
+        process.ready()?;
+        Ok(process)
+    }
+
+    /// Starts it, and does not wait for anything.
+    pub fn spawn(
+        trunkline: &Path,
+        name: String,
+        args: &[&str],
+        config: &Path,
+    ) -> Result<Process, Error> {
         let mut child = Command::new(trunkline)
             .args(args)
             .arg(config)
@@ -56,20 +82,34 @@ impl Process {
             .spawn()
             .map_err(cannot(format!("start {}", trunkline.display())))?;
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
-        let process = Process { name, child, stdin };
-        let mut lines = stderr.into_iter().flat_map(|s| BufReader::new(s).lines());
+        Ok(Process { name, child, stdin, stderr })
+    }
+
+    /// Waits until it is ready. From then on what it complains of is passed on.
+    pub fn ready(&mut self) -> Result<(), Error> {
+        let Some(stderr) = self.stderr.take() else { return Ok(()) };
+        let mut lines = BufReader::new(stderr).lines();
         let mut said = String::new();
         for line in lines.by_ref().map_while(Result::ok) {
             if line.contains("ready") {
-                let warns = |line: &String| line.contains("WARN") || line.contains("ERROR");
+                let complains = |line: &String| {
+                    line.contains("WARN") || line.contains("ERROR") || line.starts_with("error: ")
+                };
                 std::thread::spawn(move || {
-                    lines.map_while(Result::ok).filter(warns).for_each(|line| eprintln!("{line}"));
+                    let complaints = lines.map_while(Result::ok).filter(complains);
+                    complaints.for_each(|line| eprintln!("{line}"));
                 });
-                return Ok(process);
+                return Ok(());
             }
             said = line;
         }
-        Err(Error::Process(format!("{} ended at once: {said}", process.name)))
+        Err(Error::Process(format!("{} ended at once: {said}", self.name)))
+    }
+
+    /// Has it read its file again.
+    pub fn hang_up(&self) -> Result<(), Error> {
+        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGHUP)
+            .map_err(|e| cannot(format!("send SIGHUP to {}", self.name))(e.into()))
     }
 
     /// Tells it to end.
@@ -96,7 +136,7 @@ impl Process {
 }
 
 /// The processor time of all children so far.
-fn children() -> Result<Duration, Error> {
+pub fn children() -> Result<Duration, Error> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)
         .map_err(|e| cannot("read the processor time of a child")(e.into()))?;
     let micros = [usage.user_time(), usage.system_time()]

@@ -1,0 +1,268 @@
+//! What is drawn and judged of it.
+
+use super::script::Event;
+use super::{FIGURE, PLACES};
+use crate::experiment::{Claim, Figure, Verdict, largest};
+use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::table::{Record, Table};
+
+const EVENTS: [Event; 6] = Event::ALL;
+/// What has to be noticed first, and what only has to come up.
+const FAILURES: [Event; 3] = [Event::Cut, Event::Crash, Event::Blackhole];
+const ARRIVALS: [Event; 3] = [Event::Start, Event::Mend, Event::Restart];
+
+/// The simulator's.
+pub fn simulated() -> Figure {
+    Figure {
+        name: FIGURE,
+        title: "Time until four nodes route alike after something has happened",
+        section: "III-A, beyond",
+        says: "Four sealed nodes with the default settings: A–B–D takes 20 ms, A–C–D 24. All start at \
+               once; A–B is cut, and mended; B is killed, and started again; A–B loses everything \
+               from A to B only. How long until every node that runs forwards along the shortest ways \
+               that are left, and goes on to for a second.",
+        chart: Box::new(|t| spread(t, PLACES[0])),
+        claims: vec![
+            soon("leave", PLACES[0], &FAILURES, 1.2, "paper-hellos"),
+            soon("join", PLACES[0], &ARRIVALS, 1.0, "paper-hellos"),
+            settles(PLACES[0]),
+        ],
+    }
+}
+
+/// That of the simulator and a testbed: below the simulator's rows those of
+/// [`super::Testbed::run`].
+pub fn beside() -> Figure {
+    let mut claims: Vec<Claim> = EVENTS.map(agrees).into();
+    claims.push(soon("leave", PLACES[1], &FAILURES, 1.2, "paper-hellos"));
+    claims.push(settles(PLACES[1]));
+    Figure {
+        name: "convergence-testbed",
+        title: "Time until four daemons route alike, against that of four simulated nodes",
+        section: "III-A, beyond",
+        says: "The same lives with four `trunkline node` processes and `trunkline impair` between \
+               them on one machine. Each event by the times that as many percent of the runs did \
+               not exceed, in the simulator and in the testbed: on the line where they are the same. \
+               Between the dashed lines they differ by at most 15 % or 50 ms.",
+        chart: Box::new(against),
+        claims,
+    }
+}
+
+fn style(n: usize) -> Style {
+    if n < 4 { Style::nth(n) } else { Style::nth(n).pale() }
+}
+
+/// The rows of an event in one place.
+fn of<'a>(table: &'a Table, place: &str, event: Event) -> impl Iterator<Item = Record<'a>> {
+    table.iter().filter(move |r| r.is("where", place) && r.is("event", event.name()))
+}
+
+/// What a column says of an event, at this share of the runs.
+fn at(table: &Table, place: &str, event: Event, share: f64, column: &str) -> f64 {
+    of(table, place, event)
+        .find(|r| r.number("share_pct") == share)
+        .map_or(f64::NAN, |r| r.number(column))
+}
+
+fn interval(r: &Record<'_>) -> Option<(f64, f64)> {
+    Some((r.number("converged_low_s"), r.number("converged_high_s")))
+}
+
+fn spread(table: &Table, place: &str) -> Chart {
+    let mark = |r: Record<'_>| Mark {
+        x: r.number("share_pct"),
+        y: r.number("converged_s"),
+        interval: interval(&r),
+    };
+    let one = |(n, event): (usize, Event)| Series {
+        name: event.name().to_owned(),
+        style: style(n),
+        points: of(table, place, event).map(mark).collect(),
+    };
+    let series: Vec<Series> = EVENTS.into_iter().enumerate().map(one).collect();
+    let tops: Vec<f64> = series.iter().flat_map(|s| &s.points).map(|m| m.y).collect();
+    Chart {
+        title: format!("Four sealed nodes, default settings: {place}"),
+        x: Axis::linear("share of runs (%)", (0.0, 100.0), 20.0),
+        y: Axis::fitting("until all route alike, at most (s)", 0.0, tops.into_iter()),
+        series,
+    }
+}
+
+/// The testbed's quantiles over the simulator's.
+fn against(table: &Table) -> Chart {
+    let one = |(n, event): (usize, Event)| {
+        let both = of(table, PLACES[0], event).zip(of(table, PLACES[1], event));
+        let mark = |(sim, live): (Record<'_>, Record<'_>)| Mark {
+            x: sim.number("converged_s"),
+            y: live.number("converged_s"),
+            interval: interval(&live),
+        };
+        Series { name: event.name().to_owned(), style: style(n), points: both.map(mark).collect() }
+    };
+    let mut series: Vec<Series> = EVENTS.into_iter().enumerate().map(one).collect();
+    let marks = || series.iter().flat_map(|s| &s.points);
+    let x =
+        Axis::fitting("simulator (s)", 0.0, marks().map(|m| m.x).collect::<Vec<_>>().into_iter());
+    let y = Axis::fitting("testbed (s)", 0.0, marks().map(|m| m.y).collect::<Vec<_>>().into_iter());
+    for (name, style, sign) in [
+        ("the same", Style::CURVE, 0.0),
+        ("15 % or 50 ms more or less", Style::SECOND_CURVE, 1.0),
+        ("", Style::SECOND_CURVE, -1.0),
+    ] {
+        let line = |k: u32| {
+            let x = x.range.1 * f64::from(k) / 100.0;
+            Mark { x, y: x + sign * allowed(x), interval: None }
+        };
+        let points = (0..=100).map(line).filter(|m| m.y >= 0.0).collect();
+        series.push(Series { name: name.to_owned(), style, points });
+    }
+    Chart { title: "Four sealed nodes, default settings".to_owned(), x, y, series }
+}
+
+/// By how much a testbed's median may differ from the simulator's, seconds.
+fn allowed(simulator: f64) -> f64 {
+    (0.15 * simulator).max(0.05)
+}
+
+fn medians(table: &Table, place: &str, events: &[Event]) -> String {
+    let one = |&event: &Event| {
+        format!("{}: median {:.3} s", event.name(), at(table, place, event, 50.0, "converged_s"))
+    };
+    events.iter().map(one).collect::<Vec<_>>().join("; ") + "."
+}
+
+fn soon(
+    id: &'static str,
+    place: &'static str,
+    events: &'static [Event; 3],
+    bound: f64,
+    sabotage: &'static str,
+) -> Claim {
+    Claim {
+        id,
+        says: match (id, place) {
+            ("leave", "simulator") => {
+                "after a cut, a crash or a blackhole all nodes route alike within 1.2 s, in the \
+                 worst of all runs"
+            }
+            ("leave", _) => {
+                "after a cut, a crash or a blackhole all daemons route alike within 1.2 s, in the \
+                 worst of all runs"
+            }
+            _ => {
+                "all nodes route alike within 1 s of a start of all, of one, or of a link that is \
+                 mended, in the worst of all runs"
+            }
+        },
+        published: bound,
+        unit: "s, at most",
+        decimals: 3,
+        judge: Box::new(move |t| {
+            let worst = largest(events.map(|e| at(t, place, e, 100.0, "converged_s")));
+            Verdict { measured: worst, holds: worst <= bound, note: medians(t, place, events) }
+        }),
+        at: &[],
+        expected: true,
+        why: "The bound is this project's own target.",
+        sabotage,
+    }
+}
+
+fn settles(place: &'static str) -> Claim {
+    Claim {
+        id: "settles",
+        says: "there is no event after which nodes do not come to route alike within 15 s",
+        published: 0.0,
+        unit: "events",
+        decimals: 0,
+        judge: Box::new(move |t| {
+            let unsettled = EVENTS.map(|e| at(t, place, e, 100.0, "unsettled"));
+            let known = largest(unsettled);
+            let sum = if known.is_nan() { f64::NAN } else { unsettled.iter().sum() };
+            Verdict::new(sum, sum <= 0.0)
+        }),
+        at: &[],
+        expected: true,
+        why: "",
+        sabotage: "room-for-half",
+    }
+}
+
+/// The bound was set before anything was measured.
+fn agrees(event: Event) -> Claim {
+    let (id, says) = match event {
+        Event::Start => ("start", "medians agree: all start at once"),
+        Event::Cut => ("cut", "medians agree: A–B is cut"),
+        Event::Mend => ("mend", "medians agree: A–B is mended"),
+        Event::Crash => ("crash", "medians agree: B is killed"),
+        Event::Restart => ("restart", "medians agree: B is started again"),
+        Event::Blackhole => ("blackhole", "medians agree: A–B loses everything one way"),
+    };
+    Claim {
+        id,
+        says,
+        published: 0.05,
+        unit: "s apart, at most that or 15 %",
+        decimals: 3,
+        judge: Box::new(move |t| {
+            let of = |place, column| at(t, place, event, 50.0, column);
+            let [sim, live] = PLACES.map(|place| of(place, "converged_s"));
+            let [low, high] = ["converged_low_s", "converged_high_s"].map(|c| of(PLACES[1], c));
+            let apart = (live - sim).abs();
+            let note = format!(
+                "Simulator {sim:.3} s, testbed {live:.3} s ({low:.3} to {high:.3}), which may be up \
+                 to {:.1} ms too long.",
+                of(PLACES[1], "look_ms")
+            );
+            Verdict { measured: apart, holds: apart <= allowed(sim), note }
+        }),
+        at: &[],
+        expected: true,
+        why: "The bound was set before anything was measured.",
+        sabotage: "paper-hellos",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::script::Settled;
+    use super::super::{COLUMNS, rows};
+    use super::*;
+    use crate::output::judge;
+    use crate::table::print;
+    use std::time::Duration;
+
+    /// Twenty runs of each event in each place, which all take these times.
+    fn table(simulator_ms: u64, testbed_ms: u64) -> Table {
+        let lives = |ms| {
+            let took = Duration::from_millis(ms);
+            let (for_good, look) = (ms < 15_000, Duration::from_millis(5));
+            let one = |event| Settled { event, took, for_good, look };
+            EVENTS.map(one).repeat(20)
+        };
+        let [a, b] = [simulator_ms, testbed_ms].map(lives);
+        let cells = [rows(PLACES[0], &a, true), rows(PLACES[1], &b, true)].concat();
+        Table { columns: COLUMNS, rows: cells.into_iter().map(|r| print(COLUMNS, r)).collect() }
+    }
+
+    #[test]
+    fn the_testbeds_claims_can_fail() {
+        let failing = |simulator_ms, testbed_ms| {
+            let table = table(simulator_ms, testbed_ms);
+            let claims = beside().claims;
+            let fails = claims.iter().filter(|c| !judge(c, &table).holds);
+            fails.map(|c| c.id).collect::<Vec<_>>()
+        };
+        let medians = EVENTS.map(Event::name);
+        for (sim, live) in [(100, 149), (100, 51), (1_000, 1_149), (1_000, 1_000)] {
+            assert_eq!(failing(sim, live), [""; 0], "{sim} {live}");
+        }
+        for (sim, live) in [(100, 151), (100, 49), (1_000, 1_151), (1_000, 849)] {
+            assert_eq!(failing(sim, live), medians, "{sim} {live}");
+        }
+        assert_eq!(failing(1_190, 1_201), ["leave"]);
+        assert_eq!(failing(15_000, 15_000), ["leave", "settles"]);
+    }
+}
