@@ -199,9 +199,14 @@ impl Node {
             let control = &mut self.control;
             self.forwarder.take_frames(|link, room| control.poll_frame(link, now, room));
         }
-        // What can't be done now must not make the driver spin.
+        // What can't be done now must not make the driver spin; nor may a node
+        // that is always woken before then put it off for ever.
         let stuck = self.control.next_timeout().0 <= now;
-        self.hold = if stuck { now + STUCK } else { Time::ZERO };
+        self.hold = match stuck {
+            true if self.hold > now => self.hold,
+            true => now + STUCK,
+            false => Time::ZERO,
+        };
         self.forwarder.transmit(now, arena)
     }
 
@@ -313,5 +318,32 @@ mod tests {
             }
         }
         assert!(voice >= 50, "{voice} of 50 voice packets");
+    }
+
+    /// A node that is woken all the time, by traffic or by who asks for its
+    /// counters, still does what is due.
+    #[test]
+    fn who_is_always_woken_greets_its_neighbour_all_the_same() {
+        let identity = |n| crate::handshake::Identity::from_secret(&[n; 32]);
+        let mut link = link::Config::new(NodeId(2));
+        (link.key, link.address) = (Some(identity(2).public()), Some(([192, 0, 2, 2], 7).into()));
+        let mut config = Config::new(NodeId(1));
+        config.links.push(link);
+        config.sealing = Some(Sealing::new(identity(1)));
+        let mut node = Node::new(config, Start::simulated(Time::ZERO, Incarnation(1), 1)).unwrap();
+        let mut arena = TxArena::new(64 << 10, 64);
+        let mut armed = Time::ZERO;
+        let greeted = (0..200).any(|ms| {
+            let now = Time::from_millis(ms);
+            // As the daemon does: first what woke it, then what its timer is set to.
+            if ms > 0 && now >= armed {
+                node.handle_timeout(now);
+            }
+            arena.clear();
+            node.transmit(now, &mut arena);
+            armed = node.next_timeout(now).0;
+            !arena.is_empty()
+        });
+        assert!(greeted);
     }
 }
