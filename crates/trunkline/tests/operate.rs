@@ -271,7 +271,7 @@ fn a_penalty_that_is_reloaded_is_part_of_the_cost() {
     assert!((after - before - 250.0).abs() < 20.0, "{before} {after}");
     assert_eq!(ok_json(node, &["links"])[0]["penalty_ms"], 250.0);
     let table = ok(node, &["links"]);
-    assert!(table.contains("  penalty ms\n") && table.ends_with("  250.0\n"), "{table}");
+    assert!(table.contains("  penalty  ") && table.contains("  250 ms  "), "{table}");
     edit(node, "penalty = \"250ms\"", "penalty = \"9 s\"");
     let ended = operate(node, &["reload"]);
     assert_eq!(ended.code, Some(2));

@@ -60,6 +60,18 @@ impl Operator {
         assert_eq!(done(run(certify.arg(dir.join(file)))), "");
     }
 
+    /// Writes a certificate of 1971 for node `id`: nothing but time makes one
+    /// that is over.
+    fn certify_long_ago(&self, id: u32, name: &str, file: &str) {
+        let dir = self.dir.path();
+        let [overlay, own] = ["overlay".to_owned(), id.to_string()].map(|name| {
+            let text = fs::read_to_string(dir.join(format!("{name}.key"))).expect("there");
+            Identity::from_text(&text).expect("a key")
+        });
+        let over = Certificate::issue(&overlay, NodeId(id), name, own.public(), 40_000_000);
+        fs::write(dir.join(file), over.expect("a name").to_string()).expect("written");
+    }
+
     fn write(&self, node: &Node, rest: &str) {
         node.write(rest);
         let file = |suffix: &str| self.dir.path().join(format!("{}.{suffix}", node.id));
@@ -186,9 +198,8 @@ fn a_certificate_is_renewed_by_reload() {
     // Of another node, of another key, over, and by another name.
     operator.certify((7, 2), "site-2", 90, "id.cert");
     operator.certify((2, 1), "site-2", 90, "key.cert");
-    operator.certify((2, 2), "site-2", 0, "over.cert");
+    operator.certify_long_ago(2, "site-2", "over.cert");
     operator.certify((2, 2), "site-x", 90, "name.cert");
-    std::thread::sleep(ms(1_100));
     let mut last = "90";
     for (name, why) in [
         ("id", "is for node 7, and [node] id is 2"),
@@ -254,13 +265,8 @@ fn key_files_that_are_of_no_use_are_named() {
     edit(&node, &operator.public, &done(run(trunkline(["pubkey"]).arg(file("2.key")))));
     wrong("is signed by none of [overlay] keys");
     edit(&node, &done(run(trunkline(["pubkey"]).arg(file("2.key")))), &operator.public);
-    // Nothing but time makes a certificate that is over: one of 1971.
-    let [overlay, own] = ["overlay.key", "1.key"].map(|name| {
-        Identity::from_text(&fs::read_to_string(file(name)).expect("there")).expect("a key")
-    });
-    let over = Certificate::issue(&overlay, NodeId(1), "old", own.public(), 40_000_000);
     let before = fs::read(file("1.cert")).expect("there");
-    fs::write(file("1.cert"), over.expect("a name").to_string()).expect("written");
+    operator.certify_long_ago(1, "old", "1.cert");
     let ended = run(trunkline(["check"]).arg(&node.config));
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(ended.stderr.contains("so nobody admits this node: certify anew"), "{}", ended.stderr);

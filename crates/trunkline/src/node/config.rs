@@ -665,7 +665,7 @@ offload = false
         let version = |n: &str| format!("[overlay]\nnewest_version = {n}\n[hello]");
         for n in ["0", "3", "256", "-1"] {
             let wrong = mistake(&GOOD.replace("[hello]", &version(n)));
-            assert!(wrong.starts_with("x.toml:35:18: newest_version is "), "{wrong}");
+            assert!(wrong.starts_with("x.toml:36:18: newest_version is "), "{wrong}");
             assert!(wrong.contains("this build speaks protocol versions 1 to 2"), "{wrong}");
         }
         let unsealed = mistake(&GOOD.replace("[hello]", &version("1")));

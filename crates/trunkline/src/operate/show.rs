@@ -103,7 +103,7 @@ pub const LINK_COLUMNS: [(&str, Align); 15] = [
     ("out", Align::Right),
     ("drops", Align::Right),
     ("downs", Align::Right),
-    ("penalty ms", Align::Right),
+    ("penalty", Align::Right),
     ("version", Align::Right),
 ];
 
@@ -125,7 +125,7 @@ pub fn link_row(l: &Link) -> Vec<String> {
         kbps(l.bps_out),
         l.drops.to_string(),
         l.downs.to_string(),
-        number(Some(l.penalty_ms).filter(|ms| *ms > 0.0), 1),
+        if l.penalty_ms > 0.0 { format!("{} ms", l.penalty_ms) } else { NOTHING.into() },
         l.version.map_or(NOTHING.into(), |version| version.to_string()),
     ]
 }

@@ -235,8 +235,9 @@ fn calm_in_time() -> Claim {
         }),
         at: &[1.0],
         expected: false,
-        why: "The bound is this project's own target. In six hours of a link one burst silenced both \
-              directions for a second: 4 a day.",
+        why: "The bound is this project's own target. The silence begins with the last hello before \
+              an outage, which is up to 200 ms old: where outages take 69 ms on average, one of \
+              0.8 to 1 s comes every few days.",
         sabotage: "half-the-patience",
     }
 }
