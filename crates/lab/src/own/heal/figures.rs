@@ -22,7 +22,7 @@ pub fn all() -> Vec<Figure> {
             }),
             claims: vec![
                 soon("partition", 1.5, "paper-hellos"),
-                soon("heal", 3.0, "paper-hellos"),
+                soon("heal", 1.5, "paper-hellos"),
                 nothing_lost(),
             ],
         },
@@ -97,7 +97,7 @@ fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
                             without loss"
             }
             _ => {
-                "100 nodes know within 3 s that they are one overlay again, in the worst run, \
+                "100 nodes know within 1.5 s that they are one overlay again, in the worst run, \
                   without loss"
             }
         },
