@@ -181,27 +181,6 @@ fn a_renewed_certificate_is_seen_with_new_keys_and_no_copy_brings_back_the_old_o
     assert_eq!(shown(&b), &old, "better than none");
 }
 
-/// A node's first key is still certified when it has a second one: what it said
-/// with the first must not undo that.
-#[test]
-fn a_copy_of_what_an_earlier_key_said_does_not_bring_it_back() {
-    let before = identity(9);
-    let was = Certificate::issue(&operator(), NodeId(1), "node-1", before.public(), 0).unwrap();
-    let before = Config { identity: before, certificate: Some(was), ..certified(1) };
-    let mut b = End::new(2, certified(2), Some(peer(1, false, true)));
-    let mut a = End::new(1, before, Some(peer(2, true, true)));
-    let old = a.wake(ms(0)).remove(0).1;
-    b.hear(ms(0), address(1), &old);
-    let again = Config { incarnation: Incarnation(2), ..certified(1) };
-    let mut a = End::new(1, again, Some(peer(2, true, true)));
-    settle(ms(1_000), &mut a, &mut b);
-    talk(&mut a, &mut b);
-    assert_eq!(shown(&b).key(), identity(1).public());
-    b.hear(ms(2_000), address(66), &old);
-    assert_eq!(b.refused(Refusal::Replayed), 1);
-    assert_eq!(shown(&b).key(), identity(1).public());
-}
-
 #[test]
 fn a_link_that_is_down_since_its_certificate_is_over_comes_back_with_another() {
     let over = Config { certificate: Some(certificate(1, UNIX - 1)), ..certified(1) };
