@@ -8,7 +8,7 @@ use crate::wire;
 use trunkline_base::wire::{Short, Writer};
 use trunkline_overlay::handshake::message::{Answer, Initiation, MacKey, Payload, Query, Response};
 use trunkline_overlay::handshake::{Certificate, Identity};
-use trunkline_overlay::node::{EchoKind, EchoMessage};
+use trunkline_overlay::node::{EchoKind, EchoMessage, NODE_PORT};
 use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, prefix};
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
@@ -349,6 +349,7 @@ fn node_scripts() -> Vec<(&'static str, Vec<u8>)> {
         ("crowded", script([2, 1, 1, 0, 3], &[application(), greetings(), crowded])),
         ("dead_and_restarted", script(plain, &[application(), greetings(), dead_and_restarted])),
         ("forged", script(plain, &[application(), forged()])),
+        ("forged_echoes", script(plain, &[application(), greetings(), forged_echoes()])),
         ("applications", script(plain, &[applications()])),
     ]
 }
@@ -408,6 +409,39 @@ fn forged() -> Vec<N> {
         N::RawDatagram { from: 1, bytes: vec![0x11; 24] },
         SETTLE,
     ]
+}
+
+/// Every kind of echo, to the node and to where its hop limit runs out, then
+/// more than are answered; and a packet after frames that are refused.
+fn forged_echoes() -> Vec<N> {
+    let echo = |(n, (_, payload)): (u16, (&str, Vec<u8>)), to, hop_limit| {
+        let header = DataHeader {
+            metric: trunkline_overlay::route::Metric::default(),
+            service: Service::BestEffort,
+            recovered: false,
+            hop_limit,
+            link_seq: 300 + n,
+            source: NodeId(3),
+            destination: NodeId(to),
+            source_port: NODE_PORT,
+            destination_port: NODE_PORT,
+            flow_seq: n,
+            remaining_ms: 0,
+        };
+        written(|w| header.emit(payload.len() as u16, w).and_then(|()| w.bytes(&payload)))
+    };
+    let frames = |frames| N::Frames { link: 0, incarnation: 5, frames };
+    let here = (0..).zip(echoes()).map(|e| echo(e, 1, 9));
+    let onward = (10..).zip(echoes()).map(|e| echo(e, 30, 0));
+    let mut steps: Vec<N> = here.chain(onward).map(frames).collect();
+    for n in 20..150 {
+        let to = if n % 2 == 0 { 1 } else { 30 };
+        steps.push(frames(echo((n, echoes().remove(0)), to, 0)));
+    }
+    let goodbye = written(|w| Goodbye.emit(w));
+    steps.push(frames([goodbye, data_frame(Service::BestEffort)].concat()));
+    steps.push(SETTLE);
+    steps
 }
 
 fn applications() -> Vec<N> {

@@ -24,7 +24,8 @@ pub enum Drop {
     Duplicate,
     /// A packet that its destination's application already has.
     FlowDuplicate,
-    /// A packet that crossed as many links as it may.
+    /// A packet that crossed as many links as it may, and is no echo that is
+    /// answered.
     HopLimit,
     /// A packet whose route leads back to where it came from, or that says it
     /// is from the very node that it is for.
@@ -56,11 +57,14 @@ pub enum Drop {
     EchoLimit,
     /// An answer to no echo request that is open: late, twice, or forged.
     EchoUnasked,
+    /// A routing update or a message of the handshake that found the queue to
+    /// the node's control half full.
+    ControlFull,
 }
 
 impl Drop {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Drop; 24] = [
+    pub const ALL: [Drop; 25] = [
         Drop::Malformed,
         Drop::UnknownReceiver,
         Drop::WrongSource,
@@ -85,6 +89,7 @@ impl Drop {
         Drop::Forbidden,
         Drop::EchoLimit,
         Drop::EchoUnasked,
+        Drop::ControlFull,
     ];
 
     /// The reason as a metric label.
@@ -114,6 +119,7 @@ impl Drop {
             Drop::Forbidden => "forbidden",
             Drop::EchoLimit => "echo_limit",
             Drop::EchoUnasked => "echo_unasked",
+            Drop::ControlFull => "control_full",
         }
     }
 }

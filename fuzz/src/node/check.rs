@@ -113,6 +113,7 @@ impl Bounds {
     pub fn check(&self, node: &Node) {
         let stats = node.stats();
         assert!(stats.from_sessions <= self.messages_in);
+        // An echo that is answered goes back as a packet.
         let mut out = stats.to_sessions + packets_dropped(&stats.drops);
         for (_, link) in node.links() {
             let s = link.stats();
@@ -132,7 +133,7 @@ impl Bounds {
 
 fn packets_dropped(drops: &Drops) -> u64 {
     // The others drop whole envelopes, or repeats of packets that were sent.
-    const PACKETS: [Drop; 11] = [
+    const PACKETS: [Drop; 13] = [
         Drop::Bounced,
         Drop::Duplicate,
         Drop::FlowDuplicate,
@@ -144,6 +145,8 @@ fn packets_dropped(drops: &Drops) -> u64 {
         Drop::QueueFull,
         Drop::QueueDelay,
         Drop::SessionFull,
+        Drop::EchoLimit,
+        Drop::EchoUnasked,
     ];
     PACKETS.map(|why| drops.get(why)).iter().sum()
 }

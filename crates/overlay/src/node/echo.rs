@@ -253,13 +253,11 @@ impl Forwarder {
 
     /// The hop limit of `packet`, which goes on from here, has run out: tells
     /// its source if it is an echo.
-    pub(super) fn on_hop_limit(&mut self, now: Time, packet: &Packet<'_>) {
+    pub(super) fn on_hop_limit(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), Drop> {
         let request = echo_in(packet).filter(|m| m.kind == EchoKind::Request);
-        let Some(message) = request else { return };
+        let message = request.ok_or(Drop::HopLimit)?;
         let answer = EchoMessage { kind: EchoKind::HopLimit, ..message };
-        if let Err(why) = self.answer(now, packet, &answer, MIN_SIZE) {
-            self.stats.drops.count(why);
-        }
+        self.answer(now, packet, &answer, MIN_SIZE)
     }
 
     fn answer(
@@ -450,7 +448,8 @@ mod tests {
             let header = DataHeader { hop_limit: 0, ..header(NEAR, NodeId(9)) };
             let deadline = Time::from_millis(200);
             let packet = Packet { header, payload: &payload, deadline };
-            node.forwarder.on_hop_limit(Time::ZERO, &packet);
+            let done = node.forwarder.on_hop_limit(Time::ZERO, &packet);
+            assert_eq!(done, if told == 1 { Ok(()) } else { Err(Drop::HopLimit) }, "{kind:?}");
             assert_eq!(node.stats().echoes_answered, told, "{kind:?}");
         }
     }

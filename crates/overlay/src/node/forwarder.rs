@@ -225,17 +225,15 @@ impl Forwarder {
                     self.reports.extend(link.up_report(id, came_up));
                 }
                 Frame::Nack(nack) => link.on_nack(now, nack, &mut allowance),
-                Frame::Goodbye(_) => {
-                    if link.on_goodbye(datagram.at).map_err(|why| (Some(id), why))? {
-                        self.reports.push_back(Report::Down(id));
-                    }
+                Frame::Goodbye(_) => match link.on_goodbye(datagram.at) {
+                    Ok(true) => self.reports.push_back(Report::Down(id)),
+                    Ok(false) => {}
+                    Err(why) => link.drop_counted(why),
+                },
+                Frame::Routing(_) if self.reports.len() >= MAX_REPORTS => {
+                    link.drop_counted(Drop::ControlFull);
                 }
-                Frame::Routing(frame) => {
-                    if self.reports.len() >= MAX_REPORTS {
-                        return Err((Some(id), Drop::QueueFull));
-                    }
-                    self.reports.push_back(Report::Routing(id, frame.into()));
-                }
+                Frame::Routing(frame) => self.reports.push_back(Report::Routing(id, frame.into())),
                 Frame::Data(header, payload) => {
                     let goes_on = header.destination != self.id;
                     let hop =
@@ -260,7 +258,7 @@ impl Forwarder {
             return Err(Drop::UnknownReceiver);
         }
         if self.reports.len() >= MAX_REPORTS {
-            return Err(Drop::QueueFull);
+            return Err(Drop::ControlFull);
         }
         let &RxDatagram { at, from, .. } = datagram;
         self.reports.push_back(Report::Handshake { at, from, bytes: (&*datagram.bytes).into() });
@@ -295,8 +293,10 @@ impl Forwarder {
             return;
         }
         let Some(hop_limit) = packet.header.hop_limit.checked_sub(1) else {
-            self.on_hop_limit(now, &packet);
-            return self.stats.drops.count(Drop::HopLimit);
+            if let Err(why) = self.on_hop_limit(now, &packet) {
+                self.stats.drops.count(why);
+            }
+            return;
         };
         if hop.is_some_and(|hop| hop.link == from) {
             return self.stats.drops.count(Drop::Bounced);
