@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh SECONDS [TARGET...]: fuzzes each target (all, unless named) for
 # SECONDS, two at a time (FUZZ_JOBS), starting from fuzz/seeds/TARGET. New
-# inputs stay in fuzz/corpus.
+# inputs stay in fuzz/corpus. FUZZ_SEED=N mutates in the same order each time.
 #
 # No sanitizer: the code under test has no `unsafe`, and without one cargo-fuzz
 # needs no nightly compiler. FUZZ_SANITIZER=address RUSTUP_TOOLCHAIN=nightly
@@ -38,7 +38,8 @@ run() {
     mkdir -p "$corpus"
     # A slow input is a bug too: 5 s for one input, 512 MB for the process.
     if ! fuzz run "$target" "$corpus" "fuzz/seeds/$target" -- \
-        -max_total_time="$seconds" -timeout=5 -rss_limit_mb=512 >"$log" 2>&1; then
+        -max_total_time="$seconds" -seed="${FUZZ_SEED:-0}" -timeout=5 -rss_limit_mb=512 \
+        >"$log" 2>&1; then
         # Skip the corpus that was loaded; begin with what went wrong.
         sed -n '/panicked at\|ERROR: \|error: /,$p' "$log" | head -n 60 >&2
         echo "error: fuzz target $target failed; fuzz/artifacts/$target holds the input" >&2
