@@ -385,8 +385,11 @@ impl World {
     /// mixes with their ids; their keys must have nothing in common.
     fn start_of(&self, host: HostId, incarnation: u64, seed: u64) -> Start {
         let secret = seed ^ ((u64::from(host.0) + 1) << 32);
-        let Start { entropy, .. } = Start::simulated(self.now, Incarnation(incarnation), secret);
-        Start { entropy, ..Start::simulated(self.now, Incarnation(incarnation), seed) }
+        // A daemon's are nanoseconds: however often a node counts them up, for a
+        // link that takes another's place, it gets nowhere near its next start.
+        let incarnation = Incarnation(1 + ((incarnation - 1) << 32));
+        let Start { entropy, .. } = Start::simulated(self.now, incarnation, secret);
+        Start { entropy, ..Start::simulated(self.now, incarnation, seed) }
     }
 
     /// Does to `host`'s node, now, what its operator or driver might: changes

@@ -43,10 +43,14 @@ const STEP: Duration = Duration::from_millis(20);
 /// After everyone agrees, for so long, it is over.
 const CALM: Duration = Duration::from_secs(2);
 /// An overlay that does not agree by then does not converge.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two events: longer than a link that has failed soon after it came
 /// is held down (10 s).
 const APART: Duration = Duration::from_secs(12);
+/// After the start: until every node knows what its links lose. At hellos five
+/// times a second bursts of 5 % come four times a minute, and the first few are
+/// news to everybody.
+const LEARNT: Duration = Duration::from_secs(180);
 /// A minute in which nothing happens.
 const QUIET: Duration = Duration::from_secs(60);
 
@@ -59,7 +63,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "heal",
-        revision: 2,
+        revision: 3,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),
@@ -69,11 +73,11 @@ pub fn experiment() -> Experiment {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let sizes: &[u32] = size.pick(&[10], &[25], &[10, 25, 50, 100, 200]);
-    let runs = size.pick(1, 1, 20);
     let [settings, ..] = Settings::all(sabotage);
     let mut points = Vec::new();
     for (loss, p) in LOSSES {
         for &nodes in sizes {
+            let runs = size.pick(1, 1, if nodes <= 100 { 20 } else { 5 });
             let settings = settings.clone().broken_for(sabotage, nodes);
             let measure = move |inputs: &Inputs<'_>| {
                 let one = |run| history(&settings, nodes, p, inputs.seed.wrapping_add(run));
@@ -202,6 +206,7 @@ impl Life {
 
     /// Nothing happens.
     fn quiet(&mut self) -> Outcome {
+        self.world.run_until(self.world.now() + LEARNT);
         let before = self.said();
         self.world.run_until(self.world.now() + QUIET);
         let after = self.said();

@@ -31,7 +31,8 @@ pub fn all() -> Vec<Figure> {
             title: "Bytes of routing until all nodes know their overlay, against its size",
             section: "III-A, beyond",
             says: "What all nodes together say to each other meanwhile, without IP and UDP \
-                   headers; quiet is a minute in which nothing happens.",
+                   headers; quiet is a minute in which nothing happens, three minutes after the \
+                   start: by then nodes know what their links lose.",
             chart: Box::new(|t| {
                 chart(t, "bytes of routing, all nodes (kB)", "flooded", &EVENTS.map(|e| e), 0.01)
             }),
