@@ -160,16 +160,18 @@ impl Style {
     /// The same, dashed.
     pub const SECOND_CURVE: Style = Style { dash: "2 3", ..Style::CURVE };
 
-    /// The `n`th of four styles that differ in hue, lightness, dash and marker
-    /// (Okabe and Ito's colours, which the colour-blind can tell apart); they
-    /// begin again after four.
+    /// The `n`th of six styles that differ in hue, lightness, dash and, the first
+    /// four, marker (Okabe and Ito's colours, which the colour-blind can tell
+    /// apart); they begin again after six.
     pub fn nth(n: usize) -> Style {
         let (colour, dash, marker) = [
             ("#0072b2", "", Marker::Circle),
             ("#d55e00", "8 4", Marker::Square),
             ("#009e73", "8 3 2 3", Marker::Triangle),
             ("#8f4a75", "3 3", Marker::Diamond),
-        ][n % 4];
+            ("#000000", "1 2", Marker::Circle),
+            ("#e69f00", "12 3 1 3", Marker::Square),
+        ][n % 6];
         Style { colour, dash, marker, width: 18, interval: Interval::Bars }
     }
 
