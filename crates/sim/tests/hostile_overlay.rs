@@ -7,19 +7,21 @@ mod liar;
 mod common;
 
 use common::{RT, at, calls, link, ms, outcome};
-use liar::{Liar, identity, link_state, record, throw};
+use liar::{Liar, Nobody, identity, link_state, record, throw};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use trunkline_base::link_model::Loss;
+use trunkline_base::wire::Writer;
+use trunkline_overlay::arena::RxDatagram;
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::handshake::{self, Trust};
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::{Changes, Routing};
 use trunkline_overlay::route::{Metric, Refusal, Router};
-use trunkline_overlay::wire::{ControlKind, NodeId};
+use trunkline_overlay::wire::{ControlKind, DataHeader, NodeId, Service};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, address};
 
 const LIAR: NodeId = NodeId(66);
@@ -82,6 +84,42 @@ fn goodbyes_without_end_cost_little_and_only_their_own_link() {
     assert!(told <= 20, "{told} updates in 30 s");
     let computed = world.node(VICTIM).control().handshakes().unwrap().initiations;
     assert!(computed <= 20, "{computed} handshakes begun");
+}
+
+/// More routing frames in a batch than wait for control at once: each beyond is
+/// a drop, and the packets behind them go on.
+#[test]
+fn a_full_queue_to_control_costs_no_packet() {
+    let (mut world, mut liar) = with_liar();
+    let routing = link_state(&[]).repeat(380);
+    let mut envelopes = [0, 1, 2, 3].map(|n| {
+        let header = DataHeader {
+            metric: Metric::default(),
+            service: Service::BestEffort,
+            recovered: false,
+            hop_limit: 9,
+            link_seq: n,
+            source: LIAR,
+            destination: NodeId(2),
+            source_port: 5,
+            destination_port: 9,
+            flow_seq: n,
+            remaining_ms: 0,
+        };
+        let mut packet = [0; 64];
+        let mut w = Writer::new(&mut packet);
+        header.emit(0, &mut w).unwrap();
+        liar.seal(&[&routing, w.written()].concat())
+    });
+    let from = liar.address();
+    world.operate(VICTIM, |at, node| {
+        let mut batch = envelopes.each_mut().map(|bytes| RxDatagram { at, from, bytes });
+        node.recv(at, &mut batch, &mut Nobody);
+    });
+    let node = world.node(VICTIM);
+    assert_eq!(node.stats().drops.get(Drop::NoPort), 4, "all four packets arrived");
+    let dropped = node.link(TO_LIAR).unwrap().stats().drops.get(Drop::ControlFull);
+    assert_eq!(dropped, 4 * 380 - 1_024);
 }
 
 /// Lets the liar be heard every 100 ms until `end`, and do more each ms.
