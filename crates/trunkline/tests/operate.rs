@@ -4,10 +4,12 @@
 mod common;
 
 use common::{Chain, Ended, Node, Setup, ms, run, stream, trunkline, wait_for};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -546,4 +548,37 @@ impl Drop for Terminal {
 fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| p.exists())
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let mut chain = start(&Setup::default());
+    chain.nodes[0].crash();
+    let (mut log, stderr) = UnixStream::pair().expect("sockets");
+    stderr.set_nonblocking(true).expect("a socket");
+    while (&stderr).write(&[b'x'; 4_096]).is_ok() {}
+    stderr.set_nonblocking(false).expect("a socket");
+    let node = &chain.nodes[0];
+    let mut process = node
+        .command()
+        .stdin(Stdio::piped())
+        .stderr(Stdio::from(OwnedFd::from(stderr)))
+        .spawn()
+        .expect("it starts");
+    wait_for("the node", || (operate(node, &["status"]).code == Some(0)).then_some(()));
+    ok(node, &["reload"]);
+    ok(node, &["status"]);
+
+    // Who reads again finds it all.
+    log.set_read_timeout(Some(common::PATIENCE)).expect("a socket");
+    let mut text = Vec::new();
+    while !String::from_utf8_lossy(&text).contains("configuration read again") {
+        let mut some = [0; 65_536];
+        let n = log.read(&mut some).expect("the log");
+        text.extend_from_slice(&some[..n]);
+    }
+    assert!(String::from_utf8_lossy(&text).contains("ready"));
+    kill(Pid::from_raw(process.id().cast_signed()), Signal::SIGTERM).expect("it runs");
+    let ended = wait_for("its end", || process.try_wait().expect("a child"));
+    assert!(ended.success(), "{ended}");
 }

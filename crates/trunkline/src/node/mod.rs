@@ -106,6 +106,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     raise_descriptor_limit();
     let stop = stop::Signals::block().map_err(cannot("take over SIGTERM and SIGINT"))?;
     let hangup = stop::Hangup::block().map_err(cannot("take over SIGHUP"))?;
+    let _log = log::detach().map_err(cannot("start writing the log"))?;
     let (config, text) = read(&args.config)?;
     log::set(config.log_filter.as_deref());
     let name = config.name.clone();
