@@ -6,6 +6,7 @@ use common::{Node, Process, free_port, ms, run, temp_dir, trunkline, wait_for};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use tempfile::TempDir;
 use trunkline_client::DatagramSocket;
@@ -237,4 +238,32 @@ fn metrics_and_health_are_served_to_many() {
     assert!(status.ends_with("404 Not Found"), "{status}");
     // A port of its own, so that it is known to be free.
     assert_ne!(node.http, free_port(IP));
+}
+
+#[test]
+fn without_descriptors_it_waits_for_some() {
+    let (_dir, mut node) = single();
+    node.start();
+    let pid = node.process().id();
+    let allow = |files: u32| {
+        let limit = format!("--nofile={files}:");
+        let done = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
+        done.is_ok_and(|status| status.success())
+    };
+    // Fewer than it has: not even the one in reserve comes back.
+    if !allow(5) {
+        println!("skipped: no prlimit");
+        return;
+    }
+    let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("a socket");
+    socket.connect(&SockAddr::unix(&node.socket).expect("a path")).expect("a place in its queue");
+    let remote = std::net::TcpStream::connect(node.remote).expect("a place in its queue");
+    let before = node.cpu_time();
+    thread::sleep(ms(1_000));
+    let used = node.cpu_time() - before;
+    assert!(used < ms(300), "it used {used:?} of a second to wait for descriptors");
+    assert!(allow(1_000));
+    node.bind(4_000);
+    node.bind_remote(4_001);
+    drop((socket, remote));
 }
