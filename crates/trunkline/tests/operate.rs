@@ -292,12 +292,15 @@ fn a_drained_node_is_emptied_and_stopped() {
         assert_eq!(ended.code, Some(1), "{}", ended.stdout);
         assert!(ended.stderr.contains("packets still pass after"), "{}", ended.stderr);
         assert_eq!(ok_json(node, &["status"])["draining"], true);
-        DatagramSocket::bind(node.socket.as_path(), 0).expect_err("nobody is let in");
+        let refused = DatagramSocket::bind(node.socket.as_path(), 0).expect_err("nobody is let in");
+        assert!(refused.to_string().contains("it is being drained"), "{refused}");
         assert!(ok(node, &["drain", "--undo"]).contains("takes applications again"));
         drop(node.bind(0));
         ok(node, &["drain", "--now"]);
     });
     assert_eq!(lost, 0, "a drain lets calls go on");
+    let log = chain.nodes[1].process().stderr();
+    assert!(log.contains("turned away: this node is being drained"), "{log}");
     let node = &chain.nodes[1];
     let done = ok_json(node, &["drain", "--quiet", "300ms", "--stop"]);
     assert_eq!((&done["empty"], &done["stopped"]), (&json!(true), &json!(true)), "{done}");

@@ -455,7 +455,13 @@ impl PacketThread {
     fn admit(&mut self, carrier: Carrier, client: Client) -> Option<SessionId> {
         let Some(id) = self.node.session_open_for(client) else {
             self.turn_away(carrier, Refusal::Full);
-            let what = "too many applications: one was turned away";
+            let what = match self.node.node().is_draining() {
+                true => "an application was turned away: this node is being drained",
+                false => {
+                    "an application was turned away: as many are attached as [node] max_sessions \
+                     allows"
+                }
+            };
             self.complaints.warn(clock::now(), what);
             return None;
         };
