@@ -6,7 +6,7 @@ use common::{Node, Process, free_port, ms, run, temp_dir, trunkline, wait_for};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use tempfile::TempDir;
 use trunkline_client::DatagramSocket;
@@ -266,4 +266,37 @@ fn without_descriptors_it_waits_for_some() {
     node.bind(4_000);
     node.bind_remote(4_001);
     drop((socket, remote));
+}
+
+#[test]
+fn no_command_panics_where_what_it_prints_to_is_full_or_gone() {
+    let (dir, node) = single();
+    let key = dir.path().join("key");
+    let full = || std::fs::File::create("/dev/full").expect("Linux");
+    let closed = || std::io::pipe().expect("a pipe").1;
+    let config = node.config.to_str().expect("text");
+    for args in [
+        &["check", config][..],
+        &["keygen", key.to_str().expect("text")],
+        &["completions", "bash"],
+        &["man"],
+    ] {
+        let ended = trunkline(args).stdout(full()).output().expect("it starts");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.starts_with("trunkline: cannot write to standard output: "), "{said}");
+        std::fs::remove_file(&key).ok();
+        let ended = trunkline(args).stdout(closed()).output().expect("it starts");
+        assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(0), &b""[..]), "{args:?}");
+    }
+    for (args, code) in [
+        (&["node", "--config", "absent"][..], 2),
+        (&["status", "--control", "absent"], 1),
+        (&["call", "recv", "--socket", "absent"], 1),
+    ] {
+        for stderr in [Stdio::from(full()), Stdio::from(closed())] {
+            let ended = trunkline(args).stderr(stderr).status().expect("it starts");
+            assert_eq!(ended.code(), Some(code), "{args:?}");
+        }
+    }
 }

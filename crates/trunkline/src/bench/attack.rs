@@ -395,7 +395,7 @@ fn forged(attack: Attack) -> Vec<Vec<u8>> {
 }
 
 fn print(report: &Report) {
-    println!(
+    outln!(
         "{:<27} {:>8} {:>6} {:>8} {:>8} {:>6} {:>7} {:>7} {:>8} {:>10} {:>9} {:>6}",
         format!("{} calls, sealed node", report.calls),
         "attack/s",
@@ -411,7 +411,7 @@ fn print(report: &Report) {
         "drops"
     );
     for r in &report.rows {
-        println!(
+        outln!(
             "{:<27} {:>8.0} {:>5.1}% {:>8.0} {:>8} {:>6} {:>7.0} {:>7.0} {:>7.1}% {:>10.1} {:>9.0} {:>6}",
             r.name,
             r.attack_pps,

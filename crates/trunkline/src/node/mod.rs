@@ -342,11 +342,11 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
         // No mistake of the file's: the unit for systemd checks before it starts a
         // node, and a clock may be wrong.
         if let Err(why) = files.check_expiry(config.overlay.sealing.as_ref(), now) {
-            eprintln!("trunkline: warning: {why}");
+            errln!("trunkline: warning: {why}");
         }
     }
     let overlay = &config.overlay;
-    println!(
+    outln!(
         "{}: {} is node {}, {}, with {} and {}; packets up to {} bytes",
         args.file.display(),
         config.name,
@@ -357,7 +357,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
         overlay.max_payload()
     );
     if let Some(standing) = Watch::default().look(config.not_after(), unix_secs()) {
-        println!("{standing}");
+        outln!("{standing}");
     }
     Ok(())
 }
