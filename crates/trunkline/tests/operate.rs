@@ -585,3 +585,28 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
     let ended = wait_for("its end", || process.try_wait().expect("a child"));
     assert!(ended.success(), "{ended}");
 }
+
+#[test]
+fn a_node_that_had_no_time_to_run_does_not_take_that_for_the_way() {
+    let mut chain = start(&Setup::default());
+    for node in &chain.nodes {
+        wait_for("a round trip", || ok_json(node, &["links"])[0]["rtt_ms"].as_f64());
+    }
+    // Long enough for its neighbour to ask every 20 ms where it is.
+    let process = chain.last().process();
+    process.signal(Signal::SIGSTOP);
+    std::thread::sleep(ms(2_000));
+    process.signal(Signal::SIGCONT);
+    let until = Instant::now() + ms(700);
+    while Instant::now() < until {
+        for node in &chain.nodes {
+            let rtt = ok_json(node, &["links"])[0]["rtt_ms"].as_f64().expect("measured");
+            assert!(rtt < 60.0, "a round trip of {rtt} ms at node {}", node.id);
+        }
+    }
+    // As its neighbour saw it: what waited for it is not a link that comes and goes.
+    for node in &chain.nodes {
+        let links = ok_json(node, &["links"]);
+        assert!(links[0]["downs"].as_u64() <= Some(1), "at node {}: {links}", node.id);
+    }
+}

@@ -379,7 +379,7 @@ impl PacketThread {
         let now = clock::now();
         let (node, carriers) = (&mut self.node, &mut self.carriers);
         if let Some(udp) = self.udp.get_mut(index) {
-            udp.recv(stamps, now, |batch| node.recv(now, batch, carriers));
+            while udp.recv(stamps, now, |batch| node.recv(now, batch, carriers)) {}
         }
         Ok(())
     }
