@@ -115,7 +115,8 @@ int tl_socket(const char *attachment);
  * port), EADDRNOTAVAIL (no port is free), EPERM (the node's rules don't let this
  * application have that port), ECONNREFUSED (no node runs there),
  * ETIMEDOUT (it runs but does not answer), ENOTCONN (it hung up), ENOBUFS (it
- * has as many applications as it may have), EPROTONOSUPPORT (it is of another
+ * takes no more applications: it has as many as it may have, or is being drained
+ * before it is stopped), EPROTONOSUPPORT (it is of another
  * version), EPROTO (it answered nonsense), ENOENT (HOST:PORT in the attachment
  * has no address), ENOKEY (the node wants applications to authenticate, or the
  * key file is missing, holds no key, or can be read by others), EKEYREJECTED (the

@@ -120,7 +120,10 @@ fn meaning(errno: Errno) -> Option<&'static CStr> {
         }
         Errno::EPERM => c"the node's rules ([access]) don't let this application do that",
         Errno::EMSGSIZE => c"the packet or the buffer is of the wrong size: see TL_MAX_PAYLOAD",
-        Errno::ENOBUFS => c"as many applications are attached to the node as it allows",
+        Errno::ENOBUFS => {
+            c"the node takes no more applications: it is being drained, or as many are attached as \
+              it allows"
+        }
         Errno::ENOENT => c"the name in tcp://HOST:PORT has no address: is it right?",
         Errno::ENOPROTOOPT => c"there is no such option, or it can only be read",
         Errno::ENOTCONN => c"the node is away: the packet was dropped, the socket reconnects",

@@ -57,12 +57,12 @@ impl Stamps {
     }
 
     /// When the datagram stamped `stamp` (since 1970) arrived: no later than
-    /// `now`, nor long before, whatever the clocks did meanwhile. A buffer
-    /// does not hold datagrams for longer than that; a stepped clock says so.
-    pub fn place(&self, stamp: Duration, now: Time) -> Time {
-        const OLDEST: Duration = Duration::from_millis(200);
+    /// `now`, nor before its socket was last seen `empty`; a stepped clock says
+    /// so. After a process had no time to run for a while, that may be long ago:
+    /// what came meanwhile must not look as if its way had taken so long.
+    pub fn place(&self, stamp: Duration, empty: Time, now: Time) -> Time {
         let nanos = i128::try_from(stamp.as_nanos()).unwrap_or(i128::MAX) - self.offset;
         let at = Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX));
-        at.clamp(now - OLDEST, now)
+        at.clamp(empty.min(now), now)
     }
 }

@@ -126,7 +126,7 @@ pub fn keygen(args: &KeygenArgs) -> Result<(), KeyFileError> {
     getrandom::fill(&mut *secret).map_err(KeyFileError::Entropy)?;
     let identity = Identity::from_secret(&secret);
     write_new(&args.file, &identity.secret_text(), 0o600)?;
-    println!("{}", identity.public());
+    outln!("{}", identity.public());
     Ok(())
 }
 
@@ -142,7 +142,7 @@ pub struct PubkeyArgs {
 
 /// Runs `trunkline pubkey`.
 pub fn pubkey(args: &PubkeyArgs) -> Result<(), KeyFileError> {
-    println!("{}", read_identity(&args.file)?.public());
+    outln!("{}", read_identity(&args.file)?.public());
     Ok(())
 }
 
@@ -219,17 +219,17 @@ pub fn certificate(args: &CertificateArgs) -> Result<(), KeyFileError> {
         let key = key.to_string();
         let value =
             serde_json::json!({ "node": node.0, "name": name, "key": key, "not_after": until });
-        println!("{value}");
+        outln!("{value}");
         return Ok(());
     }
-    println!("node {node}, {name}\nkey {key}");
+    outln!("node {node}, {name}\nkey {key}");
     match until {
-        0 => println!("for ever"),
+        0 => outln!("for ever"),
         until => {
             let now = crate::clock::since_epoch() / 1_000_000_000;
             match until.checked_sub(now) {
-                Some(left) => println!("for another {} days", left / DAY),
-                None => println!("over for {} days", (now - until) / DAY),
+                Some(left) => outln!("for another {} days", left / DAY),
+                None => outln!("over for {} days", (now - until) / DAY),
             }
         }
     }

@@ -1,7 +1,10 @@
 //! Log lines on standard error, by a filter that can change while a node runs.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -12,6 +15,11 @@ const VARIABLE: &str = "TRUNKLINE_LOG";
 /// Without any.
 const DEFAULT: &str = "info";
 
+/// Lines that may wait for standard error: some hundred kilobytes.
+const WAITING: usize = 1_024;
+/// How long the last lines may take at the end of the process.
+const PARTING: Duration = Duration::from_millis(500);
+
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// Begins to log.
@@ -19,7 +27,7 @@ pub fn init() {
     let filter = from_environment().unwrap_or_else(|| EnvFilter::new(DEFAULT));
     let (filter, handle) = reload::Layer::new(filter);
     let lines = fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(|| Out)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     tracing_subscriber::registry().with(filter).with(lines).init();
@@ -44,5 +52,95 @@ pub fn set(filter: Option<&str>) {
     // `config` has parsed it before.
     if let (Some(handle), Ok(filter)) = (FILTER.get(), parse(filter)) {
         let _ = handle.reload(filter);
+    }
+}
+
+/// What waits for standard error.
+enum Entry {
+    Line(Vec<u8>),
+    /// Whoever sent this waits until all before it is written.
+    Mark(SyncSender<()>),
+}
+
+static QUEUE: OnceLock<SyncSender<Entry>> = OnceLock::new();
+/// Lines that found the queue full.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Lines go to standard error at once, or by [`detach`]'s thread.
+struct Out;
+
+impl Write for Out {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let Some(queue) = QUEUE.get() else { return io::stderr().write(line) };
+        if queue.try_send(Entry::Line(line.to_vec())).is_err() {
+            LOST.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Gives what is in the queue some time to be written, when dropped.
+pub struct Detached;
+
+/// From now on a thread of its own writes the log, so that nobody else waits
+/// for whoever reads it: a terminal that is stopped by Ctrl-S, or a service
+/// manager that hangs, must not stop packets. Lines that find the queue full
+/// are counted, and the log says how many.
+pub fn detach() -> io::Result<Detached> {
+    let (queue, lines) = sync_channel(WAITING);
+    std::thread::Builder::new()
+        .name("log".into())
+        .spawn(move || write_out(&lines, &mut io::stderr(), &LOST))?;
+    let _ = QUEUE.set(queue);
+    Ok(Detached)
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        let (mark, written) = sync_channel(1);
+        if QUEUE.get().is_some_and(|queue| queue.try_send(Entry::Mark(mark)).is_ok()) {
+            let _ = written.recv_timeout(PARTING);
+        }
+    }
+}
+
+/// What cannot be written, to a full disk say, is lost: there is no other place.
+fn write_out(entries: &Receiver<Entry>, to: &mut impl Write, lost: &AtomicU64) {
+    for entry in entries {
+        match entry {
+            Entry::Line(line) => drop(to.write_all(&line)),
+            Entry::Mark(mark) => drop(mark.try_send(())),
+        }
+        let lost = lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let what = "lines of the log were lost here: whoever reads it was too slow";
+            let _ = writeln!(to, "{lost} {what}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lost_is_said_once_where_it_was_lost() {
+        let (queue, entries) = sync_channel(3);
+        let (mark, written) = sync_channel(1);
+        for line in ["one\n", "two\n"] {
+            queue.send(Entry::Line(line.into())).expect("room");
+        }
+        queue.send(Entry::Mark(mark)).expect("room");
+        drop(queue);
+        let mut text = Vec::new();
+        write_out(&entries, &mut text, &AtomicU64::new(7));
+        let text = String::from_utf8(text).expect("text");
+        let lines: Vec<_> = text.lines().collect();
+        assert!(matches!(lines[..], ["one", lost, "two"] if lost.starts_with("7 lines")), "{text}");
+        assert_eq!(written.try_recv(), Ok(()));
     }
 }

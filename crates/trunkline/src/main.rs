@@ -2,6 +2,10 @@
 //!
 //! Sockets, clocks, files and threads live here; everything that decides
 //! anything lives in the crates below.
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see `out`")]
+
+#[macro_use]
+mod out;
 
 mod bench;
 mod call;
@@ -97,10 +101,14 @@ fn failure(code: u8) -> impl FnOnce(&dyn std::fmt::Display) -> Failure {
 
 fn main() -> ExitCode {
     log::init();
-    match run(Cli::parse().command) {
+    let done = run(Cli::parse().command).and_then(|()| match out::failure() {
+        None => Ok(()),
+        Some(error) => Err(failure(1)(&format_args!("cannot write to standard output: {error}"))),
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { message, code }) => {
-            eprintln!("trunkline: {message}");
+            errln!("trunkline: {message}");
             ExitCode::from(code)
         }
     }
@@ -132,12 +140,9 @@ fn run(command: Command) -> Result<(), Failure> {
             keys::certificate(&args).map_err(|e| failure(e.exit_code())(&e))
         }
         Command::Completions(Completions { shell }) => {
-            clap_complete::generate(
-                shell,
-                &mut Cli::command(),
-                "trunkline",
-                &mut std::io::stdout(),
-            );
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "trunkline", &mut script);
+            out::bytes(&script);
             Ok(())
         }
         Command::Man(man) => print_manual(&man),
@@ -162,5 +167,8 @@ fn print_manual(man: &Man) -> Result<(), Failure> {
             failure(2)(&format_args!("there is no subcommand `{name}` to describe"))
         })?,
     };
-    clap_mangen::Man::new(command).render(&mut std::io::stdout()).map_err(|e| failure(1)(&e))
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page).map_err(|e| failure(1)(&e))?;
+    out::bytes(&page);
+    Ok(())
 }

@@ -102,16 +102,18 @@ pub fn run(args: &Args) -> Result<(), Error> {
     })?;
     if args.json {
         // Numbers and fixed names: this cannot fail.
-        println!("{}", serde_json::to_string(&report).unwrap_or_default());
+        outln!("{}", serde_json::to_string(&report).unwrap_or_default());
         return Ok(());
     }
     if let Some(whole) = &report.whole {
-        println!(
+        outln!(
             "the whole {:.1} s: PESQ {:.2}, MOS-LQO {:.2}",
-            report.seconds, whole.raw, whole.mos_lqo
+            report.seconds,
+            whole.raw,
+            whole.mos_lqo
         );
     }
-    println!("{}", line(report.pesq));
+    outln!("{}", line(report.pesq));
     Ok(())
 }
 

@@ -4,10 +4,12 @@
 mod common;
 
 use common::{Chain, Ended, Node, Setup, ms, run, stream, trunkline, wait_for};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -290,12 +292,15 @@ fn a_drained_node_is_emptied_and_stopped() {
         assert_eq!(ended.code, Some(1), "{}", ended.stdout);
         assert!(ended.stderr.contains("packets still pass after"), "{}", ended.stderr);
         assert_eq!(ok_json(node, &["status"])["draining"], true);
-        DatagramSocket::bind(node.socket.as_path(), 0).expect_err("nobody is let in");
+        let refused = DatagramSocket::bind(node.socket.as_path(), 0).expect_err("nobody is let in");
+        assert!(refused.to_string().contains("it is being drained"), "{refused}");
         assert!(ok(node, &["drain", "--undo"]).contains("takes applications again"));
         drop(node.bind(0));
         ok(node, &["drain", "--now"]);
     });
     assert_eq!(lost, 0, "a drain lets calls go on");
+    let log = chain.nodes[1].process().stderr();
+    assert!(log.contains("turned away: this node is being drained"), "{log}");
     let node = &chain.nodes[1];
     let done = ok_json(node, &["drain", "--quiet", "300ms", "--stop"]);
     assert_eq!((&done["empty"], &done["stopped"]), (&json!(true), &json!(true)), "{done}");
@@ -546,4 +551,62 @@ impl Drop for Terminal {
 fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| p.exists())
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let mut chain = start(&Setup::default());
+    chain.nodes[0].crash();
+    let (mut log, stderr) = UnixStream::pair().expect("sockets");
+    stderr.set_nonblocking(true).expect("a socket");
+    while (&stderr).write(&[b'x'; 4_096]).is_ok() {}
+    stderr.set_nonblocking(false).expect("a socket");
+    let node = &chain.nodes[0];
+    let mut process = node
+        .command()
+        .stdin(Stdio::piped())
+        .stderr(Stdio::from(OwnedFd::from(stderr)))
+        .spawn()
+        .expect("it starts");
+    wait_for("the node", || (operate(node, &["status"]).code == Some(0)).then_some(()));
+    ok(node, &["reload"]);
+    ok(node, &["status"]);
+
+    // Who reads again finds it all.
+    log.set_read_timeout(Some(common::PATIENCE)).expect("a socket");
+    let mut text = Vec::new();
+    while !String::from_utf8_lossy(&text).contains("configuration read again") {
+        let mut some = [0; 65_536];
+        let n = log.read(&mut some).expect("the log");
+        text.extend_from_slice(&some[..n]);
+    }
+    assert!(String::from_utf8_lossy(&text).contains("ready"));
+    kill(Pid::from_raw(process.id().cast_signed()), Signal::SIGTERM).expect("it runs");
+    let ended = wait_for("its end", || process.try_wait().expect("a child"));
+    assert!(ended.success(), "{ended}");
+}
+
+#[test]
+fn a_node_that_had_no_time_to_run_does_not_take_that_for_the_way() {
+    let mut chain = start(&Setup::default());
+    for node in &chain.nodes {
+        wait_for("a round trip", || ok_json(node, &["links"])[0]["rtt_ms"].as_f64());
+    }
+    // Long enough for its neighbour to ask every 20 ms where it is.
+    let process = chain.last().process();
+    process.signal(Signal::SIGSTOP);
+    std::thread::sleep(ms(2_000));
+    process.signal(Signal::SIGCONT);
+    let until = Instant::now() + ms(700);
+    while Instant::now() < until {
+        for node in &chain.nodes {
+            let rtt = ok_json(node, &["links"])[0]["rtt_ms"].as_f64().expect("measured");
+            assert!(rtt < 60.0, "a round trip of {rtt} ms at node {}", node.id);
+        }
+    }
+    // As its neighbour saw it: what waited for it is not a link that comes and goes.
+    for node in &chain.nodes {
+        let links = ok_json(node, &["links"]);
+        assert!(links[0]["downs"].as_u64() <= Some(1), "at node {}: {links}", node.id);
+    }
 }

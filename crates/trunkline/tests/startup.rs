@@ -6,6 +6,7 @@ use common::{Node, Process, free_port, ms, run, temp_dir, trunkline, wait_for};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use tempfile::TempDir;
 use trunkline_client::DatagramSocket;
@@ -237,4 +238,65 @@ fn metrics_and_health_are_served_to_many() {
     assert!(status.ends_with("404 Not Found"), "{status}");
     // A port of its own, so that it is known to be free.
     assert_ne!(node.http, free_port(IP));
+}
+
+#[test]
+fn without_descriptors_it_waits_for_some() {
+    let (_dir, mut node) = single();
+    node.start();
+    let pid = node.process().id();
+    let allow = |files: u32| {
+        let limit = format!("--nofile={files}:");
+        let done = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
+        done.is_ok_and(|status| status.success())
+    };
+    // Fewer than it has: not even the one in reserve comes back.
+    if !allow(5) {
+        println!("skipped: no prlimit");
+        return;
+    }
+    let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("a socket");
+    socket.connect(&SockAddr::unix(&node.socket).expect("a path")).expect("a place in its queue");
+    let remote = std::net::TcpStream::connect(node.remote).expect("a place in its queue");
+    let before = node.cpu_time();
+    thread::sleep(ms(1_000));
+    let used = node.cpu_time() - before;
+    assert!(used < ms(300), "it used {used:?} of a second to wait for descriptors");
+    assert!(allow(1_000));
+    node.bind(4_000);
+    node.bind_remote(4_001);
+    drop((socket, remote));
+}
+
+#[test]
+fn no_command_panics_where_what_it_prints_to_is_full_or_gone() {
+    let (dir, node) = single();
+    let key = dir.path().join("key");
+    let full = || std::fs::File::create("/dev/full").expect("Linux");
+    let closed = || std::io::pipe().expect("a pipe").1;
+    let config = node.config.to_str().expect("text");
+    for args in [
+        &["check", config][..],
+        &["keygen", key.to_str().expect("text")],
+        &["completions", "bash"],
+        &["man"],
+    ] {
+        let ended = trunkline(args).stdout(full()).output().expect("it starts");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.starts_with("trunkline: cannot write to standard output: "), "{said}");
+        std::fs::remove_file(&key).ok();
+        let ended = trunkline(args).stdout(closed()).output().expect("it starts");
+        assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(0), &b""[..]), "{args:?}");
+    }
+    for (args, code) in [
+        (&["node", "--config", "absent"][..], 2),
+        (&["status", "--control", "absent"], 1),
+        (&["call", "recv", "--socket", "absent"], 1),
+    ] {
+        for stderr in [Stdio::from(full()), Stdio::from(closed())] {
+            let ended = trunkline(args).stderr(stderr).status().expect("it starts");
+            assert_eq!(ended.code(), Some(code), "{args:?}");
+        }
+    }
 }

@@ -368,7 +368,7 @@ impl<'a> Stage<'a> {
                     if let Some(came) = self.arrived.get_mut(number as usize) {
                         *came = true;
                     }
-                    let at = m.stamp.map_or(now, |stamp| stamps.place(stamp, now));
+                    let at = m.stamp.map_or(now, |stamp| stamps.place(stamp, now - OLDEST, now));
                     // It grows by itself: a value cannot be out of range.
                     let _ = self.delay.record(at.since(Time::from_nanos(sent)).as_nanos() as u64);
                 }
@@ -378,6 +378,9 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 }
+
+/// What comes waits for no longer.
+const OLDEST: Duration = Duration::from_millis(200);
 
 /// Initiations that only computing the curve would show to be forged.
 fn forged(attack: Attack) -> Vec<Vec<u8>> {
@@ -395,7 +398,7 @@ fn forged(attack: Attack) -> Vec<Vec<u8>> {
 }
 
 fn print(report: &Report) {
-    println!(
+    outln!(
         "{:<27} {:>8} {:>6} {:>8} {:>8} {:>6} {:>7} {:>7} {:>8} {:>10} {:>9} {:>6}",
         format!("{} calls, sealed node", report.calls),
         "attack/s",
@@ -411,7 +414,7 @@ fn print(report: &Report) {
         "drops"
     );
     for r in &report.rows {
-        println!(
+        outln!(
             "{:<27} {:>8.0} {:>5.1}% {:>8.0} {:>8} {:>6} {:>7.0} {:>7.0} {:>7.1}% {:>10.1} {:>9.0} {:>6}",
             r.name,
             r.attack_pps,

@@ -209,7 +209,7 @@ fn rss_kib() -> u64 {
 }
 
 fn print(r: &Report) {
-    println!(
+    outln!(
         "{} sealed links, hellos every {:.0} ms, {:.1} s idle: {:.2} % of a processor, {:.0} wake-ups/s",
         r.links,
         r.hello_ms,
@@ -218,12 +218,14 @@ fn print(r: &Report) {
         r.wakeups_per_second
     );
     for (what, p) in [("sent", &r.sent), ("received", &r.received)] {
-        println!(
+        outln!(
             "each link {what:<8} {:>6.0} bytes/s (most {:.0}) in {:.1} datagrams/s",
-            p.bytes, p.most, p.datagrams
+            p.bytes,
+            p.most,
+            p.datagrams
         );
     }
-    println!(
+    outln!(
         "resident {:.1} MiB, of which {:.1} before the node started",
         r.rss_kib as f64 / 1024.0,
         r.rss_before_kib as f64 / 1024.0

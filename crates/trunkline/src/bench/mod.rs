@@ -149,7 +149,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
 
 fn print_json(report: &impl Serialize) {
     // Numbers and fixed names: this cannot fail.
-    println!("{}", serde_json::to_string_pretty(report).unwrap_or_default());
+    outln!("{}", serde_json::to_string_pretty(report).unwrap_or_default());
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -202,7 +202,7 @@ fn contest(args: &Args) -> Result<Vec<Row>, Error> {
 }
 
 fn print(report: &Report) {
-    println!(
+    outln!(
         "{:<28} {:>6} {:>7} {:>8} {:>6} {:>10} {:>9} {:>8} {:>8} {:>9} {:>9}",
         "one thread, one core",
         "bytes",
@@ -218,7 +218,7 @@ fn print(report: &Report) {
     );
     for r in &report.rows {
         let l = r.latency_us;
-        println!(
+        outln!(
             "{:<28} {:>6} {:>7.0} {:>8.0} {:>5.0}% {:>10.2} {:>9.2} {:>8.1} {:>8.1} {:>9.1} {:>9.1}",
             r.name,
             r.bytes,
@@ -234,8 +234,8 @@ fn print(report: &Report) {
         );
     }
     let s = &report.steady;
-    println!();
-    println!(
+    outln!("");
+    outln!(
         "{} flows, {} % loss before and after the node, {:.1} s: {} packets in, {} repeats and \
          {} requests sent, {} allocations: {} per packet",
         s.flows,
@@ -247,7 +247,7 @@ fn print(report: &Report) {
         s.allocations,
         s.allocations as f64 / s.packets as f64
     );
-    println!(
+    outln!(
         "A packet costs {} bytes around it: envelope {}, frame {}; and IP and UDP.",
         report.envelope_bytes + report.frame_bytes,
         report.envelope_bytes,

@@ -97,10 +97,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let said = args.score.as_deref().map(read_wav).transpose()?;
     let open = args.carrier.open(SocketAddr::new(args.listen, args.port), args.port)?;
     open.line.set_patience(Duration::from_millis(100))?;
-    eprintln!("listening on {}", open.local);
+    errln!("listening on {}", open.local);
     let (law, packets) = listen(args, &open.line, &stop)?;
     if packets.is_empty() {
-        println!("{}", if args.json { "{\"packets\":0}" } else { "nothing came" });
+        outln!("{}", if args.json { "{\"packets\":0}" } else { "nothing came" });
         return Ok(());
     }
     let (mut report, pcm) = play(args, law, &packets);
@@ -197,7 +197,7 @@ fn compare(said: &[i16], heard: &[i16]) -> Option<Pesq> {
     match pesq::segments(&reference, heard, pesq::SEGMENT) {
         Ok(scores) => summarize(scores).map(Pesq::from),
         Err(e) => {
-            eprintln!("no PESQ: {e}");
+            errln!("no PESQ: {e}");
             None
         }
     }
@@ -206,11 +206,11 @@ fn compare(said: &[i16], heard: &[i16]) -> Option<Pesq> {
 fn print(args: &Args, r: &Report) {
     if args.json {
         // Numbers and fixed names: this cannot fail.
-        println!("{}", serde_json::to_string(r).unwrap_or_default());
+        outln!("{}", serde_json::to_string(r).unwrap_or_default());
         return;
     }
     let d = &r.delay_above_fastest_ms;
-    println!(
+    outln!(
         "{} packets: {} played, {} of them recovered; {} late, {} lost: {:.2} % missed",
         r.packets,
         r.played + r.recovered,
@@ -219,12 +219,14 @@ fn print(args: &Args, r: &Report) {
         r.lost,
         r.missed_percent
     );
-    println!(
+    outln!(
         "delay above the fastest: p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms",
-        d.p50, d.p99, d.max
+        d.p50,
+        d.p99,
+        d.max
     );
-    println!("E-model at {:?} playout: R {:.1}, MOS {:.2}", args.deadline.0, r.r, r.mos);
+    outln!("E-model at {:?} playout: R {:.1}, MOS {:.2}", args.deadline.0, r.r, r.mos);
     if let Some(pesq) = r.pesq {
-        println!("{}", score::line(pesq));
+        outln!("{}", score::line(pesq));
     }
 }

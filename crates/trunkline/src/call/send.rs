@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     law.encode_to(&pcm, &mut codes);
     let whole = codes.len().div_ceil(SAMPLES);
     let count = args.duration.map_or(whole, |d| (seconds(d) * 50.0).ceil() as usize);
-    eprintln!("calling {} from {}: {} s", args.to, open.local, count as f64 / 50.0);
+    errln!("calling {} from {}: {} s", args.to, open.local, count as f64 / 50.0);
     send_all(args, &open.line, &codes, count)
 }
 
@@ -81,7 +81,7 @@ fn send_all(args: &Args, line: &super::Line, codes: &[u8], count: usize) -> Resu
     bar.finish_and_clear();
     // For a node in this process: the last packets may be asked for again.
     std::thread::sleep(args.deadline.0);
-    println!(
+    outln!(
         "sent {count} packets{}",
         match unsent {
             0 => String::new(),

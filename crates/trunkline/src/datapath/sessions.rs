@@ -25,19 +25,22 @@ pub struct Door {
     /// A descriptor in reserve: when there is no other, giving it up lets an
     /// application in to be shown the door, lest it knock for ever.
     spare: Option<Socket>,
+    stuck: bool,
 }
 
 impl Door {
     /// Lets connections queue at `socket`, which is bound and nonblocking.
     pub fn open(socket: Socket) -> io::Result<Door> {
         socket.listen(libc::SOMAXCONN)?;
-        Ok(Door { socket, spare: spare() })
+        Ok(Door { socket, spare: spare(), stuck: false })
     }
 
     /// The next connection that wants in, if one waits.
     pub fn accept(&mut self) -> io::Result<Option<Socket>> {
         match self.socket.accept() {
             Ok((socket, _)) => {
+                self.stuck = false;
+                self.spare = self.spare.take().or_else(spare);
                 socket.set_nonblocking(true)?;
                 Ok(Some(socket))
             }
@@ -53,10 +56,14 @@ impl Door {
         }
     }
 
+    /// Whether who waits could be neither let in nor turned away: epoll goes on
+    /// saying that somebody waits, and asking again at once is of no use.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+
     fn turn_one_away(&mut self) {
-        if self.spare.take().is_some() {
-            drop(self.socket.accept());
-        }
+        self.stuck = self.spare.take().is_none() || self.socket.accept().map(drop).is_err();
         self.spare = spare();
     }
 }
@@ -93,17 +100,23 @@ impl Listener {
         }
         Ok(socket)
     }
+
+    /// As [`Door::is_stuck`].
+    pub fn is_stuck(&self) -> bool {
+        self.door.is_stuck()
+    }
 }
 
 /// A Unix socket at `path`, in the place of what a node that died there left
 /// behind. Whoever may write the file may send voice, or operate the node: the
 /// owner and the group.
 pub fn bind_unix(path: &Path, kind: Type) -> io::Result<Socket> {
-    let fresh = || Socket::new(Domain::UNIX, kind, None);
-    let (socket, address) = (fresh()?, SockAddr::unix(path)?);
+    let (socket, address) = (Socket::new(Domain::UNIX, kind, None)?, SockAddr::unix(path)?);
     match socket.bind(&address) {
         Err(e) if e.kind() == ErrorKind::AddrInUse && is_socket(path) => {
-            match fresh()?.connect(&address) {
+            // A node that hangs, its queue full, must not hold up this one.
+            let probe = Socket::new(Domain::UNIX, kind.nonblocking(), None)?;
+            match probe.connect(&address) {
                 Err(dead) if dead.kind() == ErrorKind::ConnectionRefused => {}
                 _ => return Err(e),
             }

@@ -1,3 +1,4 @@
+mod doors;
 mod notices;
 mod operate;
 mod remote;
@@ -255,6 +256,8 @@ struct PacketThread {
     stats: ThreadStats,
     complaints: Complaints,
     echoes: operate::Waiting,
+    /// When to look after the doors again, if they are left alone.
+    reopen: Time,
     /// When to end, once that was asked for.
     ends: Option<Time>,
 }
@@ -289,6 +292,7 @@ impl PacketThread {
             stats: ThreadStats::default(),
             complaints: Complaints::default(),
             echoes: operate::Waiting::default(),
+            reopen: Time::NEVER,
             ends: None,
         };
         let watch = |fd: &dyn AsFd, token| {
@@ -330,6 +334,7 @@ impl PacketThread {
             if now >= self.armed {
                 self.node.handle_timeout(now);
                 self.end_handshakes(now);
+                self.return_to_doors(now);
                 self.armed = Time::ZERO;
             }
             self.hand_out_echoes();
@@ -374,7 +379,7 @@ impl PacketThread {
         let now = clock::now();
         let (node, carriers) = (&mut self.node, &mut self.carriers);
         if let Some(udp) = self.udp.get_mut(index) {
-            udp.recv(stamps, now, |batch| node.recv(now, batch, carriers));
+            while udp.recv(stamps, now, |batch| node.recv(now, batch, carriers)) {}
         }
         Ok(())
     }
@@ -421,6 +426,9 @@ impl PacketThread {
                 Ok(Some(socket)) => drop(self.admit(Carrier::Unix(socket), Client::Local)),
                 Ok(None) => return,
                 Err(error) => {
+                    if listener.is_stuck() {
+                        self.leave_doors();
+                    }
                     let what = format!("an application could not attach: {error}");
                     return self.complaints.warn(clock::now(), &what);
                 }
@@ -447,7 +455,13 @@ impl PacketThread {
     fn admit(&mut self, carrier: Carrier, client: Client) -> Option<SessionId> {
         let Some(id) = self.node.session_open_for(client) else {
             self.turn_away(carrier, Refusal::Full);
-            let what = "too many applications: one was turned away";
+            let what = match self.node.node().is_draining() {
+                true => "an application was turned away: this node is being drained",
+                false => {
+                    "an application was turned away: as many are attached as [node] max_sessions \
+                     allows"
+                }
+            };
             self.complaints.warn(clock::now(), what);
             return None;
         };
@@ -576,6 +590,7 @@ impl PacketThread {
     fn arm(&mut self) -> io::Result<()> {
         let (at, _) = self.node.node().next_timeout(clock::now());
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.lobby.next_timeout());
+        let at = at.min(self.reopen);
         // While a socket is full, its becoming writable is what to wait for; but
         // not for ever.
         let at = match self.ends {

@@ -1,12 +1,13 @@
 //! A node's UDP socket: batches in, runs of envelopes out.
 
 use super::mmsg::{self, BATCH, RxBatch, TxBatch, TxItem};
-use crate::clock::Stamps;
+use crate::clock::{self, Stamps};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_overlay::arena::{Run, RxDatagram, TxArena};
 
@@ -14,6 +15,9 @@ use trunkline_overlay::arena::{Run, RxDatagram, TxArena};
 /// What may wait to be *sent* stays at the system's default, since no scheduler
 /// puts voice before what the kernel has.
 const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// Datagrams that waited for longer show that this process had no time to run.
+const BEHIND: Duration = Duration::from_millis(100);
 
 /// What a socket counts.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub struct Udp {
     tx: TxBatch,
     gso: bool,
     overflow_seen: u32,
+    /// When nothing waited to be received.
+    empty: Time,
     stats: UdpStats,
 }
 
@@ -64,6 +70,7 @@ impl Udp {
             tx: TxBatch::new(),
             gso,
             overflow_seen: 0,
+            empty: clock::now(),
             stats: UdpStats::default(),
         })
     }
@@ -80,7 +87,9 @@ impl Udp {
     }
 
     /// Receives one batch and hands it to `take` in slices of at most
-    /// [`BATCH`] datagrams; true if there may be more.
+    /// [`BATCH`] datagrams; true if the last of them waited for more than
+    /// [`BEHIND`], and more may wait. Then receive on before any timer is looked
+    /// at: what is there to hear must not be taken for silence.
     pub fn recv(
         &mut self,
         stamps: &Stamps,
@@ -93,12 +102,14 @@ impl Udp {
                 // An ICMP error of an earlier send surfaces here; reading it
                 // clears it.
                 self.stats.recv_errors += 1;
-                return true;
+                return false;
             }
         };
+        let (empty, mut last) = (self.empty, now);
         let mut batch = arrayvec::ArrayVec::<RxDatagram<'_>, BATCH>::new();
         for (meta, bytes) in self.rx.iter_mut() {
-            let at = meta.stamp.map_or(now, |stamp| stamps.place(stamp, now));
+            let at = meta.stamp.map_or(now, |stamp| stamps.place(stamp, empty, now));
+            last = at;
             let bytes = if meta.truncated { &mut [] } else { bytes };
             let mut rest = bytes;
             loop {
@@ -120,7 +131,10 @@ impl Udp {
         let overflow = self.rx.overflow();
         self.stats.kernel_drops += u64::from(overflow.wrapping_sub(self.overflow_seen));
         self.overflow_seen = overflow;
-        n == BATCH
+        if n < BATCH {
+            self.empty = now;
+        }
+        n == BATCH && now.since(last) > BEHIND
     }
 
     /// Whether this socket can reach `to`'s address family.

@@ -346,7 +346,7 @@ fn wait_for_line(process: &mut Process, word: &str) -> Result<(), Error> {
             std::thread::spawn(move || {
                 for line in lines.map_while(Result::ok) {
                     if line.contains("WARN") || line.contains("ERROR") {
-                        eprintln!("{line}");
+                        errln!("{line}");
                     }
                 }
             });

@@ -148,7 +148,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let path = args.out.join(REPORT);
     std::fs::write(&path, page).map_err(cannot(format!("write {}", path.display())))?;
     if args.json {
-        println!("{json}");
+        outln!("{json}");
     } else {
         table::print(args, &result);
     }

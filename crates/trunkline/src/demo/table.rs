@@ -8,7 +8,7 @@ use crate::score::Pesq;
 /// Prints `result`.
 pub fn print(args: &Args, result: &Result) {
     let (p, middle) = (args.loss.0, lossy_link(args.hops));
-    println!(
+    outln!(
         "{} calls of {} s from A to {} over {} links of {:?}; {}-{} loses {} % each way, \
          burstiness {} %; seed {}",
         args.calls,
@@ -22,7 +22,7 @@ pub fn print(args: &Args, result: &Result) {
         args.burst.0 * 100.0,
         result.seed
     );
-    println!();
+    outln!("");
     header();
     for run in &result.runs {
         row(run);
@@ -30,14 +30,14 @@ pub fn print(args: &Args, result: &Result) {
     let of = |service| result.runs.iter().find(|r| r.service == service);
     let (real_time, one_strike) = (of("real-time"), of("one-strike"));
     let on_lossy = real_time.and_then(|r| r.overhead_lossy_link_percent);
-    println!();
-    println!(
+    outln!("");
+    outln!(
         "Expected of one strike: the paper's 2p² − 3p³ = {:.3} %, exactly 2p² − p³ = {:.3} %.",
         (2.0 * p * p - 3.0 * p * p * p) * 100.0,
         (2.0 * p * p - p * p * p) * 100.0
     );
     if let Some(pesq) = real_time.and_then(|r| r.pesq) {
-        println!(
+        outln!(
             "PESQ and its 5th percentile are of {} segments of 12 s against the speech before \
              coding.",
             pesq.segments
@@ -45,7 +45,7 @@ pub fn print(args: &Args, result: &Result) {
     }
     let of_one = one_strike.and_then(|r| r.overhead_lossy_link_percent);
     if let (Some(ours), Some(one)) = (on_lossy, of_one) {
-        println!(
+        outln!(
             "On the lossy link alone, real time's overhead is {ours:.1} %, with one strike \
              {one:.1} %."
         );
@@ -53,19 +53,19 @@ pub fn print(args: &Args, result: &Result) {
     if let Some(restart) = &result.restart {
         let gaps: Vec<_> =
             restart.gap_ms.iter().map(|(name, ms)| format!("{name} {ms:.0} ms")).collect();
-        println!(
+        outln!(
             "Node {} was dead for {:.0} ms; the longest gap in each service: {}.",
             args.restart.unwrap_or('?'),
             restart.down_ms,
             gaps.join(", ")
         );
     }
-    println!("{}", result.ledger);
-    println!("Look and listen: open {}", args.out.join(super::REPORT).display());
+    outln!("{}", result.ledger);
+    outln!("Look and listen: open {}", args.out.join(super::REPORT).display());
 }
 
 fn header() {
-    println!(
+    outln!(
         "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8}  {:<15} {:>6} {:>6} {:>6} {:>5} {:>5} {:>5} {:>5} {:>9}",
         "service",
         "sent",
@@ -88,7 +88,7 @@ fn header() {
 fn row(r: &Run) {
     let pesq =
         |of: fn(&Pesq) -> f64| r.pesq.as_ref().map_or("–".into(), |p| format!("{:.2}", of(p)));
-    println!(
+    outln!(
         "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8.3}  {:<15} {:>6.1} {:>6.1} {:>6.1} {:>5.1} {:>5.2} {:>5} {:>5} {:>9}",
         r.service,
         r.sent,

@@ -106,6 +106,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     raise_descriptor_limit();
     let stop = stop::Signals::block().map_err(cannot("take over SIGTERM and SIGINT"))?;
     let hangup = stop::Hangup::block().map_err(cannot("take over SIGHUP"))?;
+    let _log = log::detach().map_err(cannot("start writing the log"))?;
     let (config, text) = read(&args.config)?;
     log::set(config.log_filter.as_deref());
     let name = config.name.clone();
@@ -341,11 +342,11 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
         // No mistake of the file's: the unit for systemd checks before it starts a
         // node, and a clock may be wrong.
         if let Err(why) = files.check_expiry(config.overlay.sealing.as_ref(), now) {
-            eprintln!("trunkline: warning: {why}");
+            errln!("trunkline: warning: {why}");
         }
     }
     let overlay = &config.overlay;
-    println!(
+    outln!(
         "{}: {} is node {}, {}, with {} and {}; packets up to {} bytes",
         args.file.display(),
         config.name,
@@ -356,7 +357,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
         overlay.max_payload()
     );
     if let Some(standing) = Watch::default().look(config.not_after(), unix_secs()) {
-        println!("{standing}");
+        outln!("{standing}");
     }
     Ok(())
 }

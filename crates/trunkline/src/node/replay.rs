@@ -85,9 +85,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let bytes = std::fs::read(path).map_err(|source| Error::Read { path: path.clone(), source })?;
     let summary = replay(path, &bytes)?;
     if args.json {
-        println!("{}", serde_json::to_string(&summary).unwrap_or_default());
+        outln!("{}", serde_json::to_string(&summary).unwrap_or_default());
     } else {
-        println!(
+        outln!(
             "{}: identical: {} inputs ({} datagrams, {} messages) gave the same {} runs of \
              envelopes ({} bytes) and {} messages{}",
             path.display(),

@@ -2,7 +2,9 @@
 
 use super::protocol::{Answer, Ask, Refused};
 use serde::de::DeserializeOwned;
+use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -70,11 +72,18 @@ pub struct Client {
 impl Client {
     /// Connects to the node whose control socket is at `path`.
     pub fn connect(path: &Path) -> Result<Client, Error> {
+        Client::connect_within(path, PATIENCE)
+    }
+
+    /// The same, where everything takes at most `patience`.
+    fn connect_within(path: &Path, patience: Duration) -> Result<Client, Error> {
         let connect = || {
-            let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            Ok(stream)
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            socket.set_read_timeout(Some(patience))?;
+            // Set first, it bounds the wait for a place in the queue, too.
+            socket.set_write_timeout(Some(patience))?;
+            socket.connect(&SockAddr::unix(path)?)?;
+            Ok(UnixStream::from(OwnedFd::from(socket)))
         };
         let stream = connect().map_err(|source: io::Error| {
             let advice = match source.kind() {
@@ -91,6 +100,10 @@ impl Client {
                 }
                 ErrorKind::PermissionDenied => {
                     "only its user and group may operate it: use sudo, or join the group"
+                }
+                ErrorKind::WouldBlock => {
+                    "it hangs or is suspended, and others wait for it already: look at its \
+                     process, and end it if it must be (kill -9)"
                 }
                 _ => "look at its log",
             };
@@ -126,5 +139,30 @@ impl Client {
             return Err(io::Error::new(ErrorKind::UnexpectedEof, what));
         }
         Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datapath::sessions::bind_unix;
+
+    #[test]
+    fn a_node_that_hangs_is_found_out() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("ctl");
+        // Nobody accepts, and one fills its queue.
+        let door = bind_unix(&path, Type::STREAM).expect("bound");
+        door.listen(0).expect("listening");
+        let waits = UnixStream::connect(&path).expect("a place");
+        let Err(error) = Client::connect_within(&path, Duration::from_millis(50)) else {
+            panic!("connected to nobody")
+        };
+        let text = error.to_string();
+        assert!(text.contains("hangs or is suspended"), "{text}");
+        // A second node sees that the place is taken, without waiting.
+        let again = bind_unix(&path, Type::STREAM).map(drop).map_err(|e| e.kind());
+        assert_eq!(again, Err(ErrorKind::AddrInUse));
+        drop(waits);
     }
 }

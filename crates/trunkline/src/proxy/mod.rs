@@ -202,14 +202,15 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let (max_flows, idle) = (usize::from(args.max_flows), args.idle.0);
     let limits = Limits { max_flows, idle, max_payload, dscp };
     let mut relay = Relay::new(forwards, overlay, limits).map_err(cannot("start", ""))?;
-    eprintln!(
+    errln!(
         "listening on {}, sending to {}; packets of up to {max_payload} bytes",
-        args.listen, args.send
+        args.listen,
+        args.send
     );
     let ended = relay.run(&stop).map_err(cannot("wait for packets", ""));
     match args.json {
-        true => println!("{}", relay.tally().json()),
-        false => println!("{}", relay.tally().line()),
+        true => outln!("{}", relay.tally().json()),
+        false => outln!("{}", relay.tally().line()),
     }
     ended
 }

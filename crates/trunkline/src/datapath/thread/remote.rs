@@ -16,7 +16,12 @@ impl PacketThread {
             let (session, from) = match remote.accept() {
                 Ok(Some(guest)) => guest,
                 Ok(None) => return,
-                Err(error) => return self.complain_of(&error),
+                Err(error) => {
+                    if remote.door.is_stuck() {
+                        self.leave_doors();
+                    }
+                    return self.complain_of(&error);
+                }
             };
             let (slot, evicted) = self.lobby.enter(clock::now(), session, from);
             if let Some(evicted) = evicted {
