@@ -115,8 +115,11 @@ pub enum Refusal {
     /// The message could not be parsed; the session is of no more use.
     #[error("the node could not understand a message of this session")]
     Malformed = 8,
-    /// The node has as many sessions as it may have.
-    #[error("as many applications are attached to the node as it allows ([node] max_sessions)")]
+    /// The node has as many sessions as it may have, or is draining.
+    #[error(
+        "the node takes no more applications: it has as many as it allows ([node] max_sessions), \
+         or is being drained"
+    )]
     Full = 9,
     /// The node's rules don't let this application do that.
     #[error("the node's rules ([access]) don't let this application do that")]

@@ -447,7 +447,7 @@ impl PacketThread {
     fn admit(&mut self, carrier: Carrier, client: Client) -> Option<SessionId> {
         let Some(id) = self.node.session_open_for(client) else {
             self.turn_away(carrier, Refusal::Full);
-            let what = "too many applications: one was turned away";
+            let what = "an application was turned away: there are max_sessions already, or the node drains";
             self.complaints.warn(clock::now(), what);
             return None;
         };
