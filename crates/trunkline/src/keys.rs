@@ -46,6 +46,9 @@ pub enum KeyFileError {
     /// What was to be certified can't be.
     #[error(transparent)]
     Issue(#[from] CertificateError),
+    /// A full disk, say: what was written so far is there.
+    #[error("cannot write to standard output: {0}; `trunkline pubkey` prints a public key again")]
+    Output(io::Error),
     /// No randomness.
     #[error("the system gives no randomness for a key: {0}")]
     Entropy(getrandom::Error),
@@ -57,6 +60,7 @@ fn advice(source: &io::Error) -> &'static str {
         io::ErrorKind::AlreadyExists => {
             "; no key or certificate is overwritten: take another name, or move that file away"
         }
+        io::ErrorKind::NotFound => "; a relative path counts from where the command was started",
         _ => "",
     }
 }
@@ -64,7 +68,10 @@ fn advice(source: &io::Error) -> &'static str {
 impl KeyFileError {
     /// 1 where the system is to blame, 2 where the user's input is.
     pub fn exit_code(&self) -> u8 {
-        if matches!(self, KeyFileError::Io { .. } | KeyFileError::Entropy(_)) { 1 } else { 2 }
+        match self {
+            KeyFileError::Io { .. } | KeyFileError::Entropy(_) | KeyFileError::Output(_) => 1,
+            _ => 2,
+        }
     }
 }
 
@@ -106,6 +113,10 @@ pub(crate) fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), KeyFil
     writeln!(file, "{text}").and_then(|()| file.sync_all()).map_err(io_error("write", path))
 }
 
+fn say(text: impl std::fmt::Display) -> Result<(), KeyFileError> {
+    crate::say(text).map_err(KeyFileError::Output)
+}
+
 /// Make a secret key for a node, a client or an overlay, and print its public key
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -126,7 +137,7 @@ pub fn keygen(args: &KeygenArgs) -> Result<(), KeyFileError> {
     getrandom::fill(&mut *secret).map_err(KeyFileError::Entropy)?;
     let identity = Identity::from_secret(&secret);
     write_new(&args.file, &identity.secret_text(), 0o600)?;
-    println!("{}", identity.public());
+    say(identity.public())?;
     Ok(())
 }
 
@@ -142,8 +153,7 @@ pub struct PubkeyArgs {
 
 /// Runs `trunkline pubkey`.
 pub fn pubkey(args: &PubkeyArgs) -> Result<(), KeyFileError> {
-    println!("{}", read_identity(&args.file)?.public());
-    Ok(())
+    say(read_identity(&args.file)?.public())
 }
 
 /// Certify, with the overlay's key, that a node has a key
@@ -219,19 +229,13 @@ pub fn certificate(args: &CertificateArgs) -> Result<(), KeyFileError> {
         let key = key.to_string();
         let value =
             serde_json::json!({ "node": node.0, "name": name, "key": key, "not_after": until });
-        println!("{value}");
-        return Ok(());
+        return say(value);
     }
-    println!("node {node}, {name}\nkey {key}");
-    match until {
-        0 => println!("for ever"),
-        until => {
-            let now = crate::clock::since_epoch() / 1_000_000_000;
-            match until.checked_sub(now) {
-                Some(left) => println!("for another {} days", left / DAY),
-                None => println!("over for {} days", (now - until) / DAY),
-            }
-        }
-    }
-    Ok(())
+    let now = crate::clock::since_epoch() / 1_000_000_000;
+    let holds = match (until, until.checked_sub(now)) {
+        (0, _) => "for ever".to_owned(),
+        (_, Some(left)) => format!("for another {} days", left / DAY),
+        (_, None) => format!("over for {}", crate::operate::span((now - until) as f64)),
+    };
+    say(format_args!("node {node}, {name}\nkey {key}\n{holds}"))
 }

@@ -20,6 +20,7 @@ mod sys;
 mod units;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -93,6 +94,15 @@ struct Failure {
 
 fn failure(code: u8) -> impl FnOnce(&dyn std::fmt::Display) -> Failure {
     move |message| Failure { message: message.to_string(), code }
+}
+
+/// Prints `text` and a newline to standard output, where `println!` would panic
+/// if the disk is full; who closed a pipe has seen enough.
+fn say(text: impl std::fmt::Display) -> io::Result<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e),
+        _ => Ok(()),
+    }
 }
 
 fn main() -> ExitCode {

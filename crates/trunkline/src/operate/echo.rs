@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::protocol::{Ask, Echo};
-use super::table::number;
+use super::table::{count, number};
 use super::{Error, Packet, PingArgs, TraceArgs, print, print_json};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -56,10 +56,22 @@ pub fn ping(args: &PingArgs) -> Result<(), Error> {
     let mut echoes = Vec::new();
     for n in 1..=args.count {
         let next = Instant::now() + args.interval.0;
-        let echo = args.packet.send(&mut client, args.to, super::DEFAULT_HOPS)?;
-        if !args.json {
-            print(ping_line(n, args, &echo))?;
-        }
+        let echo = match args.packet.send(&mut client, args.to, super::DEFAULT_HOPS) {
+            // There was a way, and may be again: that is what a ping is to show.
+            Err(Error::Refused(why)) if n > 1 => {
+                if !args.json {
+                    print(format_args!("{n}: {}", why.message))?;
+                }
+                Echo { from: None, reached: false, hops: None, rtt_ms: None }
+            }
+            echo => {
+                let echo = echo?;
+                if !args.json {
+                    print(ping_line(n, args, &echo))?;
+                }
+                echo
+            }
+        };
         echoes.push(echo);
         if n < args.count {
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -91,9 +103,9 @@ pub fn ping(args: &PingArgs) -> Result<(), Error> {
 fn ping_line(n: u32, args: &PingArgs, echo: &Echo) -> String {
     match (echo.from, echo.rtt_ms) {
         (Some(from), Some(rtt)) if echo.reached => format!(
-            "{n}: node {from}, {} bytes, {} hops, {rtt:.2} ms",
+            "{n}: node {from}, {} bytes, {}, {rtt:.2} ms",
             args.packet.size,
-            echo.hops.unwrap_or(0)
+            count(echo.hops.unwrap_or(0).into(), "hop")
         ),
         (Some(from), _) => format!("{n}: hop limit exceeded at node {from}: a loop, most likely"),
         _ => format!("{n}: no answer within {:?}", args.packet.timeout.0),

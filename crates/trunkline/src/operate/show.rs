@@ -131,7 +131,9 @@ pub fn link_row(l: &Link) -> Vec<String> {
 }
 
 fn title(l: &Link) -> String {
-    let parts = [Some(l.neighbour.to_string()), l.name.clone(), Some(l.path.clone())];
+    // The neighbour's word may be a newcomer's: nothing for the terminal to obey.
+    let path = l.path.escape_debug().to_string();
+    let parts = [Some(l.neighbour.to_string()), l.name.clone(), Some(path)];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
     parts.join(" ")
 }
