@@ -183,7 +183,13 @@ fn read(path: &Path) -> Result<(Config, String), Error> {
     let mut config = config::load(path)?;
     config.unlock()?;
     // Now that its own key is known.
-    config.overlay.validate()?;
+    config.overlay.validate().map_err(|e| Mistake {
+        path: path.to_owned(),
+        place: None,
+        what: e.to_string(),
+        excerpt: String::new(),
+        suggestion: None,
+    })?;
     let text = std::fs::read_to_string(path).map_err(cannot(format!("read {}", path.display())))?;
     Ok((config, text))
 }

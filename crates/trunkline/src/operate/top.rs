@@ -24,10 +24,13 @@ const SIGNALS: Duration = Duration::from_millis(100);
 
 /// Runs `trunkline top`.
 pub fn top(args: &TopArgs) -> Result<(), Error> {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    if dumb || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        let what = "`top` needs a terminal that is not dumb (TERM): use `trunkline status --json` and `trunkline links \
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        let what = "`top` needs a terminal: use `trunkline status --json` and `trunkline links \
                     --json` in scripts";
+        return Err(Error::Failed(what.into()));
+    }
+    if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+        let what = "`top` needs a terminal that can move its cursor, and TERM is `dumb`";
         return Err(Error::Failed(what.into()));
     }
     let mut client = args.at.connect()?;
