@@ -106,7 +106,7 @@ build: ## Build the binary and the C library, optimised
 	scripts/c-library.sh "$(BUILT)/c-library" release $(LOCKED)
 
 .PHONY: install
-install: build ## Install binary, C library, header, manual: make install PREFIX=/usr/local DESTDIR=
+install: build ## Install binary, unit for systemd, C library, header, manual: make install PREFIX=/usr/local DESTDIR=
 	scripts/install.sh "$(BUILT)" "$(PREFIX)" "$(LIBDIR)" "$(MANDIR)" "$(DESTDIR)"
 
 .PHONY: clean

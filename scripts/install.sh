@@ -8,6 +8,9 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 install -d "$destdir$prefix"/{bin,include} "$destdir$libdir/pkgconfig" "$destdir$mandir/man1"
 install -m 755 "$built/trunkline" "$destdir$prefix/bin/"
+install -d "$destdir$prefix/lib/systemd/system"
+sed "s|/usr/local/bin/|$prefix/bin/|" packaging/trunkline@.service \
+    >"$destdir$prefix/lib/systemd/system/trunkline@.service"
 install -m 644 include/trunkline.h "$destdir$prefix/include/"
 install -m 644 "$built/c-library/libtrunkline.a" "$destdir$libdir/"
 install -m 755 "$built/c-library/libtrunkline.so.$version" "$destdir$libdir/"

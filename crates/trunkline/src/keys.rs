@@ -57,6 +57,7 @@ fn advice(source: &io::Error) -> &'static str {
         io::ErrorKind::AlreadyExists => {
             "; no key or certificate is overwritten: take another name, or move that file away"
         }
+        io::ErrorKind::NotFound => "; a relative path counts from where the command was started",
         _ => "",
     }
 }
@@ -64,7 +65,10 @@ fn advice(source: &io::Error) -> &'static str {
 impl KeyFileError {
     /// 1 where the system is to blame, 2 where the user's input is.
     pub fn exit_code(&self) -> u8 {
-        if matches!(self, KeyFileError::Io { .. } | KeyFileError::Entropy(_)) { 1 } else { 2 }
+        match self {
+            KeyFileError::Io { .. } | KeyFileError::Entropy(_) => 1,
+            _ => 2,
+        }
     }
 }
 
@@ -222,16 +226,12 @@ pub fn certificate(args: &CertificateArgs) -> Result<(), KeyFileError> {
         outln!("{value}");
         return Ok(());
     }
-    outln!("node {node}, {name}\nkey {key}");
-    match until {
-        0 => outln!("for ever"),
-        until => {
-            let now = crate::clock::since_epoch() / 1_000_000_000;
-            match until.checked_sub(now) {
-                Some(left) => outln!("for another {} days", left / DAY),
-                None => outln!("over for {} days", (now - until) / DAY),
-            }
-        }
-    }
+    let now = crate::clock::since_epoch() / 1_000_000_000;
+    let holds = match (until, until.checked_sub(now)) {
+        (0, _) => "for ever".to_owned(),
+        (_, Some(left)) => format!("for another {} days", left / DAY),
+        (_, None) => format!("over for {}", crate::operate::span((now - until) as f64)),
+    };
+    outln!("node {node}, {name}\nkey {key}\n{holds}");
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
-use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
@@ -32,15 +32,29 @@ pub fn init() {
         .with_target(false);
     tracing_subscriber::registry().with(filter).with(lines).init();
     let _ = FILTER.set(handle);
+    if let Some(Err(why)) = std::env::var(VARIABLE).ok().map(|filter| parse(&filter)) {
+        tracing::warn!("{VARIABLE} is ignored: {why}");
+    }
 }
 
 fn from_environment() -> Option<EnvFilter> {
-    EnvFilter::try_from_env(VARIABLE).ok()
+    parse(&std::env::var(VARIABLE).ok()?).ok()
 }
 
-/// A filter as `[log] filter` has it.
-pub fn parse(filter: &str) -> Result<EnvFilter, ParseError> {
-    EnvFilter::builder().parse(filter)
+/// A filter as `[log] filter` has it; or why it is none.
+pub fn parse(filter: &str) -> Result<EnvFilter, String> {
+    // To `EnvFilter` a lone word that is no level is a module, and all others are
+    // silent: a slip would cost the whole log.
+    let slip = |part: &&str| {
+        let level = !part.is_empty() && part.parse::<LevelFilter>().is_ok();
+        !level && !part.contains(['=', '['])
+    };
+    if let Some(part) = filter.split(',').map(str::trim).find(slip) {
+        return Err(format!(
+            "\"{part}\" is no level: write error, warn, info or debug, or MODULE=LEVEL"
+        ));
+    }
+    EnvFilter::builder().parse(filter).map_err(|why| format!("is not understood: {why}"))
 }
 
 /// Logs by `filter` from now on, or by the default; the environment's stays.

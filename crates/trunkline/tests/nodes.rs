@@ -243,7 +243,7 @@ fn a_signal_stops_a_node_cleanly() {
         let (stdout, stderr) = node.process().rest();
         assert_eq!(stdout, "");
         let lines: Vec<_> = stderr.lines().collect();
-        let [unsealed, ready] = lines[..] else { panic!("two lines: {stderr}") };
+        let [unsealed, ready, ..] = lines[..] else { panic!("two lines: {stderr}") };
         assert!(unsealed.contains("UNSEALED") && ready.contains("ready"), "{stderr}");
     }
     wait_for("the client to notice", || client.send_to(b"x", client.local_addr()).err());

@@ -5,6 +5,8 @@ use crate::handshake::{self, Certificate, Identity, Offer, PublicKey, Trust};
 use crate::link::{self, realtime};
 use crate::route::{NOBODY, StaticRoute};
 use crate::wire::{NodeId, ReceiverIndex};
+use core::time::Duration;
+use std::collections::BTreeMap;
 
 /// Everything that a node is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,11 +135,29 @@ impl Config {
         if let Some(sealing) = &self.sealing {
             sealing.newcomer.check().map_err(ConfigError::NewcomerOutOfRange)?;
         }
+        self.check_keys()?;
         let known = |via| self.links.iter().any(|l| l.neighbour == via);
         match self.routes.iter().find(|r| !known(r.via)) {
             Some(route) => Err(ConfigError::NoSuchNeighbour(route.via)),
             None => Ok(()),
         }
+    }
+}
+
+impl Config {
+    /// That a node has one key, and a key one node.
+    fn check_keys(&self) -> Result<(), ConfigError> {
+        let (mut keys, mut nodes) = (BTreeMap::new(), BTreeMap::new());
+        for (node, key) in self.known_keys() {
+            if keys.insert(node, key).is_some_and(|other| other != key) {
+                return Err(ConfigError::TwoKeys(node));
+            }
+            match nodes.insert(key, node) {
+                Some(other) if other != node => return Err(ConfigError::OneKey(other, node)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -150,17 +170,17 @@ impl link::Config {
         range("dscp: 0 to 63", self.dscp <= 63)?;
         range("penalty: 0 to 5 s", self.penalty <= link::Config::MAX_PENALTY)?;
         range("rate: more than 0", self.rate.is_none_or(|r| r.as_bps() > 0))?;
-        range("repeat share: 0 to 1", (0.0..=1.0).contains(&repeat_share))?;
-        range("extra share: 0 to 1", (0.0..=1.0).contains(&extra_share))?;
+        range("[realtime] repeat_share: 0 to 1", (0.0..=1.0).contains(&repeat_share))?;
+        range("[realtime] extra_share: 0 to 1", (0.0..=1.0).contains(&extra_share))?;
         let memory = 4 << 10..=1 << 30;
         range("[realtime] memory: 4 KiB to 1 GiB", memory.contains(&bytes))?;
         range("[realtime] packets: 16 to 32768", (16..=1 << 15).contains(&packets))?;
         range("[best_effort] memory: 4 KiB to 1 GiB", memory.contains(&self.best_effort.bytes))?;
-        let waits = [self.realtime.max_wait, self.best_effort.max_wait];
-        let wait = 1..=10_000;
-        range("max_wait: 1 ms to 10 s", waits.iter().all(|w| wait.contains(&w.as_millis())))?;
-        range("hello interval: 20 ms or more", self.liveness.interval.as_millis() >= 20)?;
-        range("dead after: three hello intervals or more", {
+        let wait = |wait: Duration| (1..=10_000).contains(&wait.as_millis());
+        range("[realtime] max_wait: 1 ms to 10 s", wait(self.realtime.max_wait))?;
+        range("[best_effort] max_wait: 1 ms to 10 s", wait(self.best_effort.max_wait))?;
+        range("[hello] interval: 20 ms or more", self.liveness.interval.as_millis() >= 20)?;
+        range("[hello] dead_after: three intervals or more", {
             self.liveness.dead_after >= 3 * self.liveness.interval
         })
     }
@@ -195,6 +215,14 @@ pub enum ConfigError {
     /// A label longer than a handshake carries.
     #[error("the path \"{1}\" to neighbour {0} is too long: a path has at most {MAX_PATH} bytes")]
     LongPath(NodeId, String),
+    /// A node with different keys.
+    #[error("node {0} is given two different keys: keep what `trunkline pubkey` prints there")]
+    TwoKeys(NodeId),
+    /// Nodes with the same key.
+    #[error(
+        "nodes {0} and {1} are given the same key: give each what `trunkline pubkey` prints there"
+    )]
+    OneKey(NodeId, NodeId),
     /// A route over a node that is no neighbour.
     #[error("a route goes via node {0}, which no link leads to: add the link or correct the route")]
     NoSuchNeighbour(NodeId),
@@ -203,7 +231,6 @@ pub enum ConfigError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::time::Duration;
 
     #[test]
     fn each_mistake_has_its_error() {
@@ -230,6 +257,19 @@ mod tests {
         sealing.newcomer.liveness.interval = Duration::ZERO;
         alone.sealing = Some(sealing);
         assert!(matches!(alone.validate(), Err(ConfigError::NewcomerOutOfRange(_))));
+        let key = |n| crate::handshake::Identity::from_secret(&[n; 32]).public();
+        let mut sealed = with(vec![link(2), link(3)]);
+        sealed.sealing = Some(Sealing::new(crate::handshake::Identity::from_secret(&[1; 32])));
+        sealed.links[0].key = Some(key(2));
+        assert_eq!(sealed.validate(), Ok(()));
+        sealed.links[1].key = Some(key(1));
+        assert_eq!(sealed.validate(), Err(ConfigError::OneKey(NodeId(3), NodeId(1))));
+        sealed.links[1].key = Some(key(3));
+        let known = |node, n| vec![(NodeId(node), key(n))];
+        for (node, n, result) in [(2, 2, Ok(())), (2, 9, Err(ConfigError::TwoKeys(NodeId(2))))] {
+            sealed.sealing.as_mut().unwrap().known = known(node, n);
+            assert_eq!(sealed.validate(), result);
+        }
         let lost = Config {
             routes: vec![StaticRoute { to: None, via: NodeId(9), onward: Duration::ZERO }],
             ..with(vec![link(2)])

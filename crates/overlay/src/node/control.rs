@@ -15,7 +15,7 @@ use crate::route::{
 use crate::wire::{NodeId, ReceiverIndex};
 use core::net::SocketAddr;
 use core::time::Duration;
-use sealing::SealedLinks;
+use sealing::{MAX_NOTICES, SealedLinks};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_base::Time;
@@ -107,6 +107,8 @@ pub struct Control {
     draining: bool,
     table: Arc<ForwardingTable>,
     commands: VecDeque<Command>,
+    /// Of links that went up or down.
+    notices: VecDeque<Notice>,
 }
 
 impl Control {
@@ -122,6 +124,7 @@ impl Control {
             draining: false,
             table: Arc::default(),
             commands: VecDeque::new(),
+            notices: VecDeque::new(),
         };
         control.drain(start.at, false);
         if let Some(router) = &mut control.router {
@@ -178,8 +181,11 @@ impl Control {
 
     fn up(&mut self, now: Time, link: LinkId, restarted: bool, rtt: Duration) {
         let Some(state) = self.link(link) else { return };
-        state.up = true;
+        let was_up = core::mem::replace(&mut state.up, true);
         let (id, path) = (state.neighbour, state.path);
+        if !was_up {
+            self.note(Notice::Up(link));
+        }
         if let Some(router) = &mut self.router {
             router.link_up(now, link, Neighbour { id, path, restarted, rtt });
         }
@@ -190,8 +196,8 @@ impl Control {
     }
 
     fn down(&mut self, now: Time, link: LinkId) {
-        if let Some(state) = self.link(link) {
-            state.up = false;
+        if self.link(link).is_some_and(|state| core::mem::take(&mut state.up)) {
+            self.note(Notice::Down(link));
         }
         if let Some(router) = &mut self.router {
             router.link_down(now, link);
@@ -355,7 +361,15 @@ impl Control {
 
     /// Something for the log.
     pub fn next_notice(&mut self) -> Option<Notice> {
-        self.sealing.as_mut()?.next_notice()
+        // First who was admitted, then that it is there.
+        let sealing = self.sealing.as_mut().and_then(SealedLinks::next_notice);
+        sealing.or_else(|| self.notices.pop_front())
+    }
+
+    fn note(&mut self, notice: Notice) {
+        if self.notices.len() < MAX_NOTICES {
+            self.notices.push_back(notice);
+        }
     }
 
     /// The next routing frame for `link`, of at most `room` bytes.

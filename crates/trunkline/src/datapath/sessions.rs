@@ -123,6 +123,9 @@ pub fn bind_unix(path: &Path, kind: Type) -> io::Result<Socket> {
             std::fs::remove_file(path)?;
             socket.bind(&address)?;
         }
+        Err(e) if e.kind() == ErrorKind::AddrInUse => {
+            return Err(io::Error::new(ErrorKind::AlreadyExists, "something else is there"));
+        }
         done => done?,
     }
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;

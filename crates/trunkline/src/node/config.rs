@@ -1,16 +1,18 @@
 //! The configuration file of `trunkline node`.
 
 mod access;
+mod mistake;
 mod sealing;
 
 pub use access::KnownClient;
+pub use mistake::Mistake;
 pub use sealing::{KeyFiles, Secrets};
 
 use crate::keys::KeyFileError;
 use crate::units::{Fraction, Rate, Size, Span};
+use mistake::{mistake, syntax_mistake};
 use serde::Deserialize;
-use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -265,37 +267,6 @@ impl From<RecoveryName> for Recovery {
     }
 }
 
-/// A mistake in a configuration file, where it is, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
-    /// The file.
-    pub path: PathBuf,
-    /// Line and column, from 1; `None` where the whole file is meant.
-    pub place: Option<(usize, usize)>,
-    /// What is wrong.
-    pub what: String,
-    /// The line of the file, and a mark below it.
-    pub excerpt: String,
-    /// The name that was probably meant.
-    pub suggestion: Option<String>,
-}
-
-impl std::error::Error for Mistake {}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
-        if let Some((line, column)) = self.place {
-            write!(f, ":{line}:{column}")?;
-        }
-        write!(f, ": {}", self.what)?;
-        if let Some(suggestion) = &self.suggestion {
-            write!(f, "; did you mean `{suggestion}`?")?;
-        }
-        f.write_str(&self.excerpt)
-    }
-}
-
 /// Reads and checks the file at `path`.
 pub fn load(path: &Path) -> Result<Config, Mistake> {
     let text = std::fs::read_to_string(path).map_err(|e| Mistake {
@@ -330,6 +301,9 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     let clients = known_clients(&file, &mut config.access)
         .map_err(|(span, what)| mistake(Some(span), what))?;
     check_remote(&file).map_err(|what| mistake(None, what.into()))?;
+    let template = defaults(&file, config.id);
+    // First what all links have, lest the first of them is blamed for it.
+    template.check().map_err(|what| mistake(None, format!("out of range ({what})")))?;
     for section in &file.link {
         config.links.push(link_config(section.get_ref(), &file));
         // One at a time, so that a mistake has a line.
@@ -339,6 +313,9 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
                 .map_err(|what| mistake(Some(section.span()), what))?;
         }
         let family = |a: &SocketAddr| a.is_ipv6();
+        if let Some((address, why)) = section.get_ref().address.and_then(nobodys) {
+            return Err(mistake(Some(section.span()), format!("address {address} {why}")));
+        }
         if let Some(address) = section.get_ref().address
             && !file.node.listen.iter().any(|l| family(l) == family(&address))
         {
@@ -352,13 +329,11 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
     }
     if let Some(filter) = &file.log.filter {
-        let what = "[log] filter is not understood: write \"info\", \"debug\" or as TRUNKLINE_LOG";
         crate::log::parse(filter.get_ref())
-            .map_err(|why| mistake(Some(filter.span()), format!("{what} ({why})")))?;
+            .map_err(|why| mistake(Some(filter.span()), format!("[log] filter {why}")))?;
     }
-    let template = defaults(&file, config.id);
-    // Where no [[link]] is, the links of newcomers have these.
-    template.check().map_err(|what| mistake(None, format!("out of range ({what})")))?;
+    // The links may be none.
+    config.validate().map_err(|e| mistake(None, e.to_string()))?;
     let name = file.node.name.unwrap_or_else(|| format!("node {}", file.node.id));
     Ok(Config {
         name,
@@ -375,6 +350,23 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         template,
         key_files,
     })
+}
+
+/// Why no neighbour can be at `address`, if none can.
+fn nobodys(address: SocketAddr) -> Option<(SocketAddr, &'static str)> {
+    let why = match (address, address.ip()) {
+        (_, ip) if ip.is_unspecified() || ip.is_multicast() => "is no single machine's",
+        (_, IpAddr::V4(ip)) if ip.is_broadcast() => "is no single machine's",
+        (_, IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
+            "is of IPv4: write it as \"192.0.2.1:7000\""
+        }
+        (SocketAddr::V6(a), IpAddr::V6(ip)) if ip.is_unicast_link_local() && a.scope_id() == 0 => {
+            "is link-local: add the number of its interface (`ip link`), \"[fe80::1%2]:7000\""
+        }
+        _ if address.port() == 0 => "has no port",
+        _ => return None,
+    };
+    Some((address, why))
 }
 
 fn link_config(section: &LinkSection, file: &File) -> link::Config {
@@ -424,10 +416,10 @@ fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
         (None, true) if certificate.is_some() => {
             Err("[node] has a certificate but no key: give the key that it is for")
         }
-        (None, true) if file.overlay.has_version() => {
-            Err("[overlay] newest_version means nothing to an unsealed node, which agrees on no \
-                 version: take it away")
-        }
+        (None, true) if !file.overlay.is_empty() || !file.known.is_empty() => Err(
+            "[overlay] and [[known]] mean nothing to an unsealed node, which knows nobody by a \
+                 key: take them away, or give [node] a `key` instead of unsealed",
+        ),
         (None, true) => Ok(None),
         (Some(key), false) => Ok(Some(KeyFiles {
             key: key.clone(),
@@ -491,45 +483,6 @@ fn check_runtime(runtime: &Runtime) -> Result<(), &'static str> {
         return Err("[runtime] cpu is out of range (0 to 1023)");
     }
     Ok(())
-}
-
-fn mistake(path: &Path, text: &str, span: Option<Range<usize>>, what: String) -> Mistake {
-    let place = span.as_ref().map(|s| place(text, s.start));
-    let excerpt = place.map_or(String::new(), |(line, column)| {
-        let source = text.lines().nth(line - 1).unwrap_or_default();
-        format!("\n  {line} | {source}\n  {:>1$}", "^", line.to_string().len() + 3 + column)
-    });
-    Mistake { path: path.to_owned(), place, what, excerpt, suggestion: None }
-}
-
-fn syntax_mistake(path: &Path, text: &str, error: &toml::de::Error) -> Mistake {
-    let what = match error.message() {
-        "invalid socket address syntax" => "this is no address: write an IP address and a port, \
-                                            \"192.0.2.1:7000\" or \"[2001:db8::1]:7000\"; names \
-                                            are not looked up"
-            .into(),
-        message => message.replace('\n', " "),
-    };
-    let suggestion = suggestion(&what);
-    Mistake { suggestion, ..mistake(path, text, error.span(), what) }
-}
-
-/// The known name that is most like the unknown one in serde's message
-/// "unknown field `x`, expected one of `a`, `b`".
-fn suggestion(message: &str) -> Option<String> {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let unknown = message.starts_with("unknown").then(|| quoted.next())??;
-    let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
-    quoted
-        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
-        .filter(|name| likeness(name) > 0.7)
-        .map(str::to_owned)
-}
-
-fn place(text: &str, offset: usize) -> (usize, usize) {
-    let before = &text[..offset.min(text.len())];
-    let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
 #[cfg(test)]
@@ -669,7 +622,7 @@ offload = false
             assert!(wrong.contains("this build speaks protocol versions 1 to 2"), "{wrong}");
         }
         let unsealed = mistake(&GOOD.replace("[hello]", &version("1")));
-        assert!(unsealed.contains("means nothing to an unsealed node"), "{unsealed}");
+        assert!(unsealed.contains("mean nothing to an unsealed node"), "{unsealed}");
         let priority = mistake(&GOOD.replace("offload = false", "realtime_priority = 0"));
         assert!(priority.contains("1 to 99"), "{priority}");
         let memory = mistake(&GOOD.replace("[hello]", "[best_effort]\nmemory = \"10 B\"\n[hello]"));
@@ -679,8 +632,34 @@ offload = false
         let relay = format!("{node}[realtime]{rest}");
         assert!(parse(Path::new("x.toml"), &relay).is_ok());
         let hello = mistake(&relay.replace("50ms", "1ms"));
-        assert!(hello.contains("hello interval: 20 ms or more"), "{hello}");
+        assert!(
+            hello.starts_with("x.toml:16:12: out of range ([hello] interval: 20 ms"),
+            "{hello}"
+        );
         let path = mistake(&GOOD.replace("isp2", &"isp".repeat(30)));
         assert!(path.starts_with("x.toml:16:1: the path \"isp"), "{path}");
+    }
+    #[test]
+    fn what_would_do_harm_in_silence_is_a_mistake() {
+        for nobody in ["0.0.0.0:7001", "127.0.0.1:0", "224.0.0.1:7001", "255.255.255.255:7001"] {
+            let address = mistake(&GOOD.replace("127.0.0.1:7001", nobody));
+            assert!(address.starts_with(&format!("x.toml:11:1: address {nobody} ")), "{address}");
+        }
+        let both = GOOD.replace("[\"127.0.0.1:7002\"]", "[\"0.0.0.0:7002\", \"[::]:7002\"]");
+        let local = |ip: &str| both.replace("127.0.0.1:7001", &format!("[{ip}]:7001"));
+        assert!(mistake(&local("fe80::1")).contains("add the number of its interface"));
+        assert!(mistake(&local("::ffff:192.0.2.1")).contains("is of IPv4"));
+        assert!(parse(Path::new("x.toml"), &local("fe80::1%2")).is_ok());
+        let wrong_type = mistake(&GOOD.replace("dscp = 0", "dscp = 256"));
+        assert!(wrong_type.contains("expected a number from 0 to 255"), "{wrong_type}");
+        let log = |filter| mistake(&format!("{GOOD}[log]\nfilter = \"{filter}\""));
+        for slip in ["loud", "", "info,lnk"] {
+            assert!(log(slip).contains("is no level: write error, warn"), "{}", log(slip));
+        }
+        assert!(log("trunkline=loud").contains("is not understood"));
+        for filter in ["INFO", "off", "warn,trunkline=debug"] {
+            let text = format!("{GOOD}[log]\nfilter = \"{filter}\"");
+            assert!(parse(Path::new("x.toml"), &text).is_ok(), "{filter}");
+        }
     }
 }

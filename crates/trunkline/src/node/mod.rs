@@ -88,17 +88,33 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
         /// What to do, after a semicolon; may be empty.
-        advice: &'static str,
+        advice: String,
     },
 }
 
 fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
-    cannot_but(what, "")
+    let what = what.into();
+    move |source| Error::Io { what, source, advice: String::new() }
 }
 
-fn cannot_but(what: impl Into<String>, advice: &'static str) -> impl FnOnce(io::Error) -> Error {
-    let what = what.into();
-    move |source| Error::Io { what, source, advice }
+/// `what` is a place that `key` in `[node]` names.
+fn cannot_have(what: String, key: &'static str) -> impl FnOnce(io::Error) -> Error {
+    use io::ErrorKind::{
+        AddrInUse, AddrNotAvailable, AlreadyExists, InvalidInput, NotFound, PermissionDenied,
+    };
+    move |source| {
+        let remedy = match source.kind() {
+            AddrInUse => "stop what uses it, or ",
+            AddrNotAvailable => "give this machine that address, or ",
+            NotFound => "make its directory, or ",
+            PermissionDenied => "let this user have it, or ",
+            AlreadyExists => "move that away, or ",
+            // Only of a Unix socket: sockaddr_un has 108 bytes (unix(7)).
+            InvalidInput => "a path has at most 107 bytes: ",
+            _ => "",
+        };
+        Error::Io { what, source, advice: format!("; {remedy}change `{key}` in [node]") }
+    }
 }
 
 /// Runs `trunkline node`.
@@ -142,10 +158,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
 }
 
 fn bind_control(path: &Path) -> Result<Bound, Error> {
-    server::bind(path).map_err(cannot_but(
-        format!("listen for operators at {}", path.display()),
-        "; stop the node that does, or change `control` in [node]",
-    ))
+    server::bind(path)
+        .map_err(cannot_have(format!("listen for operators at {}", path.display()), "control"))
 }
 
 /// Says so to the service manager, if one waits for it (sd_notify(3)).
@@ -169,6 +183,14 @@ pub fn raise_descriptor_limit() {
 fn read(path: &Path) -> Result<(Config, String), Error> {
     let mut config = config::load(path)?;
     config.unlock()?;
+    // Now that its own key is known.
+    config.overlay.validate().map_err(|e| Mistake {
+        path: path.to_owned(),
+        place: None,
+        what: e.to_string(),
+        excerpt: String::new(),
+        suggestion: None,
+    })?;
     let text = std::fs::read_to_string(path).map_err(cannot(format!("read {}", path.display())))?;
     Ok((config, text))
 }
@@ -191,23 +213,20 @@ pub fn start(
     let mut udp = Vec::new();
     for address in config.listen {
         let bound = Udp::bind(address, config.runtime.offload);
-        udp.push(bound.map_err(cannot_but(
-            format!("listen on UDP {address}"),
-            "; stop what uses it, or change `listen` in [node]",
-        ))?);
+        udp.push(bound.map_err(cannot_have(format!("listen on UDP {address}"), "listen"))?);
     }
     let http = match config.http {
-        Some(address) => Some(http::bind(address).map_err(cannot_but(
-            format!("serve metrics on {address}"),
-            "; stop what uses it, or change `http` in [node]",
-        ))?),
+        Some(address) => {
+            let bound = http::bind(address);
+            Some(bound.map_err(cannot_have(format!("serve metrics on {address}"), "http"))?)
+        }
         None => None,
     };
     let listener = match &config.socket {
-        Some(path) => Some(Listener::bind(path).map_err(cannot_but(
-            format!("listen for applications at {}", path.display()),
-            "; stop the node that does, or change `socket` in [node]",
-        ))?),
+        Some(path) => {
+            let what = format!("listen for applications at {}", path.display());
+            Some(Listener::bind(path).map_err(cannot_have(what, "socket"))?)
+        }
         None => None,
     };
     let mut remotes = Vec::new();
@@ -244,10 +263,8 @@ pub fn start(
 
 /// Listens for applications of other hosts; says so if everybody may come.
 fn bind_remote(address: SocketAddr, open: bool, offload: bool) -> Result<Remote, Error> {
-    let remote = Remote::bind(address, offload).map_err(cannot_but(
-        format!("listen for remote applications on TCP and UDP {address}"),
-        "; stop what uses it, or change `remote` in [node]",
-    ))?;
+    let what = format!("listen for remote applications on TCP and UDP {address}");
+    let remote = Remote::bind(address, offload).map_err(cannot_have(what, "remote"))?;
     if open && remote.is_exposed() {
         tracing::warn!(
             %address,
@@ -335,16 +352,7 @@ pub struct CheckArgs {
 
 /// Runs `trunkline check`.
 pub fn check(args: &CheckArgs) -> Result<(), Error> {
-    let mut config = config::load(&args.file)?;
-    config.unlock()?;
-    if let Some(files) = &config.key_files {
-        let now = clock::since_epoch() / 1_000_000_000;
-        // No mistake of the file's: the unit for systemd checks before it starts a
-        // node, and a clock may be wrong.
-        if let Err(why) = files.check_expiry(config.overlay.sealing.as_ref(), now) {
-            errln!("trunkline: warning: {why}");
-        }
-    }
+    let (config, _) = read(&args.file)?;
     let overlay = &config.overlay;
     outln!(
         "{}: {} is node {}, {}, with {} and {}; packets up to {} bytes",
@@ -356,8 +364,10 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
         count(overlay.routes.len(), "route"),
         overlay.max_payload()
     );
+    // No mistake of the file's, even if it is over: the unit for systemd checks
+    // before it starts a node, and a clock may be wrong.
     if let Some(standing) = Watch::default().look(config.not_after(), unix_secs()) {
-        outln!("{standing}");
+        errln!("trunkline: warning: {standing}");
     }
     Ok(())
 }

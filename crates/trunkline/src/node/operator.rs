@@ -142,6 +142,7 @@ impl Operator {
             .map_err(|e| mistake(&format_args!("{} cannot be read: {e}", self.path.display())))?;
         let mut new = config::parse(&self.path, &text).map_err(|e| mistake(&e))?;
         new.unlock().map_err(|e| mistake(&e))?;
+        new.overlay.validate().map_err(|e| mistake(&e))?;
         if let Some(over) = new_but_over(&running, &new) {
             return Err(mistake(&over));
         }

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::protocol::{Ask, Reloaded, Status};
 use super::table::{count, span};
-use super::{DrainArgs, Error, ReloadArgs, print, print_json};
+use super::{DrainArgs, Error, ReloadArgs, print_json};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,14 @@ pub fn reload(args: &ReloadArgs) -> Result<(), Error> {
     }
     let list = |keys: &[String]| keys.join("; ");
     if done.applied.is_empty() && done.restart.is_empty() {
-        return print(format_args!("{}: nothing has changed", done.config));
+        outln!("{}: nothing has changed", done.config);
+        return Ok(());
     }
     if !done.applied.is_empty() {
-        print(format_args!("{}: applied: {}", done.config, list(&done.applied)))?;
+        outln!("{}: applied: {}", done.config, list(&done.applied));
     }
     if !done.restart.is_empty() {
-        print(format_args!("{}: needs a restart: {}", done.config, list(&done.restart)))?;
+        outln!("{}: needs a restart: {}", done.config, list(&done.restart));
     }
     Ok(())
 }
@@ -45,11 +46,11 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     let mut empty = false;
     if !args.undo && !args.now {
         if !args.json {
-            print(format_args!(
+            outln!(
                 "{} takes no more applications; waiting until no packet has passed for {}",
                 status.name,
                 span(args.quiet.0.as_secs_f64())
-            ))?;
+            );
         }
         empty = wait(args, &mut client, &mut status, begun)?;
     }
@@ -67,7 +68,7 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     if args.json {
         print_json(&result)?;
     } else {
-        print(line(args, &status, &result))?;
+        outln!("{}", line(args, &status, &result));
     }
     if empty || args.undo || args.now {
         return Ok(());

@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::protocol::{Ask, Echo};
-use super::table::number;
-use super::{Error, Packet, PingArgs, TraceArgs, print, print_json};
+use super::table::{count, number};
+use super::{Error, Packet, PingArgs, TraceArgs, print_json};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -56,10 +56,22 @@ pub fn ping(args: &PingArgs) -> Result<(), Error> {
     let mut echoes = Vec::new();
     for n in 1..=args.count {
         let next = Instant::now() + args.interval.0;
-        let echo = args.packet.send(&mut client, args.to, super::DEFAULT_HOPS)?;
-        if !args.json {
-            print(ping_line(n, args, &echo))?;
-        }
+        let echo = match args.packet.send(&mut client, args.to, super::DEFAULT_HOPS) {
+            // There was a way, and may be again: that is what a ping is to show.
+            Err(Error::Refused(why)) if n > 1 => {
+                if !args.json {
+                    outln!("{n}: {}", why.message);
+                }
+                Echo { from: None, reached: false, hops: None, rtt_ms: None }
+            }
+            echo => {
+                let echo = echo?;
+                if !args.json {
+                    outln!("{}", ping_line(n, args, &echo));
+                }
+                echo
+            }
+        };
         echoes.push(echo);
         if n < args.count {
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -69,7 +81,7 @@ pub fn ping(args: &PingArgs) -> Result<(), Error> {
     if args.json {
         print_json(&result)?;
     } else if result.answered > 0 {
-        print(format_args!(
+        outln!(
             "{} of {} answered, {} % lost; rtt min {} avg {} max {} ms",
             result.answered,
             result.sent,
@@ -77,7 +89,7 @@ pub fn ping(args: &PingArgs) -> Result<(), Error> {
             number(result.min_ms, 2),
             number(result.avg_ms, 2),
             number(result.max_ms, 2)
-        ))?;
+        );
     }
     if result.answered > 0 {
         return Ok(());
@@ -91,9 +103,9 @@ pub fn ping(args: &PingArgs) -> Result<(), Error> {
 fn ping_line(n: u32, args: &PingArgs, echo: &Echo) -> String {
     match (echo.from, echo.rtt_ms) {
         (Some(from), Some(rtt)) if echo.reached => format!(
-            "{n}: node {from}, {} bytes, {} hops, {rtt:.2} ms",
+            "{n}: node {from}, {} bytes, {}, {rtt:.2} ms",
             args.packet.size,
-            echo.hops.unwrap_or(0)
+            count(echo.hops.unwrap_or(0).into(), "hop")
         ),
         (Some(from), _) => format!("{n}: hop limit exceeded at node {from}: a loop, most likely"),
         _ => format!("{n}: no answer within {:?}", args.packet.timeout.0),
@@ -138,7 +150,7 @@ pub fn trace(args: &TraceArgs) -> Result<(), Error> {
         }
         silent = if found.from.is_empty() { silent + 1 } else { 0 };
         if !args.json {
-            print(hop_line(&found))?;
+            outln!("{}", hop_line(&found));
         }
         result.hops.push(found);
         if result.reached || silent == SILENT {

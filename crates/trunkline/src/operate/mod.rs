@@ -17,14 +17,13 @@ pub use show::{links, routes, status};
 pub use table::span;
 pub use top::top;
 
+use clap::builder::RangedU64ValueParser;
 use client::Client;
-use protocol::{DEFAULT_HOPS, DEFAULT_SIZE, Service};
+use protocol::{DEFAULT_HOPS, DEFAULT_SIZE, MAX_TIMEOUT_MS, Service};
 use serde::Serialize;
-use std::fmt;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::units::Span;
+use crate::units::{ParseError, Span};
 
 /// Which node, and how to print.
 #[derive(clap::Args, Debug)]
@@ -164,11 +163,17 @@ struct Packet {
     #[arg(long, value_enum, default_value_t = Service::BestEffort)]
     service: Service,
     /// Bytes of each packet, 10 to 1400
-    #[arg(long, default_value_t = DEFAULT_SIZE)]
+    #[arg(long, default_value_t = DEFAULT_SIZE, value_parser = RangedU64ValueParser::<usize>::new().range(10..=1400))]
     size: usize,
     /// How long to wait for each answer, at most 10 s
-    #[arg(long, default_value = "1s")]
+    #[arg(long, default_value = "1s", value_parser = patience)]
     timeout: Span,
+}
+
+fn patience(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|e: ParseError| e.to_string())?;
+    let range = 1..=u128::from(MAX_TIMEOUT_MS);
+    range.contains(&span.0.as_millis()).then_some(span).ok_or("give 1 ms to 10 s".into())
 }
 
 /// Watch a running node
@@ -237,15 +242,7 @@ pub struct DrainArgs {
     json: bool,
 }
 
-/// Prints `text` and a newline; an error if standard output takes no more.
-fn print(text: impl fmt::Display) -> Result<(), Error> {
-    match writeln!(io::stdout(), "{text}") {
-        // Who closed the pipe has seen enough.
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::Output(e)),
-        _ => Ok(()),
-    }
-}
-
 fn print_json(value: &impl Serialize) -> Result<(), Error> {
-    print(serde_json::to_string(value).map_err(|e| Error::Output(e.into()))?)
+    outln!("{}", serde_json::to_string(value).map_err(|e| Error::Output(e.into()))?);
+    Ok(())
 }

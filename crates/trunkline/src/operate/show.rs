@@ -2,7 +2,7 @@
 
 use super::protocol::{Ask, Link, Route, Status};
 use super::table::{Align, NOTHING, count, lines, number, percent, span};
-use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print, print_json};
+use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print_json};
 use crate::node::expiry::Standing;
 use std::collections::BTreeMap;
 
@@ -82,7 +82,8 @@ pub fn links(args: &LinksArgs) -> Result<(), Error> {
         return print_json(&links);
     }
     if links.is_empty() {
-        return print("no links: the node's configuration has no [[link]]");
+        outln!("no links: the node's configuration has no [[link]]");
+        return Ok(());
     }
     let rows: Vec<_> = links.iter().map(link_row).collect();
     lines(&LINK_COLUMNS, &rows).into_iter().try_for_each(print)
@@ -131,7 +132,9 @@ pub fn link_row(l: &Link) -> Vec<String> {
 }
 
 fn title(l: &Link) -> String {
-    let parts = [Some(l.neighbour.to_string()), l.name.clone(), Some(l.path.clone())];
+    // The neighbour's word may be a newcomer's: nothing for the terminal to obey.
+    let path = l.path.escape_debug().to_string();
+    let parts = [Some(l.neighbour.to_string()), l.name.clone(), Some(path)];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
     parts.join(" ")
 }
@@ -143,7 +146,8 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
         return print_json(&routes);
     }
     if routes.is_empty() {
-        return print("no routes: the node has no links");
+        outln!("no routes: the node has no links");
+        return Ok(());
     }
     let columns = [
         ("to", Align::Left),

@@ -29,6 +29,10 @@ pub fn top(args: &TopArgs) -> Result<(), Error> {
                     --json` in scripts";
         return Err(Error::Failed(what.into()));
     }
+    if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+        let what = "`top` needs a terminal that can move its cursor, and TERM is `dumb`";
+        return Err(Error::Failed(what.into()));
+    }
     let mut client = args.at.connect()?;
     let mut screen = Screen::default();
     screen.look(&mut client)?;
@@ -149,10 +153,12 @@ impl Screen {
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
-        let about: Vec<_> = match &self.status {
+        let mut about: Vec<_> = match &self.status {
             Some(status) => status_lines(status).into_iter().map(Line::from).collect(),
             None => Vec::new(),
         };
+        // Where the screen is low, two links rather than everything of the node.
+        about.truncate(usize::from(frame.area().height.saturating_sub(5)));
         let rows = [
             Constraint::Length(u16::try_from(about.len()).unwrap_or(u16::MAX)),
             Constraint::Length(1),
@@ -161,7 +167,7 @@ impl Screen {
         ];
         let [top, _, middle, bottom] = Layout::vertical(rows).areas(frame.area());
         frame.render_widget(Paragraph::new(about), top);
-        frame.render_widget(self.table(), middle);
+        frame.render_widget(self.table(middle.width), middle);
         let (column, _) = LINK_COLUMNS[self.sort];
         let order = if self.reverse { ", reversed" } else { "" };
         let foot = match &self.trouble {
@@ -172,15 +178,18 @@ impl Screen {
         frame.render_widget(Paragraph::new(foot).style(style), bottom);
     }
 
-    fn table(&self) -> Table<'static> {
+    /// The columns that fit into `room`, whole: a number without its first
+    /// digits would be another.
+    fn table(&self, room: u16) -> Table<'static> {
         let cells: Vec<Vec<String>> = self.links.iter().map(link_row).collect();
-        let widths: Vec<Constraint> = (0..LINK_COLUMNS.len())
+        let widths: Vec<usize> = (0..LINK_COLUMNS.len())
             .map(|i| {
                 let cells = cells.iter().filter_map(|row| row.get(i)).map(|c| c.chars().count());
-                let width = cells.chain([LINK_COLUMNS[i].0.len()]).max().unwrap_or(0);
-                Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX))
+                cells.chain([LINK_COLUMNS[i].0.len()]).max().unwrap_or(0)
             })
             .collect();
+        let shown = fitting(&widths, room.into());
+        let widths = shown.iter().map(|&i| u16::try_from(widths[i]).unwrap_or(u16::MAX));
         let set = |text: String, i: usize| {
             let alignment = match LINK_COLUMNS[i].1 {
                 Align::Left => Alignment::Left,
@@ -189,18 +198,33 @@ impl Screen {
             Cell::from(Text::from(text).alignment(alignment))
         };
         let bold = Style::new().add_modifier(Modifier::BOLD);
-        let head = LINK_COLUMNS.iter().zip(0..).map(|((name, _), i)| {
+        let head = shown.iter().map(|&i| {
             let mark = if i == self.sort { Modifier::UNDERLINED } else { Modifier::empty() };
-            set((*name).to_owned(), i).style(Style::new().add_modifier(mark))
+            set(LINK_COLUMNS[i].0.to_owned(), i).style(Style::new().add_modifier(mark))
         });
         let rows = cells.into_iter().zip(&self.links).skip(self.first).map(|(row, link)| {
             let style = if link.up { Style::new() } else { bold };
-            Row::new(row.into_iter().zip(0..).map(|(cell, i)| set(cell, i))).style(style)
+            Row::new(shown.iter().map(|&i| set(row[i].clone(), i))).style(style)
         });
-        Table::new(rows.collect::<Vec<_>>(), widths)
+        Table::new(rows.collect::<Vec<_>>(), widths.map(Constraint::Length))
             .header(Row::new(head).style(bold))
             .column_spacing(2)
     }
+}
+
+/// Which columns of these `widths` are shown where there is `room`; those that
+/// mean something together go together.
+fn fitting(widths: &[usize], room: usize) -> Vec<usize> {
+    const DISPENSABLE: [&[usize]; 9] =
+        [&[14], &[13], &[7, 8], &[4], &[12], &[1], &[11], &[9, 10], &[5, 6]];
+    let mut shown: Vec<usize> = (0..widths.len()).collect();
+    for group in DISPENSABLE {
+        if shown.iter().map(|&i| widths[i] + 2).sum::<usize>() <= room + 2 {
+            break;
+        }
+        shown.retain(|i| !group.contains(i));
+    }
+    shown
 }
 
 /// The order of two links by a column; what is not known comes last.
@@ -316,6 +340,25 @@ mod tests {
         assert!(lines[9].starts_with("3     –        up      20.00"), "{lines:#?}");
         assert!(lines[9].contains(" 100.0 "), "25 kB in 2 s are 100 kbit/s: {lines:#?}");
         assert!(lines[11].starts_with("q quit  s sort (by link)"), "{lines:#?}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_whole() {
+        let mut screen = Screen::default();
+        let mut busy = link(3, Some(20.0), 0);
+        (busy.bps_in, busy.downs) = (Some(123_456_700.0), 1_234_567);
+        screen.take(status(), vec![busy], Instant::now());
+        for (width, height, shows, hides) in
+            [(80, 12, "123456.7", "version"), (40, 12, "20.00", "3456.7"), (20, 6, "3", "kbit")]
+        {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            terminal.draw(|frame| screen.draw(frame)).unwrap();
+            let text: String =
+                terminal.backend().buffer().content().iter().map(|c| c.symbol()).collect();
+            let table = &text[text.find("link  ").expect("the table has a place")..];
+            assert!(table.contains(shows) && !table.contains(hides), "{width}: {table}");
+        }
+        drawn(&screen);
     }
 
     #[test]

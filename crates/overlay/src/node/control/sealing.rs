@@ -17,7 +17,7 @@ use trunkline_base::Time;
 /// Datagrams that may wait for the arena. What is lost is tried again.
 const MAX_DATAGRAMS: usize = 1_024;
 /// News that may wait for the driver.
-const MAX_NOTICES: usize = 64;
+pub(super) const MAX_NOTICES: usize = 64;
 /// Links that one newcomer may have: two ISPs at either end make four paths.
 const MAX_PATHS: usize = 4;
 /// After which a newcomer that has gone makes place for another.
@@ -26,6 +26,10 @@ const NEWCOMER_GONE: Duration = Duration::from_secs(5 * 60);
 /// Something for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
+    /// A link's neighbour is heard.
+    Up(LinkId),
+    /// A link's neighbour is heard no more, or has said goodbye.
+    Down(LinkId),
     /// A handshake of someone who has a key was refused.
     Refused {
         /// From where.

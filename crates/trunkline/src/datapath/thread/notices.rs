@@ -2,6 +2,7 @@
 
 use super::PacketThread;
 use crate::clock;
+use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::Notice;
 
 impl PacketThread {
@@ -10,6 +11,8 @@ impl PacketThread {
     pub(super) fn log_notices(&mut self) {
         while let Some(notice) = self.node.next_notice() {
             match notice {
+                Notice::Up(link) => self.log_link(link, true),
+                Notice::Down(link) => self.log_link(link, false),
                 Notice::Refused { from, node, why } => {
                     let what = format!(
                         "a handshake from {from}, which says it is node {node}, was refused: {}",
@@ -34,6 +37,21 @@ impl PacketThread {
                     tracing::warn!(neighbour, why, "the link is closed: no longer trusted");
                 }
             }
+        }
+    }
+
+    /// What an operator looks for in the log after calls were bad.
+    fn log_link(&self, id: LinkId, up: bool) {
+        let node = self.node.node();
+        let Some(link) = node.link(id) else { return };
+        let neighbour = link.config().neighbour.0;
+        let name = node.control().name(id).map(tracing::field::display);
+        let path = Some(link.config().path.as_str()).filter(|path| !path.is_empty());
+        let address = link.address().map(tracing::field::display);
+        if up {
+            tracing::info!(neighbour, name, path, address, "the link is up");
+        } else {
+            tracing::warn!(neighbour, name, path, address, "the link is down");
         }
     }
 }

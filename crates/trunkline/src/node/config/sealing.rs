@@ -148,9 +148,10 @@ impl OverlaySection {
         }
     }
 
-    /// Whether a protocol version is agreed on with neighbours.
-    pub fn has_version(&self) -> bool {
-        self.newest_version.is_some()
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        let OverlaySection { keys, revoked, newcomers, newest_version } = self;
+        keys.is_empty() && revoked.is_empty() && newcomers.is_none() && newest_version.is_none()
     }
 
     /// Whether certificates are believed at all.
@@ -180,24 +181,6 @@ impl KeyFiles {
             return wrong("is signed by none of [overlay] keys".into());
         }
         Ok(Secrets { identity, certificate: Some(certificate) })
-    }
-
-    /// Whether the certificate in `sealing` still holds at `unix_secs`.
-    pub fn check_expiry(
-        &self,
-        sealing: Option<&Sealing>,
-        unix_secs: u64,
-    ) -> Result<(), KeyFileError> {
-        let shown = sealing.and_then(|s| s.certificate.as_ref()).zip(self.certificate.as_ref());
-        match shown {
-            Some((certificate, path)) if (1..unix_secs).contains(&certificate.not_after()) => {
-                let days = (unix_secs - certificate.not_after()) / (24 * 60 * 60);
-                let what =
-                    format!("is over for {days} days, so nobody admits this node: certify anew");
-                Err(KeyFileError::Certificate { path: path.clone(), what })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// What the node is told; `template` has the settings of links that no
