@@ -12,7 +12,8 @@ pub fn status(args: &StatusArgs) -> Result<(), Error> {
     if args.json {
         return print_json(&status);
     }
-    status_lines(&status).into_iter().try_for_each(print)
+    status_lines(&status).into_iter().for_each(|line| outln!("{line}"));
+    Ok(())
 }
 
 /// A node in a few lines.
@@ -86,7 +87,8 @@ pub fn links(args: &LinksArgs) -> Result<(), Error> {
         return Ok(());
     }
     let rows: Vec<_> = links.iter().map(link_row).collect();
-    lines(&LINK_COLUMNS, &rows).into_iter().try_for_each(print)
+    lines(&LINK_COLUMNS, &rows).into_iter().for_each(|line| outln!("{line}"));
+    Ok(())
 }
 
 /// The columns of a table of links.
@@ -168,5 +170,6 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
         ]
     };
     let rows: Vec<_> = routes.iter().map(row).collect();
-    lines(&columns, &rows).into_iter().try_for_each(print)
+    lines(&columns, &rows).into_iter().for_each(|line| outln!("{line}"));
+    Ok(())
 }
