@@ -60,7 +60,7 @@ pub fn syntax_mistake(path: &Path, text: &str, error: &toml::de::Error) -> Mista
     Mistake { suggestion, ..mistake(path, text, error.span(), what) }
 }
 
-/// Where the value is that `what` is about, if it names it as "[section] key".
+/// Where the value is that `what` is about, if it names it as `[section] key`.
 fn named(text: &str, what: &str) -> Option<Range<usize>> {
     let (section, rest) = what.split_once('[')?.1.split_once("] ")?;
     let key = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
