@@ -118,6 +118,8 @@ struct Report {
 
 /// Runs `trunkline bench`.
 pub fn run(args: &Args) -> Result<(), Error> {
+    // That links come and go is no news here.
+    crate::log::set(Some("error"));
     if let Some(What::IdleNeighbours(args)) = &args.what {
         return idle::neighbours(args);
     }

@@ -260,7 +260,7 @@ impl Network {
         let quoted = |p: PathBuf| toml::Value::String(p.to_string_lossy().into_owned()).to_string();
         let mut text = format!(
             "[node]\nid = {id}\nname = \"node-{id}\"\nkey = {}\ncertificate = {}\nlisten = [\"{}\"]\n\
-             control = {}\n[overlay]\nkeys = [\"{}\"]\n",
+             control = {}\n[log]\nfilter = \"error,trunkline::node=info\"\n[overlay]\nkeys = [\"{}\"]\n",
             quoted(self.dir.join(format!("{id}.key"))),
             quoted(self.dir.join(format!("{id}.cert"))),
             self.addresses.nodes[lane * NODES + node],

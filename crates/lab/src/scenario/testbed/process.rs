@@ -76,6 +76,8 @@ impl Process {
             .args(args)
             .arg(config)
             .arg("--until-stdin-closes")
+            // It must be heard to say that it is ready.
+            .env_remove("TRUNKLINE_LOG")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
