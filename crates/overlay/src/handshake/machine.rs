@@ -1,6 +1,7 @@
 //! The state machine: whom to greet and when. What comes in is in `receive`.
 
 use super::certificate::Certificate;
+use super::freshness::{Latest, NONCE};
 use super::identity::{DhKey, Identity, PublicKey};
 use super::limit::{Bucket, Cookies, PerSource, Rate};
 use super::message::{Initiation, MAX_PATH, MacKey, Payload, Query, echo_of};
@@ -22,9 +23,12 @@ use trunkline_base::Time;
 pub const OLDEST: u8 = 1;
 /// The newest. What a version adds is spoken only on links where both ends
 /// have it.
-pub const CURRENT: u8 = 2;
+pub const CURRENT: u8 = 3;
 /// The first version with a [goodbye](crate::wire::Goodbye).
 pub const GOODBYE: u8 = 2;
+/// The first version with a [challenge](super::message::Challenge) of an
+/// initiation.
+pub const CHALLENGE: u8 = 3;
 
 /// How old a session is when its initiator replaces it…
 pub(super) const REKEY_AFTER: Duration = Duration::from_secs(120);
@@ -215,6 +219,17 @@ pub enum Event {
         /// From where.
         from: SocketAddr,
     },
+    /// An initiation was made before others of its sender, by their stamps, and
+    /// yet is no copy: for the log, once for each start. The sender's clock went
+    /// back; or it has another key than then.
+    ClockBehind {
+        /// The other node.
+        node: NodeId,
+        /// Where it is.
+        from: SocketAddr,
+        /// Whether it is this node's initiation that the other has challenged.
+        own: bool,
+    },
     /// Someone who has a key was refused: for the log.
     Refused {
         /// From where.
@@ -245,7 +260,7 @@ pub struct Handshakes {
     pub(super) by_index: BTreeMap<ReceiverIndex, LinkId>,
     pub(super) pending: Vec<Pending>,
     pub(super) next_newcomer: u64,
-    pub(super) seen: BTreeMap<(DhKey, String), (Incarnation, u64)>,
+    pub(super) seen: BTreeMap<(DhKey, String), Latest>,
     /// The time in the last initiation sent.
     sent: u64,
     pub(super) cookies: Cookies,
@@ -335,6 +350,11 @@ impl Handshakes {
     /// their sessions.
     pub fn set_trust(&mut self, trust: Trust, unix_secs: u64) {
         self.take_trust(trust);
+        let revoked = |key: &DhKey| self.revoked.contains(key);
+        self.seen.retain(|(key, _), _| !revoked(key));
+        for neighbour in self.neighbours.values_mut() {
+            neighbour.latest = neighbour.latest.take().and_then(|l| l.without(revoked));
+        }
         let links: Vec<LinkId> = self.neighbours.keys().copied().collect();
         for link in links {
             let Some(neighbour) = self.neighbours.get_mut(&link) else { continue };
@@ -496,7 +516,8 @@ impl Handshakes {
         }
         self.sent = now.as_nanos().max(self.sent + 1);
         let (sent, index) = (self.sent, self.new_index(link));
-        let Some(payload) = self.payload(link, index, sent) else { return };
+        let nonce = self.neighbours.get_mut(&link).and_then(|n| n.nonce.take());
+        let Some(payload) = self.payload(link, index, sent, nonce) else { return };
         let written = self.own.initiate(key, &mut self.entropy).and_then(|mut handshake| {
             let noise = handshake.write(&payload)?;
             Ok((handshake, noise))
@@ -508,13 +529,20 @@ impl Handshakes {
         };
         let bytes = Initiation { cookie: neighbour.cookie(now), noise: &noise }.emit(mac);
         let echo = Some(echo_of(&bytes));
-        neighbour.attempt = Some(Attempt { handshake, index, sent, echo });
+        let challenged = nonce.is_some();
+        neighbour.attempt = Some(Attempt { handshake, index, sent, echo, challenged });
         self.stats.initiations += 1;
         self.push(Event::Send { to, bytes });
     }
 
     /// What this end says of itself to the link's other.
-    pub(super) fn payload(&self, link: LinkId, index: ReceiverIndex, sent: u64) -> Option<Vec<u8>> {
+    pub(super) fn payload(
+        &self,
+        link: LinkId,
+        index: ReceiverIndex,
+        sent: u64,
+        nonce: Option<[u8; NONCE]>,
+    ) -> Option<Vec<u8>> {
         let Neighbour { peer, incarnation, .. } = self.neighbours.get(&link)?;
         let Offer { oldest, newest, capabilities } = self.offer;
         let payload = Payload {
@@ -528,6 +556,7 @@ impl Handshakes {
             mtu: peer.mtu,
             path: peer.path.clone(),
             certificate: self.certificate.clone(),
+            nonce,
         };
         Some(payload.to_bytes())
     }
@@ -556,7 +585,7 @@ impl Handshakes {
     }
 
     /// Remembers the last initiation of who has no link.
-    pub(super) fn remember(&mut self, key: DhKey, path: String, latest: (Incarnation, u64)) {
+    pub(super) fn remember(&mut self, key: DhKey, path: String, latest: Latest) {
         if self.seen.len() >= MAX_SEEN {
             self.seen.pop_first();
         }
@@ -566,7 +595,10 @@ impl Handshakes {
     pub(super) fn push(&mut self, event: Event) {
         // Only what is for the log may be lost; what else there is, is bounded
         // by links and rates.
-        let for_log = matches!(event, Event::Refused { .. } | Event::OtherKey { .. });
+        let for_log = matches!(
+            event,
+            Event::Refused { .. } | Event::OtherKey { .. } | Event::ClockBehind { .. }
+        );
         if self.events.len() < MAX_EVENTS || !for_log {
             self.events.push_back(event);
         }

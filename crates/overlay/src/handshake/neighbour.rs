@@ -2,6 +2,7 @@
 //! with it has come.
 
 use super::certificate::Certificate;
+use super::freshness::{Latest, NONCE};
 use super::identity::DhKey;
 use super::limit::Bucket;
 use super::machine::Peer;
@@ -29,6 +30,8 @@ pub(super) struct Attempt {
     pub sent: u64,
     /// By what an answer may name it, once.
     pub echo: Option<[u8; ECHO]>,
+    /// Whether it answers a challenge.
+    pub challenged: bool,
 }
 
 /// A session that the link's [`Sealed`](crate::wire::Sealed) may have.
@@ -66,8 +69,14 @@ pub(super) struct Neighbour {
     tries: u32,
     /// When the first of them was sent.
     trying_since: Option<Time>,
-    /// The start and time of the last initiation believed.
-    pub latest: Option<(Incarnation, u64)>,
+    /// The nonce that the neighbour wants in the next initiation.
+    pub nonce: Option<[u8; NONCE]>,
+    /// Of the initiations that counted.
+    pub latest: Option<Latest>,
+    /// Of which start of the neighbour the log has that its clock is behind.
+    pub told: Option<Incarnation>,
+    /// Whether it has that of this end's.
+    pub told_own: bool,
     // As in `Sealed`.
     pub previous: Option<Live>,
     pub current: Option<Live>,
@@ -90,7 +99,10 @@ impl Neighbour {
             try_at: if peer.address.is_some() { now } else { Time::NEVER },
             tries: 0,
             trying_since: None,
+            nonce: None,
             latest: None,
+            told: None,
+            told_own: false,
             previous: None,
             current: None,
             next: None,

@@ -1,6 +1,7 @@
 //! What comes in, cheapest check first.
 
 use super::certificate::{Certificate, CertificateError};
+use super::freshness::{Latest, Verdict};
 use super::identity::DhKey;
 use super::limit::COOKIE_SECRET;
 use super::machine::{
@@ -36,11 +37,11 @@ pub(super) struct Pending {
 }
 
 /// Of an initiation, what is needed to answer it.
-struct Opened {
-    handshake: Handshake,
-    key: DhKey,
-    payload: Payload,
-    from: SocketAddr,
+pub(super) struct Opened {
+    pub handshake: Handshake,
+    pub key: DhKey,
+    pub payload: Payload,
+    pub from: SocketAddr,
 }
 
 impl Handshakes {
@@ -53,6 +54,7 @@ impl Handshakes {
             Ok(Kind::Answer) => self.on_answer(now, unix_secs, from, bytes),
             Ok(Kind::Initiation) => self.on_initiation(now, unix_secs, from, bytes),
             Ok(Kind::Response) => self.on_response(now, unix_secs, from, bytes),
+            Ok(Kind::Challenge) => self.on_challenge(now, from, bytes),
             Ok(Kind::Null | Kind::Aead) | Err(_) => Err(Refusal::Malformed),
         };
         if let Err(why) = done {
@@ -70,7 +72,9 @@ impl Handshakes {
         let (node, path) = (payload.node, payload.path.clone());
         self.add(link, Peer { node, path, key: None, address: None, mtu }, now);
         if let Some(neighbour) = self.neighbours.get_mut(&link) {
-            neighbour.latest = Some((payload.incarnation, payload.sent));
+            // Forgotten only if very many others came since.
+            let latest = self.seen.get(&(key, payload.path.clone())).copied();
+            neighbour.latest = latest.or_else(|| Some(Latest::new(key, &payload)));
             neighbour.learn(certificate);
         }
         let answered = self.answer(now, link, Opened { handshake, key, payload, from });
@@ -241,11 +245,18 @@ impl Handshakes {
                 Some(certificate)
             }
         };
-        let stamp = (payload.incarnation, payload.sent);
-        if neighbour.latest.is_some_and(|latest| stamp <= latest) {
-            return Err(Refusal::Replayed);
-        }
-        neighbour.latest = Some(stamp);
+        let behind = match &mut neighbour.latest {
+            Some(latest) => match latest.judge(now, key, payload, &mut self.entropy) {
+                Verdict::Challenge(nonce) => return self.challenge(now, opened, &nonce),
+                Verdict::Counts { behind } => behind,
+            },
+            none => {
+                *none = Some(Latest::new(key, payload));
+                false
+            }
+        };
+        let is_news =
+            behind && neighbour.told.replace(payload.incarnation) != Some(payload.incarnation);
         let mut other = None;
         // Not before: a copy shows the certificate, and perhaps the key, of then.
         if let Some(certificate) = shown {
@@ -261,6 +272,10 @@ impl Handshakes {
             let (node, from) = (opened.payload.node, opened.from);
             self.push(Event::OtherKey { node, name, from });
         }
+        if is_news {
+            let (node, from) = (opened.payload.node, opened.from);
+            self.push(Event::ClockBehind { node, from, own: false });
+        }
         if waiting && self.own.public() < key {
             return Err(Refusal::Simultaneous);
         }
@@ -268,25 +283,32 @@ impl Handshakes {
     }
 
     fn newcomer(&mut self, now: Time, unix_secs: u64, opened: Opened) -> Result<(), Refusal> {
-        let Opened { handshake, key, payload, from } = opened;
+        let Opened { key, ref payload, from, .. } = opened;
         let certificate = payload.certificate.clone().ok_or(Refusal::UnknownKey)?;
         certificate.check(payload.node, key, &self.trust.overlay_keys, unix_secs)?;
         if payload.node == self.node {
             return Err(Refusal::WrongCertificate);
         }
-        let (stamp, path) = ((payload.incarnation, payload.sent), payload.path.clone());
-        let latest = self.seen.get(&(key, path.clone()));
-        if latest.is_some_and(|latest| stamp <= *latest) {
-            return Err(Refusal::Replayed);
+        let (node, path) = (payload.node, payload.path.clone());
+        let mut latest = self.seen.get(&(key, path.clone())).copied();
+        if let Some(latest) = &mut latest {
+            let verdict = latest.judge(now, key, payload, &mut self.entropy);
+            self.seen.insert((key, path.clone()), *latest);
+            match verdict {
+                Verdict::Challenge(nonce) => return self.challenge(now, opened, &nonce),
+                Verdict::Counts { behind: false } => {}
+                Verdict::Counts { .. } => self.push(Event::ClockBehind { node, from, own: false }),
+            }
         }
+        let Opened { handshake, payload, .. } = opened;
         self.pending.retain(|p| (p.key != key || p.payload.path != path) && p.until > now);
         if self.pending.len() >= self.limits.newcomers {
             return Err(Refusal::NewcomersFull);
         }
-        self.remember(key, path.clone(), stamp);
+        self.remember(key, path.clone(), latest.unwrap_or_else(|| Latest::new(key, &payload)));
         let id = NewcomerId(self.next_newcomer);
         self.next_newcomer += 1;
-        let (node, name) = (payload.node, certificate.name().to_owned());
+        let name = certificate.name().to_owned();
         let public = certificate.key();
         let until = now + PENDING_FOR;
         self.pending.push(Pending { id, key, certificate, handshake, payload, from, until });
@@ -298,7 +320,7 @@ impl Handshakes {
     fn answer(&mut self, now: Time, link: LinkId, opened: Opened) -> Result<(), Refusal> {
         let Opened { mut handshake, key, payload, from } = opened;
         let index = self.new_index(link);
-        let own = self.payload(link, index, payload.sent).ok_or(Refusal::UnknownKey)?;
+        let own = self.payload(link, index, payload.sent, None).ok_or(Refusal::UnknownKey)?;
         let written = handshake.write(&own).and_then(|noise| Ok((noise, handshake.split()?)));
         let Ok((noise, [forth, back])) = written else {
             self.by_index.remove(&index);

@@ -51,10 +51,14 @@ fn what_came_before_is_refused() {
     let (mut a, mut b, initiation, response) = exchange();
     a.hear(ms(1), address(2), &response);
     talk(&mut a, &mut b);
-    assert!(b.hear(ms(2), address(66), &initiation).is_empty());
+    // Whoever has sent it can't answer that.
+    let challenge = b.hear(ms(2), address(66), &initiation).remove(0).1;
+    assert_eq!(Kind::of(&challenge), Ok(Kind::Challenge));
+    assert!(a.hear(ms(2), address(2), &challenge).is_empty());
+    assert_eq!(a.refused(Refusal::Unexpected), 1);
     assert_eq!(b.refused(Refusal::Replayed), 1);
     a.hear(ms(2), address(2), &response);
-    assert_eq!(a.refused(Refusal::Unexpected), 1);
+    assert_eq!(a.refused(Refusal::Unexpected), 2);
     let said: Vec<_> = (0..3_000).map(|_| a.say(b"v").unwrap()).collect();
     for envelope in &said {
         assert!(b.open(envelope).is_ok());
@@ -349,13 +353,33 @@ fn a_forged_response_spoils_no_handshake() {
     talk(&mut a, &mut b);
 }
 
+fn freshness_of(
+    key: crate::handshake::identity::DhKey,
+    sent: u64,
+) -> crate::handshake::freshness::Latest {
+    let payload = message::Payload {
+        oldest: 1,
+        newest: 1,
+        index: crate::wire::ReceiverIndex::new(1),
+        node: NodeId(1),
+        incarnation: Incarnation(1),
+        sent,
+        capabilities: 0,
+        mtu: 1_280,
+        path: String::new(),
+        certificate: None,
+        nonce: None,
+    };
+    crate::handshake::freshness::Latest::new(key, &payload)
+}
+
 /// However many come, and however seldom a driver looks.
 #[test]
 fn what_is_remembered_of_strangers_is_bounded() {
     let mut b = End::new(2, certified(2), None);
     for n in 0..super::super::machine::MAX_SEEN as u64 + 100 {
         let key = crate::handshake::identity::DhKey([n as u8; 32]);
-        b.machine.remember(key, n.to_string(), (Incarnation(1), n));
+        b.machine.remember(key, n.to_string(), freshness_of(key, n));
         b.machine.push(Event::Refused { from: address(9), node: NodeId(9), why: Refusal::Revoked });
     }
     assert_eq!(b.machine.seen.len(), super::super::machine::MAX_SEEN);
