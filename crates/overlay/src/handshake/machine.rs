@@ -29,6 +29,8 @@ pub const GOODBYE: u8 = 2;
 /// The first version with a [challenge](super::message::Challenge) of an
 /// initiation.
 pub const CHALLENGE: u8 = 3;
+/// The first version with [challenges of addresses](crate::wire::PathFrame).
+pub const PATH_CHALLENGE: u8 = 3;
 
 /// How old a session is when its initiator replaces it…
 pub(super) const REKEY_AFTER: Duration = Duration::from_secs(120);
@@ -147,8 +149,8 @@ pub struct NewcomerId(pub(super) u64);
 pub struct Established {
     /// For which link.
     pub link: LinkId,
-    /// Where the other end was when it said so. Move the link there only if it
-    /// has no address: an envelope from there says more.
+    /// Where this end's message went. The other end is there if it has answered
+    /// (this one began), or else once it uses the session.
     pub address: SocketAddr,
     /// For [`Sealed::install`](crate::wire::Sealed::install), with the peer's
     /// start and this end's role.
@@ -434,6 +436,17 @@ impl Handshakes {
         }
     }
 
+    /// Begins a handshake at an address where the neighbour may be: if it is
+    /// answered, [`Event::Established`] has that address.
+    pub fn probe(&mut self, link: LinkId, address: SocketAddr, now: Time) {
+        let Some(neighbour) = self.neighbours.get(&link) else { return };
+        if let Some((key, mac)) = neighbour.key.zip(neighbour.mac.clone())
+            && !self.revoked.contains(&key)
+        {
+            self.initiate(link, address, now, &key, &mac);
+        }
+    }
+
     /// What it shows.
     pub fn certificate(&self) -> Option<&Certificate> {
         self.certificate.as_ref()
@@ -530,7 +543,8 @@ impl Handshakes {
         let bytes = Initiation { cookie: neighbour.cookie(now), noise: &noise }.emit(mac);
         let echo = Some(echo_of(&bytes));
         let challenged = nonce.is_some();
-        neighbour.attempt = Some(Attempt { handshake, index, sent, echo, challenged });
+        let probe = neighbour.address != Some(to);
+        neighbour.attempt = Some(Attempt { handshake, index, to, probe, sent, echo, challenged });
         self.stats.initiations += 1;
         self.push(Event::Send { to, bytes });
     }

@@ -42,6 +42,6 @@ pub use identity::{Identity, KeyError, PublicKey};
 pub use limit::Rate;
 pub use machine::{
     CHALLENGE, CURRENT, Config, Established, Event, GOODBYE, Handshakes, Limits, NewcomerId,
-    OLDEST, Offer, Peer, Trust,
+    OLDEST, Offer, PATH_CHALLENGE, Peer, Trust,
 };
 pub use stats::{HandshakeStats, Refusal};

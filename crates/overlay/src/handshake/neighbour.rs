@@ -26,6 +26,10 @@ const ASK_AGAIN: u32 = 4;
 pub(super) struct Attempt {
     pub handshake: Handshake,
     pub index: ReceiverIndex,
+    /// Where it began.
+    pub to: SocketAddr,
+    /// Whether only to see if the neighbour is there.
+    pub probe: bool,
     /// What we said in it.
     pub sent: u64,
     /// By what an answer may name it, once.

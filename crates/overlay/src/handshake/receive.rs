@@ -267,7 +267,8 @@ impl Handshakes {
             }
             neighbour.learn(certificate);
         }
-        let waiting = neighbour.attempt.is_some() && neighbour.trying_for(now) < PRECEDENCE;
+        let tries = neighbour.attempt.as_ref().is_some_and(|attempt| !attempt.probe);
+        let waiting = tries && neighbour.trying_for(now) < PRECEDENCE;
         if let Some(name) = other {
             let (node, from) = (opened.payload.node, opened.from);
             self.push(Event::OtherKey { node, name, from });
@@ -388,7 +389,8 @@ impl Handshakes {
             self.push(Event::Refused { from, node, why: *why });
         })?;
         let [forth, back] = attempt.handshake.split().map_err(|_| Refusal::Forged)?;
-        self.set_address(link, from);
+        // Whoever answers has received it there, wherever the answer comes from.
+        self.set_address(link, attempt.to);
         self.initiator_live(now, link, attempt.index);
         let keys = SessionKeys {
             local: attempt.index,
@@ -398,7 +400,7 @@ impl Handshakes {
             role: Role::Initiator,
             peer: payload.incarnation,
         };
-        self.established(link, from, keys, version, &payload);
+        self.established(link, attempt.to, keys, version, &payload);
         Ok(())
     }
 

@@ -33,6 +33,9 @@ pub enum Progress {
 impl Link {
     /// Seals into `arena` what is to be sent at `now`.
     pub(crate) fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Progress {
+        if self.seal.ready() && !self.send_path(now, arena) {
+            return Progress::ArenaFull;
+        }
         let Some(to) = self.address.filter(|_| self.seal.ready()) else { return Progress::Idle };
         if self.goodbye_is_due(now) && !self.send_goodbye(now, to, arena) {
             return Progress::ArenaFull;
@@ -51,7 +54,7 @@ impl Link {
             self.seal.seal(envelope);
             self.routing.pop_front();
             self.stats.routing.count(len);
-            self.charge(now, len);
+            self.sent(now, len, arena);
         }
         let enough = self.stats.best_effort.bytes + QUANTUM;
         loop {
@@ -129,7 +132,7 @@ impl Link {
         } else {
             self.stats.hellos.count(len);
         }
-        self.charge(now, len);
+        self.sent(now, len, arena);
         true
     }
 
@@ -156,7 +159,7 @@ impl Link {
         };
         traffic.count(len);
         self.seal.seal(envelope);
-        self.charge(now, len);
+        self.sent(now, len, arena);
         Some(true)
     }
 }
