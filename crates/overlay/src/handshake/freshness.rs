@@ -135,7 +135,7 @@ impl Handshakes {
         opened: Opened,
         nonce: &[u8; NONCE],
     ) -> Result<(), Refusal> {
-        let Opened { mut handshake, key, payload, from } = opened;
+        let Opened { mut handshake, key, payload, from, .. } = opened;
         let known = self.offer.newest.min(payload.newest) >= CHALLENGE;
         if known && self.answers.take(now, self.limits.answers) {
             let noise = handshake.write(&Challenge::payload(nonce)).map_err(|_| Refusal::Forged)?;

@@ -400,9 +400,10 @@ impl Handshakes {
         self.trust = trust;
     }
 
-    /// The neighbour is there now, as an envelope has shown.
+    /// The neighbour is there now, and has shown it.
     pub fn set_address(&mut self, link: LinkId, address: SocketAddr) {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
+        neighbour.credit = None;
         if neighbour.address == Some(address) {
             return;
         }
@@ -417,6 +418,8 @@ impl Handshakes {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
         let Some(live) = neighbour.next.take() else { return };
         neighbour.rest_until(live.since + REKEY_AFTER + RESPONDER_WAITS);
+        // It has had the response.
+        neighbour.credit = None;
         // Of no use any more; left open, whoever has recorded it could have it
         // answered much later.
         let moot = neighbour.attempt.take();
@@ -541,6 +544,12 @@ impl Handshakes {
             return;
         };
         let bytes = Initiation { cookie: neighbour.cookie(now), noise: &noise }.emit(mac);
+        if !neighbour.pay(to, bytes.len()) {
+            // Whoever was heard of from there has to begin.
+            neighbour.try_at = Time::NEVER;
+            self.by_index.remove(&index);
+            return;
+        }
         let echo = Some(echo_of(&bytes));
         let challenged = nonce.is_some();
         let probe = neighbour.address != Some(to);

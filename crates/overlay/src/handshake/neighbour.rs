@@ -17,6 +17,8 @@ use trunkline_base::Time;
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// …each later one after twice as long, and none after longer than this.
 const LAST_RETRY: Duration = Duration::from_secs(5);
+/// See [`Neighbour::pay`] (RFC 9000, 8.1).
+pub(super) const FACTOR: usize = 3;
 /// After so many initiations to a key that was only heard of, the neighbour is
 /// asked again who it is.
 const ASK_AGAIN: u32 = 4;
@@ -59,6 +61,8 @@ pub(super) struct Neighbour {
     pub mac: Option<MacKey>,
     /// Where it is, configured or heard from.
     pub address: Option<SocketAddr>,
+    /// Bytes that may still go there; no limit once it has shown that it is.
+    pub credit: Option<usize>,
     /// Handshakes that its address may ask for without a cookie.
     pub bucket: Bucket,
     /// Those with one.
@@ -95,6 +99,7 @@ impl Neighbour {
             key: None,
             certificate: None,
             mac: None,
+            credit: None,
             bucket: Bucket::FULL,
             proven: Bucket::FULL,
             attempt: None,
@@ -165,6 +170,17 @@ impl Neighbour {
             self.forget();
         }
         self.try_at = now + wait.mul_f64(1.0 - jitter / 4.0);
+    }
+
+    /// `bytes` are to go to `to`: whether they may. An address that was only heard
+    /// of is sent at most [`FACTOR`] times what came from there.
+    pub fn pay(&mut self, to: SocketAddr, bytes: usize) -> bool {
+        let Some(credit) = self.credit.as_mut().filter(|_| self.address == Some(to)) else {
+            return true;
+        };
+        let left = credit.checked_sub(bytes);
+        *credit = left.unwrap_or(*credit);
+        left.is_some()
     }
 
     /// For how long messages have gone unanswered.

@@ -8,7 +8,7 @@ use super::machine::{
     CONFIRM_WITHIN, Established, Event, Handshakes, NewcomerId, Peer, REKEY_AFTER,
 };
 use super::message::{Answer, COOKIE, Initiation, MacKey, Payload, Query, Response, echo_of};
-use super::neighbour::{FIRST_RETRY, Neighbour};
+use super::neighbour::{FACTOR, FIRST_RETRY, Neighbour};
 use super::noise::Handshake;
 use super::stats::Refusal;
 use crate::link::LinkId;
@@ -33,6 +33,7 @@ pub(super) struct Pending {
     handshake: Handshake,
     payload: Payload,
     from: SocketAddr,
+    len: usize,
     pub until: Time,
 }
 
@@ -42,6 +43,8 @@ pub(super) struct Opened {
     pub key: DhKey,
     pub payload: Payload,
     pub from: SocketAddr,
+    /// Bytes of the datagram.
+    pub len: usize,
 }
 
 impl Handshakes {
@@ -68,7 +71,8 @@ impl Handshakes {
         let Some(at) = self.pending.iter().position(|p| p.id == newcomer && p.until > now) else {
             return false;
         };
-        let Pending { key, certificate, handshake, payload, from, .. } = self.pending.remove(at);
+        let Pending { key, certificate, handshake, payload, from, len, .. } =
+            self.pending.remove(at);
         let (node, path) = (payload.node, payload.path.clone());
         self.add(link, Peer { node, path, key: None, address: None, mtu }, now);
         if let Some(neighbour) = self.neighbours.get_mut(&link) {
@@ -77,7 +81,7 @@ impl Handshakes {
             neighbour.latest = latest.or_else(|| Some(Latest::new(key, &payload)));
             neighbour.learn(certificate);
         }
-        let answered = self.answer(now, link, Opened { handshake, key, payload, from });
+        let answered = self.answer(now, link, Opened { handshake, key, payload, from, len });
         answered.map_err(|why| self.stats.refuse(why)).is_ok()
     }
 
@@ -178,7 +182,7 @@ impl Handshakes {
         let key = handshake.peer().ok_or(Refusal::Forged)?;
         let payload = Payload::parse(&payload).map_err(|_| Refusal::Malformed)?;
         let node = payload.node;
-        let opened = Opened { handshake, key, payload, from };
+        let opened = Opened { handshake, key, payload, from, len: bytes.len() };
         self.identified(now, unix_secs, opened).inspect_err(|why| {
             // A copy, or a race, is no news.
             if !matches!(why, Refusal::Replayed | Refusal::Simultaneous) {
@@ -301,7 +305,7 @@ impl Handshakes {
                 Verdict::Counts { .. } => self.push(Event::ClockBehind { node, from, own: false }),
             }
         }
-        let Opened { handshake, payload, .. } = opened;
+        let Opened { handshake, payload, len, .. } = opened;
         self.pending.retain(|p| (p.key != key || p.payload.path != path) && p.until > now);
         if self.pending.len() >= self.limits.newcomers {
             return Err(Refusal::NewcomersFull);
@@ -312,14 +316,14 @@ impl Handshakes {
         let name = certificate.name().to_owned();
         let public = certificate.key();
         let until = now + PENDING_FOR;
-        self.pending.push(Pending { id, key, certificate, handshake, payload, from, until });
+        self.pending.push(Pending { id, key, certificate, handshake, payload, from, len, until });
         self.push(Event::Newcomer { id, node, name, path, key: public, address: from });
         Ok(())
     }
 
     /// Sends the response, and the session to the link.
     fn answer(&mut self, now: Time, link: LinkId, opened: Opened) -> Result<(), Refusal> {
-        let Opened { mut handshake, key, payload, from } = opened;
+        let Opened { mut handshake, key, payload, from, len } = opened;
         let index = self.new_index(link);
         let own = self.payload(link, index, payload.sent, None).ok_or(Refusal::UnknownKey)?;
         let written = handshake.write(&own).and_then(|noise| Ok((noise, handshake.split()?)));
@@ -329,6 +333,7 @@ impl Handshakes {
         };
         let response = Response { receiver: payload.index, noise: &noise };
         let bytes = response.emit(&MacKey::for_dh(&key));
+        let response = bytes.len();
         self.stats.responses += 1;
         self.push(Event::Send { to: from, bytes });
         // Only now: the other end shall learn why, too.
@@ -338,6 +343,13 @@ impl Handshakes {
         };
         let spread = CONFIRM_WITHIN.mul_f64(self.entropy.random::<f64>() / 4.0);
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return Ok(()) };
+        if neighbour.address.is_none() {
+            (neighbour.address, neighbour.credit) = (Some(from), Some(0));
+            self.by_address.insert(from, link);
+        }
+        if let Some(credit) = neighbour.credit.as_mut().filter(|_| neighbour.address == Some(from)) {
+            *credit = (*credit + FACTOR * len).saturating_sub(response);
+        }
         // Until the other end has used the keys, this may be a copy of what it
         // said to an earlier start of this node. That must not keep a link down.
         match (neighbour.current, neighbour.next) {
@@ -460,9 +472,6 @@ impl Handshakes {
         };
         self.stats.rekeyed += u64::from(before.is_some());
         let capabilities = self.offer.capabilities & payload.capabilities;
-        if neighbour.address.is_none() {
-            self.set_address(link, address);
-        }
         let mtu = payload.mtu;
         let established =
             Established { link, address, keys, version, capabilities, mtu, key, certificate };

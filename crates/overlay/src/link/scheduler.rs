@@ -176,11 +176,11 @@ mod tests {
     #[test]
     fn requests_are_in_proportion_to_what_came() {
         let (own, peer) = (NodeId(1), NodeId(2));
-        let config = Config::new(peer);
+        let from = SocketAddr::from(([192, 0, 2, 1], 9));
+        let config = Config { address: Some(from), ..Config::new(peer) };
         let (seal, _) = Link::unsealed(own, Incarnation(1), &config);
         let mut link = Link::new(seal, config, Time::NEVER);
         let mut seal = Seal::Null(Null::new(ReceiverIndex::derived(peer, own, ""), Incarnation(1)));
-        let from = SocketAddr::from(([192, 0, 2, 1], 9));
         let mut arena = TxArena::new(1 << 16, 256);
         let mut send = |link: &mut Link, now| {
             arena.clear();

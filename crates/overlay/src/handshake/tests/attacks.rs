@@ -298,6 +298,34 @@ fn copies_from_before_a_restart_hold_nothing_up() {
     talk(&mut a, &mut b);
 }
 
+/// A node that dials in has no address but the one that it begins at, which
+/// anybody can write who has recorded what it said.
+#[test]
+fn an_address_that_was_only_heard_of_gets_little() {
+    for known in [true, false] {
+        let mut a = End::new(1, certified(1), Some(peer(2, true, true)));
+        let mut b = End::new(2, certified(2), Some(peer(1, known, false)));
+        let copy = a.wake(ms(0)).remove(0).1;
+        let victim = address(99);
+        let mut sent = 0;
+        for t in (0..60_000).step_by(50) {
+            let heard = if t == 0 { b.hear(ms(t), victim, &copy) } else { Vec::new() };
+            for (to, bytes) in heard.into_iter().chain(b.wake(ms(t))) {
+                assert_eq!(to, victim);
+                sent += bytes.len() + 28;
+            }
+        }
+        assert!(sent <= 3 * (copy.len() + 28), "{sent} bytes for {}", copy.len() + 28);
+        // Who is meant comes from where it is.
+        a.machine.restart(LINK, ms(60_000));
+        settle(ms(60_000), &mut a, &mut b);
+        talk(&mut a, &mut b);
+        b.machine.restart(LINK, ms(70_000));
+        settle(ms(70_000), &mut a, &mut b);
+        talk(&mut a, &mut b);
+    }
+}
+
 /// Node 1 has another key by now, and the one before is not revoked.
 #[test]
 fn a_copy_from_before_a_change_of_keys_brings_no_key_back() {
