@@ -347,7 +347,8 @@ impl Handshakes {
             (neighbour.address, neighbour.credit) = (Some(from), Some(0));
             self.by_address.insert(from, link);
         }
-        if let Some(credit) = neighbour.credit.as_mut().filter(|_| neighbour.address == Some(from)) {
+        if let Some(credit) = neighbour.credit.as_mut().filter(|_| neighbour.address == Some(from))
+        {
             *credit = (*credit + FACTOR * len).saturating_sub(response);
         }
         // Until the other end has used the keys, this may be a copy of what it

@@ -292,6 +292,11 @@ impl Link {
         }
     }
 
+    /// Another address that the neighbour may be at, while it is asked there.
+    pub fn candidate(&self) -> Option<SocketAddr> {
+        self.place.candidate.as_ref().map(|c| c.address)
+    }
+
     /// Sends what this end asks and answers about addresses; false if the arena
     /// is full.
     pub(super) fn send_path(&mut self, now: Time, arena: &mut TxArena) -> bool {
@@ -301,7 +306,13 @@ impl Link {
             }
             self.place.owed = None;
         }
+        let hello_is_due = self.monitor.is_due(now);
         let Some(candidate) = self.place.candidate.as_mut().filter(|c| c.due) else { return true };
+        if candidate.nonces.is_none() && !hello_is_due {
+            // Hellos keep their distance.
+            self.monitor.hasten(now);
+            return true;
+        }
         candidate.due = false;
         let to = candidate.address;
         let len = match candidate.nonces {
