@@ -12,9 +12,8 @@
 //!   copies, and passes on challenges, could else draw traffic to himself that
 //!   gets through without him (RFC 9000, 9.3.3). If it answers, or a newer
 //!   envelope comes from there, the candidate is none.
-//! - If it doesn't within about a round trip after the candidate did, the
-//!   neighbour has moved. Should newer envelopes come from the old address again
-//!   within [`RETURN_WITHIN`], it has moved back: it was there a moment ago.
+//! - If it doesn't, asked several times, the neighbour has moved. Until that is
+//!   known, all that is sent goes to both.
 //!
 //! There is one candidate; another takes its place after [`SPACING`], and later
 //! after each that came to nothing. So a member that sends from ten thousand
@@ -60,11 +59,11 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 const HANDSHAKE: usize = crate::handshake::message::MAX_MESSAGE + SMALLEST_HEADERS;
 /// For how long a candidate is remembered that is silent.
 const SILENCE: Duration = Duration::from_secs(1);
-/// How much longer than a candidate's the present address's answer may take:
-/// the round trip, between these.
-const WAIT: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(200)];
-/// How long after a move the address before is believed without being asked.
-const RETURN_WITHIN: Duration = Duration::from_secs(10);
+/// How much longer than a candidate's the present address's answer may take: three
+/// more questions, lest one lost datagram decide,…
+const WAIT: Duration = Duration::from_millis(300);
+/// …and the round trip, up to this.
+const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(200);
 
 /// Something that control should know of where a neighbour is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,8 +83,6 @@ pub(super) struct State {
     /// How many of the last came to nothing, and what the last one was to say.
     failures: u32,
     late: Option<[u8; 8]>,
-    /// Where it was before, and until when it may be back there.
-    before: Option<(SocketAddr, Time)>,
     /// Where the response went of the session that waits to be used.
     answered: Option<SocketAddr>,
     /// A challenge of the neighbour's that waits for this end's answer.
@@ -159,9 +156,8 @@ impl Link {
             }
             return;
         }
-        let back = place.before.is_some_and(|(before, until)| before == from && at < until);
-        if agreed || newest && back {
-            return self.move_to(at, from);
+        if agreed {
+            return self.move_to(from);
         }
         let other = place.candidate.as_ref().is_none_or(|c| c.address != from);
         if other && newest && at >= place.closed_until {
@@ -189,9 +185,8 @@ impl Link {
         }
     }
 
-    fn move_to(&mut self, at: Time, to: SocketAddr) {
-        let before = self.address.replace(to);
-        self.place.before = before.map(|before| (before, at + RETURN_WITHIN));
+    fn move_to(&mut self, to: SocketAddr) {
+        self.address = Some(to);
         (self.place.candidate, self.place.failures) = (None, 0);
         self.place.moved = true;
     }
@@ -233,22 +228,23 @@ impl Link {
     fn ask_candidate(&mut self, now: Time, entropy: &mut ChaCha20Rng) {
         let frames = self.is_sealed() && self.version >= PATH_CHALLENGE;
         let shakes = self.is_sealed() && !frames;
-        let [least, most] = WAIT;
-        let wait = self.monitor.rtt().get().unwrap_or_default().clamp(least, most);
-        let wait = if self.address.is_some() { wait } else { Duration::ZERO };
+        let round_trip = self.monitor.rtt().get().unwrap_or_default();
+        let wait = match self.address {
+            Some(_) => WAIT + round_trip.min(LONGEST_ROUND_TRIP),
+            None => Duration::ZERO,
+        };
         let Some(candidate) = &mut self.place.candidate else { return };
-        if let Some(proven) = candidate.proven {
+        if candidate.proven.is_some_and(|proven| now >= proven + wait) {
             let to = candidate.address;
-            if now >= proven + wait {
-                self.move_to(now, to);
-            }
-            return;
+            return self.move_to(to);
         }
         if now >= candidate.heard + SILENCE {
             return self.place.dismiss();
         }
         let again = if frames { CHALLENGE_AGAIN } else { ASK_AGAIN };
-        let news = candidate.asked.is_none_or(|asked| now >= asked + again);
+        // Who has answered is asked no more, but for the sake of the old address.
+        let open = candidate.proven.is_none() || frames;
+        let news = open && candidate.asked.is_none_or(|asked| now >= asked + again);
         // A handshake is paid for here, frames and hellos when they are sent.
         if !candidate.due && news && (!shakes || candidate.pay(HANDSHAKE - SMALLEST_HEADERS)) {
             (candidate.due, candidate.asked) = (true, Some(now));
