@@ -4,9 +4,10 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use rand::RngExt;
 use std::collections::{BTreeMap, VecDeque};
-use trunkline_base::Time;
 use trunkline_base::wire::Writer;
+use trunkline_base::{Rng, Time};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::handshake::{CURRENT, Identity, OLDEST};
 use trunkline_overlay::link::{self, Link, LinkId};
@@ -43,17 +44,17 @@ const SERVER: u8 = 2;
 
 /// What links speak.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Link3 {
+enum Links {
     Sealed(u8),
     Unsealed,
 }
 
-fn node(own: u8, other: u8, to: Option<SocketAddr>, kind: Link3, incarnation: u64) -> Node {
+fn node(own: u8, other: u8, to: Option<SocketAddr>, kind: Links, incarnation: u64) -> Node {
     let identity = |n| Identity::from_secret(&[n; 32]);
     let mut config = Config::new(NodeId(own.into()));
     let mut link = link::Config::new(NodeId(other.into()));
     link.address = to;
-    if let Link3::Sealed(newest) = kind {
+    if let Links::Sealed(newest) = kind {
         link.key = Some(identity(other).public());
         let mut sealing = Sealing::new(identity(own));
         sealing.offer.newest = newest;
@@ -78,13 +79,16 @@ struct Net {
     /// Where copies of node 1's datagrams come from, before the datagrams do.
     racer: Option<SocketAddr>,
     wire: VecDeque<(Time, usize, SocketAddr, Vec<u8>)>,
+    /// What share of datagrams is lost, by these draws.
+    loss: f64,
+    draws: Rng,
     /// Bytes that node 2 has sent to, and had from, each address.
     sent: BTreeMap<SocketAddr, usize>,
     had: BTreeMap<SocketAddr, usize>,
 }
 
 impl Net {
-    fn new(kind: Link3, delay: Duration) -> Net {
+    fn new(kind: Links, delay: Duration) -> Net {
         let (server, outside) = (address(SERVER, 7_000), address(1, 40_001));
         let mut net = Net {
             now: Time::ZERO,
@@ -97,6 +101,8 @@ impl Net {
             reached: vec![outside],
             racer: None,
             wire: VecDeque::new(),
+            loss: 0.0,
+            draws: trunkline_base::rng(1, 1),
             sent: BTreeMap::new(),
             had: BTreeMap::new(),
         };
@@ -162,14 +168,19 @@ impl Net {
 
     fn send(&mut self, from: usize, to: SocketAddr, bytes: Vec<u8>) {
         let at = self.now + self.delay;
+        let lost = self.draws.random_bool(self.loss);
         if from == 0 {
+            // Whoever reads along has what is lost afterwards.
             if let Some(racer) = self.racer {
                 self.wire.push_back((at, 1, racer, bytes.clone()));
             }
-            return self.wire.push_back((at, 1, self.outside, bytes));
+            if !lost {
+                self.wire.push_back((at, 1, self.outside, bytes));
+            }
+            return;
         }
         *self.sent.entry(to).or_default() += bytes.len() + HEADERS;
-        if self.reached.contains(&to) {
+        if self.reached.contains(&to) && !lost {
             self.wire.push_back((at, 0, address(SERVER, 7_000), bytes));
         }
     }
@@ -196,7 +207,7 @@ impl Net {
     }
 }
 
-const KINDS: [Link3; 3] = [Link3::Sealed(CURRENT), Link3::Sealed(OLDEST), Link3::Unsealed];
+const KINDS: [Links; 3] = [Links::Sealed(CURRENT), Links::Sealed(OLDEST), Links::Unsealed];
 
 /// A member says that it is where somebody else is, while a call goes its way.
 #[test]
@@ -245,7 +256,7 @@ fn nor_by_signs_of_life_alone() {
 #[test]
 fn a_call_hears_next_to_nothing_of_a_new_mapping() {
     for (kind, most) in
-        [(Link3::Sealed(CURRENT), 1), (Link3::Sealed(OLDEST), 1), (Link3::Unsealed, 1)]
+        [(Links::Sealed(CURRENT), 1), (Links::Sealed(OLDEST), 1), (Links::Unsealed, 1)]
     {
         for one_way in [10, 40, 80] {
             let mut net = Net::new(kind, ms(one_way));
@@ -290,7 +301,7 @@ fn copies_that_overtake_take_no_call_away() {
         assert_eq!(net.link(1).address(), Some(address(1, 40_001)), "{kind:?}");
         assert_eq!(missed, [0, 0], "{kind:?}");
         // And if they are passed on there and back, while the old path lives.
-        if kind == Link3::Sealed(CURRENT) {
+        if kind == Links::Sealed(CURRENT) {
             net.reached.push(racer);
             let missed = net.missed(10 * SECOND, |net| {
                 net.racer = Some(racer);
@@ -306,10 +317,37 @@ fn copies_that_overtake_take_no_call_away() {
     }
 }
 
+/// Challenges of the old address and their answers get lost, those that are passed
+/// on don't.
+#[test]
+fn losses_alone_move_nobody() {
+    let mut net = Net::new(Links::Sealed(CURRENT), ms(20));
+    let racer = address(66, 40_066);
+    net.reached.push(racer);
+    (net.racer, net.loss, net.talking) = (Some(racer), 0.1, true);
+    net.run(60 * SECOND);
+    assert_eq!(net.link(1).address(), Some(address(1, 40_001)));
+    assert_eq!(net.down(), 0);
+}
+
+/// A node that starts anew behind another mapping has shown by its handshake where
+/// it is, and is believed with its first envelope.
+#[test]
+fn a_new_start_elsewhere_is_followed_at_once() {
+    for kind in [Links::Sealed(CURRENT), Links::Sealed(OLDEST)] {
+        let mut net = Net::new(kind, ms(10));
+        let new = address(1, 40_002);
+        (net.outside, net.reached) = (new, vec![new]);
+        net.nodes[0] = node(1, 2, Some(address(SERVER, 7_000)), kind, 1 << 40);
+        net.run(ms(60));
+        assert_eq!(net.link(1).address(), Some(new), "{kind:?}: a round trip and a way");
+    }
+}
+
 /// 10,000 addresses are one after the other, each with what it has paid for.
 #[test]
 fn many_addresses_get_no_more_than_one() {
-    let mut net = Net::new(Link3::Sealed(CURRENT), ms(10));
+    let mut net = Net::new(Links::Sealed(CURRENT), ms(10));
     net.talking = true;
     for n in 0..10_000_u32 {
         net.outside = SocketAddr::from(([10, 0, (n >> 8) as u8, n as u8], 9));
