@@ -293,6 +293,11 @@ impl Link {
         self.place.candidate.as_ref().map(|c| c.address)
     }
 
+    /// Whether something is to be sent to that address.
+    pub(super) fn is_asking(&self) -> bool {
+        self.place.candidate.as_ref().is_some_and(|c| c.due)
+    }
+
     /// Sends what this end asks and answers about addresses; false if the arena
     /// is full.
     pub(super) fn send_path(&mut self, now: Time, arena: &mut TxArena) -> bool {

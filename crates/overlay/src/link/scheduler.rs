@@ -92,7 +92,8 @@ impl Link {
     /// When the next hello can go; `None` while there is nowhere to send it.
     pub(crate) fn hello_at(&self) -> Option<Time> {
         let greets = self.seal.ready() && !self.is_leaving();
-        self.address.or(self.candidate()).filter(|_| greets).map(|_| self.monitor.due_at())
+        let somewhere = self.address.is_some() || self.is_asking();
+        (somewhere && greets).then(|| self.monitor.due_at())
     }
 
     /// Who has said goodbye says hello no more.
