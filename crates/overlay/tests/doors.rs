@@ -146,7 +146,7 @@ impl Net {
                 let mut batch = [RxDatagram { at, from, bytes: &mut bytes }];
                 self.nodes[to].recv(now, &mut batch, &mut self.came[to]);
             }
-            let is_time = now.as_nanos() % 20_000_000 == 0;
+            let is_time = now.as_nanos().is_multiple_of(20_000_000);
             for i in 0..2 {
                 if self.talking && is_time {
                     let (to, service) = (NodeId(2 - i as u32), Service::RealTime);
