@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, VecDeque};
 use trunkline_base::Time;
 use trunkline_base::wire::Reader;
 use trunkline_overlay::handshake::message::{
-    Answer, ECHO, Initiation, MacKey, Payload, Query, Response,
+    Answer, Challenge, ECHO, Initiation, MacKey, Payload, Query, Response,
 };
 use trunkline_overlay::handshake::{
     Certificate, Config, Event, Handshakes, Identity, Limits, Offer, Peer, Trust,
@@ -44,6 +44,12 @@ pub fn message(bytes: &[u8]) {
     }
     if let Ok(response) = Response::parse(bytes) {
         same(&key_and(response.emit(&mac)));
+    }
+    if let Ok(challenge) = Challenge::parse(bytes) {
+        same(&key_and(challenge.emit(&mac)));
+    }
+    if let Ok(nonce) = Challenge::nonce(bytes) {
+        assert!(bytes.starts_with(&Challenge::payload(&nonce)));
     }
     if let Ok(payload) = Payload::parse(bytes) {
         assert!(bytes.starts_with(&payload.to_bytes()));
@@ -89,11 +95,15 @@ steps! {
         11 Again { side: u8 }
         /// Everything arrives, for `n` hundred milliseconds.
         12 Calm { n: u8 }
+        /// The node starts anew, and its clock was set back by `n` starts.
+        13 SetBack { side: u8, n: u8 }
     }
 }
 
 const LINK: LinkId = LinkId(1);
 const UNDER_WAY: usize = 64;
+/// The first start, and a clock with room to go back.
+const CLOCK: (u64, u64) = (1, 1 << 16);
 const UNIX: u64 = 1_800_000_000;
 
 fn operator() -> Identity {
@@ -116,6 +126,7 @@ fn address(n: usize) -> SocketAddr {
 struct End {
     side: usize,
     starts: u64,
+    clock: u64,
     known: bool,
     reachable: bool,
     machine: Handshakes,
@@ -124,7 +135,14 @@ struct End {
 }
 
 impl End {
-    fn new(side: usize, starts: u64, known: bool, reachable: bool, now: Time) -> End {
+    /// The how manieth start, and what its clock says.
+    fn new(
+        side: usize,
+        (starts, clock): (u64, u64),
+        known: bool,
+        reachable: bool,
+        now: Time,
+    ) -> End {
         let key = identity(side).public();
         let certificate = Certificate::issue(&operator(), node(side), "node", key, 0);
         let config = Config {
@@ -132,7 +150,7 @@ impl End {
             identity: identity(side),
             certificate: certificate.ok(),
             trust: Self::trust(side, false),
-            incarnation: Incarnation(starts),
+            incarnation: Incarnation(clock),
             offer: Offer::default(),
             limits: Limits { newcomers: 2, ..Limits::default() },
         };
@@ -141,7 +159,7 @@ impl End {
         let mut machine = Handshakes::new(config, seed);
         machine.add(LINK, Self::peer(side, known, reachable), now);
         let (seal, indices) = (Seal::Aead(Box::default()), BTreeSet::new());
-        End { side, starts, known, reachable, machine, seal, indices }
+        End { side, starts, clock, known, reachable, machine, seal, indices }
     }
 
     fn trust(side: usize, revoked: bool) -> Trust {
@@ -187,7 +205,7 @@ pub fn run(bytes: &[u8]) {
     let now = Time::from_millis(1);
     let mut world = World {
         now,
-        ends: [End::new(0, 1, known, true, now), End::new(1, 1, known, both, now)],
+        ends: [End::new(0, CLOCK, known, true, now), End::new(1, CLOCK, known, both, now)],
         wire: Default::default(),
         said: Default::default(),
         talked: [false; 2],
@@ -230,9 +248,9 @@ impl World {
             }
             Step::Say { side: s, len } => self.say(side(s), usize::from(len)),
             Step::Restart { side: s } => self.ends[side(s)].machine.restart(LINK, self.now),
-            Step::Anew { side: s } => {
-                let End { starts, known, reachable, .. } = self.ends[side(s)];
-                self.ends[side(s)] = End::new(side(s), starts + 1, known, reachable, self.now);
+            Step::Anew { side: s } => self.anew(side(s), |clock| clock + 256),
+            Step::SetBack { side: s, n } => {
+                self.anew(side(s), |clock| clock.saturating_sub(1 + u64::from(n)));
             }
             Step::Trust { side: s, revoked } => self.trust(side(s), revoked % 2 != 0),
             Step::Again { side: s } => {
@@ -244,6 +262,12 @@ impl World {
             }
             Step::Calm { n } => self.calm(u64::from(n)),
         }
+    }
+
+    fn anew(&mut self, side: usize, clock: impl FnOnce(u64) -> u64) {
+        let End { starts, clock: before, known, reachable, .. } = self.ends[side];
+        let clock = clock(before);
+        self.ends[side] = End::new(side, (starts + 1, clock), known, reachable, self.now);
     }
 
     fn trust(&mut self, side: usize, revoked: bool) {
@@ -278,7 +302,7 @@ impl World {
                 }
                 Event::Closed { .. } => end.sealed().clear(),
                 Event::Newcomer { .. } => panic!("both have their links"),
-                Event::Refused { .. } | Event::OtherKey { .. } => {}
+                Event::Refused { .. } | Event::OtherKey { .. } | Event::ClockBehind { .. } => {}
             }
         }
     }

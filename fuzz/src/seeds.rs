@@ -6,14 +6,16 @@ use crate::node::Step as N;
 use crate::two_nodes::Step as T;
 use crate::wire;
 use trunkline_base::wire::{Short, Writer};
-use trunkline_overlay::handshake::message::{Answer, Initiation, MacKey, Payload, Query, Response};
+use trunkline_overlay::handshake::message::{
+    Answer, Challenge, Initiation, MacKey, Payload, Query, Response,
+};
 use trunkline_overlay::handshake::{Certificate, Identity};
 use trunkline_overlay::node::{EchoKind, EchoMessage, NODE_PORT};
 use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, prefix};
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
     ControlKind, DataHeader, ENVELOPE_OVERHEAD, Goodbye, Hello, Incarnation, Nack, NackRange,
-    NodeId, Null, ReceiverIndex, Seal, Service,
+    NodeId, Null, PathFrame, ReceiverIndex, Seal, Service,
 };
 
 /// One input of one target.
@@ -112,6 +114,8 @@ fn envelopes() -> Vec<(&'static str, Vec<u8>)> {
             "hello_and_goodbye",
             sealed(&[&hello_frame(None)[..], &written(|w| Goodbye.emit(w))].concat()),
         ),
+        ("path_challenge", sealed(&written(|w| PathFrame::Challenge([7; 8]).emit(w)))),
+        ("path_response", sealed(&written(|w| PathFrame::Response([7; 8]).emit(w)))),
         ("full_request", sealed(&nack_frame(&[range(1, 1); 64]))),
     ]
 }
@@ -189,7 +193,9 @@ fn handshake_messages() -> Vec<(&'static str, Vec<u8>)> {
         mtu: 1_280,
         path: "main".into(),
         certificate: Some(certificate.clone()),
+        nonce: None,
     };
+    let answering = Payload { nonce: Some([4; 16]), ..payload.clone() };
     let (cookie, noise, echo) = ([3; 16], &[9; 150][..], [1; 8]);
     vec![
         ("query", Query { nonce: echo }.emit(&mac)),
@@ -197,6 +203,9 @@ fn handshake_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("cookie", Answer { echo, cookie, certificate: &[] }.emit(&mac)),
         ("initiation", Initiation { cookie, noise }.emit(&mac)),
         ("response", Response { receiver: payload.index, noise }.emit(&mac)),
+        ("challenge", Challenge { receiver: payload.index, noise }.emit(&mac)),
+        ("nonce", Challenge::payload(&[4; 16]).to_vec()),
+        ("answering", answering.to_bytes()),
         ("payload", payload.to_bytes()),
         ("certificate", bytes.clone()),
         ("certificate_text", certificate.to_string().into_bytes()),
@@ -233,6 +242,14 @@ fn handshake_scripts() -> Vec<(&'static str, Vec<u8>)> {
         H::Again { side: 1 },
         calm(2),
     ];
+    let set_back = [
+        calm(5),
+        H::SetBack { side: 0, n: 200 },
+        calm(9),
+        H::Copy { side: 1, pick: 0, from: 9 },
+        H::SetBack { side: 1, n: 3 },
+        calm(2),
+    ];
     let revoked = [
         calm(5),
         H::Trust { side: 1, revoked: 1 },
@@ -252,6 +269,7 @@ fn handshake_scripts() -> Vec<(&'static str, Vec<u8>)> {
         ("rekeyed", script(3, &[&begin, &rekeyed])),
         ("restarted", script(1, &[&begin, &restarted])),
         ("revoked", script(0, &[&begin, &revoked])),
+        ("set_back", script(1, &[&begin, &set_back])),
         ("queries", script(0, &[&flood, &begin])),
     ]
 }

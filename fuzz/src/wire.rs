@@ -79,6 +79,7 @@ fn emit(frame: &Frame<'_>, w: &mut Writer<'_>) {
         Frame::Nack(nack) => Nack::emit(&nack.ranges().collect::<Vec<_>>(), w),
         Frame::Routing(frame) => w.bytes(frame),
         Frame::Goodbye(goodbye) => goodbye.emit(w),
+        Frame::Path(path) => path.emit(w),
     }
     .expect("a frame takes the room that it came from");
 }

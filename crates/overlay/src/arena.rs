@@ -85,6 +85,19 @@ impl TxArena {
         self.bytes.get_mut(start..end)
     }
 
+    /// The envelope of `len` bytes that was written last, once more, to `to`; false
+    /// when the arena is full.
+    pub(crate) fn repeat(&mut self, to: SocketAddr, len: usize) -> bool {
+        let (Some(run), Some(from)) = (self.runs.last(), self.used.checked_sub(len)) else {
+            return false;
+        };
+        if self.envelope(to, run.dscp, len).is_none() {
+            return false;
+        }
+        self.bytes.copy_within(from..from + len, from + len);
+        true
+    }
+
     /// The runs, in order.
     pub fn runs(&self) -> &[Run] {
         &self.runs
@@ -146,6 +159,20 @@ mod tests {
         assert!(arena.envelope(a, 0, 700).is_none(), "full");
         arena.clear();
         assert!(arena.envelope(a, 0, 700).is_some());
+    }
+
+    #[test]
+    fn an_envelope_goes_to_two_places() {
+        let [a, b]: [SocketAddr; 2] = ["127.0.0.1:1", "127.0.0.1:2"].map(|a| a.parse().unwrap());
+        let mut arena = TxArena::new(100, 10);
+        assert!(!arena.repeat(b, 10), "there is none");
+        arena.envelope(a, 46, 30).unwrap().fill(7);
+        assert!(arena.repeat(b, 30));
+        let last = arena.runs()[1];
+        assert_eq!((last.to, last.dscp), (b, 46));
+        assert_eq!(arena.envelopes(&last).collect::<Vec<_>>(), [&[7; 30][..]]);
+        arena.envelope(a, 46, 30).unwrap();
+        assert!(!arena.repeat(b, 30), "full");
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn a_mapping_is_kept_alive_and_a_new_one_followed() {
         }
     };
     net.outside = after;
-    net.run(second / 2);
+    net.run(second);
     assert_eq!(net.link(1).address(), Some(after));
     // What was held up on its way from the old one is genuine, and no news.
     let received = net.link(1).stats().received.envelopes;

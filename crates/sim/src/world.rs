@@ -6,6 +6,7 @@ use crate::network::{Direction, End, HostId, Network, WireId, address, locate, s
 use crate::queue::Event;
 use core::any::Any;
 use core::net::SocketAddr;
+use core::time::Duration;
 use std::io::Write;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Impairment, InvalidModel, Ledger, LinkModel, Loss};
@@ -47,6 +48,9 @@ impl PlainEnd {
         WireId(self.direction / 2)
     }
 }
+
+/// The bit that [`World::rebind`] turns in a port; a host has fewer links.
+const NAT: u16 = 1 << 15;
 
 /// Who a plain datagram is from, as far as nodes go.
 const NO_NODE: NodeId = NodeId(0);
@@ -193,6 +197,16 @@ impl World {
     /// What the direction of `wire` that begins at `end` does now.
     pub fn model(&self, wire: WireId, end: WireEnd) -> &LinkModel {
         self.net.directions[end.direction(wire) as usize].impairment.model()
+    }
+
+    /// Gives what is sent from `end` of `wire` another source port, from now on, as
+    /// a NAT does that has forgotten a mapping. What is sent to the port before
+    /// reaches nobody.
+    pub fn rebind(&mut self, wire: WireId, end: WireEnd) {
+        let direction = &mut self.net.directions[end.direction(wire) as usize];
+        if let End::Host { from, .. } = &mut direction.to {
+            from.set_port(from.port() ^ NAT);
+        }
     }
 
     /// From now on loses everything that is sent from `end` of `wire`; the
@@ -363,12 +377,26 @@ impl World {
     ///
     /// None that [`World::add_host`] and [`World::attach`] did not give before.
     pub fn restart(&mut self, host: HostId) -> Result<(), WorldError> {
+        self.restart_ahead(host, Duration::ZERO)
+    }
+
+    /// As [`World::restart`], with a wall clock that is `ahead` of the world's, by
+    /// which the node numbers its starts: a later one without may so be taken for
+    /// an earlier.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::restart`].
+    pub fn restart_ahead(&mut self, host: HostId, ahead: Duration) -> Result<(), WorldError> {
         let old = &self.hosts[host.0 as usize];
         let incarnation = old.incarnation + 1;
         let config = old.config.clone();
         let seed = self.seed.wrapping_add(incarnation);
-        let node = Node::new(config, self.start_of(host, incarnation, seed))
-            .map_err(|why| WorldError::Config(host, why))?;
+        let mut start = self.start_of(host, incarnation, seed);
+        let ahead = u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX);
+        start.incarnation.0 += ahead;
+        start.unix_nanos += ahead;
+        let node = Node::new(config, start).map_err(|why| WorldError::Config(host, why))?;
         self.hosts[host.0 as usize].replace(node, incarnation);
         for app in 0..self.apps.0.len() {
             let Place::Session { host: at, .. } = self.apps.0[app].place else { continue };
@@ -558,10 +586,16 @@ impl World {
 
     /// The direction from host `sender` to `to`, if there is a wire.
     fn towards(&self, sender: u32, to: SocketAddr) -> Option<u32> {
-        let (host, link) = locate(to)?;
+        let inside = SocketAddr::new(to.ip(), to.port() & !NAT);
+        let (host, link) = locate(inside)?;
         let direction = (*self.hosts.get(host.0 as usize)?.incoming.get(usize::from(link))?)?;
+        // What the other direction's datagrams seem to come from.
+        let outside = match self.net.directions[direction as usize ^ 1].to {
+            End::Host { from, .. } => from,
+            End::Plain { .. } => return None,
+        };
         match self.net.directions[direction as usize].to {
-            End::Host { sender: s, .. } if s == sender => Some(direction),
+            End::Host { sender: s, .. } if s == sender && outside == to => Some(direction),
             _ => None,
         }
     }

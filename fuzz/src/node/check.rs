@@ -31,8 +31,13 @@ impl Emitted {
         let to = |i: &usize| header.receiver == ReceiverIndex::derived(OWN, neighbour(*i), "");
         let i = (0..LINKS).find(to).expect("an envelope to a neighbour");
         let link = node.link(LinkId(i as u16)).expect("a link");
-        assert_eq!(Some(envelope.to), link.address());
+        let elsewhere = Some(envelope.to) != link.address();
+        assert!(!elsewhere || Some(envelope.to) == link.candidate(), "to where it may be");
         assert!(envelope.bytes.len() + IP_UDP_HEADERS <= link.config().mtu, "it fits the MTU");
+        if elsewhere && header.counter.wrapping_add(1) == self.counter[i] {
+            // A copy of the one before, for an address that is asked.
+            return i;
+        }
         assert_eq!(header.counter, self.counter[i], "counters count");
         self.counter[i] += 1;
 
@@ -49,7 +54,9 @@ impl Emitted {
                 }
                 Frame::Nack(nack) => assert!(nack.ranges().count() > 0),
                 Frame::Routing(_) => {}
-                Frame::Goodbye(_) => panic!("there is none on a link that is not sealed"),
+                Frame::Goodbye(_) | Frame::Path(_) => {
+                    panic!("there is none on a link that is not sealed")
+                }
                 Frame::Data(header, payload) => {
                     let relayed = header.hop_limit < MOST_HOPS;
                     assert!(relayed || header.source == OWN, "{header:?}");

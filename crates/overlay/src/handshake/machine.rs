@@ -1,6 +1,7 @@
 //! The state machine: whom to greet and when. What comes in is in `receive`.
 
 use super::certificate::Certificate;
+use super::freshness::{Latest, NONCE};
 use super::identity::{DhKey, Identity, PublicKey};
 use super::limit::{Bucket, Cookies, PerSource, Rate};
 use super::message::{Initiation, MAX_PATH, MacKey, Payload, Query, echo_of};
@@ -22,9 +23,14 @@ use trunkline_base::Time;
 pub const OLDEST: u8 = 1;
 /// The newest. What a version adds is spoken only on links where both ends
 /// have it.
-pub const CURRENT: u8 = 2;
+pub const CURRENT: u8 = 3;
 /// The first version with a [goodbye](crate::wire::Goodbye).
 pub const GOODBYE: u8 = 2;
+/// The first version with a [challenge](super::message::Challenge) of an
+/// initiation.
+pub const CHALLENGE: u8 = 3;
+/// The first version with [challenges of addresses](crate::wire::PathFrame).
+pub const PATH_CHALLENGE: u8 = 3;
 
 /// How old a session is when its initiator replaces it…
 pub(super) const REKEY_AFTER: Duration = Duration::from_secs(120);
@@ -143,8 +149,8 @@ pub struct NewcomerId(pub(super) u64);
 pub struct Established {
     /// For which link.
     pub link: LinkId,
-    /// Where the other end was when it said so. Move the link there only if it
-    /// has no address: an envelope from there says more.
+    /// Where this end's message went. The other end is there if it has answered
+    /// (this one began), or else once it uses the session.
     pub address: SocketAddr,
     /// For [`Sealed::install`](crate::wire::Sealed::install), with the peer's
     /// start and this end's role.
@@ -215,6 +221,17 @@ pub enum Event {
         /// From where.
         from: SocketAddr,
     },
+    /// An initiation was made before others of its sender, by their stamps, and
+    /// yet is no copy: for the log, once for each start. The sender's clock went
+    /// back; or it has another key than then.
+    ClockBehind {
+        /// The other node.
+        node: NodeId,
+        /// Where it is.
+        from: SocketAddr,
+        /// Whether it is this node's initiation that the other has challenged.
+        own: bool,
+    },
     /// Someone who has a key was refused: for the log.
     Refused {
         /// From where.
@@ -245,7 +262,7 @@ pub struct Handshakes {
     pub(super) by_index: BTreeMap<ReceiverIndex, LinkId>,
     pub(super) pending: Vec<Pending>,
     pub(super) next_newcomer: u64,
-    pub(super) seen: BTreeMap<(DhKey, String), (Incarnation, u64)>,
+    pub(super) seen: BTreeMap<(DhKey, String), Latest>,
     /// The time in the last initiation sent.
     sent: u64,
     pub(super) cookies: Cookies,
@@ -335,6 +352,11 @@ impl Handshakes {
     /// their sessions.
     pub fn set_trust(&mut self, trust: Trust, unix_secs: u64) {
         self.take_trust(trust);
+        let revoked = |key: &DhKey| self.revoked.contains(key);
+        self.seen.retain(|(key, _), _| !revoked(key));
+        for neighbour in self.neighbours.values_mut() {
+            neighbour.latest = neighbour.latest.take().and_then(|l| l.without(revoked));
+        }
         let links: Vec<LinkId> = self.neighbours.keys().copied().collect();
         for link in links {
             let Some(neighbour) = self.neighbours.get_mut(&link) else { continue };
@@ -378,9 +400,10 @@ impl Handshakes {
         self.trust = trust;
     }
 
-    /// The neighbour is there now, as an envelope has shown.
+    /// The neighbour is there now, and has shown it.
     pub fn set_address(&mut self, link: LinkId, address: SocketAddr) {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
+        neighbour.credit = None;
         if neighbour.address == Some(address) {
             return;
         }
@@ -395,6 +418,8 @@ impl Handshakes {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
         let Some(live) = neighbour.next.take() else { return };
         neighbour.rest_until(live.since + REKEY_AFTER + RESPONDER_WAITS);
+        // It has had the response.
+        neighbour.credit = None;
         // Of no use any more; left open, whoever has recorded it could have it
         // answered much later.
         let moot = neighbour.attempt.take();
@@ -411,6 +436,17 @@ impl Handshakes {
     pub fn restart(&mut self, link: LinkId, now: Time) {
         if let Some(neighbour) = self.neighbours.get_mut(&link) {
             neighbour.try_at = neighbour.try_at.min(now);
+        }
+    }
+
+    /// Begins a handshake at an address where the neighbour may be: if it is
+    /// answered, [`Event::Established`] has that address.
+    pub fn probe(&mut self, link: LinkId, address: SocketAddr, now: Time) {
+        let Some(neighbour) = self.neighbours.get(&link) else { return };
+        if let Some((key, mac)) = neighbour.key.zip(neighbour.mac.clone())
+            && !self.revoked.contains(&key)
+        {
+            self.initiate(link, address, now, &key, &mac);
         }
     }
 
@@ -496,7 +532,8 @@ impl Handshakes {
         }
         self.sent = now.as_nanos().max(self.sent + 1);
         let (sent, index) = (self.sent, self.new_index(link));
-        let Some(payload) = self.payload(link, index, sent) else { return };
+        let nonce = self.neighbours.get_mut(&link).and_then(|n| n.nonce.take());
+        let Some(payload) = self.payload(link, index, sent, nonce) else { return };
         let written = self.own.initiate(key, &mut self.entropy).and_then(|mut handshake| {
             let noise = handshake.write(&payload)?;
             Ok((handshake, noise))
@@ -507,14 +544,28 @@ impl Handshakes {
             return;
         };
         let bytes = Initiation { cookie: neighbour.cookie(now), noise: &noise }.emit(mac);
+        if !neighbour.pay(to, bytes.len()) {
+            // Whoever was heard of from there has to begin.
+            neighbour.try_at = Time::NEVER;
+            self.by_index.remove(&index);
+            return;
+        }
         let echo = Some(echo_of(&bytes));
-        neighbour.attempt = Some(Attempt { handshake, index, sent, echo });
+        let challenged = nonce.is_some();
+        let probe = neighbour.address != Some(to);
+        neighbour.attempt = Some(Attempt { handshake, index, to, probe, sent, echo, challenged });
         self.stats.initiations += 1;
         self.push(Event::Send { to, bytes });
     }
 
     /// What this end says of itself to the link's other.
-    pub(super) fn payload(&self, link: LinkId, index: ReceiverIndex, sent: u64) -> Option<Vec<u8>> {
+    pub(super) fn payload(
+        &self,
+        link: LinkId,
+        index: ReceiverIndex,
+        sent: u64,
+        nonce: Option<[u8; NONCE]>,
+    ) -> Option<Vec<u8>> {
         let Neighbour { peer, incarnation, .. } = self.neighbours.get(&link)?;
         let Offer { oldest, newest, capabilities } = self.offer;
         let payload = Payload {
@@ -528,6 +579,7 @@ impl Handshakes {
             mtu: peer.mtu,
             path: peer.path.clone(),
             certificate: self.certificate.clone(),
+            nonce,
         };
         Some(payload.to_bytes())
     }
@@ -556,7 +608,7 @@ impl Handshakes {
     }
 
     /// Remembers the last initiation of who has no link.
-    pub(super) fn remember(&mut self, key: DhKey, path: String, latest: (Incarnation, u64)) {
+    pub(super) fn remember(&mut self, key: DhKey, path: String, latest: Latest) {
         if self.seen.len() >= MAX_SEEN {
             self.seen.pop_first();
         }
@@ -566,7 +618,10 @@ impl Handshakes {
     pub(super) fn push(&mut self, event: Event) {
         // Only what is for the log may be lost; what else there is, is bounded
         // by links and rates.
-        let for_log = matches!(event, Event::Refused { .. } | Event::OtherKey { .. });
+        let for_log = matches!(
+            event,
+            Event::Refused { .. } | Event::OtherKey { .. } | Event::ClockBehind { .. }
+        );
         if self.events.len() < MAX_EVENTS || !for_log {
             self.events.push_back(event);
         }

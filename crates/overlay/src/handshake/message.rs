@@ -1,10 +1,11 @@
-//! The four messages of the handshake, each one datagram.
+//! The messages of the handshake, each one datagram.
 //!
 //! ```text
 //! Query       kind 1, mac 16, nonce 8, zeros up to 256 bytes
 //! Answer      kind 1, mac 16, echo 8, cookie 16, certificate (length 2, bytes)
 //! Initiation  kind 1, mac 16, cookie 16, Noise: e 32, s 48, payload + 16
 //! Response    kind 1, mac 16, receiver index 3, Noise: e 32, payload + 16
+//! Challenge   kind 1, mac 16, receiver index 3, Noise: e 32, (0, nonce 16) + 16
 //! ```
 //!
 //! The mac is the first half of HMAC-SHA256 over what follows it, the kind
@@ -14,6 +15,7 @@
 //! WireGuard, 5.3).
 
 use super::certificate::{Certificate, MAX_CERTIFICATE};
+use super::freshness::NONCE;
 use super::identity::{DhKey, PublicKey};
 use super::noise::{FIRST_OVERHEAD, SECOND_OVERHEAD};
 use crate::wire::{Incarnation, Kind, NodeId, ReceiverIndex, WireError};
@@ -218,23 +220,76 @@ pub struct Response<'a> {
 impl<'a> Response<'a> {
     /// The datagram, with the mac key of the initiator's key.
     pub fn emit(&self, key: &MacKey) -> Vec<u8> {
-        let mut out = vec![0; 1 + MAC];
-        out[0] = Kind::Response as u8;
-        out.extend_from_slice(&self.receiver.get().to_be_bytes()[1..]);
-        out.extend_from_slice(self.noise);
-        key.stamp(&mut out);
-        out
+        second(Kind::Response, self.receiver, self.noise, key)
     }
 
     /// Reads a datagram; its mac is still to be checked.
     pub fn parse(datagram: &'a [u8]) -> Result<Response<'a>, WireError> {
-        let mut r = body(datagram, Kind::Response)?;
-        let receiver = ReceiverIndex::new(r.u24()?);
-        if r.rest().len() < SECOND_OVERHEAD {
-            return Err(WireError::Truncated);
-        }
-        Ok(Response { receiver, noise: r.rest() })
+        let (receiver, noise) = parse_second(datagram, Kind::Response)?;
+        Ok(Response { receiver, noise })
     }
+}
+
+/// In place of the second message: "show that this is no copy". Part of
+/// protocol version 3 ([`CHALLENGE`](super::CHALLENGE)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Challenge<'a> {
+    /// Which of the initiator's handshakes it ends.
+    pub receiver: ReceiverIndex,
+    /// Noise's second message, around [`Challenge::payload`].
+    pub noise: &'a [u8],
+}
+
+/// The first byte of a challenge's payload, where a response has the oldest
+/// version of its sender: neither passes for the other.
+const NO_VERSION: u8 = 0;
+
+impl<'a> Challenge<'a> {
+    /// The datagram, with the mac key of the initiator's key.
+    pub fn emit(&self, key: &MacKey) -> Vec<u8> {
+        second(Kind::Challenge, self.receiver, self.noise, key)
+    }
+
+    /// Reads a datagram; its mac is still to be checked.
+    pub fn parse(datagram: &'a [u8]) -> Result<Challenge<'a>, WireError> {
+        let (receiver, noise) = parse_second(datagram, Kind::Challenge)?;
+        Ok(Challenge { receiver, noise })
+    }
+
+    /// What Noise is to encrypt.
+    pub fn payload(nonce: &[u8; NONCE]) -> [u8; 1 + NONCE] {
+        let mut out = [NO_VERSION; 1 + NONCE];
+        out[1..].copy_from_slice(nonce);
+        out
+    }
+
+    /// The nonce in what Noise has decrypted; what a newer version may append is
+    /// passed over.
+    pub fn nonce(payload: &[u8]) -> Result<[u8; NONCE], WireError> {
+        let mut r = Reader::new(payload);
+        if r.u8()? != NO_VERSION {
+            return Err(WireError::OutOfRange("the first byte of a challenge"));
+        }
+        Ok(r.array()?)
+    }
+}
+
+fn second(kind: Kind, receiver: ReceiverIndex, noise: &[u8], key: &MacKey) -> Vec<u8> {
+    let mut out = vec![0; 1 + MAC];
+    out[0] = kind as u8;
+    out.extend_from_slice(&receiver.get().to_be_bytes()[1..]);
+    out.extend_from_slice(noise);
+    key.stamp(&mut out);
+    out
+}
+
+fn parse_second(datagram: &[u8], kind: Kind) -> Result<(ReceiverIndex, &[u8]), WireError> {
+    let mut r = body(datagram, kind)?;
+    let receiver = ReceiverIndex::new(r.u24()?);
+    if r.rest().len() < SECOND_OVERHEAD {
+        return Err(WireError::Truncated);
+    }
+    Ok((receiver, r.rest()))
 }
 
 /// What is behind kind and mac.
@@ -261,8 +316,9 @@ fn counted<'a>(r: &mut Reader<'a>, max: usize, what: &'static str) -> Result<&'a
 
 /// What the two ends tell each other, encrypted: `oldest 1 | newest 1 |
 /// index 3 | node 4 | incarnation 8 | sent 8 | capabilities 4 | MTU 2 |
-/// path (length 1, bytes) | certificate (length 2, bytes)`. What a newer
-/// version may append is passed over.
+/// path (length 1, bytes) | certificate (length 2, bytes)`, and in an initiation
+/// that answers a challenge `| nonce (length 1, bytes)`. What a newer version may
+/// append is passed over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Payload {
     /// The oldest protocol version that the sender speaks…
@@ -286,11 +342,13 @@ pub struct Payload {
     pub path: String,
     /// What binds the sender's node id to its key.
     pub certificate: Option<Certificate>,
+    /// What a challenge has asked for.
+    pub nonce: Option<[u8; NONCE]>,
 }
 
 const PAYLOAD_FIXED: usize = 1 + 1 + 3 + 4 + 8 + 8 + 4 + 2 + 1 + 2;
 /// The most bytes that this version writes.
-pub const MAX_PAYLOAD: usize = PAYLOAD_FIXED + MAX_PATH + MAX_CERTIFICATE;
+pub const MAX_PAYLOAD: usize = PAYLOAD_FIXED + MAX_PATH + MAX_CERTIFICATE + 1 + NONCE;
 
 impl Payload {
     /// The bytes; a path label above [`MAX_PATH`] is cut off.
@@ -317,7 +375,11 @@ impl Payload {
         w.bytes(path)?;
         let certificate = self.certificate.as_ref().map(Certificate::to_bytes).unwrap_or_default();
         w.u16(u16::try_from(certificate.len()).map_err(|_| Short)?)?;
-        w.bytes(&certificate)
+        w.bytes(&certificate)?;
+        match &self.nonce {
+            None => Ok(()),
+            Some(nonce) => w.u8(NONCE as u8).and_then(|()| w.bytes(nonce)),
+        }
     }
 
     /// Reads what a peer said of itself.
@@ -340,6 +402,15 @@ impl Payload {
                 Certificate::parse(bytes).map_err(|_| WireError::OutOfRange("a certificate"))?,
             ),
         };
+        // Nothing follows in older versions.
+        let nonce = match r.u8() {
+            Ok(len) if usize::from(len) == NONCE => Some(r.array()?),
+            Ok(len) => {
+                r.bytes(usize::from(len))?;
+                None
+            }
+            Err(Short) => None,
+        };
         Ok(Payload {
             oldest,
             newest,
@@ -351,6 +422,7 @@ impl Payload {
             mtu,
             path,
             certificate,
+            nonce,
         })
     }
 }
@@ -374,8 +446,9 @@ mod tests {
         (
             (any::<u8>(), any::<u8>(), any::<u32>(), any::<u32>(), any::<u64>()),
             (any::<u64>(), any::<u32>(), any::<u16>(), "[a-zé]{0,31}", any::<bool>()),
+            any::<Option<[u8; NONCE]>>(),
         )
-            .prop_map(|(a, b)| Payload {
+            .prop_map(|(a, b, nonce)| Payload {
                 oldest: a.0,
                 newest: a.1,
                 index: ReceiverIndex::new(a.2),
@@ -386,6 +459,7 @@ mod tests {
                 mtu: b.2,
                 path: b.3,
                 certificate: b.4.then(certificate),
+                nonce,
             })
     }
 
@@ -395,7 +469,9 @@ mod tests {
             let bytes = p.to_bytes();
             prop_assert!(bytes.len() <= MAX_PAYLOAD);
             prop_assert_eq!(Payload::parse(&bytes), Ok(p.clone()));
-            let newer = [bytes, more].concat();
+            // Who appends says first that there is no nonce, if there is none.
+            let none = if p.nonce.is_some() { vec![] } else { vec![0] };
+            let newer = [bytes, none, more].concat();
             prop_assert_eq!(Payload::parse(&newer), Ok(p));
         }
 
@@ -410,11 +486,20 @@ mod tests {
             let answer = Answer { echo: nonce, cookie, certificate: &certificate };
             let initiation = Initiation { cookie, noise: &noise };
             let response = Response { receiver: ReceiverIndex::new(index), noise: &noise };
-            let bytes = [query.emit(&key()), answer.emit(&key()), initiation.emit(&key()), response.emit(&key())];
+            let challenge = Challenge { receiver: response.receiver, noise: &noise };
+            let bytes = [
+                query.emit(&key()),
+                answer.emit(&key()),
+                initiation.emit(&key()),
+                response.emit(&key()),
+                challenge.emit(&key()),
+            ];
             prop_assert_eq!(Query::parse(&bytes[0]), Ok(query));
             prop_assert_eq!(Answer::parse(&bytes[1]), Ok(answer));
             prop_assert_eq!(Initiation::parse(&bytes[2]), Ok(initiation));
             prop_assert_eq!(Response::parse(&bytes[3]), Ok(response));
+            prop_assert_eq!(Challenge::parse(&bytes[4]), Ok(challenge));
+            prop_assert!(Response::parse(&bytes[4]).is_err() && Challenge::parse(&bytes[3]).is_err());
             for mut message in bytes {
                 prop_assert!(key().check(&message));
                 prop_assert!(!MacKey::new(b"test", &[2; 32]).check(&message));
@@ -424,11 +509,22 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_an_answer(kind in 0x13u8..0x17, rest in prop::collection::vec(any::<u8>(), 0..700)) {
+        fn any_bytes_are_an_answer(kind in 0x13u8..0x18, rest in prop::collection::vec(any::<u8>(), 0..700)) {
             let bytes = [&[kind][..], &rest].concat();
             let _ = (Query::parse(&bytes), Answer::parse(&bytes), Initiation::parse(&bytes));
             let _ = (Response::parse(&bytes), Payload::parse(&rest), key().check(&bytes));
+            let _ = (Challenge::parse(&bytes), Challenge::nonce(&rest));
         }
+    }
+
+    #[test]
+    fn a_challenge_says_no_more_than_its_nonce_and_is_no_response() {
+        let payload = Challenge::payload(&[7; NONCE]);
+        assert_eq!(Challenge::nonce(&payload), Ok([7; NONCE]));
+        assert_eq!(Challenge::nonce(&[&payload[..], b"more"].concat()), Ok([7; NONCE]));
+        assert!(Payload::parse(&payload).is_err());
+        let response = [&[1, 3][..], &[0; 40]].concat();
+        assert!(Payload::parse(&response).is_ok() && Challenge::nonce(&response).is_err());
     }
 
     #[test]

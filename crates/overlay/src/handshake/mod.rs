@@ -11,18 +11,20 @@
 //! [`Query`]; the [`Answer`] has the neighbour's certificate. The same answer
 //! hands out cookies to who initiates while there are too many (see [`Limits`]).
 //!
-//! An initiation that is recorded and sent again is refused by its time. Node
-//! and time are compared with the start of the sender first ([`Incarnation`]):
-//! a node whose clock went back between two starts is shut out by a neighbour
-//! that has heard it until the clock has caught up, or the neighbour restarts.
+//! An initiation that is recorded and sent again is refused by its time, which is
+//! compared after the start of the sender ([`Incarnation`]). Since a node's clock
+//! may have gone back, one that is refused for that is asked for a sign that it
+//! is no copy: a [`Challenge`].
 //!
 //! [`Initiation`]: message::Initiation
 //! [`Response`]: message::Response
 //! [`Query`]: message::Query
 //! [`Answer`]: message::Answer
+//! [`Challenge`]: message::Challenge
 //! [`Incarnation`]: crate::wire::Incarnation
 
 pub mod certificate;
+pub(crate) mod freshness;
 pub mod identity;
 pub(crate) mod limit;
 mod machine;
@@ -39,7 +41,7 @@ pub use certificate::{Certificate, CertificateError, MAX_NAME};
 pub use identity::{Identity, KeyError, PublicKey};
 pub use limit::Rate;
 pub use machine::{
-    CURRENT, Config, Established, Event, GOODBYE, Handshakes, Limits, NewcomerId, OLDEST, Offer,
-    Peer, Trust,
+    CHALLENGE, CURRENT, Config, Established, Event, GOODBYE, Handshakes, Limits, NewcomerId,
+    OLDEST, Offer, PATH_CHALLENGE, Peer, Trust,
 };
 pub use stats::{HandshakeStats, Refusal};

@@ -2,6 +2,7 @@
 //! with it has come.
 
 use super::certificate::Certificate;
+use super::freshness::{Latest, NONCE};
 use super::identity::DhKey;
 use super::limit::Bucket;
 use super::machine::Peer;
@@ -16,6 +17,8 @@ use trunkline_base::Time;
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// …each later one after twice as long, and none after longer than this.
 const LAST_RETRY: Duration = Duration::from_secs(5);
+/// See [`Neighbour::pay`] (RFC 9000, 8.1).
+pub(super) const FACTOR: usize = 3;
 /// After so many initiations to a key that was only heard of, the neighbour is
 /// asked again who it is.
 const ASK_AGAIN: u32 = 4;
@@ -25,10 +28,16 @@ const ASK_AGAIN: u32 = 4;
 pub(super) struct Attempt {
     pub handshake: Handshake,
     pub index: ReceiverIndex,
+    /// Where it began.
+    pub to: SocketAddr,
+    /// Whether only to see if the neighbour is there.
+    pub probe: bool,
     /// What we said in it.
     pub sent: u64,
     /// By what an answer may name it, once.
     pub echo: Option<[u8; ECHO]>,
+    /// Whether it answers a challenge.
+    pub challenged: bool,
 }
 
 /// A session that the link's [`Sealed`](crate::wire::Sealed) may have.
@@ -52,6 +61,8 @@ pub(super) struct Neighbour {
     pub mac: Option<MacKey>,
     /// Where it is, configured or heard from.
     pub address: Option<SocketAddr>,
+    /// Bytes that may still go there; no limit once it has shown that it is.
+    pub credit: Option<usize>,
     /// Handshakes that its address may ask for without a cookie.
     pub bucket: Bucket,
     /// Those with one.
@@ -66,8 +77,14 @@ pub(super) struct Neighbour {
     tries: u32,
     /// When the first of them was sent.
     trying_since: Option<Time>,
-    /// The start and time of the last initiation believed.
-    pub latest: Option<(Incarnation, u64)>,
+    /// The nonce that the neighbour wants in the next initiation.
+    pub nonce: Option<[u8; NONCE]>,
+    /// Of the initiations that counted.
+    pub latest: Option<Latest>,
+    /// Of which start of the neighbour the log has that its clock is behind.
+    pub told: Option<Incarnation>,
+    /// Whether it has that of this end's.
+    pub told_own: bool,
     // As in `Sealed`.
     pub previous: Option<Live>,
     pub current: Option<Live>,
@@ -82,6 +99,7 @@ impl Neighbour {
             key: None,
             certificate: None,
             mac: None,
+            credit: None,
             bucket: Bucket::FULL,
             proven: Bucket::FULL,
             attempt: None,
@@ -90,7 +108,10 @@ impl Neighbour {
             try_at: if peer.address.is_some() { now } else { Time::NEVER },
             tries: 0,
             trying_since: None,
+            nonce: None,
             latest: None,
+            told: None,
+            told_own: false,
             previous: None,
             current: None,
             next: None,
@@ -149,6 +170,17 @@ impl Neighbour {
             self.forget();
         }
         self.try_at = now + wait.mul_f64(1.0 - jitter / 4.0);
+    }
+
+    /// `bytes` are to go to `to`: whether they may. An address that was only heard
+    /// of is sent at most [`FACTOR`] times what came from there.
+    pub fn pay(&mut self, to: SocketAddr, bytes: usize) -> bool {
+        let Some(credit) = self.credit.as_mut().filter(|_| self.address == Some(to)) else {
+            return true;
+        };
+        let left = credit.checked_sub(bytes);
+        *credit = left.unwrap_or(*credit);
+        left.is_some()
     }
 
     /// For how long messages have gone unanswered.

@@ -1,13 +1,14 @@
 //! What comes in, cheapest check first.
 
 use super::certificate::{Certificate, CertificateError};
+use super::freshness::{Latest, Verdict};
 use super::identity::DhKey;
 use super::limit::COOKIE_SECRET;
 use super::machine::{
     CONFIRM_WITHIN, Established, Event, Handshakes, NewcomerId, Peer, REKEY_AFTER,
 };
 use super::message::{Answer, COOKIE, Initiation, MacKey, Payload, Query, Response, echo_of};
-use super::neighbour::{FIRST_RETRY, Neighbour};
+use super::neighbour::{FACTOR, FIRST_RETRY, Neighbour};
 use super::noise::Handshake;
 use super::stats::Refusal;
 use crate::link::LinkId;
@@ -32,15 +33,18 @@ pub(super) struct Pending {
     handshake: Handshake,
     payload: Payload,
     from: SocketAddr,
+    len: usize,
     pub until: Time,
 }
 
 /// Of an initiation, what is needed to answer it.
-struct Opened {
-    handshake: Handshake,
-    key: DhKey,
-    payload: Payload,
-    from: SocketAddr,
+pub(super) struct Opened {
+    pub handshake: Handshake,
+    pub key: DhKey,
+    pub payload: Payload,
+    pub from: SocketAddr,
+    /// Bytes of the datagram.
+    pub len: usize,
 }
 
 impl Handshakes {
@@ -53,6 +57,7 @@ impl Handshakes {
             Ok(Kind::Answer) => self.on_answer(now, unix_secs, from, bytes),
             Ok(Kind::Initiation) => self.on_initiation(now, unix_secs, from, bytes),
             Ok(Kind::Response) => self.on_response(now, unix_secs, from, bytes),
+            Ok(Kind::Challenge) => self.on_challenge(now, from, bytes),
             Ok(Kind::Null | Kind::Aead) | Err(_) => Err(Refusal::Malformed),
         };
         if let Err(why) = done {
@@ -66,14 +71,17 @@ impl Handshakes {
         let Some(at) = self.pending.iter().position(|p| p.id == newcomer && p.until > now) else {
             return false;
         };
-        let Pending { key, certificate, handshake, payload, from, .. } = self.pending.remove(at);
+        let Pending { key, certificate, handshake, payload, from, len, .. } =
+            self.pending.remove(at);
         let (node, path) = (payload.node, payload.path.clone());
         self.add(link, Peer { node, path, key: None, address: None, mtu }, now);
         if let Some(neighbour) = self.neighbours.get_mut(&link) {
-            neighbour.latest = Some((payload.incarnation, payload.sent));
+            // Forgotten only if very many others came since.
+            let latest = self.seen.get(&(key, payload.path.clone())).copied();
+            neighbour.latest = latest.or_else(|| Some(Latest::new(key, &payload)));
             neighbour.learn(certificate);
         }
-        let answered = self.answer(now, link, Opened { handshake, key, payload, from });
+        let answered = self.answer(now, link, Opened { handshake, key, payload, from, len });
         answered.map_err(|why| self.stats.refuse(why)).is_ok()
     }
 
@@ -174,7 +182,7 @@ impl Handshakes {
         let key = handshake.peer().ok_or(Refusal::Forged)?;
         let payload = Payload::parse(&payload).map_err(|_| Refusal::Malformed)?;
         let node = payload.node;
-        let opened = Opened { handshake, key, payload, from };
+        let opened = Opened { handshake, key, payload, from, len: bytes.len() };
         self.identified(now, unix_secs, opened).inspect_err(|why| {
             // A copy, or a race, is no news.
             if !matches!(why, Refusal::Replayed | Refusal::Simultaneous) {
@@ -241,11 +249,18 @@ impl Handshakes {
                 Some(certificate)
             }
         };
-        let stamp = (payload.incarnation, payload.sent);
-        if neighbour.latest.is_some_and(|latest| stamp <= latest) {
-            return Err(Refusal::Replayed);
-        }
-        neighbour.latest = Some(stamp);
+        let behind = match &mut neighbour.latest {
+            Some(latest) => match latest.judge(now, key, payload, &mut self.entropy) {
+                Verdict::Challenge(nonce) => return self.challenge(now, opened, &nonce),
+                Verdict::Counts { behind } => behind,
+            },
+            none => {
+                *none = Some(Latest::new(key, payload));
+                false
+            }
+        };
+        let is_news =
+            behind && neighbour.told.replace(payload.incarnation) != Some(payload.incarnation);
         let mut other = None;
         // Not before: a copy shows the certificate, and perhaps the key, of then.
         if let Some(certificate) = shown {
@@ -256,10 +271,15 @@ impl Handshakes {
             }
             neighbour.learn(certificate);
         }
-        let waiting = neighbour.attempt.is_some() && neighbour.trying_for(now) < PRECEDENCE;
+        let tries = neighbour.attempt.as_ref().is_some_and(|attempt| !attempt.probe);
+        let waiting = tries && neighbour.trying_for(now) < PRECEDENCE;
         if let Some(name) = other {
             let (node, from) = (opened.payload.node, opened.from);
             self.push(Event::OtherKey { node, name, from });
+        }
+        if is_news {
+            let (node, from) = (opened.payload.node, opened.from);
+            self.push(Event::ClockBehind { node, from, own: false });
         }
         if waiting && self.own.public() < key {
             return Err(Refusal::Simultaneous);
@@ -268,37 +288,44 @@ impl Handshakes {
     }
 
     fn newcomer(&mut self, now: Time, unix_secs: u64, opened: Opened) -> Result<(), Refusal> {
-        let Opened { handshake, key, payload, from } = opened;
+        let Opened { key, ref payload, from, .. } = opened;
         let certificate = payload.certificate.clone().ok_or(Refusal::UnknownKey)?;
         certificate.check(payload.node, key, &self.trust.overlay_keys, unix_secs)?;
         if payload.node == self.node {
             return Err(Refusal::WrongCertificate);
         }
-        let (stamp, path) = ((payload.incarnation, payload.sent), payload.path.clone());
-        let latest = self.seen.get(&(key, path.clone()));
-        if latest.is_some_and(|latest| stamp <= *latest) {
-            return Err(Refusal::Replayed);
+        let (node, path) = (payload.node, payload.path.clone());
+        let mut latest = self.seen.get(&(key, path.clone())).copied();
+        if let Some(latest) = &mut latest {
+            let verdict = latest.judge(now, key, payload, &mut self.entropy);
+            self.seen.insert((key, path.clone()), *latest);
+            match verdict {
+                Verdict::Challenge(nonce) => return self.challenge(now, opened, &nonce),
+                Verdict::Counts { behind: false } => {}
+                Verdict::Counts { .. } => self.push(Event::ClockBehind { node, from, own: false }),
+            }
         }
+        let Opened { handshake, payload, len, .. } = opened;
         self.pending.retain(|p| (p.key != key || p.payload.path != path) && p.until > now);
         if self.pending.len() >= self.limits.newcomers {
             return Err(Refusal::NewcomersFull);
         }
-        self.remember(key, path.clone(), stamp);
+        self.remember(key, path.clone(), latest.unwrap_or_else(|| Latest::new(key, &payload)));
         let id = NewcomerId(self.next_newcomer);
         self.next_newcomer += 1;
-        let (node, name) = (payload.node, certificate.name().to_owned());
+        let name = certificate.name().to_owned();
         let public = certificate.key();
         let until = now + PENDING_FOR;
-        self.pending.push(Pending { id, key, certificate, handshake, payload, from, until });
+        self.pending.push(Pending { id, key, certificate, handshake, payload, from, len, until });
         self.push(Event::Newcomer { id, node, name, path, key: public, address: from });
         Ok(())
     }
 
     /// Sends the response, and the session to the link.
     fn answer(&mut self, now: Time, link: LinkId, opened: Opened) -> Result<(), Refusal> {
-        let Opened { mut handshake, key, payload, from } = opened;
+        let Opened { mut handshake, key, payload, from, len } = opened;
         let index = self.new_index(link);
-        let own = self.payload(link, index, payload.sent).ok_or(Refusal::UnknownKey)?;
+        let own = self.payload(link, index, payload.sent, None).ok_or(Refusal::UnknownKey)?;
         let written = handshake.write(&own).and_then(|noise| Ok((noise, handshake.split()?)));
         let Ok((noise, [forth, back])) = written else {
             self.by_index.remove(&index);
@@ -306,6 +333,7 @@ impl Handshakes {
         };
         let response = Response { receiver: payload.index, noise: &noise };
         let bytes = response.emit(&MacKey::for_dh(&key));
+        let response = bytes.len();
         self.stats.responses += 1;
         self.push(Event::Send { to: from, bytes });
         // Only now: the other end shall learn why, too.
@@ -315,6 +343,14 @@ impl Handshakes {
         };
         let spread = CONFIRM_WITHIN.mul_f64(self.entropy.random::<f64>() / 4.0);
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return Ok(()) };
+        if neighbour.address.is_none() {
+            (neighbour.address, neighbour.credit) = (Some(from), Some(0));
+            self.by_address.insert(from, link);
+        }
+        if let Some(credit) = neighbour.credit.as_mut().filter(|_| neighbour.address == Some(from))
+        {
+            *credit = (*credit + FACTOR * len).saturating_sub(response);
+        }
         // Until the other end has used the keys, this may be a copy of what it
         // said to an earlier start of this node. That must not keep a link down.
         match (neighbour.current, neighbour.next) {
@@ -366,7 +402,8 @@ impl Handshakes {
             self.push(Event::Refused { from, node, why: *why });
         })?;
         let [forth, back] = attempt.handshake.split().map_err(|_| Refusal::Forged)?;
-        self.set_address(link, from);
+        // Whoever answers has received it there, wherever the answer comes from.
+        self.set_address(link, attempt.to);
         self.initiator_live(now, link, attempt.index);
         let keys = SessionKeys {
             local: attempt.index,
@@ -376,7 +413,7 @@ impl Handshakes {
             role: Role::Initiator,
             peer: payload.incarnation,
         };
-        self.established(link, from, keys, version, &payload);
+        self.established(link, attempt.to, keys, version, &payload);
         Ok(())
     }
 
@@ -436,9 +473,6 @@ impl Handshakes {
         };
         self.stats.rekeyed += u64::from(before.is_some());
         let capabilities = self.offer.capabilities & payload.capabilities;
-        if neighbour.address.is_none() {
-            self.set_address(link, address);
-        }
         let mtu = payload.mtu;
         let established =
             Established { link, address, keys, version, capabilities, mtu, key, certificate };

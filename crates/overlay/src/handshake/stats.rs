@@ -14,7 +14,8 @@ pub enum Refusal {
     RateLimited,
     /// Noise refused it: forged, altered, or for a key of ours that was.
     Forged,
-    /// An initiation that is not newer than the last of its sender.
+    /// An initiation that is not newer than the last of its sender, and shows no
+    /// nonce: a copy, or of a node whose clock went back.
     Replayed,
     /// A response or answer that nothing waits for (any more).
     Unexpected,
@@ -91,7 +92,9 @@ pub struct HandshakeStats {
     pub initiations: u64,
     /// Responses sent.
     pub responses: u64,
-    /// Initiations and responses for which curve points were multiplied.
+    /// Challenges sent to who may have sent a copy.
+    pub challenges: u64,
+    /// Initiations, responses and challenges for which curve points were multiplied.
     pub computed: u64,
     /// Sessions agreed on.
     pub established: u64,

@@ -190,6 +190,7 @@ pub(super) fn ms(ms: u64) -> Time {
 
 mod attacks;
 mod channel;
+mod freshness;
 mod trust;
 
 #[test]

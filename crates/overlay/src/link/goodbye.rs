@@ -81,7 +81,7 @@ impl Link {
         debug_assert!(written.is_ok(), "room was made for it");
         self.seal.seal(envelope);
         self.stats.hellos.count(LEN);
-        self.charge(now, LEN);
+        self.sent(now, LEN, arena);
         if let Some((due, _)) = &mut self.goodbye.own {
             *due = now + SPACING;
         }

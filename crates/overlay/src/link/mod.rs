@@ -1,6 +1,7 @@
 //! Links: one neighbour over one path, with an instance of each service and
 //! one scheduler over them.
 
+mod address;
 pub mod best_effort;
 mod goodbye;
 mod live;
@@ -25,6 +26,7 @@ use std::collections::VecDeque;
 use trunkline_base::wire::Writer;
 use trunkline_base::{Bitrate, Time};
 
+pub(crate) use address::Place;
 pub use live::LinkChange;
 pub use scheduler::Progress;
 pub use session::Session;
@@ -176,6 +178,9 @@ pub struct LinkStats {
     pub repeats: Traffic,
     /// Best-effort packets sent.
     pub best_effort: Traffic,
+    /// Challenges of addresses and their answers sent, and copies to an address
+    /// that is being asked.
+    pub paths: Traffic,
     /// The receiving half of the real-time service.
     pub receiver: realtime::ReceiverStats,
     /// What was dropped, by reason.
@@ -194,6 +199,7 @@ pub struct Link {
     config: Config,
     seal: Seal,
     address: Option<SocketAddr>,
+    place: address::State,
     monitor: LinkMonitor,
     /// The highest number of an envelope of the neighbour's present start.
     newest: u64,
@@ -223,6 +229,7 @@ impl Link {
         Link {
             seal,
             address: config.address,
+            place: address::State::default(),
             newest: 0,
             opened: 0,
             goodbye: goodbye::State::default(),
@@ -275,7 +282,7 @@ impl Link {
 
     fn carried(&self) -> Carried {
         let s = &self.stats;
-        let sent = [s.hellos, s.requests, s.routing, s.realtime, s.repeats, s.best_effort];
+        let sent = [s.hellos, s.requests, s.routing, s.realtime, s.repeats, s.best_effort, s.paths];
         Carried {
             sent: sent.iter().map(|t| t.bytes).sum(),
             received: s.received.bytes,
@@ -299,14 +306,14 @@ impl Link {
         self.address
     }
 
-    /// Checks whose envelope this is; on success its frames may be read. True if
-    /// the neighbour is at another address than before.
+    /// Checks whose envelope this is; on success its frames may be read, and then
+    /// [`Link::seek`] is to be called.
     pub(crate) fn open(
         &mut self,
         at: Time,
         from: SocketAddr,
         bytes: &mut [u8],
-    ) -> Result<bool, Drop> {
+    ) -> Result<(), Drop> {
         // Sealed, a neighbour is its key, wherever it is.
         if !self.is_sealed() && self.config.address.is_some_and(|fixed| fixed != from) {
             return Err(Drop::WrongSource);
@@ -339,19 +346,19 @@ impl Link {
         self.stats.received.count(bytes.len());
         let earned = ASK_FACTOR * (bytes.len() + SMALLEST_HEADERS);
         self.ask_credit = (self.ask_credit + earned).min(MAX_ASK_CREDIT);
-        // An older one that was held up on another way does not move it back.
-        let moved = counter >= self.newest && self.address != Some(from);
-        if moved {
-            self.address = Some(from);
-        }
+        let first = matches!(&self.seal, Seal::Aead(sealed) if sealed.is_confirmed());
+        self.locate(at, from, bytes.len(), counter >= self.newest, first);
         self.newest = self.newest.max(counter);
         self.opened = counter;
         self.monitor.on_envelope(at, counter);
-        Ok(moved)
+        Ok(())
     }
 
     /// Takes a hello; true if the link has come up.
     pub(crate) fn on_hello(&mut self, at: Time, hello: &crate::wire::Hello) -> bool {
+        if let Some((sent_us, _)) = hello.echo {
+            self.on_echo_of(at, sent_us);
+        }
         !self.is_before_goodbye() && self.monitor.on_hello(at, hello)
     }
 

@@ -33,6 +33,9 @@ pub enum Progress {
 impl Link {
     /// Seals into `arena` what is to be sent at `now`.
     pub(crate) fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Progress {
+        if self.seal.ready() && !self.send_path(now, arena) {
+            return Progress::ArenaFull;
+        }
         let Some(to) = self.address.filter(|_| self.seal.ready()) else { return Progress::Idle };
         if self.goodbye_is_due(now) && !self.send_goodbye(now, to, arena) {
             return Progress::ArenaFull;
@@ -51,7 +54,7 @@ impl Link {
             self.seal.seal(envelope);
             self.routing.pop_front();
             self.stats.routing.count(len);
-            self.charge(now, len);
+            self.sent(now, len, arena);
         }
         let enough = self.stats.best_effort.bytes + QUANTUM;
         loop {
@@ -89,7 +92,8 @@ impl Link {
     /// When the next hello can go; `None` while there is nowhere to send it.
     pub(crate) fn hello_at(&self) -> Option<Time> {
         let greets = self.seal.ready() && !self.is_leaving();
-        self.address.filter(|_| greets).map(|_| self.monitor.due_at())
+        let somewhere = self.address.is_some() || self.is_asking();
+        (somewhere && greets).then(|| self.monitor.due_at())
     }
 
     /// Who has said goodbye says hello no more.
@@ -129,7 +133,7 @@ impl Link {
         } else {
             self.stats.hellos.count(len);
         }
-        self.charge(now, len);
+        self.sent(now, len, arena);
         true
     }
 
@@ -156,7 +160,7 @@ impl Link {
         };
         traffic.count(len);
         self.seal.seal(envelope);
-        self.charge(now, len);
+        self.sent(now, len, arena);
         Some(true)
     }
 }
@@ -173,11 +177,11 @@ mod tests {
     #[test]
     fn requests_are_in_proportion_to_what_came() {
         let (own, peer) = (NodeId(1), NodeId(2));
-        let config = Config::new(peer);
+        let from = SocketAddr::from(([192, 0, 2, 1], 9));
+        let config = Config { address: Some(from), ..Config::new(peer) };
         let (seal, _) = Link::unsealed(own, Incarnation(1), &config);
         let mut link = Link::new(seal, config, Time::NEVER);
         let mut seal = Seal::Null(Null::new(ReceiverIndex::derived(peer, own, ""), Incarnation(1)));
-        let from = SocketAddr::from(([192, 0, 2, 1], 9));
         let mut arena = TxArena::new(1 << 16, 256);
         let mut send = |link: &mut Link, now| {
             arena.clear();

@@ -1,7 +1,7 @@
 //! The sealed sessions of a link, as control hands them over.
 
 use super::Link;
-use crate::wire::{Seal, Sealed, SessionKeys};
+use crate::wire::{Role, Seal, Sealed, SessionKeys};
 use core::net::SocketAddr;
 use trunkline_base::Time;
 
@@ -10,7 +10,7 @@ use trunkline_base::Time;
 pub struct Session {
     /// The keys.
     pub keys: SessionKeys,
-    /// Where the neighbour was when it agreed.
+    /// Where the handshake's message of this end went.
     pub address: SocketAddr,
     /// The largest IP packet that it takes.
     pub mtu: u16,
@@ -29,7 +29,10 @@ impl Link {
     /// Seals with `session` from now on, or once the neighbour has used it.
     pub(crate) fn install(&mut self, now: Time, session: Session) {
         let Session { keys, address, mtu, version } = session;
-        self.address.get_or_insert(address);
+        match keys.role {
+            Role::Initiator => self.proved(now, address),
+            Role::Responder => self.answered_to(address),
+        }
         self.config.mtu = self.own_mtu.min(usize::from(mtu));
         self.version = version;
         if let Some(sealed) = self.sealed() {

@@ -4,12 +4,13 @@ use super::{Access, Command, Config, Drained, Report, Sink, Start, Why};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
-use crate::link::{self, Link, LinkId, Outgoing, Progress};
+use crate::link::{self, Link, LinkId, Outgoing, Place, Progress};
 use crate::route::{ForwardingTable, Hop, Metric};
 use crate::session::Sessions;
 use crate::wire::{DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, open_header};
 use core::time::Duration;
-use rand::RngExt;
+use rand::rngs::ChaCha20Rng;
+use rand::{RngExt, SeedableRng};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_base::Time;
@@ -27,6 +28,8 @@ pub struct Forwarder {
     pub(super) sessions: Sessions,
     pub(super) echoes: Echoes,
     reports: VecDeque<Report>,
+    /// What neighbours are asked to say where they are.
+    entropy: ChaCha20Rng,
     /// Whether control wants to know what links cost.
     advertise: bool,
     /// By what the ways of packets are chosen that start here.
@@ -95,6 +98,7 @@ impl Forwarder {
             sealed,
             max_payload,
             reports: VecDeque::new(),
+            entropy: ChaCha20Rng::from_seed(start.entropy_for(b"addresses")),
             advertise: config.routing.is_some(),
             metric: config.routing.as_ref().map_or(Metric::default(), |r| r.metric),
             links,
@@ -208,9 +212,7 @@ impl Forwarder {
         let id = self.links.owner(header.receiver).ok_or(unknown)?;
         let link = self.links.get_mut(id).ok_or(unknown)?;
         let opened = link.open(datagram.at, datagram.from, datagram.bytes);
-        if opened.map_err(|why| (Some(id), why))? {
-            self.reports.push_back(Report::Moved(id, datagram.from));
-        }
+        opened.map_err(|why| (Some(id), why))?;
         if link.take_confirmed() {
             self.reports.push_back(Report::Confirmed(id));
         }
@@ -230,6 +232,11 @@ impl Forwarder {
                     Ok(false) => {}
                     Err(why) => link.drop_counted(why),
                 },
+                Frame::Path(path) => {
+                    if let Err(why) = link.on_path(datagram.at, path) {
+                        link.drop_counted(why);
+                    }
+                }
                 Frame::Routing(_) if self.reports.len() >= MAX_REPORTS => {
                     link.drop_counted(Drop::ControlFull);
                 }
@@ -248,6 +255,10 @@ impl Forwarder {
                     }
                 }
             }
+        }
+        if let Some(link) = self.links.get_mut(id) {
+            let place = link.seek(now, &mut self.entropy);
+            self.reports.extend(place.map(|place| report_of(id, place)));
         }
         Ok(())
     }
@@ -336,6 +347,8 @@ impl Forwarder {
             if link.handle_timeout(now) {
                 self.reports.push_back(Report::Down(id));
             }
+            let place = link.seek(now, &mut self.entropy);
+            self.reports.extend(place.map(|place| report_of(id, place)));
             if link.wants_rekey() {
                 self.reports.push_back(Report::Rekey(id));
             }
@@ -383,6 +396,13 @@ impl Forwarder {
             offer(link.monitor().advertise_at().filter(|_| self.advertise), Why::Route);
         }
         next
+    }
+}
+
+fn report_of(link: LinkId, place: Place) -> Report {
+    match place {
+        Place::Moved(address) => Report::Moved(link, address),
+        Place::Unproven(address) => Report::Unproven(link, address),
     }
 }
 

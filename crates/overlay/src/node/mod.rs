@@ -30,6 +30,7 @@ use crate::wire::Incarnation;
 use core::fmt;
 use core::time::Duration;
 use rand::Rng;
+use ring::hmac;
 use trunkline_base::Time;
 
 /// Why a node wants to be woken.
@@ -101,6 +102,12 @@ impl fmt::Debug for Start {
 }
 
 impl Start {
+    /// A secret for one purpose, from which the entropy can't be told.
+    pub(crate) fn entropy_for(&self, purpose: &[u8]) -> [u8; 32] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.entropy);
+        hmac::sign(&key, purpose).as_ref().first_chunk().copied().unwrap_or_default()
+    }
+
     /// A start where nothing is secret, for simulators and tests: all of it
     /// follows from `seed` and `incarnation`, and time began at 1970.
     pub fn simulated(at: Time, incarnation: Incarnation, seed: u64) -> Start {

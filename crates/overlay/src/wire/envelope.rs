@@ -73,6 +73,8 @@ pub enum Kind {
     Initiation = 0x15,
     /// The second message of a handshake.
     Response = 0x16,
+    /// Asks who has sent an initiation whether it is no copy.
+    Challenge = 0x17,
 }
 
 impl Kind {
@@ -85,6 +87,7 @@ impl Kind {
             0x14 => Ok(Kind::Answer),
             0x15 => Ok(Kind::Initiation),
             0x16 => Ok(Kind::Response),
+            0x17 => Ok(Kind::Challenge),
             other => Err(WireError::UnknownType(other)),
         }
     }
@@ -145,8 +148,8 @@ mod tests {
 
     #[test]
     fn kinds_are_their_bytes() {
-        use Kind::{Aead, Answer, Initiation, Null, Query, Response};
-        for kind in [Null, Aead, Query, Answer, Initiation, Response] {
+        use Kind::{Aead, Answer, Challenge, Initiation, Null, Query, Response};
+        for kind in [Null, Aead, Query, Answer, Initiation, Response, Challenge] {
             let bytes = [kind as u8; ENVELOPE_OVERHEAD];
             assert_eq!(Kind::of(&bytes), Ok(kind));
             assert_eq!(open_header(&bytes).is_ok(), !kind.is_handshake());

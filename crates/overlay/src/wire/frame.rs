@@ -142,6 +142,10 @@ pub enum ControlKind {
     Ack = 4,
     /// [`Goodbye`].
     Goodbye = 5,
+    /// [`PathFrame::Challenge`].
+    PathChallenge = 6,
+    /// [`PathFrame::Response`].
+    PathResponse = 7,
 }
 
 /// "I am here, and this is how I hear you": keeps a link alive, measures its
@@ -283,6 +287,32 @@ impl Goodbye {
     }
 }
 
+/// "Say this, if you are at the address where I send it" (RFC 9000, 8.2), and
+/// that. Part of protocol version 3
+/// ([`handshake::PATH_CHALLENGE`](crate::handshake::PATH_CHALLENGE)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathFrame {
+    /// Eight bytes that nobody can guess.
+    Challenge([u8; 8]),
+    /// The same eight bytes.
+    Response([u8; 8]),
+}
+
+/// Bytes of an emitted [`PathFrame`].
+pub(crate) const PATH_FRAME_LEN: usize = 9;
+
+impl PathFrame {
+    /// Writes the frame.
+    pub fn emit(self, w: &mut Writer<'_>) -> Result<(), Short> {
+        let (kind, data) = match self {
+            PathFrame::Challenge(data) => (ControlKind::PathChallenge, data),
+            PathFrame::Response(data) => (ControlKind::PathResponse, data),
+        };
+        w.u8(kind as u8)?;
+        w.bytes(&data)
+    }
+}
+
 /// One frame of an envelope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
@@ -297,6 +327,8 @@ pub enum Frame<'a> {
     Routing(&'a [u8]),
     /// The last that the sender says.
     Goodbye(Goodbye),
+    /// About an address of the receiver's or the sender's.
+    Path(PathFrame),
 }
 
 /// The frames of an opened envelope, in order; ends after the first error.
@@ -328,6 +360,12 @@ impl<'a> Frames<'a> {
                 Ok(Frame::Routing(&whole[..3 + len]))
             }
             k if k == ControlKind::Goodbye as u8 => Ok(Frame::Goodbye(Goodbye)),
+            k if k == ControlKind::PathChallenge as u8 => {
+                Ok(Frame::Path(PathFrame::Challenge(r.array()?)))
+            }
+            k if k == ControlKind::PathResponse as u8 => {
+                Ok(Frame::Path(PathFrame::Response(r.array()?)))
+            }
             other => Err(WireError::UnknownType(other)),
         }
     }
@@ -394,6 +432,7 @@ mod tests {
             loss in any::<Option<(u16, u8)>>(),
             residual in any::<Option<u16>>(),
             ranges in prop::collection::vec((any::<u16>(), 1u16..=256), 1..=MAX_NACK_RANGES),
+            data in any::<[u8; 8]>(),
         ) {
             let hello = Hello { probe: seq % 2 == 0, seq, sent_us, echo, heard_ms, loss, residual };
             let ranges: Vec<_> =
@@ -404,12 +443,21 @@ mod tests {
             prop_assert_eq!(w.len(), HELLO_LEN);
             Nack::emit(&ranges, &mut w).unwrap();
             Goodbye.emit(&mut w).unwrap();
+            let paths = [PathFrame::Challenge(data), PathFrame::Response(data)];
+            for path in paths {
+                let before = w.len();
+                path.emit(&mut w).unwrap();
+                prop_assert_eq!(w.len(), before + PATH_FRAME_LEN);
+            }
             let n = w.len();
             let mut frames = Frames::new(&buf[..n]);
             prop_assert_eq!(frames.next(), Some(Ok(Frame::Hello(hello))));
             let Some(Ok(Frame::Nack(nack))) = frames.next() else { panic!("a request") };
             prop_assert_eq!(nack.ranges().collect::<Vec<_>>(), ranges);
             prop_assert_eq!(frames.next(), Some(Ok(Frame::Goodbye(Goodbye))));
+            for path in paths {
+                prop_assert_eq!(frames.next(), Some(Ok(Frame::Path(path))));
+            }
             prop_assert_eq!(frames.next(), None);
         }
 

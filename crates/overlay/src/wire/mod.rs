@@ -11,9 +11,9 @@ pub use envelope::{
 };
 pub use frame::{
     ControlKind, DATA_HEADER, DataHeader, Frame, Frames, Goodbye, Hello, MAX_HOPS, MAX_NACK_RANGES,
-    Nack, NackRange, Service,
+    Nack, NackRange, PathFrame, Service,
 };
-pub(crate) use frame::{GOODBYE_LEN, HELLO_LEN, NACK_RANGE_LEN};
+pub(crate) use frame::{GOODBYE_LEN, HELLO_LEN, NACK_RANGE_LEN, PATH_FRAME_LEN};
 pub use seal::{Incarnation, Null, OpenError, Opened, Seal};
 pub(crate) use sealed::MAX_AGE;
 pub use sealed::{Role, Sealed, SessionKeys};

@@ -192,6 +192,11 @@ impl Sealed {
         core::mem::take(&mut self.confirmed)
     }
 
+    /// Whether [`Sealed::take_confirmed`] will say so.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
     /// The receiver indices by which this link knows envelopes as its own.
     pub fn indices(&self) -> impl Iterator<Item = ReceiverIndex> {
         [&self.previous, &self.current, &self.next].into_iter().flatten().map(|s| s.local)

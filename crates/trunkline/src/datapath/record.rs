@@ -22,7 +22,7 @@ use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// The first bytes of a recording: its format and version.
-pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x03";
+pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x04";
 
 /// Memory that envelopes are sealed into between two flushes. A recording
 /// holds only for these, since what is left over waits in the node.

@@ -616,10 +616,10 @@ offload = false
         let c = parse(Path::new("x.toml"), &sealed.replace("[hello]", overlay)).unwrap();
         assert!(c.key_files.is_some() && c.overlay.sealing.is_none(), "not read yet");
         let version = |n: &str| format!("[overlay]\nnewest_version = {n}\n[hello]");
-        for n in ["0", "3", "256", "-1"] {
+        for n in ["0", "4", "256", "-1"] {
             let wrong = mistake(&GOOD.replace("[hello]", &version(n)));
             assert!(wrong.starts_with("x.toml:36:18: newest_version is "), "{wrong}");
-            assert!(wrong.contains("this build speaks protocol versions 1 to 2"), "{wrong}");
+            assert!(wrong.contains("this build speaks protocol versions 1 to 3"), "{wrong}");
         }
         let unsealed = mistake(&GOOD.replace("[hello]", &version("1")));
         assert!(unsealed.contains("mean nothing to an unsealed node"), "{unsealed}");

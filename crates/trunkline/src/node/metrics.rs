@@ -76,7 +76,7 @@ fn single(value: u64) -> impl Iterator<Item = (Labels, u64)> {
 }
 
 /// What a link sends, by class.
-pub fn classes(s: &LinkStats) -> [(&'static str, Traffic); 6] {
+pub fn classes(s: &LinkStats) -> [(&'static str, Traffic); 7] {
     [
         ("hello", s.hellos),
         ("request", s.requests),
@@ -84,6 +84,7 @@ pub fn classes(s: &LinkStats) -> [(&'static str, Traffic); 6] {
         ("realtime", s.realtime),
         ("repeat", s.repeats),
         ("best_effort", s.best_effort),
+        ("path", s.paths),
     ]
 }
 
@@ -158,6 +159,8 @@ impl Node {
             f.counters("handshakes", help, single(h.established))?;
             let help = "Handshakes for which curves were computed";
             f.counters("handshakes_computed", help, single(h.computed))?;
+            let help = "Handshakes that may have been copies, and were challenged";
+            f.counters("handshakes_challenged", help, single(h.challenges))?;
             let help = "Messages of handshakes that were refused";
             let refused = h.refusals().map(|(why, n)| by_reason(why.label(), n));
             f.counters("handshakes_refused", help, refused)?;

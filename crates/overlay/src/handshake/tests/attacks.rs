@@ -51,10 +51,14 @@ fn what_came_before_is_refused() {
     let (mut a, mut b, initiation, response) = exchange();
     a.hear(ms(1), address(2), &response);
     talk(&mut a, &mut b);
-    assert!(b.hear(ms(2), address(66), &initiation).is_empty());
+    // Whoever has sent it can't answer that.
+    let challenge = b.hear(ms(2), address(66), &initiation).remove(0).1;
+    assert_eq!(Kind::of(&challenge), Ok(Kind::Challenge));
+    assert!(a.hear(ms(2), address(2), &challenge).is_empty());
+    assert_eq!(a.refused(Refusal::Unexpected), 1);
     assert_eq!(b.refused(Refusal::Replayed), 1);
     a.hear(ms(2), address(2), &response);
-    assert_eq!(a.refused(Refusal::Unexpected), 1);
+    assert_eq!(a.refused(Refusal::Unexpected), 2);
     let said: Vec<_> = (0..3_000).map(|_| a.say(b"v").unwrap()).collect();
     for envelope in &said {
         assert!(b.open(envelope).is_ok());
@@ -294,6 +298,34 @@ fn copies_from_before_a_restart_hold_nothing_up() {
     talk(&mut a, &mut b);
 }
 
+/// A node that dials in has no address but the one that it begins at, which
+/// anybody can write who has recorded what it said.
+#[test]
+fn an_address_that_was_only_heard_of_gets_little() {
+    for known in [true, false] {
+        let mut a = End::new(1, certified(1), Some(peer(2, true, true)));
+        let mut b = End::new(2, certified(2), Some(peer(1, known, false)));
+        let copy = a.wake(ms(0)).remove(0).1;
+        let victim = address(99);
+        let mut sent = 0;
+        for t in (0..60_000).step_by(50) {
+            let heard = if t == 0 { b.hear(ms(t), victim, &copy) } else { Vec::new() };
+            for (to, bytes) in heard.into_iter().chain(b.wake(ms(t))) {
+                assert_eq!(to, victim);
+                sent += bytes.len() + 28;
+            }
+        }
+        assert!(sent <= 3 * (copy.len() + 28), "{sent} bytes for {}", copy.len() + 28);
+        // Who is meant comes from where it is.
+        a.machine.restart(LINK, ms(60_000));
+        settle(ms(60_000), &mut a, &mut b);
+        talk(&mut a, &mut b);
+        b.machine.restart(LINK, ms(70_000));
+        settle(ms(70_000), &mut a, &mut b);
+        talk(&mut a, &mut b);
+    }
+}
+
 /// Node 1 has another key by now, and the one before is not revoked.
 #[test]
 fn a_copy_from_before_a_change_of_keys_brings_no_key_back() {
@@ -349,13 +381,33 @@ fn a_forged_response_spoils_no_handshake() {
     talk(&mut a, &mut b);
 }
 
+fn freshness_of(
+    key: crate::handshake::identity::DhKey,
+    sent: u64,
+) -> crate::handshake::freshness::Latest {
+    let payload = message::Payload {
+        oldest: 1,
+        newest: 1,
+        index: crate::wire::ReceiverIndex::new(1),
+        node: NodeId(1),
+        incarnation: Incarnation(1),
+        sent,
+        capabilities: 0,
+        mtu: 1_280,
+        path: String::new(),
+        certificate: None,
+        nonce: None,
+    };
+    crate::handshake::freshness::Latest::new(key, &payload)
+}
+
 /// However many come, and however seldom a driver looks.
 #[test]
 fn what_is_remembered_of_strangers_is_bounded() {
     let mut b = End::new(2, certified(2), None);
     for n in 0..super::super::machine::MAX_SEEN as u64 + 100 {
         let key = crate::handshake::identity::DhKey([n as u8; 32]);
-        b.machine.remember(key, n.to_string(), (Incarnation(1), n));
+        b.machine.remember(key, n.to_string(), freshness_of(key, n));
         b.machine.push(Event::Refused { from: address(9), node: NodeId(9), why: Refusal::Revoked });
     }
     assert_eq!(b.machine.seen.len(), super::super::machine::MAX_SEEN);

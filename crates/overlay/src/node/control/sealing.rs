@@ -61,6 +61,17 @@ pub enum Notice {
         /// From where.
         from: SocketAddr,
     },
+    /// A handshake was made before others of its sender, by their clocks, and yet
+    /// is no copy: the sender's clock went back, or it had another key then.
+    /// Once for each start.
+    ClockBehind {
+        /// The other node.
+        node: NodeId,
+        /// Where it is.
+        from: SocketAddr,
+        /// Whether it is this node's clock.
+        own: bool,
+    },
     /// A neighbour is no longer trusted.
     Closed {
         /// Its link.
@@ -170,6 +181,7 @@ impl SealedLinks {
             }
             Report::Confirmed(link) => self.handshakes.confirmed(link),
             Report::Moved(link, address) => self.handshakes.set_address(link, address),
+            Report::Unproven(link, address) => self.handshakes.probe(link, address, now),
             Report::Rekey(link) => self.handshakes.restart(link, now),
             _ => {}
         }
@@ -244,6 +256,9 @@ impl SealedLinks {
                 }
                 Event::OtherKey { node, name, from } => {
                     self.note(Notice::OtherKey { node, name, from });
+                }
+                Event::ClockBehind { node, from, own } => {
+                    self.note(Notice::ClockBehind { node, from, own });
                 }
                 Event::Refused { from, node, why } => {
                     self.note(Notice::Refused { from, node, why });

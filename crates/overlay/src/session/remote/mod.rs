@@ -32,8 +32,10 @@
 //! the client says with its first byte; a client with a key accepts nothing else.
 //!
 //! The node believes a datagram from any address if it has the session's token
-//! and a counter not seen before, and is sealed if the session is; it answers to
-//! where the newest came from, so that clients may be behind NAT and roam.
+//! and a counter not seen before, and is sealed if the session is; it sends to
+//! where the newest came from, so that clients may be behind NAT, if that is the
+//! host that TCP comes from. Elsewhere it sends three times what came from there at
+//! most ([`Peer`]), and the rest over TCP.
 //!
 //! The identity is the client's own secret, the same for the life of its
 //! socket. When the network was away, the client's next connection may find

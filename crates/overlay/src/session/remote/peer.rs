@@ -1,5 +1,5 @@
 use super::wire::{DATAGRAM_HEAD, Datagram, Token};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use trunkline_base::SeqWindow;
 
 /// One side's numbering of datagrams, and what it has seen of the other's.
@@ -40,18 +40,47 @@ impl Counters {
     }
 }
 
+/// Bytes by UDP to an address that has not shown to be the client's, for each that
+/// came from there (RFC 9000, 8.1).
+const FACTOR: usize = 3;
+/// IPv4 and UDP headers.
+const HEADERS: usize = 20 + 8;
+
 /// A client as its node sees it over UDP.
+///
+/// A datagram's source address is a claim: a client can write anybody's, and who
+/// reads along can send copies from anywhere. A connection over TCP has shown its
+/// host's address by its handshake. So only that host is believed, at whatever port
+/// the newest datagram came from; a NAT may give it another. Where TCP and UDP come
+/// from different hosts, none is believed: it is sent three times what came from it
+/// at most, and the other packets take TCP.
 #[derive(Debug)]
 pub struct Peer {
     counters: Counters,
     address: Option<SocketAddr>,
+    /// The host at the other end of TCP.
+    host: Option<IpAddr>,
+    /// Bytes from and to `address`, headers included.
+    came: usize,
+    went: usize,
     wants_udp: bool,
 }
 
 impl Peer {
-    /// A client that was given `token`.
-    pub fn new(token: Token) -> Peer {
-        Peer { counters: Counters::new(token), address: None, wants_udp: false }
+    /// A client that was given `token`, and is at `host` over TCP.
+    pub fn new(token: Token, host: Option<IpAddr>) -> Peer {
+        Peer {
+            counters: Counters::new(token),
+            address: None,
+            host: host.map(|host| host.to_canonical()),
+            came: 0,
+            went: 0,
+            wants_udp: false,
+        }
+    }
+
+    fn is_known(&self, address: SocketAddr) -> bool {
+        self.host == Some(address.ip().to_canonical())
     }
 
     /// What its datagrams begin with.
@@ -65,19 +94,19 @@ impl Peer {
         self.counters.may_be_fresh(counter)
     }
 
-    /// A datagram with its token came from `from`. False if it is a copy of an
-    /// earlier one. Only the newest tells where the client is now: an older
-    /// one, overtaken on the way, may come from where it was.
-    pub fn accept(&mut self, from: SocketAddr, counter: u64) -> bool {
-        match self.counters.fresh(counter) {
-            None => false,
-            Some(newest) => {
-                if newest {
-                    self.address = Some(from);
-                }
-                true
-            }
+    /// A datagram of `len` bytes with its token came from `from`. False if it is a
+    /// copy of an earlier one. Only the newest tells where the client is now: an
+    /// older one, overtaken on the way, may come from where it was.
+    pub fn accept(&mut self, from: SocketAddr, counter: u64, len: usize) -> bool {
+        let Some(newest) = self.counters.fresh(counter) else { return false };
+        let keeps = self.address.is_some_and(|address| self.is_known(address));
+        if newest && self.address != Some(from) && (self.is_known(from) || !keeps) {
+            (self.address, self.came, self.went) = (Some(from), 0, 0);
         }
+        if self.address == Some(from) {
+            self.came = self.came.saturating_add(len + HEADERS);
+        }
+        true
     }
 
     /// The client said how packets shall come.
@@ -90,9 +119,22 @@ impl Peer {
         self.address
     }
 
-    /// Where to send packets by UDP; `None` if they go by TCP.
-    pub fn udp(&self) -> Option<SocketAddr> {
-        self.address.filter(|_| self.wants_udp)
+    /// Whether packets go by UDP, as far as they may.
+    pub fn uses_udp(&self) -> bool {
+        self.address.is_some() && self.wants_udp
+    }
+
+    /// Where to send a datagram of `len` bytes with a packet; `None` if that goes
+    /// by TCP.
+    pub fn udp(&mut self, len: usize) -> Option<SocketAddr> {
+        let address = self.address.filter(|_| self.wants_udp)?;
+        if self.is_known(address) {
+            return Some(address);
+        }
+        let went = self.went.saturating_add(len + HEADERS);
+        let paid = went <= self.came.saturating_mul(FACTOR);
+        self.went = if paid { went } else { self.went };
+        paid.then_some(address)
     }
 
     /// The bytes before the message of the next datagram to it.
@@ -108,25 +150,57 @@ mod tests {
     #[test]
     fn the_newest_datagram_tells_where_the_client_is() {
         let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
-        let mut peer = Peer::new(Token(7));
-        assert_eq!(peer.udp(), None);
-        assert!(peer.accept(at(1), 0));
-        assert_eq!(peer.udp(), None, "not before the client says that it hears");
+        let mut peer = Peer::new(Token(7), Some([192, 0, 2, 1].into()));
+        assert_eq!(peer.udp(200), None);
+        assert!(peer.accept(at(1), 0, 60));
+        assert_eq!(peer.udp(200), None, "not before the client says that it hears");
         peer.set_udp(true);
-        assert_eq!(peer.udp(), Some(at(1)));
-        assert!(peer.accept(at(2), 5));
-        assert_eq!(peer.udp(), Some(at(2)), "it moved");
-        assert!(peer.accept(at(1), 3), "overtaken on the way");
-        assert_eq!(peer.udp(), Some(at(2)));
+        assert_eq!(peer.udp(200), Some(at(1)));
+        assert!(peer.accept(at(2), 5, 60));
+        assert_eq!(peer.udp(200), Some(at(2)), "it moved");
+        assert!(peer.accept(at(1), 3, 60), "overtaken on the way");
+        assert_eq!(peer.udp(200), Some(at(2)));
         for replayed in [5, 3, 0] {
-            assert!(!peer.accept(at(9), replayed), "{replayed}");
+            assert!(!peer.accept(at(9), replayed, 60), "{replayed}");
         }
-        assert!(peer.accept(at(2), 1_000));
+        assert!(peer.accept(at(2), 1_000, 60));
         assert!(!peer.is_news(6) && !peer.is_news(1_000) && peer.is_news(999));
-        assert!(!peer.accept(at(9), 6), "too old to tell");
-        assert_eq!(peer.udp(), Some(at(2)));
+        assert!(!peer.accept(at(9), 6, 60), "too old to tell");
+        assert_eq!(peer.udp(200), Some(at(2)));
         let counters = [peer.next_head(), peer.next_head()]
             .map(|head| Datagram::parse(&head).unwrap().counter);
         assert_eq!(counters, [0, 1]);
+    }
+
+    /// A client that writes somebody's address, or a copy that overtakes.
+    #[test]
+    fn another_host_than_tcps_gets_little_and_takes_nothing_away() {
+        let at = |host, port| SocketAddr::from(([192, 0, 2, host], port));
+        let mut peer = Peer::new(Token(7), Some([192, 0, 2, 1].into()));
+        peer.set_udp(true);
+        let sent = |peer: &mut Peer| {
+            (0..1_000).filter_map(|_| peer.udp(188)).map(|to| (to, 188 + HEADERS)).collect()
+        };
+        assert!(peer.accept(at(9, 5), 0, 60));
+        let to_victim: Vec<_> = sent(&mut peer);
+        assert!(to_victim.iter().all(|(to, _)| *to == at(9, 5)));
+        let bytes: usize = to_victim.iter().map(|(_, n)| n).sum();
+        assert!(bytes > 0 && bytes <= FACTOR * (60 + HEADERS), "{bytes}");
+
+        assert!(peer.accept(at(1, 5), 1, 60), "the host of TCP");
+        assert!(peer.accept(at(9, 5), 2, 60), "a packet it may bring");
+        assert_eq!(peer.address(), Some(at(1, 5)));
+        let v6 = SocketAddr::from((std::net::Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped(), 6));
+        assert!(peer.accept(v6, 3, 60));
+        let all: Vec<_> = sent(&mut peer);
+        assert_eq!((all.len(), all[0].0), (1_000, v6), "another port of the same host");
+
+        // A proxy's connection says nothing of where the client's datagrams come from.
+        let mut peer = Peer::new(Token(7), None);
+        peer.set_udp(true);
+        for n in 0..50 {
+            assert!(peer.accept(at(7, 5), n, 188));
+            assert_eq!(peer.udp(188), Some(at(7, 5)), "a call goes both ways");
+        }
     }
 }

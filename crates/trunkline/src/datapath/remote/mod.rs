@@ -20,7 +20,8 @@ use trunkline_overlay::link::DSCP_EF;
 use trunkline_overlay::node::Client;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::remote::{
-    DATAGRAM_HEAD, Datagram, FromClient, HANDSHAKE_TIMEOUT, Token, packet_to_client, packet_to_node,
+    DATAGRAM_HEAD, Datagram, FromClient, HANDSHAKE_TIMEOUT, TAG, Token, packet_to_client,
+    packet_to_node,
 };
 use trunkline_overlay::session::wire::Refusal;
 use trunkline_overlay::wire::Service;
@@ -223,7 +224,8 @@ impl Remotes {
         bytes: &'a mut [u8],
     ) -> Option<&'a [u8]> {
         let counter = Datagram::parse(bytes).ok()?.counter;
-        let mut len = bytes.len();
+        let received = bytes.len();
+        let mut len = received;
         if let Some(keys) = &session.keys {
             // A copy is refused before it costs anything.
             if !session.peer.is_news(counter) {
@@ -246,7 +248,7 @@ impl Remotes {
                 return None;
             }
         };
-        if !session.peer.accept(from, counter) {
+        if !session.peer.accept(from, counter, received) {
             self.stats.replays += 1;
             return None;
         }
@@ -267,8 +269,10 @@ impl Remotes {
         head: &[u8],
         payload: &[u8],
     ) -> bool {
-        if let Some(address) = session.peer.udp()
-            && let Some(service) = packet_to_client(head, payload.len())
+        let tag = if session.keys.is_some() { TAG } else { 0 };
+        if let Some(service) = packet_to_client(head, payload.len())
+            && let Some(address) =
+                session.peer.udp(DATAGRAM_HEAD + head.len() + payload.len() + tag)
         {
             let dscp = if service == Service::RealTime { DSCP_EF } else { 0 };
             let via = session.via;

@@ -57,6 +57,7 @@ impl Session {
         let keepalive =
             TcpKeepalive::new().with_time(IDLE).with_interval(ASK_AGAIN).with_retries(ASK);
         tcp.set_tcp_keepalive(&keepalive)?;
+        let host = tcp.peer_addr().ok().and_then(|peer| peer.as_socket()).map(|peer| peer.ip());
         Ok(Session {
             tcp,
             frames: FrameReader::default(),
@@ -64,7 +65,7 @@ impl Session {
             client: Client::Local,
             keys: None,
             held: false,
-            peer: Peer::new(token),
+            peer: Peer::new(token, host),
             via: 0,
             hello: None,
             noted: false,
@@ -103,7 +104,7 @@ impl Session {
 
     /// Whether packets to the client take UDP.
     pub fn uses_udp(&self) -> bool {
-        self.peer.udp().is_some()
+        self.peer.uses_udp()
     }
 
     /// Sends one message over TCP. False if the client does not keep up.

@@ -27,6 +27,20 @@ impl PacketThread {
                     );
                     self.complaints.warn(clock::now(), &what);
                 }
+                Notice::ClockBehind { node, from, own: true } => {
+                    let what = format!(
+                        "node {node}, at {from}, has heard later starts of this node than this \
+                         one: check this node's clock; the handshake goes on"
+                    );
+                    self.complaints.warn(clock::now(), &what);
+                }
+                Notice::ClockBehind { node, from, own: false } => {
+                    let what = format!(
+                        "node {node}, at {from}, had later starts than this one: check its clock, \
+                         and revoke its earlier key if it was given a new one; the handshake goes on"
+                    );
+                    self.complaints.warn(clock::now(), &what);
+                }
                 Notice::Admitted { node, name, address, .. } => {
                     tracing::info!(%node, %name, %address, "a certified node is a neighbour now");
                 }

@@ -1,0 +1,386 @@
+//! Where a neighbour is. A datagram's source address is a claim: a member can
+//! write anybody's, and somebody who reads along can send a copy of a genuine
+//! envelope from anywhere, before it arrives itself. So nothing is believed of an
+//! address until the neighbour has answered from there (RFC 9000, 8.2 and 9.3):
+//!
+//! - An envelope that is newer than all before, from another address than the
+//!   neighbour's, makes that a *candidate*. Traffic goes on to where it went. The
+//!   candidate is sent eight bytes from a cryptographic source, and copies of the
+//!   traffic as far as three times what came from there pays for it: if the
+//!   neighbour is there, its calls miss nothing while it is asked.
+//! - The present address is asked, too. Whoever overtakes genuine envelopes by
+//!   copies, and passes on challenges, could else draw traffic to himself that
+//!   gets through without him (RFC 9000, 9.3.3). If it answers, or a newer
+//!   envelope comes from there, the candidate is none.
+//! - If it doesn't, asked several times, the neighbour has moved. Until that is
+//!   known, all that is sent goes to both.
+//!
+//! There is one candidate; another takes its place after [`SPACING`], and later
+//! after each that came to nothing. So a member that sends from ten thousand
+//! addresses gets nothing more by it, and who sends copies does not make the link
+//! look as if it lost what is sent to nobody.
+//!
+//! How an address is asked depends on what the other end speaks: protocol version
+//! 3 has [`PathFrame`]. In versions 1 and 2 control begins a handshake there
+//! ([`Place::Unproven`]), whose answer only one who has received it can give;
+//! nothing asks the old address. A link that is not sealed is sent a hello there
+//! and nowhere else, and its time must come back: that can be guessed, but on such
+//! a link anybody can say anything.
+//!
+//! A first address needs no such thing on a sealed link: the neighbour has shown
+//! it by using the session whose response was sent there, or by answering the
+//! handshake that began there. So does a neighbour that starts anew elsewhere.
+
+use super::{ASK_FACTOR, Link, SMALLEST_HEADERS};
+use crate::arena::TxArena;
+use crate::counters::Drop;
+use crate::handshake::PATH_CHALLENGE;
+use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, PATH_FRAME_LEN, PathFrame, Seal};
+use core::net::SocketAddr;
+use core::time::Duration;
+use rand::RngExt;
+use rand::rngs::ChaCha20Rng;
+use trunkline_base::Time;
+use trunkline_base::wire::Writer;
+
+/// Between two candidates, at least: most round trips are shorter, so that one
+/// that answers has the time to.
+const SPACING: Duration = Duration::from_millis(250);
+/// It doubles so often with each that did not answer.
+const MAX_DOUBLINGS: u32 = 4;
+/// After so long without one all is forgotten.
+const FORGET: Duration = Duration::from_secs(30);
+/// Between two challenges of one candidate…
+const CHALLENGE_AGAIN: Duration = Duration::from_millis(100);
+/// …and between two handshakes, of which the other end answers two a second, or
+/// hellos, of which the last alone can come back.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// What a handshake's first message may cost at most, headers included.
+const HANDSHAKE: usize = crate::handshake::message::MAX_MESSAGE + SMALLEST_HEADERS;
+/// For how long a candidate is remembered that is silent.
+const SILENCE: Duration = Duration::from_secs(1);
+/// How much longer than a candidate's the present address's answer may take: three
+/// more questions, lest one lost datagram decide,…
+const WAIT: Duration = Duration::from_millis(300);
+/// …and the round trip, up to this.
+const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(200);
+
+/// Something that control should know of where a neighbour is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// It is there now.
+    Moved(SocketAddr),
+    /// It may be there: a handshake would tell.
+    Unproven(SocketAddr),
+}
+
+/// What is known of a neighbour's addresses but the present one.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    candidate: Option<Candidate>,
+    /// No other candidate before this.
+    closed_until: Time,
+    /// How many of the last came to nothing, and what the last one was to say.
+    failures: u32,
+    late: Option<[u8; 8]>,
+    /// Where the response went of the session that waits to be used.
+    answered: Option<SocketAddr>,
+    /// A challenge of the neighbour's that waits for this end's answer.
+    owed: Option<(SocketAddr, [u8; 8])>,
+    /// Where the last envelope came from.
+    last: Option<SocketAddr>,
+    /// Whether control has not been told yet of the present address.
+    moved: bool,
+}
+
+#[derive(Debug)]
+struct Candidate {
+    address: SocketAddr,
+    since: Time,
+    heard: Time,
+    /// Bytes from and to there, headers included.
+    came: usize,
+    went: usize,
+    /// What it is to say, and the present address.
+    nonces: Option<[[u8; 8]; 2]>,
+    /// The time in the hello that was sent there alone.
+    hello: Option<u32>,
+    asked: Option<Time>,
+    /// Whether a question is to be sent.
+    due: bool,
+    /// Since when it has answered.
+    proven: Option<Time>,
+}
+
+impl Candidate {
+    fn pay(&mut self, bytes: usize) -> bool {
+        let all = self.went + bytes + SMALLEST_HEADERS;
+        let affords = self.proven.is_some() || all <= ASK_FACTOR * self.came;
+        if affords {
+            self.went = all;
+        }
+        affords
+    }
+}
+
+impl State {
+    /// The candidate is none.
+    fn dismiss(&mut self) {
+        let Some(candidate) = self.candidate.take() else { return };
+        if candidate.proven.is_none() {
+            self.closed_until = candidate.since + SPACING * (1 << self.failures.min(MAX_DOUBLINGS));
+            self.failures = self.failures.saturating_add(1);
+        }
+        self.late = candidate.nonces.map(|[there, _]| there);
+    }
+}
+
+impl Link {
+    /// An envelope of `len` bytes was opened that came from `from`. It was the
+    /// `newest` so far, and used a session for the `first` time, or not.
+    pub(super) fn locate(
+        &mut self,
+        at: Time,
+        from: SocketAddr,
+        len: usize,
+        newest: bool,
+        first: bool,
+    ) {
+        let place = &mut self.place;
+        place.last = Some(from);
+        let agreed = place.answered.take_if(|_| first) == Some(from);
+        if self.address == Some(from) {
+            // An older one was only held up on the way.
+            if newest {
+                place.dismiss();
+            }
+            return;
+        }
+        if agreed {
+            return self.move_to(from);
+        }
+        let other = place.candidate.as_ref().is_none_or(|c| c.address != from);
+        if other && newest && at >= place.closed_until {
+            if at >= place.closed_until + FORGET {
+                place.failures = 0;
+            }
+            place.dismiss();
+            place.closed_until = place.closed_until.max(at + SPACING);
+            place.candidate = Some(Candidate {
+                address: from,
+                since: at,
+                heard: at,
+                came: 0,
+                went: 0,
+                nonces: None,
+                hello: None,
+                asked: None,
+                due: false,
+                proven: None,
+            });
+        }
+        if let Some(candidate) = place.candidate.as_mut().filter(|c| c.address == from) {
+            candidate.came += len + SMALLEST_HEADERS;
+            candidate.heard = at;
+        }
+    }
+
+    fn move_to(&mut self, to: SocketAddr) {
+        self.address = Some(to);
+        (self.place.candidate, self.place.failures) = (None, 0);
+        self.place.moved = true;
+    }
+
+    /// A handshake that began at `address` was answered.
+    pub(super) fn proved(&mut self, now: Time, address: SocketAddr) {
+        match (self.address, &mut self.place.candidate) {
+            (None, _) => self.address = Some(address),
+            (_, Some(candidate)) if candidate.address == address => candidate.proven = Some(now),
+            _ => {}
+        }
+    }
+
+    /// The response of a session that the neighbour may use went to `address`.
+    pub(super) fn answered_to(&mut self, address: SocketAddr) {
+        self.address.get_or_insert(address);
+        self.place.answered = Some(address);
+    }
+
+    /// Takes the next step with a candidate, if there is one; call after
+    /// envelopes and in time. What control should know.
+    pub(crate) fn seek(&mut self, now: Time, entropy: &mut ChaCha20Rng) -> Option<Place> {
+        if self.place.candidate.is_some() {
+            self.ask_candidate(now, entropy);
+        }
+        if core::mem::take(&mut self.place.moved) {
+            return self.address.map(Place::Moved);
+        }
+        let candidate = self.place.candidate.as_ref().filter(|c| c.due)?;
+        let (sealed, address) = (self.is_sealed(), candidate.address);
+        if !sealed || self.version >= PATH_CHALLENGE {
+            return None;
+        }
+        let candidate = self.place.candidate.as_mut()?;
+        candidate.due = false;
+        Some(Place::Unproven(address))
+    }
+
+    fn ask_candidate(&mut self, now: Time, entropy: &mut ChaCha20Rng) {
+        let frames = self.is_sealed() && self.version >= PATH_CHALLENGE;
+        let shakes = self.is_sealed() && !frames;
+        let round_trip = self.monitor.rtt().get().unwrap_or_default();
+        let wait = match self.address {
+            Some(_) => WAIT + round_trip.min(LONGEST_ROUND_TRIP),
+            None => Duration::ZERO,
+        };
+        let Some(candidate) = &mut self.place.candidate else { return };
+        if candidate.proven.is_some_and(|proven| now >= proven + wait) {
+            let to = candidate.address;
+            return self.move_to(to);
+        }
+        if now >= candidate.heard + SILENCE {
+            return self.place.dismiss();
+        }
+        let again = if frames { CHALLENGE_AGAIN } else { ASK_AGAIN };
+        // Who has answered is asked no more, but for the sake of the old address.
+        let open = candidate.proven.is_none() || frames;
+        let news = open && candidate.asked.is_none_or(|asked| now >= asked + again);
+        // A handshake is paid for here, frames and hellos when they are sent.
+        if !candidate.due && news && (!shakes || candidate.pay(HANDSHAKE - SMALLEST_HEADERS)) {
+            (candidate.due, candidate.asked) = (true, Some(now));
+            if frames {
+                candidate.nonces.get_or_insert_with(|| [entropy.random(), entropy.random()]);
+            }
+        }
+    }
+
+    /// Takes a frame about addresses, of the envelope that was opened last.
+    pub(crate) fn on_path(&mut self, now: Time, frame: PathFrame) -> Result<(), Drop> {
+        if !self.is_sealed() || self.version < PATH_CHALLENGE {
+            return Err(Drop::Malformed);
+        }
+        match frame {
+            PathFrame::Challenge(data) => {
+                self.place.owed = self.place.last.map(|from| (from, data));
+            }
+            // From wherever it comes: who says it has received it.
+            PathFrame::Response(data) => {
+                // It was there after all.
+                if self.place.late.take_if(|late| *late == data).is_some() {
+                    self.place.failures = 0;
+                }
+                let Some(candidate) = &mut self.place.candidate else { return Ok(()) };
+                match candidate.nonces {
+                    Some([there, _]) if there == data => drop(candidate.proven.get_or_insert(now)),
+                    Some([_, here]) if here == data => self.place.dismiss(),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the time that a hello brings back, on a link that is not sealed.
+    pub(super) fn on_echo_of(&mut self, at: Time, sent_us: u32) {
+        let Some(candidate) = &mut self.place.candidate else { return };
+        if candidate.hello == Some(sent_us) && self.place.last == Some(candidate.address) {
+            candidate.proven.get_or_insert(at);
+        }
+    }
+
+    /// Another address that the neighbour may be at, while it is asked there.
+    pub fn candidate(&self) -> Option<SocketAddr> {
+        self.place.candidate.as_ref().map(|c| c.address)
+    }
+
+    /// Whether something is to be sent to that address.
+    pub(super) fn is_asking(&self) -> bool {
+        self.place.candidate.as_ref().is_some_and(|c| c.due)
+    }
+
+    /// Sends what this end asks and answers about addresses; false if the arena
+    /// is full.
+    pub(super) fn send_path(&mut self, now: Time, arena: &mut TxArena) -> bool {
+        if let Some((to, data)) = self.place.owed {
+            if !self.send_path_frame(now, to, PathFrame::Response(data), arena) {
+                return false;
+            }
+            self.place.owed = None;
+        }
+        let hello_is_due = self.monitor.is_due(now);
+        let Some(candidate) = self.place.candidate.as_mut().filter(|c| c.due) else { return true };
+        if candidate.nonces.is_none() && !hello_is_due {
+            // Hellos keep their distance.
+            self.monitor.hasten(now);
+            return true;
+        }
+        candidate.due = false;
+        let to = candidate.address;
+        let len = match candidate.nonces {
+            Some(_) => ENVELOPE_OVERHEAD + PATH_FRAME_LEN,
+            None => ENVELOPE_OVERHEAD + HELLO_LEN,
+        };
+        // Else it is asked when it has paid for more.
+        if !candidate.pay(len) {
+            return true;
+        }
+        match candidate.nonces {
+            Some([there, here]) => {
+                self.send_path_frame(now, to, PathFrame::Challenge(there), arena)
+                    && self.address.is_none_or(|address| {
+                        self.send_path_frame(now, address, PathFrame::Challenge(here), arena)
+                    })
+            }
+            None => self.send_hello_alone(now, to, arena),
+        }
+    }
+
+    fn send_path_frame(
+        &mut self,
+        now: Time,
+        to: SocketAddr,
+        frame: PathFrame,
+        arena: &mut TxArena,
+    ) -> bool {
+        const LEN: usize = ENVELOPE_OVERHEAD + PATH_FRAME_LEN;
+        let Some(envelope) = arena.envelope(to, self.config.dscp, LEN) else { return false };
+        let written = frame.emit(&mut Writer::new(Seal::frames_mut(envelope)));
+        debug_assert!(written.is_ok(), "room was made for it");
+        self.seal.seal(envelope);
+        self.stats.paths.count(LEN);
+        self.charge(now, LEN);
+        true
+    }
+
+    fn send_hello_alone(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> bool {
+        const LEN: usize = ENVELOPE_OVERHEAD + HELLO_LEN;
+        let carried = self.carried();
+        let Some(envelope) = arena.envelope(to, self.config.dscp, LEN) else { return false };
+        let hello = self.monitor.next_hello(now, &carried);
+        let written = hello.emit(&mut Writer::new(Seal::frames_mut(envelope)));
+        debug_assert!(written.is_ok(), "room was made for it");
+        self.seal.seal(envelope);
+        self.stats.hellos.count(LEN);
+        self.charge(now, LEN);
+        if let Some(candidate) = &mut self.place.candidate {
+            candidate.hello = Some(hello.sent_us);
+        }
+        true
+    }
+
+    /// The last envelope in `arena`, of `len` bytes, has been sealed for the
+    /// present address: it goes to the candidate as well, as far as that has paid.
+    pub(super) fn sent(&mut self, now: Time, len: usize, arena: &mut TxArena) {
+        self.charge(now, len);
+        let Some(candidate) = &mut self.place.candidate else { return };
+        // First it is asked.
+        if candidate.asked.is_some() && !candidate.due && candidate.pay(len) {
+            let to = candidate.address;
+            // Without room there is no copy: the original has gone.
+            if arena.repeat(to, len) {
+                self.stats.paths.count(len);
+                self.charge(now, len);
+            }
+        }
+    }
+}
