@@ -194,8 +194,8 @@ impl Overlay {
     }
 
     fn penalise(&mut self, host: HostId, config: &link::Config, penalty: std::time::Duration) {
-        let link::Config { rate, dscp, liveness, .. } = config.clone();
-        let change = link::LinkChange { rate, dscp, penalty, liveness };
+        let link::Config { rate, dscp, damping, liveness, .. } = config.clone();
+        let change = link::LinkChange { rate, dscp, penalty, damping, liveness };
         let links = vec![((config.neighbour, config.path.clone()), change)];
         self.reconfigure(host, &Changes { links, ..Changes::default() });
     }

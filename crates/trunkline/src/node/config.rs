@@ -384,6 +384,7 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
 /// A link with what the file says of all links.
 fn defaults(file: &File, neighbour: NodeId) -> link::Config {
     let mut c = link::Config::new(neighbour);
+    c.damping = file.routing.damping.0;
     let Liveness { interval, dead_after, probes, loss } = c.liveness;
     c.liveness = Liveness {
         interval: file.hello.interval.map_or(interval, |s| s.0),
@@ -591,6 +592,16 @@ offload = false
             penalty.contains("link to neighbour 3: out of range (penalty: 0 to 5 s)"),
             "{penalty}"
         );
+        let damping =
+            |text| mistake(&GOOD.replace("[hello]", &format!("[routing]\n{text}\n[hello]")));
+        let short = damping("damping = \"10 ms\"");
+        assert!(short.contains("[routing] damping: 1 s to 1 h, or 0 s for none"), "{short}");
+        assert!(
+            short.starts_with("x.toml:") && short.contains(" | damping = \"10 ms\""),
+            "{short}"
+        );
+        let typo = damping("dampening = \"10 s\"");
+        assert!(typo.contains("did you mean `damping`?"), "{typo}");
         let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
         assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
         for nowhere in ["relay.example.org:7000", "192.0.2.1"] {

@@ -249,7 +249,8 @@ fn compare(a: &Link, b: &Link, column: usize) -> Ordering {
             11 => a.drops.cmp(&b.drops),
             12 => a.downs.cmp(&b.downs),
             13 => a.penalty_ms.total_cmp(&b.penalty_ms),
-            14 => number(|l| l.version.map(f64::from)),
+            14 => number(|l| l.damping_left_s),
+            15 => number(|l| l.version.map(f64::from)),
             _ => Ordering::Equal,
         },
     };
@@ -307,6 +308,8 @@ mod tests {
             bps_in: None,
             bps_out: None,
             penalty_ms: 0.0,
+            damping: 0.0,
+            damping_left_s: None,
             downs: 0,
             goodbyes: 0,
             bytes_in,
