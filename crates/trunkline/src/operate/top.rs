@@ -215,8 +215,8 @@ impl Screen {
 /// Which columns of these `widths` are shown where there is `room`; those that
 /// mean something together go together.
 fn fitting(widths: &[usize], room: usize) -> Vec<usize> {
-    const DISPENSABLE: [&[usize]; 9] =
-        [&[14], &[13], &[7, 8], &[4], &[12], &[1], &[11], &[9, 10], &[5, 6]];
+    const DISPENSABLE: [&[usize]; 10] =
+        [&[15], &[13], &[14], &[7, 8], &[4], &[12], &[1], &[11], &[9, 10], &[5, 6]];
     let mut shown: Vec<usize> = (0..widths.len()).collect();
     for group in DISPENSABLE {
         if shown.iter().map(|&i| widths[i] + 2).sum::<usize>() <= room + 2 {
