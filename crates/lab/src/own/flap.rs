@@ -6,7 +6,7 @@ mod figures;
 use super::PAPER;
 use super::calls::{Conversation, SHORTEST, Shape};
 use super::overlay::Settings;
-use crate::chain::Bursts;
+use crate::chain::{Bursts, DEADLINE};
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::table::{Cell, Column};
 use rand::Rng as _;
@@ -211,7 +211,8 @@ impl Flaps {
         call.run_until(end);
         call.finish();
         let deaths = call.deaths();
-        let until = starts.iter().skip(1).copied().chain([end]);
+        // What is under way when the next one begins is missed by that.
+        let until = starts.iter().skip(1).map(|&next| next - DEADLINE).chain([end]);
         let outcome = |(&start, until)| Outcome {
             gap: call.gap(start, until).as_secs_f64(),
             changes: call.most_changes(start, until),
