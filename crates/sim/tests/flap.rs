@@ -12,22 +12,26 @@ use trunkline_overlay::wire::NodeId;
 use trunkline_sim::voice::Call;
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 
-/// As the daemon has them by default: sealed, routed by link state.
-fn built(mut t: Topology, seed: u64) -> World {
-    t.seal();
-    t.link_state(&Routing::default());
-    t.build(seed).unwrap()
-}
-
-/// Three nodes in a row; links of 10 ms.
-fn chain(seed: u64) -> World {
+/// Three nodes in a row; links of 10 ms. If it `waits` the one in the middle
+/// knows nobody's address, and is spoken to first.
+fn row(waits: bool) -> Topology {
     // Without the static routes of [`Topology::chain`].
     let mut t = Topology::new();
     let [a, b, c] = [1, 2, 3].map(|id| t.host(NodeId(id)));
     for (x, y) in [(a, b), (b, c)] {
         t.link(x, y, link(ms(10), Loss::None), link(ms(10), Loss::None));
     }
-    built(t, seed)
+    if waits {
+        t.config_mut(b).links.iter_mut().for_each(|link| link.address = None);
+    }
+    t
+}
+
+/// As the daemon has them by default: sealed, routed by link state.
+fn built(mut t: Topology, seed: u64) -> World {
+    t.seal();
+    t.link_state(&Routing::default());
+    t.build(seed).unwrap()
 }
 
 /// Two ways from node 1 to node 4: 20 ms over node 2, 24 ms over node 3.
@@ -58,7 +62,7 @@ const FIRST: Time = Time::from_millis(10_000);
 #[test]
 fn each_stop_of_the_only_relay_heals_like_the_first() {
     for every in [2_500, 6_500, 15_000] {
-        let mut world = chain(3);
+        let mut world = built(row(false), 3);
         let there = calls(&mut world, (0, 2), RT, 5_000, 1, (FIRST, 9_000))[0];
         let back = calls(&mut world, (2, 0), RT, 5_000, 1, (FIRST, 9_000))[0];
         let starts: Vec<u64> = (0..6).map(|n| 20_000 + every * n).collect();
@@ -83,7 +87,7 @@ fn each_stop_of_the_only_relay_heals_like_the_first() {
 /// there is one outage.
 #[test]
 fn an_outage_after_swings_of_loss_heals_like_any_other() {
-    let mut world = chain(4);
+    let mut world = built(row(false), 4);
     let call = calls(&mut world, (0, 2), RT, 5_000, 1, (FIRST, 40_000))[0];
     world.run_until(at(20_000));
     let said = |world: &World| {
@@ -110,6 +114,36 @@ fn an_outage_after_swings_of_loss_heals_like_any_other() {
     world.run_until(start + ms(200_000));
     let gap = gap(&world, call, (FIRST, start, start + ms(199_000)));
     assert!(gap <= ms(2_700), "{gap:?}");
+}
+
+/// A relay without its neighbours' addresses has to be spoken to when it is
+/// started again. That may not take longer the longer it was away, nor after a
+/// cut that outlived the sessions.
+#[test]
+fn how_long_an_outage_was_makes_no_difference_to_how_soon_it_is_over() {
+    for (crashes, outage) in [(true, 1_500), (true, 6_000), (true, 30_000), (false, 200_000)] {
+        for seed in 0..4 {
+            let mut world = built(row(true), seed);
+            let call = calls(&mut world, (0, 2), RT, 5_000, 1, (FIRST, 12_000))[0];
+            let start = at(20_000 + 137 * seed);
+            world.run_until(start);
+            if crashes {
+                world.crash(HostId(1));
+            } else {
+                world.cut(WireId(0));
+            }
+            let end = start + ms(outage);
+            world.run_until(end);
+            if crashes {
+                world.restart(HostId(1)).unwrap();
+            } else {
+                world.mend(WireId(0));
+            }
+            world.run_until(end + ms(10_000));
+            let gap = gap(&world, call, (FIRST, end, end + ms(9_000)));
+            assert!(gap <= ms(1_200), "{outage} ms, seed {seed}: {gap:?} more");
+        }
+    }
 }
 
 /// Where there is another way it is taken for good while the shorter one keeps
