@@ -577,6 +577,21 @@ offload = false
     }
 
     #[test]
+    fn damping_is_a_half_life_or_none() {
+        let with = |text: &str| GOOD.replace("[hello]", &format!("[routing]\n{text}\n[hello]"));
+        let half_life = |text| {
+            let c = parse(Path::new("x.toml"), &with(text)).unwrap();
+            c.overlay.links[0].damping.as_secs()
+        };
+        assert_eq!(["", "damping = \"5 min\"", "damping = \"0 s\""].map(half_life), [60, 300, 0]);
+        let short = mistake(&with("damping = \"10 ms\""));
+        assert!(short.contains("[routing] damping: 1 s to 1 h, or 0 s for none"), "{short}");
+        assert!(short.contains(" | damping = \"10 ms\""), "{short}");
+        let typo = mistake(&with("dampening = \"10 s\""));
+        assert!(typo.contains("did you mean `damping`?"), "{typo}");
+    }
+
+    #[test]
     fn mistakes_have_a_line_and_a_way_out() {
         let typo = mistake(&GOOD.replace("neighbour = 1", "neighbor = 1"));
         assert!(typo.starts_with("x.toml:12:1: unknown field `neighbor`"), "{typo}");
@@ -592,16 +607,6 @@ offload = false
             penalty.contains("link to neighbour 3: out of range (penalty: 0 to 5 s)"),
             "{penalty}"
         );
-        let damping =
-            |text| mistake(&GOOD.replace("[hello]", &format!("[routing]\n{text}\n[hello]")));
-        let short = damping("damping = \"10 ms\"");
-        assert!(short.contains("[routing] damping: 1 s to 1 h, or 0 s for none"), "{short}");
-        assert!(
-            short.starts_with("x.toml:") && short.contains(" | damping = \"10 ms\""),
-            "{short}"
-        );
-        let typo = damping("dampening = \"10 s\"");
-        assert!(typo.contains("did you mean `damping`?"), "{typo}");
         let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
         assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
         for nowhere in ["relay.example.org:7000", "192.0.2.1"] {
