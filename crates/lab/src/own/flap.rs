@@ -99,7 +99,6 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
                     failures,
                     outage: Duration::from_secs_f64(outage),
                     pause: Duration::from_secs_f64(pause),
-                    stutters: sabotage.is("stutter"),
                 };
                 let settings = settings.clone();
                 let row = vec![Cell::from(network), kind.into(), outage.into(), pause.into()];
@@ -183,8 +182,6 @@ struct Flaps {
     failures: u32,
     outage: Duration,
     pause: Duration,
-    /// Whether each failure is two in quick succession, for sabotage.
-    stutters: bool,
 }
 
 impl Flaps {
@@ -202,11 +199,6 @@ impl Flaps {
         for &start in &starts {
             call.run_until(start);
             self.fail(&mut call, wire, start + self.outage)?;
-            if self.stutters {
-                let again = start + self.outage + Duration::from_secs(1);
-                call.run_until(again);
-                self.fail(&mut call, wire, again + self.outage)?;
-            }
         }
         call.run_until(end);
         call.finish();

@@ -152,7 +152,7 @@ fn changes() -> Claim {
         at: &[1.0],
         expected: true,
         why: "The bound is this project's own target: away from what failed, and back.",
-        sabotage: "stutter",
+        sabotage: "damping-off",
     }
 }
 
