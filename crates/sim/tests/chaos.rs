@@ -21,8 +21,11 @@ use trunkline_sim::{HostId, WireEnd, WireId, World};
 const ENDS: [WireEnd; 2] = [WireEnd::First, WireEnd::Second];
 /// How long a host may have no processor time.
 const LONGEST_STALL: u32 = 4_000;
-/// Longer than any link is held down, which is two minutes.
-const PATIENCE: u64 = 130;
+/// Until all agree, in peace: nothing is held back, and repetitions of updates
+/// come at least that often.
+const PATIENCE: u64 = 12;
+/// Until what was held against links that failed is forgiven: three minutes.
+const FORGIVEN: u64 = 185;
 
 struct Overlay {
     world: World,
@@ -194,8 +197,8 @@ impl Overlay {
     }
 
     fn penalise(&mut self, host: HostId, config: &link::Config, penalty: std::time::Duration) {
-        let link::Config { rate, dscp, liveness, .. } = config.clone();
-        let change = link::LinkChange { rate, dscp, penalty, liveness };
+        let link::Config { rate, dscp, damping, liveness, .. } = config.clone();
+        let change = link::LinkChange { rate, dscp, penalty, damping, liveness };
         let links = vec![((config.neighbour, config.path.clone()), change)];
         self.reconfigure(host, &Changes { links, ..Changes::default() });
     }
@@ -285,7 +288,7 @@ fn live(seed: u64) -> f64 {
     overlay.peace();
     let settled = overlay.settle();
     overlay.check(settled.is_some(), "they never agree");
-    overlay.run(1_000 * PATIENCE);
+    overlay.run(1_000 * FORGIVEN);
     let still = overlay.settle() == Some(0.0);
     overlay.check(still, "they agree no more");
 

@@ -114,8 +114,9 @@ fn settings_change_under_a_call_that_notices_nothing() {
             let config = node.link(LinkId(0)).expect("a link").config();
             let rate = config.rate.is_none().then(|| Bitrate::from_bps(10_000_000));
             let liveness = config.liveness.clone();
-            let penalty = config.penalty;
-            let change = LinkChange { rate, dscp: (config.dscp + 1) % 64, penalty, liveness };
+            let (penalty, damping) = (config.penalty, config.damping);
+            let dscp = (config.dscp + 1) % 64;
+            let change = LinkChange { rate, dscp, penalty, damping, liveness };
             let name = (config.neighbour, config.path.clone());
             node.reconfigure(
                 now,

@@ -27,7 +27,8 @@ fn penalise(world: &mut World, host: HostId, id: LinkId, penalty: Duration) {
         let config = node.link(id).expect("a link").config();
         let (rate, dscp, liveness) = (config.rate, config.dscp, config.liveness.clone());
         let name = (config.neighbour, config.path.clone());
-        let change = LinkChange { rate, dscp, penalty, liveness };
+        let damping = config.damping;
+        let change = LinkChange { rate, dscp, penalty, damping, liveness };
         node.reconfigure(now, &Changes { links: vec![(name, change)], ..Changes::default() });
     });
 }

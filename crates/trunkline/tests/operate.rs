@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Chain, Ended, Node, Setup, ms, run, stream, trunkline, wait_for};
+use common::{Chain, Ended, Node, Setup, get, ms, run, stream, trunkline, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -257,6 +257,43 @@ fn a_rate_that_is_reloaded_is_kept_to() {
     ok(&chain.nodes[0], &["reload"]);
     let came = stream(&here, &there, 0..200, ms(1)).len();
     assert!(came < 50, "{came} of 2.0 Mbit/s went through 0.1 Mbit/s");
+    chain.first().assert_healthy();
+}
+
+/// Two outages within a minute, and the link costs more: seen in the table, in
+/// the JSON, in the metrics and in the log; until the operator wants none of it.
+#[test]
+fn a_link_that_keeps_failing_is_damped_and_stays_the_way() {
+    let mut chain = start(&Setup { nodes: 3, ..Setup::default() });
+    let downs = |chain: &Chain| ok_json(&chain.nodes[0], &["links"])[0]["downs"].as_u64();
+    let up = |chain: &Chain| ok_json(&chain.nodes[0], &["links"])[0]["up"] == json!(true);
+    for n in 1..=2 {
+        chain.nodes[1].process().signal(Signal::SIGSTOP);
+        wait_for("the link to go down", || (downs(&chain) >= Some(n)).then_some(()));
+        chain.nodes[1].process().signal(Signal::SIGCONT);
+        wait_for("the link to be up", || up(&chain).then_some(()));
+        // Whatever was held against it: it is the only way, and taken at once.
+        let route = || ok_json(&chain.nodes[0], &["routes"]).as_array().map(Vec::len);
+        wait_for("the way to node 3", || route().filter(|n| *n == 2));
+    }
+    let link = || ok_json(&chain.nodes[0], &["links"])[0].clone();
+    assert_eq!(link()["damping"], 0.5);
+    let left = link()["damping_left_s"].as_f64().expect("a time");
+    assert!((40.0..=120.0).contains(&left), "{left}");
+    let table = ok(&chain.nodes[0], &["links"]);
+    assert!(table.contains("  damping  ") && table.contains("  50 %, "), "{table}");
+    let (_, metrics) = get(chain.nodes[0].http, "/metrics").expect("an answer");
+    let ratio = "trunkline_link_damping_ratio{neighbour=\"2\",path=\"\"} 0.5\n";
+    assert!(metrics.contains(ratio), "{metrics}");
+    let far = chain.nodes[2].bind(5_000);
+    let near = chain.nodes[0].bind(0);
+    assert_eq!(stream(&near, &far, 0..50, ms(2)).len(), 50);
+    edit(&chain.nodes[0], "[node]", "[routing]\ndamping = \"0 s\"\n[node]");
+    let done = ok_json(&chain.nodes[0], &["reload"]);
+    assert_eq!(done["applied"], json!(["[[link]] to 2: [routing] damping"]));
+    wait_for("an end of it", || (link()["damping"] == 0.0).then_some(()));
+    let log = chain.first().process().stderr();
+    assert_eq!(log.matches("the link keeps failing").count(), 1, "{log}");
     chain.first().assert_healthy();
 }
 

@@ -242,6 +242,34 @@ fn old_and_new_nodes_are_one_overlay() {
     chain.nodes.iter().for_each(understood_all);
 }
 
+/// 4 is of before. That 2 damps its link to 1, which keeps failing, is said in
+/// words that it understands: the link costs more there, and stays the way.
+#[test]
+fn an_old_node_keeps_the_way_over_a_damped_link() {
+    let Some((binary, _)) = previous() else { return };
+    let mut chain = prepare(4, "");
+    chain.nodes[3].program = binary;
+    chain.nodes.iter_mut().for_each(Node::start);
+    wait_for_route(&chain);
+    let cost = |chain: &Chain| {
+        let routes = ask(&chain.nodes[3], &["routes"]);
+        let mut routes = routes.as_array().expect("a list").iter();
+        routes.find(|r| r["destination"] == 1)?["cost"].as_f64()
+    };
+    for n in 1..=2 {
+        chain.nodes[0].process().signal(Signal::SIGSTOP);
+        wait_for("the link to go down", || (downs(&chain.nodes[1], 0).0 >= n).then_some(()));
+        wait_for("no way", || cost(&chain).is_none().then_some(()));
+        chain.nodes[0].process().signal(Signal::SIGCONT);
+        let cost = wait_for("the way back", || cost(&chain));
+        // Half of it counts as missed, which is as bad as 100 ms.
+        assert_eq!(cost > 45.0, n == 2, "{cost}");
+    }
+    assert_eq!(each_link(&chain.nodes[1], "damping"), [json!(0.5), json!(0.0)]);
+    chain.nodes.iter_mut().for_each(Node::assert_healthy);
+    chain.nodes.iter().for_each(understood_all);
+}
+
 /// An operator holds the overlay at the version that all nodes have; a node
 /// that was not told follows. What version 1 lacks is not said to it: no goodbye.
 #[test]

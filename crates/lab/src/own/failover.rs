@@ -3,7 +3,7 @@
 mod figures;
 
 use super::PAPER;
-use super::calls::{Conversation, RELAY, SHORTEST};
+use super::calls::{Conversation, RELAY, SHORTEST, THREE_WAYS};
 use super::overlay::Settings;
 use crate::chain::{Bursts, PACKET};
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
@@ -74,7 +74,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "failover",
-        revision: 2,
+        revision: 3,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),
@@ -164,7 +164,7 @@ fn failure(settings: &Settings, event: Event, seed: u64) -> Result<Failure, Worl
     let mut luck = rng(seed, 1);
     // Anywhere between two hellos and between two packets.
     let at = EVENT + Duration::from_micros(luck.next_u64() % 1_000_000);
-    let mut call = Conversation::new(settings, Loss::None, at + WATCHED, seed)?;
+    let mut call = Conversation::new(&THREE_WAYS, settings, Loss::None, at + WATCHED, seed)?;
     call.run_until(at);
     strike(&mut call, event, &mut luck)?;
     call.run_until(at + WATCHED);
@@ -204,7 +204,7 @@ fn steady(
 ) -> Result<Cells, PointError> {
     // Until everything is known of the links, ways may still change.
     let end = EVENT + Duration::from_secs(seconds);
-    let mut call = Conversation::new(settings, bursts.losing(0.05), end, inputs.seed)?;
+    let mut call = Conversation::new(&THREE_WAYS, settings, bursts.losing(0.05), end, inputs.seed)?;
     call.run_until(end);
     let changes = call.changes(EVENT);
     let mut row = row.to_vec();

@@ -6,6 +6,7 @@ mod calls;
 pub mod convergence;
 pub mod detection;
 pub mod failover;
+pub mod flap;
 pub mod heal;
 mod overlay;
 
@@ -20,6 +21,7 @@ pub fn experiments() -> Vec<Experiment> {
         convergence::experiment(),
         detection::experiment(),
         failover::experiment(),
+        flap::experiment(),
         heal::experiment(),
     ]
 }

@@ -3,7 +3,7 @@
 use crate::experiment::Sabotage;
 use std::time::Duration;
 use trunkline_sim::overlay::link;
-use trunkline_sim::overlay::monitor::Liveness;
+use trunkline_sim::overlay::monitor::{HALF_LIFE, Liveness};
 use trunkline_sim::overlay::node::Routing;
 
 /// Settings under a name.
@@ -13,6 +13,8 @@ pub struct Settings {
     pub name: &'static str,
     /// Of every link.
     pub liveness: Liveness,
+    /// Half-life of what is held against a link that fails.
+    pub damping: Duration,
     /// Of every node.
     pub routing: Routing,
 }
@@ -27,7 +29,8 @@ impl Settings {
         };
         let named = [("default", Liveness::default()), ("50 ms", fast), ("paper", Liveness::PAPER)];
         named.map(|(name, liveness)| {
-            let settings = Settings { name, liveness, routing: Routing::default() };
+            let (damping, routing) = (HALF_LIFE, Routing::default());
+            let settings = Settings { name, liveness, damping, routing };
             settings.broken(sabotage)
         })
     }
@@ -42,6 +45,12 @@ impl Settings {
         if sabotage.is("fast-hellos") {
             self.liveness.interval = Duration::from_millis(50);
             self.liveness.dead_after = Duration::from_millis(400);
+        }
+        if sabotage.is("damping-off") {
+            self.damping = Duration::ZERO;
+        }
+        if sabotage.is("news-held-back") {
+            self.routing.limits.own_interval = Duration::from_secs(10);
         }
         if sabotage.is("refresh-every-second") {
             self.routing.limits.refresh = Duration::from_secs(1);
@@ -60,5 +69,6 @@ impl Settings {
     /// Makes the settings of a link.
     pub fn adjust(&self, config: &mut link::Config) {
         config.liveness = self.liveness.clone();
+        config.damping = self.damping;
     }
 }

@@ -15,8 +15,10 @@ use trunkline_base::Time;
 
 /// The first repetition comes after this…
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(250);
-/// …each later one after twice as long, and none after longer than this.
-const LAST_RETRY: Duration = Duration::from_secs(5);
+/// …each later one after twice as long, and none after longer than this: a
+/// neighbour that is back, and waits to be spoken to, is not to be missing for
+/// longer the longer it was away. That is the price of a few hellos.
+const LAST_RETRY: Duration = Duration::from_secs(1);
 /// See [`Neighbour::pay`] (RFC 9000, 8.1).
 pub(super) const FACTOR: usize = 3;
 /// After so many initiations to a key that was only heard of, the neighbour is

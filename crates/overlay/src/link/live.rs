@@ -14,6 +14,8 @@ pub struct LinkChange {
     pub dscp: u8,
     /// See [`Config::penalty`](super::Config::penalty).
     pub penalty: Duration,
+    /// See [`Config::damping`](super::Config::damping).
+    pub damping: Duration,
     /// See [`Config::liveness`](super::Config::liveness).
     pub liveness: Liveness,
 }
@@ -22,8 +24,9 @@ impl Link {
     /// Takes other settings; the next packet that leaves is the first to follow
     /// them.
     pub(crate) fn change(&mut self, change: &LinkChange) {
-        let LinkChange { rate, dscp, penalty, liveness } = change;
-        self.config.penalty = *penalty;
+        let LinkChange { rate, dscp, penalty, damping, liveness } = change;
+        (self.config.penalty, self.config.damping) = (*penalty, *damping);
+        self.monitor.set_half_life(*damping);
         (self.config.rate, self.config.dscp) = (*rate, *dscp);
         self.config.liveness.clone_from(liveness);
         self.monitor.set_liveness(liveness);

@@ -13,7 +13,7 @@ mod session;
 use crate::arena::TxArena;
 use crate::counters::{Drop, Drops, Traffic};
 use crate::handshake::PublicKey;
-use crate::monitor::{Carried, LinkMonitor, Liveness, Quality};
+use crate::monitor::{self, Carried, LinkMonitor, Liveness, Quality};
 use crate::node::Report;
 use crate::route::LinkCost;
 use crate::wire::{
@@ -73,6 +73,9 @@ pub struct Config {
     /// What is added to the latency that this end advertises, up to
     /// [`Config::MAX_PENALTY`], so that traffic prefers other ways.
     pub penalty: Duration,
+    /// Half-life of what is held against the link when it fails (see
+    /// [`Damping`](crate::monitor::Damping)): 1 s to 1 h, or zero for nothing.
+    pub damping: Duration,
     /// The hello protocol.
     pub liveness: Liveness,
     /// The real-time service.
@@ -98,6 +101,7 @@ impl Config {
             dscp: DSCP_EF,
             rate: None,
             penalty: Duration::ZERO,
+            damping: monitor::HALF_LIFE,
             liveness: Liveness::default(),
             realtime: realtime::Config::default(),
             best_effort: best_effort::Config::default(),
@@ -235,7 +239,7 @@ impl Link {
             goodbye: goodbye::State::default(),
             own_mtu: config.mtu,
             version: 0,
-            monitor: LinkMonitor::new(config.liveness.clone(), first_hello),
+            monitor: LinkMonitor::new(config.liveness.clone(), config.damping, first_hello),
             tx: realtime::Sender::new(&config.realtime),
             rx: realtime::Receiver::new(&config.realtime),
             best_effort: best_effort::Queue::new(&config.best_effort),
@@ -293,10 +297,13 @@ impl Link {
     /// What the direction away from here costs, if `quality` is what it is.
     pub(crate) fn cost(&self, quality: Quality) -> LinkCost {
         let Quality { latency, loss, residual } = quality;
-        LinkCost::measured(latency, loss, residual).with_penalty(self.config.penalty)
+        LinkCost::measured(latency, loss, residual)
+            .expected_to_lose(self.monitor.damping().share)
+            .with_penalty(self.config.penalty)
     }
 
-    /// What the overlay has been told of that quality, at the present penalty.
+    /// What the overlay has been told of that quality, at the present penalty
+    /// and damping.
     pub(crate) fn advertised(&self) -> Option<LinkCost> {
         Some(self.cost(self.monitor.advertised()?))
     }

@@ -63,8 +63,6 @@ pub struct Advertiser {
     better_since: Option<Time>,
     /// When an improvement was advertised last, or the link came up.
     improved_at: Option<Time>,
-    /// Nothing is said before this: a link that has just flapped.
-    not_before: Time,
 }
 
 impl Advertiser {
@@ -78,7 +76,6 @@ impl Advertiser {
             said: None,
             better_since: None,
             improved_at: None,
-            not_before: Time::ZERO,
         }
     }
 
@@ -92,14 +89,10 @@ impl Advertiser {
         self.better_since = if better { self.better_since.or(Some(now)) } else { None };
     }
 
-    /// The link has gone down, which the overlay is told in another way. If it
-    /// was up for less than the hold-down, it is held down when it comes back.
-    pub fn on_down(&mut self, now: Time) {
-        let flapped = self.said.is_some() && self.is_flapping(now);
-        self.note_worsening(now);
-        if flapped {
-            self.not_before = now + self.hold;
-        }
+    /// The link has gone down, which the overlay is told in another way. What
+    /// is measured when it is back is news at once: to hold that back would
+    /// make an only way absent.
+    pub fn on_down(&mut self) {
         (self.said, self.now, self.better_since) = (None, None, None);
     }
 
@@ -149,7 +142,7 @@ impl Advertiser {
     /// When [`Advertiser::poll`] has something to say if nothing changes.
     pub fn next_timeout(&self) -> Option<Time> {
         let quality = self.now?;
-        let Some((said, at)) = self.said else { return Some(self.not_before) };
+        let Some((said, at)) = self.said else { return Some(Time::ZERO) };
         let soonest = at + self.patience.spacing;
         if self.changed(said, quality).0 {
             return Some(soonest);
@@ -248,14 +241,37 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_comes_back_is_news_at_once_unless_it_flaps() {
+    fn a_link_that_comes_back_is_news_at_once_every_time() {
         let mut a = advertiser();
         let q = quality(20, 0.0);
-        steady(&mut a, q, 0, 30_000);
-        a.on_down(Time::from_millis(30_000));
-        assert_eq!(steady(&mut a, q, 33_000, 34_000), [(33_000, q)]);
-        a.on_down(Time::from_millis(35_000));
-        assert_eq!(steady(&mut a, q, 36_000, 60_000), [(55_000, q)]);
+        for failure in 0..20 {
+            let back = 3_000 * failure;
+            assert_eq!(steady(&mut a, q, back, back + 1_000), [(back, q)]);
+            a.on_down();
+        }
+    }
+
+    /// Losses that come and go make an improvement wait, up to two minutes;
+    /// an outage does not have to wait with it.
+    #[test]
+    fn loss_swings_hold_an_improvement_and_no_outage() {
+        let mut a = advertiser();
+        let (good, bad) = (quality(20, 0.0), quality(20, 0.05));
+        steady(&mut a, good, 0, 30_000);
+        let mut now = 30_000;
+        for _ in 0..6 {
+            // As soon as it is believed to be good, it is not.
+            assert_eq!(steady(&mut a, bad, now, now + 200).len(), 1);
+            while steady(&mut a, good, now + 200, now + 400).is_empty() {
+                now += 200;
+            }
+            now += 400;
+        }
+        assert!(now > 200_000, "{now}: held for ever longer");
+        steady(&mut a, bad, now, now + 200);
+        assert_eq!(steady(&mut a, good, now, now + 9_000), []);
+        a.on_down();
+        assert_eq!(steady(&mut a, good, now + 11_000, now + 12_000), [(now + 11_000, good)]);
     }
 
     proptest! {

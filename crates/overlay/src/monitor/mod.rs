@@ -6,12 +6,14 @@
 //! end knows both directions and advertises its own.
 
 mod advertise;
+mod damping;
 mod gauges;
 mod hello;
 mod loss;
 mod rtt;
 
 pub use advertise::{Advertiser, Patience, Quality};
+pub use damping::{Damping, HALF_LIFE};
 pub use hello::Liveness;
 pub use loss::{LossEstimate, LossMeter, LossMode};
 pub use rtt::Rtt;
@@ -19,6 +21,7 @@ pub use rtt::Rtt;
 use crate::link::realtime::ReceiverStats;
 use crate::wire::Hello;
 use core::time::Duration;
+use damping::Flaps;
 use gauges::{Jitter, Residual, Throughput};
 use hello::HelloClock;
 use trunkline_base::{Bitrate, Time};
@@ -59,6 +62,8 @@ pub struct LinkQuality {
     pub rate_in: Bitrate,
     /// The same of what is sent.
     pub rate_out: Bitrate,
+    /// What is held against it.
+    pub damping: Damping,
 }
 
 /// Watches one link.
@@ -77,11 +82,15 @@ pub struct LinkMonitor {
     since: Time,
     downs: u64,
     advertiser: Advertiser,
+    flaps: Flaps,
+    /// What was held against the link when it was last [eased](Self::ease).
+    damping: Damping,
 }
 
 impl LinkMonitor {
     /// A monitor of a link that is down, whose first hello leaves at `first`.
-    pub(crate) fn new(liveness: Liveness, first: Time) -> LinkMonitor {
+    /// `half_life` is that of what is held against the link when it fails.
+    pub(crate) fn new(liveness: Liveness, half_life: Duration, first: Time) -> LinkMonitor {
         LinkMonitor {
             loss: LossMeter::new(liveness.loss),
             hello: HelloClock::new(liveness, first),
@@ -95,6 +104,8 @@ impl LinkMonitor {
             since: first,
             downs: 0,
             advertiser: Advertiser::new(Patience::default()),
+            flaps: Flaps::new(half_life),
+            damping: Damping::default(),
         }
     }
 
@@ -114,6 +125,11 @@ impl LinkMonitor {
             self.loss = LossMeter::new(liveness.loss);
         }
         self.hello.set_liveness(liveness.clone());
+    }
+
+    /// Takes another half-life, from the next failure on; zero ends damping.
+    pub(crate) fn set_half_life(&mut self, half_life: Duration) {
+        self.flaps.set_half_life(half_life);
     }
 
     /// Brings the next hello forward.
@@ -190,11 +206,13 @@ impl LinkMonitor {
         let died = self.hello.check(now);
         if died {
             self.on_down(now);
+            self.flaps.failed(now);
         }
         died
     }
 
-    /// The neighbour of a link that is up has said that it stops.
+    /// The neighbour of a link that is up has said that it stops: nothing was
+    /// lost by that, so nothing is held against the link.
     pub(crate) fn on_goodbye(&mut self, now: Time) {
         self.hello.on_goodbye();
         self.on_down(now);
@@ -202,7 +220,7 @@ impl LinkMonitor {
 
     fn on_down(&mut self, now: Time) {
         (self.since, self.downs) = (now, self.downs + 1);
-        self.advertiser.on_down(now);
+        self.advertiser.on_down();
         // The overlay has been told of this outage. Taken for losses, too, it
         // would turn traffic away again as soon as the link is back, and for
         // minutes where there are only hellos to show that it is good.
@@ -240,6 +258,23 @@ impl LinkMonitor {
         self.advertiser.next_timeout()
     }
 
+    /// Looks at `now` whether what is held against the link has changed; if so,
+    /// what was held before.
+    pub(crate) fn ease(&mut self, now: Time) -> Option<Damping> {
+        let damping = self.flaps.damping(now);
+        (damping != self.damping).then(|| core::mem::replace(&mut self.damping, damping))
+    }
+
+    /// When [`LinkMonitor::ease`] has something to say if nothing changes.
+    pub(crate) fn ease_at(&self) -> Option<Time> {
+        self.flaps.eases_at(self.damping.share)
+    }
+
+    /// What is held against the link, as last looked at.
+    pub fn damping(&self) -> Damping {
+        self.damping
+    }
+
     /// Everything at once, for display.
     pub fn quality(&self) -> LinkQuality {
         LinkQuality {
@@ -254,6 +289,7 @@ impl LinkMonitor {
             residual_out: self.residual_out,
             rate_in: self.rate_in.get(),
             rate_out: self.rate_out.get(),
+            damping: self.damping,
         }
     }
 }

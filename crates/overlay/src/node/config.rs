@@ -169,6 +169,9 @@ impl link::Config {
         range("mtu: 576 to 9000 bytes", (576..=9_000).contains(&self.mtu))?;
         range("dscp: 0 to 63", self.dscp <= 63)?;
         range("penalty: 0 to 5 s", self.penalty <= link::Config::MAX_PENALTY)?;
+        let half_life = Duration::from_secs(1)..=Duration::from_secs(3_600);
+        let damped = self.damping.is_zero() || half_life.contains(&self.damping);
+        range("[routing] damping: 1 s to 1 h, or 0 s for none", damped)?;
         range("rate: more than 0", self.rate.is_none_or(|r| r.as_bps() > 0))?;
         range("[realtime] repeat_share: 0 to 1", (0.0..=1.0).contains(&repeat_share))?;
         range("[realtime] extra_share: 0 to 1", (0.0..=1.0).contains(&extra_share))?;

@@ -50,6 +50,8 @@ pub enum Report {
     Down(LinkId),
     /// What a link costs has changed so much that others should know.
     Cost(LinkId, LinkCost),
+    /// A link that keeps failing costs more from now on; or no longer.
+    Damped(LinkId, bool),
     /// A routing frame came.
     Routing(LinkId, Box<[u8]>),
     /// A message of the handshake came.
@@ -167,6 +169,8 @@ impl Control {
                     router.set_cost(now, link, cost);
                 }
             }
+            Report::Damped(link, true) => self.note(Notice::Damped(link)),
+            Report::Damped(link, false) => self.note(Notice::Undamped(link)),
             Report::Routing(link, frame) => {
                 let wall = self.unix_nanos(now);
                 if let Some(router) = &mut self.router {

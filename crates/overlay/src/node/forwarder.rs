@@ -352,10 +352,8 @@ impl Forwarder {
             if link.wants_rekey() {
                 self.reports.push_back(Report::Rekey(id));
             }
-            if self.advertise
-                && let Some(quality) = link.monitor_mut().advertise(now)
-            {
-                self.reports.push_back(Report::Cost(id, link.cost(quality)));
+            if self.advertise {
+                advertise(now, id, link, &mut self.reports);
             }
         }
     }
@@ -394,6 +392,7 @@ impl Forwarder {
             offer(Some(link.copy_at()), Why::Copy(id));
             offer(link.session_at(), Why::Session(id));
             offer(link.monitor().advertise_at().filter(|_| self.advertise), Why::Route);
+            offer(link.monitor().ease_at().filter(|_| self.advertise), Why::Route);
         }
         next
     }
@@ -404,6 +403,22 @@ fn report_of(link: LinkId, place: Place) -> Report {
         Place::Moved(address) => Report::Moved(link, address),
         Place::Unproven(address) => Report::Unproven(link, address),
     }
+}
+
+/// Tells control what others should know of a link, and that it has begun or
+/// ceased to be damped.
+fn advertise(now: Time, id: LinkId, link: &mut Link, reports: &mut VecDeque<Report>) {
+    let eased = link.monitor_mut().ease(now);
+    if let Some(before) = eased {
+        let is = link.monitor().damping().share > 0.0;
+        if is != (before.share > 0.0) {
+            reports.push_back(Report::Damped(id, is));
+        }
+    }
+    let news = link.monitor_mut().advertise(now).map(|quality| link.cost(quality));
+    // An easier one may be told at once: it has been told rarely enough.
+    let news = news.or_else(|| eased.and_then(|_| link.advertised()));
+    reports.extend(news.map(|cost| Report::Cost(id, cost)));
 }
 
 /// A link that is sealed gets its receiver indices with its sessions.

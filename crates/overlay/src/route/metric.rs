@@ -115,6 +115,16 @@ impl LinkCost {
         LinkCost { latency, loss, residual, penalty: 0 }.as_sent()
     }
 
+    /// The same if of what it does not lose by itself such a share, 0 to 1, is
+    /// expected to be lost, for good, in outages to come.
+    pub fn expected_to_lose(self, share: f64) -> LinkCost {
+        let more = (share.clamp(0.0, 1.0) * 65_535.0 + 0.5) as u32;
+        let whole = u32::from(u16::MAX);
+        let with = |p: u16| (u32::from(p) + (whole - u32::from(p)) * more / whole) as u16;
+        let residual = self.residual.min(self.loss);
+        LinkCost { loss: with(self.loss), residual: with(residual), ..self }
+    }
+
     /// The same with what the operator adds, at most 6.5 s.
     pub fn with_penalty(self, penalty: Duration) -> LinkCost {
         let penalty = u16::try_from(tenths(penalty)).unwrap_or(u16::MAX);
@@ -333,6 +343,38 @@ mod tests {
         assert_eq!(bare.with_penalty(Duration::from_secs(60)).penalty, u16::MAX);
         let dead = LinkCost { loss: u16::MAX, ..with };
         assert_eq!(CostModel::default().cost(Metric::ExpectedLatency, &dead), UNUSABLE);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_expected_to_fail_is_dearer_and_stays_a_way(a in link(), x in 0f64..0.9, y in 0f64..0.9) {
+            let model = CostModel::default();
+            let (less, more) = (a.expected_to_lose(x.min(y)), a.expected_to_lose(x.max(y)));
+            prop_assert_eq!(a.expected_to_lose(0.0).as_sent(), a.as_sent());
+            prop_assert_eq!((more.latency, more.penalty), (a.latency, a.penalty));
+            for metric in Metric::ALL {
+                let cost = model.cost(metric, &more.as_sent());
+                // The residual loss is rounded for the wire.
+                prop_assert!(cost >= model.cost(metric, &less.as_sent()) / 256 * 255, "{}", metric);
+                let usable = a.loss < u16::MAX - 5 && model.cost(metric, &a) < UNUSABLE;
+                prop_assert!(!usable || cost < UNUSABLE, "{}: never absent", metric);
+            }
+        }
+    }
+
+    #[test]
+    fn half_of_a_link_that_keeps_failing_counts_as_missed() {
+        let model = CostModel::default();
+        let good = LinkCost::measured(Duration::from_millis(10), 0.0, None);
+        let ms = |c: &LinkCost| {
+            let cost = model.cost(Metric::ExpectedLatency, c);
+            Metric::ExpectedLatency.readable(cost.into())
+        };
+        let with = |share| ms(&good.expected_to_lose(share).as_sent());
+        // (1 − q)·10 ms + q·100 ms.
+        assert!((with(0.5) - 55.0).abs() < 0.1 && (with(0.75) - 77.5).abs() < 0.1);
+        let loss = |c| model.cost(Metric::Loss, &c);
+        assert!(loss(good.expected_to_lose(0.5)) > loss(LinkCost { loss: 20_000, ..good }));
     }
 
     #[test]

@@ -384,6 +384,7 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
 /// A link with what the file says of all links.
 fn defaults(file: &File, neighbour: NodeId) -> link::Config {
     let mut c = link::Config::new(neighbour);
+    c.damping = file.routing.damping.0;
     let Liveness { interval, dead_after, probes, loss } = c.liveness;
     c.liveness = Liveness {
         interval: file.hello.interval.map_or(interval, |s| s.0),
@@ -573,6 +574,21 @@ offload = false
         assert!(mistake(&twice).contains("the name or the key of [[client]] \"pbx\""));
         let nowhere = GOOD.replace("remote = [", "# remote = [");
         assert!(mistake(&nowhere).contains("remote_open is about `remote`"));
+    }
+
+    #[test]
+    fn damping_is_a_half_life_or_none() {
+        let with = |text: &str| GOOD.replace("[hello]", &format!("[routing]\n{text}\n[hello]"));
+        let half_life = |text| {
+            let c = parse(Path::new("x.toml"), &with(text)).unwrap();
+            c.overlay.links[0].damping.as_secs()
+        };
+        assert_eq!(["", "damping = \"5 min\"", "damping = \"0 s\""].map(half_life), [60, 300, 0]);
+        let short = mistake(&with("damping = \"10 ms\""));
+        assert!(short.contains("[routing] damping: 1 s to 1 h, or 0 s for none"), "{short}");
+        assert!(short.contains(" | damping = \"10 ms\""), "{short}");
+        let typo = mistake(&with("dampening = \"10 s\""));
+        assert!(typo.contains("did you mean `damping`?"), "{typo}");
     }
 
     #[test]

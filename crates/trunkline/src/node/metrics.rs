@@ -219,6 +219,11 @@ impl Node {
         f.gauges("link_jitter_seconds", "Interarrival jitter of hellos (RFC 3550)", {
             links().filter_map(|(l, q)| Some((l, q.jitter?.as_secs_f64())))
         })?;
+        f.gauges(
+            "link_damping_ratio",
+            "Share of packets that the link is said to lose since it keeps failing",
+            links().map(|(l, q)| (l, q.damping.share)),
+        )?;
         type Pick = fn(&LinkQuality) -> Option<f64>;
         let both = |pick: [Pick; 2]| {
             links().flat_map(move |(l, q)| {

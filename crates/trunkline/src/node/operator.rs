@@ -272,6 +272,8 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         bps_in: bps(q.rate_in),
         bps_out: bps(q.rate_out),
         penalty_ms: ms(link.penalty),
+        damping: q.damping.share,
+        damping_left_s: q.damping.until.map(|until| until.since(now).as_secs_f64()),
         downs: q.downs,
         goodbyes: link.stats.goodbyes,
         bytes_in: received.bytes,

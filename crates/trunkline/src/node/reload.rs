@@ -140,6 +140,7 @@ impl Diff {
             dscp,
             rate,
             penalty,
+            damping,
             liveness,
             realtime,
             best_effort,
@@ -148,6 +149,7 @@ impl Diff {
             (was.rate != *rate, "rate"),
             (was.dscp != *dscp, "dscp"),
             (was.penalty != *penalty, "penalty"),
+            (was.damping != *damping, "[routing] damping"),
             (was.liveness != *liveness, "[hello]"),
             (was.key != *key, "key"),
             (was.address != *address, "address"),
@@ -159,9 +161,10 @@ impl Diff {
                 self.applied.push(format!("{}: {key}", title(was)));
             }
         }
-        let (rate, dscp, penalty, liveness) = (*rate, *dscp, *penalty, liveness.clone());
-        let change = LinkChange { rate, dscp, penalty, liveness: liveness.clone() };
-        let same = link::Config { rate, dscp, penalty, liveness, ..was.clone() };
+        let (rate, dscp, liveness) = (*rate, *dscp, liveness.clone());
+        let (penalty, damping) = (*penalty, *damping);
+        let change = LinkChange { rate, dscp, penalty, damping, liveness: liveness.clone() };
+        let same = link::Config { rate, dscp, penalty, damping, liveness, ..was.clone() };
         if same != *is {
             // What waits in the link is lost; other links go on.
             self.remove(was);
@@ -334,6 +337,8 @@ via = 2
         }
         assert_eq!(change("A", "A"), (none(), none()));
         let both = |key| format!("[[link]] to 2 over \"isp1\": {key}, [[link]] to 3: {key}");
+        let damping = change("[node]", "[routing]\ndamping = \"30 s\"\n[node]");
+        assert_eq!(damping, (both("[routing] damping"), none()));
         for section in ["[hello]\ninterval = \"50ms\"", "[realtime]\nreorder = 3"] {
             let (applied, restart) = change("[node]", &format!("{section}\n[node]"));
             let key = section.lines().next().expect("a line");

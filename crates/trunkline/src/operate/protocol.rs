@@ -192,6 +192,13 @@ pub struct Link {
     /// What this node adds to the latency that it advertises of the link.
     #[serde(default)]
     pub penalty_ms: f64,
+    /// Share of packets, 0 to 1, that this node says the link will lose on top
+    /// of what is measured, since it keeps failing; 0 for one that does not.
+    #[serde(default)]
+    pub damping: f64,
+    /// For how long yet, if it does not fail again.
+    #[serde(default)]
+    pub damping_left_s: Option<f64>,
     /// How often it has gone down.
     pub downs: u64,
     /// How often of these because the neighbour had said that it stops.

@@ -92,7 +92,7 @@ pub fn links(args: &LinksArgs) -> Result<(), Error> {
 }
 
 /// The columns of a table of links.
-pub const LINK_COLUMNS: [(&str, Align); 15] = [
+pub const LINK_COLUMNS: [(&str, Align); 16] = [
     ("link", Align::Left),
     ("address", Align::Left),
     ("state", Align::Left),
@@ -107,6 +107,7 @@ pub const LINK_COLUMNS: [(&str, Align); 15] = [
     ("drops", Align::Right),
     ("downs", Align::Right),
     ("penalty", Align::Right),
+    ("damping", Align::Right),
     ("version", Align::Right),
 ];
 
@@ -129,8 +130,17 @@ pub fn link_row(l: &Link) -> Vec<String> {
         l.drops.to_string(),
         l.downs.to_string(),
         if l.penalty_ms > 0.0 { format!("{} ms", l.penalty_ms) } else { NOTHING.into() },
+        damping(l),
         l.version.map_or(NOTHING.into(), |version| version.to_string()),
     ]
+}
+
+fn damping(l: &Link) -> String {
+    let share = format!("{:.0} %", 100.0 * l.damping);
+    match l.damping_left_s {
+        Some(left) => format!("{share}, {}", span(left)),
+        None => NOTHING.into(),
+    }
 }
 
 fn title(l: &Link) -> String {

@@ -215,8 +215,8 @@ impl Screen {
 /// Which columns of these `widths` are shown where there is `room`; those that
 /// mean something together go together.
 fn fitting(widths: &[usize], room: usize) -> Vec<usize> {
-    const DISPENSABLE: [&[usize]; 9] =
-        [&[14], &[13], &[7, 8], &[4], &[12], &[1], &[11], &[9, 10], &[5, 6]];
+    const DISPENSABLE: [&[usize]; 10] =
+        [&[15], &[13], &[14], &[7, 8], &[4], &[12], &[1], &[11], &[9, 10], &[5, 6]];
     let mut shown: Vec<usize> = (0..widths.len()).collect();
     for group in DISPENSABLE {
         if shown.iter().map(|&i| widths[i] + 2).sum::<usize>() <= room + 2 {
@@ -249,7 +249,8 @@ fn compare(a: &Link, b: &Link, column: usize) -> Ordering {
             11 => a.drops.cmp(&b.drops),
             12 => a.downs.cmp(&b.downs),
             13 => a.penalty_ms.total_cmp(&b.penalty_ms),
-            14 => number(|l| l.version.map(f64::from)),
+            14 => number(|l| l.damping_left_s),
+            15 => number(|l| l.version.map(f64::from)),
             _ => Ordering::Equal,
         },
     };
@@ -307,6 +308,8 @@ mod tests {
             bps_in: None,
             bps_out: None,
             penalty_ms: 0.0,
+            damping: 0.0,
+            damping_left_s: None,
             downs: 0,
             goodbyes: 0,
             bytes_in,

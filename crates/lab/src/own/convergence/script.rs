@@ -80,9 +80,7 @@ pub struct Step {
     pub after: Duration,
 }
 
-/// A link that goes down within 10 s after it came is held down when it comes
-/// back: `restart` and `mend` must not measure that, so that their links have
-/// been up for longer.
+/// `restart` and `mend` are of links that are known well.
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::ZERO;
 

@@ -30,6 +30,10 @@ pub enum Notice {
     Up(LinkId),
     /// A link's neighbour is heard no more, or has said goodbye.
     Down(LinkId),
+    /// A link has failed so often that it costs more for a while.
+    Damped(LinkId),
+    /// It has not failed again, and costs what is measured.
+    Undamped(LinkId),
     /// A handshake of someone who has a key was refused.
     Refused {
         /// From where.

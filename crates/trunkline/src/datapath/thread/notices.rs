@@ -13,6 +13,8 @@ impl PacketThread {
             match notice {
                 Notice::Up(link) => self.log_link(link, true),
                 Notice::Down(link) => self.log_link(link, false),
+                Notice::Damped(link) => self.log_damping(link, true),
+                Notice::Undamped(link) => self.log_damping(link, false),
                 Notice::Refused { from, node, why } => {
                     let what = format!(
                         "a handshake from {from}, which says it is node {node}, was refused: {}",
@@ -51,6 +53,24 @@ impl PacketThread {
                     tracing::warn!(neighbour, why, "the link is closed: no longer trusted");
                 }
             }
+        }
+    }
+
+    /// Once when a link begins to cost more and once when that is over: at
+    /// least a half-life apart.
+    fn log_damping(&self, id: LinkId, damped: bool) {
+        let Some(link) = self.node.node().link(id) else { return };
+        let (neighbour, downs) = (link.config().neighbour.0, link.stats().downs);
+        let path = Some(link.config().path.as_str()).filter(|path| !path.is_empty());
+        if damped {
+            tracing::warn!(
+                neighbour,
+                path,
+                downs,
+                "the link keeps failing: it costs more until it has been calm for a while"
+            );
+        } else {
+            tracing::info!(neighbour, path, downs, "the link has been calm: it costs no more");
         }
     }
 

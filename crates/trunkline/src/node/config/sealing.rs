@@ -2,6 +2,7 @@
 //! believes, and where packets go.
 
 use crate::keys::{self, KeyFileError};
+use crate::units::Span;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use trunkline_overlay::handshake::{
     CURRENT, Certificate, Identity, OLDEST, Offer, PublicKey, Trust,
 };
 use trunkline_overlay::link;
+use trunkline_overlay::monitor::HALF_LIFE;
 use trunkline_overlay::node::{Routing, Sealing};
 use trunkline_overlay::route::{Limits, Metric};
 use trunkline_overlay::wire::NodeId;
@@ -42,12 +44,15 @@ pub struct RoutingSection {
     enabled: bool,
     metric: MetricName,
     max_nodes: usize,
+    /// Half-life of what is held against a link that fails.
+    pub damping: Span,
 }
 
 impl Default for RoutingSection {
     fn default() -> RoutingSection {
         let max_nodes = Limits::default().max_nodes;
-        RoutingSection { enabled: true, metric: MetricName::ExpectedLatency, max_nodes }
+        let (metric, damping) = (MetricName::ExpectedLatency, Span(HALF_LIFE));
+        RoutingSection { enabled: true, metric, max_nodes, damping }
     }
 }
 

@@ -1,0 +1,281 @@
+//! Links that fail again and again: whether the n-th failure is healed like the
+//! first, where there is no other way and where there is one.
+
+mod figures;
+
+use super::PAPER;
+use super::calls::{Conversation, SHORTEST, Shape};
+use super::overlay::Settings;
+use crate::chain::{Bursts, DEADLINE};
+use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
+use crate::table::{Cell, Column};
+use rand::Rng as _;
+use std::time::Duration;
+use trunkline_base::link_model::{LinkModel, Loss};
+use trunkline_base::stats::quantile;
+use trunkline_base::{Rng, Time, rng};
+use trunkline_sim::overlay::link::LinkId;
+use trunkline_sim::{HostId, WireEnd, WireId, WorldError};
+
+const COLUMNS: &[Column] = &[
+    Column::text("network"),
+    Column::text("failure"),
+    Column::number("outage_s", 1),
+    Column::number("pause_s", 1),
+    Column::number("nth", 0),
+    Column::number("runs", 0),
+    Column::number("gap_s", 3),
+    Column::number("gap_most_s", 3),
+    Column::number("changes_most", 0),
+    Column::number("deaths", 1),
+];
+
+/// A–B–C: 20 ms, and no other way.
+const CHAIN: Shape =
+    Shape { wires: &[(0, 1, 10), (1, 2, 10)], ends: [HostId(0), HostId(2)], sealed: true };
+/// A–B–D: 20 ms; A–C–D: 24.
+const DIAMOND: Shape = Shape {
+    wires: &[(0, 1, 10), (1, 3, 10), (0, 2, 12), (2, 3, 12)],
+    ends: [HostId(0), HostId(3)],
+    sealed: true,
+};
+const NETWORKS: [(&str, Shape); 2] = [("chain", CHAIN), ("diamond", DIAMOND)];
+
+/// B.
+const RELAY: HostId = HostId(1);
+
+/// What happens to the shortest way, again and again.
+#[derive(Clone, Copy, PartialEq)]
+enum Failure {
+    /// Its relay does nothing, and then everything at once.
+    Stall,
+    /// One of its wires, always the same, is cut.
+    Cut,
+    /// Its relay dies without a word, and is started again.
+    Crash,
+}
+
+const FAILURES: [(&str, Failure); 3] =
+    [("stall", Failure::Stall), ("cut", Failure::Cut), ("crash", Failure::Crash)];
+
+/// The call is ten seconds old, and everything is known of the links.
+const FIRST: Time = Time::from_millis(20_000);
+/// How long after the end of the last failure a run is watched.
+const WATCHED: Duration = Duration::from_secs(30);
+/// Of the wire that loses now this, now nothing, before its one failure.
+const SWING: f64 = 0.05;
+const SWINGS: usize = 5;
+/// Until a swing is believed: the longest hold-down of an improvement, and as
+/// long again to measure it.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The experiment.
+pub fn experiment() -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name: "flap",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(points),
+        figures: figures::all(),
+    }
+}
+
+fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let runs = size.pick(1, 2, 20);
+    let failures = size.pick(3, 10, 10);
+    let pauses: &[f64] = size.pick(&[5.0], &[2.0, 5.0, 20.0], &[2.0, 5.0, 10.0, 20.0, 30.0, 60.0]);
+    let outages: &[f64] = size.pick(&[1.5], &[1.5, 3.0], &[0.7, 1.5, 3.0, 10.0]);
+    let [settings, ..] = Settings::all(sabotage);
+    let mut points = Vec::new();
+    for (n, (network, shape)) in NETWORKS.into_iter().enumerate() {
+        for (kind, what) in FAILURES {
+            for (&outage, &pause) in outages.iter().flat_map(|o| pauses.iter().map(move |p| (o, p)))
+            {
+                let flaps = Flaps {
+                    shape,
+                    what,
+                    failures,
+                    outage: Duration::from_secs_f64(outage),
+                    pause: Duration::from_secs_f64(pause),
+                };
+                let settings = settings.clone();
+                let row = vec![Cell::from(network), kind.into(), outage.into(), pause.into()];
+                let measure = move |inputs: &Inputs<'_>| {
+                    let one = |run| flaps.run(&settings, inputs.seed.wrapping_add(run));
+                    let all = (0..runs).map(one).collect::<Result<Vec<_>, _>>()?;
+                    Ok(rows(&row, &all))
+                };
+                points.push(Point {
+                    key: format!("{network}-{kind}-{outage}-{pause}"),
+                    x: n as f64,
+                    figures: vec![figures::NAMES[n]],
+                    weight: 2e-3 * (outage + pause) * failures as f64 * runs as f64,
+                    measure: Box::new(measure),
+                });
+            }
+        }
+    }
+    if size > Size::Tiny {
+        points.push(swung(settings, size.pick(1, 2, 20)));
+    }
+    points
+}
+
+/// The chain, one of whose wires begins to lose as soon as it is believed to lose
+/// nothing, before its relay stalls once.
+fn swung(settings: Settings, runs: u64) -> Point {
+    let outage = Duration::from_millis(1_500);
+    let row = vec!["chain".into(), "stall after swings".into(), outage.as_secs_f64().into()];
+    let measure = move |inputs: &Inputs<'_>| {
+        let one = |run| after_swings(&settings, outage, inputs.seed.wrapping_add(run));
+        let all = (0..runs).map(one).collect::<Result<Vec<_>, _>>()?;
+        let mut row = row.clone();
+        row.push(f64::NAN.into());
+        Ok(rows(&row, &all))
+    };
+    Point {
+        key: "swings".to_owned(),
+        x: 2.0,
+        figures: vec![figures::NAMES[0]],
+        weight: 1.5 * runs as f64,
+        measure: Box::new(measure),
+    }
+}
+
+/// What came of one failure.
+#[derive(Clone, Copy)]
+struct Outcome {
+    /// Seconds from its beginning until the last packet that was missed was
+    /// sent, and changes of way of the direction that changed more often, until
+    /// the next failure.
+    gap: f64,
+    changes: u64,
+    /// Links declared dead in all of the run, by either end.
+    deaths: u64,
+}
+
+fn rows(row: &[Cell], runs: &[Vec<Outcome>]) -> Cells {
+    let failures = runs.first().map_or(0, Vec::len);
+    let nth = |n: usize| {
+        let here: Vec<Outcome> = runs.iter().map(|run| run[n]).collect();
+        let mut gaps: Vec<f64> = here.iter().map(|o| o.gap).collect();
+        gaps.sort_unstable_by(f64::total_cmp);
+        let changes = here.iter().map(|o| o.changes).max().unwrap_or(0);
+        let deaths = here.iter().map(|o| o.deaths).sum::<u64>() as f64 / here.len() as f64;
+        let mut row = row.to_vec();
+        row.extend([Cell::from(n as u64 + 1), (runs.len() as u64).into()]);
+        row.push(quantile(&gaps, 0.5).unwrap_or(f64::NAN).into());
+        row.push(gaps.last().copied().unwrap_or(f64::NAN).into());
+        row.extend([Cell::from(changes), deaths.into()]);
+        row
+    };
+    (0..failures).map(nth).collect()
+}
+
+/// A way that fails so and so often.
+#[derive(Clone, Copy)]
+struct Flaps {
+    shape: Shape,
+    what: Failure,
+    failures: u32,
+    outage: Duration,
+    pause: Duration,
+}
+
+impl Flaps {
+    fn run(&self, settings: &Settings, seed: u64) -> Result<Vec<Outcome>, PointError> {
+        let mut luck = rng(seed, 1);
+        let wire = SHORTEST[(luck.next_u64() % 2) as usize];
+        // Anywhere between two hellos and between two packets.
+        let mut starts = vec![FIRST + somewhere(&mut luck)];
+        for _ in 1..self.failures {
+            let last = starts[starts.len() - 1];
+            starts.push(last + self.outage + self.pause + somewhere(&mut luck));
+        }
+        let end = starts[starts.len() - 1] + self.outage + WATCHED;
+        let mut call = Conversation::new(&self.shape, settings, Loss::None, end, seed)?;
+        for &start in &starts {
+            call.run_until(start);
+            self.fail(&mut call, wire, start + self.outage)?;
+        }
+        call.run_until(end);
+        call.finish();
+        let deaths = call.deaths();
+        // What is under way when the next one begins is missed by that.
+        let until = starts.iter().skip(1).map(|&next| next - DEADLINE).chain([end]);
+        let outcome = |(&start, until)| Outcome {
+            gap: call.gap(start, until).as_secs_f64(),
+            changes: call.most_changes(start, until),
+            deaths,
+        };
+        Ok(starts.iter().zip(until).map(outcome).collect())
+    }
+
+    /// Something fails, and is whole again at `until`.
+    fn fail(&self, call: &mut Conversation, wire: WireId, until: Time) -> Result<(), WorldError> {
+        match self.what {
+            Failure::Stall => call.world_mut().stall(RELAY, until),
+            Failure::Cut => call.world_mut().cut(wire),
+            Failure::Crash => call.world_mut().crash(RELAY),
+        }
+        call.run_until(until);
+        match self.what {
+            Failure::Stall => {}
+            Failure::Cut => call.world_mut().mend(wire),
+            Failure::Crash => call.world_mut().restart(RELAY)?,
+        }
+        Ok(())
+    }
+}
+
+fn somewhere(luck: &mut Rng) -> Duration {
+    Duration::from_micros(luck.next_u64() % 300_000)
+}
+
+fn after_swings(
+    settings: &Settings,
+    outage: Duration,
+    seed: u64,
+) -> Result<Vec<Outcome>, PointError> {
+    let longest = PATIENCE * 2 * SWINGS as u32;
+    let end = FIRST + longest + outage + WATCHED;
+    let mut call = Conversation::new(&CHAIN, settings, Loss::None, end, seed)?;
+    call.run_until(FIRST);
+    for _ in 0..SWINGS {
+        for loss in [SWING, 0.0] {
+            lose(&mut call, loss)?;
+        }
+    }
+    let start = call.world_mut().now() + somewhere(&mut rng(seed, 1));
+    call.run_until(start);
+    call.world_mut().stall(RELAY, start + outage);
+    let end = start + outage + 6 * WATCHED;
+    call.run_until(end);
+    call.finish();
+    let (changes, deaths) = (call.most_changes(start, end), call.deaths());
+    Ok(vec![Outcome { gap: call.gap(start, end).as_secs_f64(), changes, deaths }])
+}
+
+/// The first wire loses so much from now on; until the first node says so.
+fn lose(call: &mut Conversation, loss: f64) -> Result<(), WorldError> {
+    let world = call.world_mut();
+    for end in [WireEnd::First, WireEnd::Second] {
+        let uniform = Bursts { burstiness: None, spacing: None };
+        let model =
+            LinkModel { loss: uniform.losing(loss), ..world.model(SHORTEST[0], end).clone() };
+        world.change(SHORTEST[0], end, model)?;
+    }
+    let until = world.now() + PATIENCE;
+    loop {
+        let world = call.world_mut();
+        let link = world.node(HostId(0)).link(LinkId(0));
+        let said = link.and_then(|l| l.monitor().advertised()).map_or(0.0, |q| q.loss);
+        let now = world.now();
+        if (said - loss).abs() < SWING / 2.0 || now >= until {
+            return Ok(());
+        }
+        call.run_until(now + Duration::from_millis(200));
+    }
+}

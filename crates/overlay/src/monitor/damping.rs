@@ -1,0 +1,191 @@
+//! How much dearer a link is that keeps failing: damping after RFC 2439, but
+//! where that makes such a route absent, a link here only costs more. It is
+//! said as a share that the link is expected to lose, whatever is measured
+//! while it is up: every version of the protocol understands that, a missed
+//! packet has its cost already, and what is the only way stays one.
+
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// RFC 2439's figure of merit, in failures. From here on a link is damped: the
+/// second failure within a half-life of the first.
+const SUPPRESS: f64 = 1.5;
+/// A damped link is no more so below this (RFC 2439, 4.2: less than it takes to
+/// begin, so that one failure does not both end and begin it): a half-life
+/// after it has just begun.
+const REUSE: f64 = SUPPRESS / 2.0;
+/// From here on it is damped [heavily](HEAVY): as of the third or fourth failure
+/// in a row, or one every half half-life for good.
+const MANY: f64 = 2.0 * SUPPRESS;
+/// It grows no further: after three half-lives without a failure all is
+/// forgiven, however many there were (RFC 2439's maximum hold-down).
+const MOST: f64 = 2.0 * MANY;
+
+/// Share that a damped link is expected to lose. As a way it then costs about
+/// half, or three quarters, of a missed packet: any other that brings voice in
+/// time and loses less is better.
+const LIGHT: f64 = 0.5;
+const HEAVY: f64 = 0.75;
+
+/// One minute: failures that far apart are still the same trouble to who is
+/// talking, and a link that was mended is believed after one to three.
+pub const HALF_LIFE: Duration = Duration::from_secs(60);
+
+/// What is held against a link, and for how long.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Damping {
+    /// Share of packets that the link is said to lose on top of what is
+    /// measured, 0 to 1; 0 for a link that is not damped.
+    pub share: f64,
+    /// Until when it is damped, if it does not fail again.
+    pub until: Option<Time>,
+}
+
+/// The memory of a link's failures.
+#[derive(Debug)]
+pub(super) struct Flaps {
+    /// Zero: nothing is held against a link.
+    half_life: Duration,
+    /// RFC 2439's figure of merit at a moment.
+    merit: (f64, Time),
+    /// Until when the link is damped heavily, and at all.
+    heavy_until: Time,
+    until: Time,
+}
+
+impl Flaps {
+    pub fn new(half_life: Duration) -> Flaps {
+        let (merit, never) = ((0.0, Time::ZERO), Time::ZERO);
+        Flaps { half_life, merit, heavy_until: never, until: never }
+    }
+
+    /// What is held against the link so far stays; without a half-life, nothing.
+    pub fn set_half_life(&mut self, half_life: Duration) {
+        if half_life.is_zero() {
+            *self = Flaps::new(half_life);
+        }
+        self.half_life = half_life;
+    }
+
+    /// The link has failed.
+    pub fn failed(&mut self, now: Time) {
+        if self.half_life.is_zero() {
+            return;
+        }
+        let (merit, at) = self.merit;
+        let half_lives = now.since(at).as_secs_f64() / self.half_life.as_secs_f64();
+        let merit = (merit * libm::exp2(-half_lives) + 1.0).min(MOST);
+        self.merit = (merit, now);
+        if merit >= SUPPRESS || now < self.until {
+            let falls_to =
+                |least: f64| now + self.half_life.mul_f64(libm::log2(merit / least).max(0.0));
+            (self.heavy_until, self.until) = (falls_to(MANY), falls_to(REUSE));
+        }
+    }
+
+    /// What is held against the link at `now`: less from step to step, of which
+    /// there are two.
+    pub fn damping(&self, now: Time) -> Damping {
+        let share = match now {
+            _ if now < self.heavy_until => HEAVY,
+            _ if now < self.until => LIGHT,
+            _ => return Damping::default(),
+        };
+        Damping { share, until: Some(self.until) }
+    }
+
+    /// When a link damped by `share` is damped less.
+    pub fn eases_at(&self, share: f64) -> Option<Time> {
+        match share {
+            HEAVY.. => Some(self.heavy_until),
+            LIGHT.. => Some(self.until),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(s: f64) -> Time {
+        Time::ZERO + Duration::from_secs_f64(s)
+    }
+
+    fn after(failures: &[f64]) -> Flaps {
+        let mut flaps = Flaps::new(HALF_LIFE);
+        failures.iter().for_each(|&s| flaps.failed(at(s)));
+        flaps
+    }
+
+    /// When a link that failed so is damped by how much: (until, share).
+    fn steps(flaps: &Flaps, now: f64) -> Vec<(u64, f64)> {
+        let mut steps = Vec::new();
+        let mut share = flaps.damping(at(now)).share;
+        while let Some(eases) = flaps.eases_at(share) {
+            steps.push((eases.as_nanos().div_ceil(1_000_000_000), share));
+            share = flaps.damping(eases).share;
+        }
+        steps
+    }
+
+    #[test]
+    fn one_failure_is_an_accident_and_the_second_within_a_half_life_is_not() {
+        assert_eq!(steps(&after(&[10.0]), 10.0), []);
+        assert_eq!(steps(&after(&[10.0, 69.9]), 69.9), [(130, LIGHT)]);
+        assert_eq!(steps(&after(&[10.0, 70.1]), 70.1), []);
+        // Once damped it is so for as long as any failure is within reach.
+        assert_eq!(steps(&after(&[10.0, 69.9, 129.0]), 129.0).len(), 1);
+    }
+
+    #[test]
+    fn many_failures_weigh_more_and_all_are_forgiven_after_three_half_lives() {
+        let many: Vec<f64> = (0..100).map(|k| 3.0 * f64::from(k)).collect();
+        let flaps = after(&many);
+        assert_eq!(steps(&flaps, 297.0), [(357, HEAVY), (477, LIGHT)]);
+        assert_eq!(flaps.damping(at(477.5)), Damping::default());
+    }
+
+    #[test]
+    fn without_a_half_life_nothing_is_held_against_a_link() {
+        let mut flaps = after(&[1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(flaps.damping(at(5.0)).share, HEAVY);
+        flaps.set_half_life(Duration::ZERO);
+        flaps.failed(at(6.0));
+        assert_eq!(flaps.damping(at(6.0)), Damping::default());
+    }
+
+    proptest! {
+        #[test]
+        fn it_decays_is_bounded_and_grows_with_each_failure(
+            pauses in prop::collection::vec(0.01f64..200.0, 1..40),
+            extra in 0usize..40,
+            later in prop::collection::vec(0.0f64..400.0, 1..20),
+        ) {
+            let times: Vec<f64> = pauses
+                .iter()
+                .scan(0.0, |t, pause| { *t += pause; Some(*t) })
+                .collect();
+            let last = times[times.len() - 1];
+            let flaps = after(&times);
+            // Each failure more is never for the better.
+            let mut less = times.clone();
+            less.remove(extra % times.len());
+            let better = after(&less);
+            let mut later = later;
+            later.sort_unstable_by(f64::total_cmp);
+            let mut before = HEAVY;
+            for after in later {
+                let now = at(last + after);
+                let Damping { share, until } = flaps.damping(now);
+                prop_assert!(share <= before, "it decays");
+                prop_assert!(better.damping(now).share <= share, "monotone in failures");
+                prop_assert_eq!(until.is_some(), share > 0.0);
+                prop_assert!(after < 180.001 || share == 0.0, "three half-lives at most");
+                before = share;
+            }
+            prop_assert!(steps(&flaps, last).len() <= 2, "two steps at most");
+        }
+    }
+}
