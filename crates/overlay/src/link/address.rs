@@ -307,12 +307,13 @@ impl Link {
             }
             self.place.owed = None;
         }
-        let hello_is_due = self.monitor.is_due(now);
         let Some(candidate) = self.place.candidate.as_mut().filter(|c| c.due) else { return true };
-        if candidate.nonces.is_none() && !hello_is_due {
-            // Hellos keep their distance.
+        if candidate.nonces.is_none() {
+            // As soon as hellos' distance allows.
             self.monitor.hasten(now);
-            return true;
+            if !self.monitor.is_due(now) {
+                return true;
+            }
         }
         candidate.due = false;
         let to = candidate.address;

@@ -10,6 +10,10 @@ use crate::wire::NodeId;
 use trunkline_base::Time;
 
 const FRAGMENTS: usize = MAX_FRAGMENTS as usize;
+/// More records than a node signs in a life, and little time (4.3 s) as others see
+/// their numbers.
+const LEAP: u64 = 1 << 32;
+
 /// The place of the introduction among the parts.
 const INTRODUCTION: usize = FRAGMENTS;
 
@@ -19,6 +23,8 @@ pub(super) struct Own {
     id: NodeId,
     /// The last number used.
     seq: u64,
+    /// How far to go beyond a life before: no two lives go equally far.
+    leap: u64,
     pub draining: bool,
     certificate: Option<Vec<u8>>,
     /// Parts to be signed anew, even if they say the same.
@@ -36,6 +42,7 @@ impl Own {
         let mut own = Own {
             id: config.id,
             seq,
+            leap: LEAP + seq % LEAP,
             draining: false,
             certificate: config.certificate.clone(),
             renew: [false; FRAGMENTS + 1],
@@ -60,9 +67,13 @@ impl Own {
     }
 
     /// A record of ours came back that is newer than ours: of a life before
-    /// this one, while the clock was ahead of today's. Ours is to follow it.
+    /// this one, while the clock was ahead of today's. Ours is to follow it, and
+    /// whatever that life has said since, which may be elsewhere: a number that is
+    /// said twice would stay two records.
     pub fn supersede(&mut self, now: Time, part: Part, seq: u64) {
-        self.seq = self.seq.max(seq);
+        if seq > self.seq {
+            self.seq = seq.saturating_add(self.leap);
+        }
         self.renew[place(part)] = true;
         self.touch(now);
     }
