@@ -378,6 +378,7 @@ impl Link {
         if header.service == Service::RealTime {
             let packet = realtime::Incoming {
                 wire_seq: header.link_seq,
+                envelope: self.opened,
                 len,
                 recovered: header.recovered,
                 at,

@@ -170,10 +170,17 @@ impl Sessions {
     }
 
     /// Whether the packet numbered `seq` of the flow from `peer` to session
-    /// `id` is new.
-    pub(crate) fn is_new(&mut self, now: Time, id: SessionId, peer: Peer, seq: u16) -> bool {
+    /// `id`, of use until `deadline`, is new.
+    pub(crate) fn is_new(
+        &mut self,
+        now: Time,
+        deadline: Time,
+        id: SessionId,
+        peer: Peer,
+        seq: u16,
+    ) -> bool {
         let Some(session) = self.get_mut(id) else { return false };
-        session.receiving.get(now, peer, Dedup::default).is_new(now, seq)
+        session.receiving.get(now, peer, Dedup::default).is_new(now, deadline, seq)
     }
 }
 

@@ -73,7 +73,7 @@ struct Session {
     send: LessSafeKey,
     recv: LessSafeKey,
     peer: Incarnation,
-    seen: Option<SeqWindow<WINDOW_WORDS>>,
+    seen: Option<SeqWindow<[u64; WINDOW_WORDS]>>,
     /// The first counter that was sealed with it.
     first_sent: Option<u64>,
     /// When it is of no use any more.
@@ -197,6 +197,11 @@ impl Sealed {
         [&self.previous, &self.current, &self.next].into_iter().flatten().map(|s| s.local)
     }
 
+    /// The number of the next envelope.
+    pub(super) fn count(&self) -> u64 {
+        self.sent
+    }
+
     fn sent_with(&self, session: &Session) -> u64 {
         session.first_sent.map_or(0, |first| self.sent.saturating_sub(first))
     }
@@ -275,8 +280,7 @@ impl Session {
     fn decrypt(&mut self, counter: u64, envelope: &mut [u8]) -> Result<(), OpenError> {
         // Before the tag is computed: a replayed envelope shall cost little.
         if let Some(seen) = &self.seen {
-            let window = SeqWindow::<WINDOW_WORDS>::SIZE;
-            if counter.saturating_add(window) <= seen.highest() || seen.contains(counter) {
+            if counter.saturating_add(seen.size()) <= seen.highest() || seen.contains(counter) {
                 return Err(OpenError::Replayed);
             }
         }
@@ -295,7 +299,7 @@ impl Session {
             Some(seen) => {
                 seen.insert(counter);
             }
-            none => *none = Some(SeqWindow::starting_at(counter)),
+            none => *none = Some(SeqWindow::starting_at(counter, [0; WINDOW_WORDS])),
         }
         Ok(())
     }
