@@ -7,7 +7,9 @@ use crate::link::realtime::MAX_GAP;
 use crate::link::{self, Link, LinkId, Outgoing, Progress};
 use crate::route::{ForwardingTable, Hop, Metric};
 use crate::session::Sessions;
-use crate::wire::{DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, open_header};
+use crate::wire::{
+    DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, Service, open_header,
+};
 use core::time::Duration;
 use rand::RngExt;
 use std::collections::VecDeque;
@@ -239,8 +241,17 @@ impl Forwarder {
                     let hop =
                         goes_on.then(|| self.next_hop(header.destination, header.metric)).flatten();
                     let onward = self.onward(hop);
+                    let wanted_late =
+                        !goes_on && self.sessions.wants_late(header.destination_port);
                     let Some(link) = self.links.get_mut(id) else { return Ok(()) };
                     match link.on_data(datagram.at, &header, payload.len(), onward) {
+                        Ok(deadline)
+                            if header.service == Service::RealTime
+                                && link::is_stale(now, datagram.at, deadline)
+                                && !wanted_late =>
+                        {
+                            link.drop_counted(Drop::Late);
+                        }
                         Ok(deadline) => {
                             self.relay(now, id, hop, Packet { header, payload, deadline }, sink);
                         }

@@ -91,6 +91,10 @@ impl Forwarder {
                 self.sessions.set_metric(id, metric);
                 None
             }
+            Ok(ToNode::Late(on)) => {
+                self.sessions.set_late(id, on);
+                None
+            }
             Ok(ToNode::Send { service, deadline_ms, to, port, payload }) => {
                 let header = DataHeader {
                     metric: Metric::default(),

@@ -3,7 +3,7 @@ use super::extra::Extra;
 use super::{Config, Recovery};
 use crate::counters::{Drop, Drops};
 use crate::link::ring::{PacketRing, Slot};
-use crate::link::{Outgoing, PendingFrame};
+use crate::link::{Outgoing, PendingFrame, is_stale};
 use crate::wire::NackRange;
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -195,6 +195,9 @@ impl Sender {
                 }
                 Some((entry, _)) if !job.repeat && now.since(entry.since) > self.max_wait => {
                     Err(Drop::QueueDelay)
+                }
+                Some((entry, _)) if !job.repeat && is_stale(now, entry.since, entry.deadline) => {
+                    Err(Drop::Late)
                 }
                 Some((_, frame)) => Ok(frame.len()),
             };
