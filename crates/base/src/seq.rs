@@ -384,24 +384,26 @@ mod tests {
     fn numbers_are_placed_by_the_count_of_envelopes() {
         let mut t = SeqTracker::default();
         let ahead = |wire, missing| Place::Ahead { seq: first(wire), missing };
-        assert_eq!([(5, 10), (6, 11), (9, 14)].map(|(c, n)| t.note(c, n)), [
-            Place::Start,
-            ahead(11, 0),
-            ahead(14, 2)
-        ]);
+        assert_eq!(
+            [(5, 10), (6, 11), (9, 14)].map(|(c, n)| t.note(c, n)),
+            [Place::Start, ahead(11, 0), ahead(14, 2)]
+        );
         assert_eq!(t.note(10, 12), Place::Behind { seq: first(12) });
         assert_eq!(t.note(11, 12), Place::Known);
         // Lost: 16,385 numbers after a turn less 10,000; the same bits were here.
         for n in 15..20_000 {
             assert_eq!(t.note(u64::from(n), n), ahead(n, 0));
         }
-        assert_eq!(t.note(20_000 + 55_000, 9_464), Place::Ahead {
-            seq: first(9_464) + (1 << 16),
-            missing: 55_000
-        });
+        assert_eq!(
+            t.note(20_000 + 55_000, 9_464),
+            Place::Ahead { seq: first(9_464) + (1 << 16), missing: 55_000 }
+        );
         // Best effort alone uses no numbers up.
         let quiet = 1 << 40;
-        assert_eq!(t.note(quiet, 9_465), Place::Ahead { seq: first(9_465) + (1 << 16), missing: 0 });
+        assert_eq!(
+            t.note(quiet, 9_465),
+            Place::Ahead { seq: first(9_465) + (1 << 16), missing: 0 }
+        );
         assert_eq!(t.note(quiet - SeqTracker::LATE, 9_466), Place::Known, "too late to tell");
         assert!(t.has(first(9_465) + (1 << 16)) && !t.has(first(9_464) + (1 << 16)));
     }

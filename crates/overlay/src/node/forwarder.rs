@@ -241,26 +241,28 @@ impl Forwarder {
                     let hop =
                         goes_on.then(|| self.next_hop(header.destination, header.metric)).flatten();
                     let onward = self.onward(hop);
-                    let wanted_late =
-                        !goes_on && self.sessions.wants_late(header.destination_port);
                     let Some(link) = self.links.get_mut(id) else { return Ok(()) };
                     match link.on_data(datagram.at, &header, payload.len(), onward) {
-                        Ok(deadline)
-                            if header.service == Service::RealTime
-                                && link::is_stale(now, datagram.at, deadline)
-                                && !wanted_late =>
-                        {
-                            link.drop_counted(Drop::Late);
+                        Ok(deadline) if self.is_stale(now, datagram.at, deadline, &header) => {
+                            self.drop_counted(Some(id), Drop::Late);
                         }
                         Ok(deadline) => {
                             self.relay(now, id, hop, Packet { header, payload, deadline }, sink);
                         }
-                        Err(why) => link.drop_counted(why),
+                        Err(why) => self.drop_counted(Some(id), why),
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether a packet that came at `at` has waited here for too long for whom it
+    /// is for.
+    fn is_stale(&self, now: Time, at: Time, deadline: Time, header: &DataHeader) -> bool {
+        let waited = header.service == Service::RealTime && link::is_stale(now, at, deadline);
+        let is_here = header.destination == self.id;
+        waited && !(is_here && self.sessions.wants_late(header.destination_port))
     }
 
     /// A message of the handshake is for control.

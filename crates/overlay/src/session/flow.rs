@@ -172,7 +172,6 @@ mod tests {
         come: BTreeSet<u64>,
         /// What the path's estimated delay is wrong by, in milliseconds.
         error: u64,
-
     }
 
     impl Flow {
@@ -210,7 +209,6 @@ mod tests {
                 }
                 self.come = self.come.split_off(&begin.saturating_sub(400 * self.rate));
             }
-
         }
     }
 

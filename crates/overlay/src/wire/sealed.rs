@@ -279,10 +279,10 @@ impl Sealed {
 impl Session {
     fn decrypt(&mut self, counter: u64, envelope: &mut [u8]) -> Result<(), OpenError> {
         // Before the tag is computed: a replayed envelope shall cost little.
-        if let Some(seen) = &self.seen {
-            if counter.saturating_add(seen.size()) <= seen.highest() || seen.contains(counter) {
-                return Err(OpenError::Replayed);
-            }
+        if let Some(seen) = &self.seen
+            && (counter.saturating_add(seen.size()) <= seen.highest() || seen.contains(counter))
+        {
+            return Err(OpenError::Replayed);
         }
         let short = OpenError::Malformed(WireError::Truncated);
         let (front, rest) = envelope.split_first_chunk_mut::<HEADER>().ok_or(short)?;
