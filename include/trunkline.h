@@ -70,6 +70,11 @@ struct tl_addr {
  * TL_METRIC       by what the ways of packets sent from now on are chosen; 0, the
  *                 default, leaves it to the node. A node before 0.2 refuses any
  *                 other.
+ * TL_LATE         not 0: receive real-time packets too whose deadline passed while
+ *                 they waited to be received, because the node had no time to run
+ *                 or this program did not receive for longer than any deadline,
+ *                 255 ms; 0, the default, drops them. A node before 0.2 refuses
+ *                 any other, once, with EPROTO.
  */
 #define TL_SERVICE 1
 #define TL_DEADLINE_MS 2
@@ -77,6 +82,7 @@ struct tl_addr {
 #define TL_RCVTIMEO_MS 4
 #define TL_MAX_PAYLOAD 5
 #define TL_METRIC 6
+#define TL_LATE 8
 
 /* Values of TL_SERVICE. */
 #define TL_BEST_EFFORT 1

@@ -20,6 +20,7 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_ssize_t, c_uint16, c_uint32, c_void_p, sizeof
 
 SERVICE, DEADLINE_MS, NONBLOCK, RCVTIMEO_MS, MAX_PAYLOAD, METRIC = range(1, 7)
+LATE = 8
 BEST_EFFORT, REAL_TIME = 1, 2
 EXPECTED_LATENCY, LATENCY, LOSS, HOPS = range(1, 5)
 DONTWAIT = 0x40

@@ -18,22 +18,44 @@ pub fn first(wire: u16) -> u64 {
 }
 
 /// What has been seen of a numbered stream: the highest number and a bitmap of
-/// the [`SeqWindow::SIZE`] numbers up to it, `WORDS` times 64.
+/// the [`size`](SeqWindow::size) numbers up to it, in `S`: words of 64, of which
+/// there is a power of two.
 #[derive(Clone, Debug)]
-pub struct SeqWindow<const WORDS: usize> {
+pub struct SeqWindow<S> {
     highest: u64,
-    seen: [u64; WORDS],
+    seen: S,
 }
 
-impl<const WORDS: usize> SeqWindow<WORDS> {
-    /// How many numbers back a late arrival can still be told from a duplicate.
-    pub const SIZE: u64 = (WORDS * 64) as u64;
-
-    /// A window whose first number is `first`, already seen.
-    pub fn starting_at(first: u64) -> Self {
-        let mut w = SeqWindow { highest: first, seen: [0; WORDS] };
+impl<S: AsRef<[u64]> + AsMut<[u64]>> SeqWindow<S> {
+    /// A window in `memory` whose first number is `first`, already seen.
+    pub fn starting_at(first: u64, mut memory: S) -> Self {
+        debug_assert!(memory.as_ref().len().is_power_of_two());
+        memory.as_mut().fill(0);
+        let mut w = SeqWindow { highest: first, seen: memory };
         w.set(first);
         w
+    }
+
+    /// How many numbers back a late arrival can still be told from a duplicate.
+    pub fn size(&self) -> u64 {
+        self.seen.as_ref().len() as u64 * 64
+    }
+
+    /// The same in other memory; what doesn't fit is forgotten.
+    pub fn moved<T: AsRef<[u64]> + AsMut<[u64]>>(&self, memory: T) -> SeqWindow<T> {
+        let mut w = SeqWindow::starting_at(self.highest, memory);
+        let back = self.size().min(w.size()).min(self.highest + 1);
+        for n in self.highest + 1 - back..self.highest {
+            if self.contains(n) {
+                w.set(n);
+            }
+        }
+        w
+    }
+
+    /// The memory, for another window.
+    pub fn into_memory(self) -> S {
+        self.seen
     }
 
     /// The highest number seen.
@@ -46,7 +68,7 @@ impl<const WORDS: usize> SeqWindow<WORDS> {
         if n > self.highest {
             self.forget(self.highest + 1, n);
             self.highest = n;
-        } else if self.highest - n >= Self::SIZE || self.contains(n) {
+        } else if self.highest - n >= self.size() || self.contains(n) {
             return false;
         }
         self.set(n);
@@ -56,38 +78,40 @@ impl<const WORDS: usize> SeqWindow<WORDS> {
     /// Whether `n` lies in the window and is marked.
     pub fn contains(&self, n: u64) -> bool {
         n <= self.highest
-            && self.highest - n < Self::SIZE
-            && self.seen[Self::word(n)] & (1 << (n % 64)) != 0
+            && self.highest - n < self.size()
+            && self.seen.as_ref()[self.word(n)] & (1 << (n % 64)) != 0
     }
 
     fn set(&mut self, n: u64) {
-        self.seen[Self::word(n)] |= 1 << (n % 64);
+        let word = self.word(n);
+        self.seen.as_mut()[word] |= 1 << (n % 64);
     }
 
     /// Clears `from..=to`, a word at a time: a jump is cheap however far.
     fn forget(&mut self, from: u64, to: u64) {
-        if to - from >= Self::SIZE - 1 {
-            self.seen.fill(0);
+        if to - from >= self.size() - 1 {
+            self.seen.as_mut().fill(0);
             return;
         }
         let mut at = from;
         while at <= to {
             let end = (at | 63).min(to);
             let mask = (u64::MAX << (at % 64)) & (u64::MAX >> (63 - end % 64));
-            self.seen[Self::word(at)] &= !mask;
+            let word = self.word(at);
+            self.seen.as_mut()[word] &= !mask;
             at = end + 1;
         }
     }
 
-    fn word(n: u64) -> usize {
-        (n / 64) as usize % WORDS
+    fn word(&self, n: u64) -> usize {
+        (n / 64) as usize & (self.seen.as_ref().len() - 1)
     }
 }
 
 /// Where an arriving number stands among those before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// The first, or the first after the sender began anew.
+    /// The first.
     Start,
     /// After all others, and so many between them have not come.
     Ahead {
@@ -101,56 +125,106 @@ pub enum Place {
         /// The number, unwrapped.
         seq: u64,
     },
-    /// Here before, or too far behind to tell.
+    /// Here before, or in an envelope too far behind to tell.
     Known,
 }
 
-/// Follows a stream of packets by their 16-bit numbers: tells new ones from
-/// copies, and a sender that numbers anew from stray copies.
+/// Follows a stream of packets by their 16-bit numbers and by the count of the
+/// envelopes that they come in: tells new packets from copies, whatever was
+/// lost before.
+///
+/// The sender counts its envelopes, of which no two have one count, and which
+/// hold at most one packet each. A packet that goes out for the first time gets
+/// the next number; what is repeated keeps its own. With c(n) for the envelope
+/// in which number n went out first, the numbers obey
+///
+/// 1. c(n + 1) ≥ c(n) + 1, as each has an envelope of its own;
+/// 2. c(n) ≤ C ≤ c(n) + [`REACH`](Self::REACH) for every envelope C with number
+///    n, as that is how long a sender repeats.
+///
+/// Let a be the number in envelope A, the last with a number so far, and n the
+/// one in envelope C.
+///
+/// - If C − A ≤ REACH, then n lies within REACH of a + (C − A): for n ≥ a, since
+///   n − a ≤ c(n) − c(a) ≤ C − (A − REACH) and n ≥ a ≥ a + (C − A) − REACH; for
+///   n < a, since a − n ≤ c(a) − c(n) ≤ A − (C − REACH), and the same count from
+///   the other side if C < A. REACH is less than half a turn, so the nearest
+///   number with these 16 bits is n.
+/// - If C − A > REACH, then by 2. nothing that came in A or before is repeated in
+///   C or later: n is new, and so is all that follows, whatever number it is
+///   given. It gets the next one that fits, and what was seen before is
+///   forgotten.
+///
+/// So no packet is taken for another. How far back must be remembered follows,
+/// too: if n was seen, then h − n ≤ c(h) − c(n) ≤ A − C + REACH for the highest
+/// number h, and envelopes that are [`LATE`](Self::LATE) behind are not looked
+/// at; the window has room for the sum. What is `Known` has come before, or in an
+/// envelope that late.
 #[derive(Clone, Debug, Default)]
-pub struct SeqTracker<const WORDS: usize> {
-    window: Option<SeqWindow<WORDS>>,
-    /// The number after the last one too far behind.
-    expected: Option<u16>,
+pub struct SeqTracker(Option<Heard>);
+
+#[derive(Clone, Debug)]
+struct Heard {
+    /// The highest count of an envelope with a number, and the number.
+    last: (u64, u64),
+    window: SeqWindow<[u64; SeqTracker::WORDS]>,
 }
 
-impl<const WORDS: usize> SeqTracker<WORDS> {
-    /// Takes note of `wire`.
-    pub fn note(&mut self, wire: u16) -> Place {
-        let Some(window) = &mut self.window else {
-            return self.start(wire);
+impl SeqTracker {
+    /// Half a turn.
+    const SIZE: u64 = 1 << 15;
+    const WORDS: usize = Self::SIZE as usize / 64;
+
+    /// An envelope that comes when so many later ones have come is too late to
+    /// tell: a sealed one would be refused for a replayed one.
+    pub const LATE: u64 = 1 << 11;
+
+    /// The most envelopes by which a repetition may follow the original.
+    pub const REACH: u64 = Self::SIZE - Self::LATE;
+
+    /// Takes note of number `wire` in envelope `count`.
+    pub fn note(&mut self, count: u64, wire: u16) -> Place {
+        let Some(heard) = &mut self.0 else {
+            let window = SeqWindow::starting_at(first(wire), [0; Self::WORDS]);
+            self.0 = Some(Heard { last: (count, first(wire)), window });
+            return Place::Start;
         };
-        let highest = window.highest();
-        let seq = extend(highest, wire);
-        if seq + SeqWindow::<WORDS>::SIZE <= highest {
-            // A stray copy, or a sender that restarted or went on during a long
-            // outage. Two in a row are the latter (RFC 3550, A.1).
-            if self.expected == Some(wire) {
-                return self.start(wire);
+        let highest = heard.window.highest();
+        let (last, near) = heard.last;
+        let seq = match count.checked_sub(last) {
+            None if last - count >= Self::LATE => return Place::Known,
+            None => extend(near.saturating_sub(last - count), wire),
+            Some(ahead) if ahead <= Self::REACH => extend(near + ahead, wire),
+            Some(_) => {
+                let seq = highest + 1 + u64::from(wire.wrapping_sub((highest + 1) as u16));
+                heard.last = (count, seq);
+                heard.window = SeqWindow::starting_at(seq, [0; Self::WORDS]);
+                return Place::Ahead { seq, missing: seq - highest - 1 };
             }
-            self.expected = Some(wire.wrapping_add(1));
-            return Place::Known;
+        };
+        if count > last {
+            heard.last = (count, seq);
         }
-        match window.insert(seq) {
+        match heard.window.insert(seq) {
             false => Place::Known,
             true if seq > highest => Place::Ahead { seq, missing: seq - highest - 1 },
             true => Place::Behind { seq },
         }
     }
 
-    fn start(&mut self, wire: u16) -> Place {
-        *self = SeqTracker { window: Some(SeqWindow::starting_at(first(wire))), expected: None };
-        Place::Start
-    }
-
     /// The highest unwrapped number, once there is one.
     pub fn highest(&self) -> Option<u64> {
-        self.window.as_ref().map(SeqWindow::highest)
+        self.0.as_ref().map(|heard| heard.window.highest())
     }
 
     /// Whether the unwrapped number `seq` has come.
     pub fn has(&self, seq: u64) -> bool {
-        self.window.as_ref().is_some_and(|w| w.contains(seq))
+        self.0.as_ref().is_some_and(|heard| heard.window.contains(seq))
+    }
+
+    /// Whether the sender can still repeat `seq`, for all that is known here.
+    pub fn in_reach(&self, seq: u64) -> bool {
+        self.highest().is_none_or(|highest| seq.saturating_add(Self::REACH) > highest)
     }
 }
 
@@ -158,7 +232,7 @@ impl<const WORDS: usize> SeqTracker<WORDS> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeSet, VecDeque};
 
     proptest! {
         #[test]
@@ -170,28 +244,168 @@ mod tests {
 
         #[test]
         fn window_agrees_with_a_set(start in 0u64..100_000, steps in prop::collection::vec(-1100i64..1500, 1..300)) {
-            let mut w = SeqWindow::<16>::starting_at(start);
+            let mut w = SeqWindow::starting_at(start, [0; 16]);
             let mut set = BTreeSet::from([start]);
             for s in steps {
                 let Some(n) = w.highest().checked_add_signed(s) else { continue };
-                let in_reach = n > w.highest() || w.highest() - n < SeqWindow::<16>::SIZE;
+                let in_reach = n > w.highest() || w.highest() - n < w.size();
                 prop_assert_eq!(w.insert(n), in_reach && set.insert(n), "{}", n);
+            }
+            for (words, size) in [(8, 512), (32, 1_024)] {
+                let moved = w.moved(vec![u64::MAX; words]);
+                for back in 0..3_000.min(w.highest()) {
+                    let n = w.highest() - back;
+                    prop_assert_eq!(moved.contains(n), back < size && set.contains(&n));
+                }
+            }
+        }
+    }
+
+    /// A sender and its network: envelopes with their counts, some with a packet.
+    #[derive(Default)]
+    struct Sender {
+        count: u64,
+        next: u64,
+        /// What can be repeated: number, and the envelope it went out in.
+        kept: VecDeque<(u64, u64)>,
+        /// What is under way: after how many envelopes it comes, its count and
+        /// number.
+        flying: BTreeSet<(u64, u64, u64)>,
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// Hellos and best effort.
+        Other(u64),
+        /// A packet for the first time: whether it is lost, and how much later
+        /// it comes.
+        Original(bool, u64),
+        /// The same, so many times in a row.
+        Train(u64),
+        /// A packet again: which, of those that may be.
+        Repeat(prop::sample::Index, bool, u64),
+        /// Envelopes that nobody hears, and how many of them are originals, in
+        /// thousandths.
+        Outage(u64, u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let index = any::<prop::sample::Index>;
+        let late = || prop_oneof![3 => Just(0), 1 => 0..SeqTracker::LATE];
+        // Around each bound, and anywhere.
+        let length = prop_oneof![
+            0u64..5_000_000,
+            SeqTracker::REACH - 3..SeqTracker::REACH + 3,
+            (1..80u64, 0..9u64).prop_map(|(turns, more)| (turns << 16) + more - 4),
+        ];
+        let share = prop_oneof![Just(1_000), Just(0), 0..=1_000u64];
+        let step = prop_oneof![
+            3 => (0u64..3_000).prop_map(Step::Other),
+            6 => (any::<bool>(), late()).prop_map(|(lost, late)| Step::Original(lost, late)),
+            3 => (1u64..2_000).prop_map(Step::Train),
+            6 => (index(), any::<bool>(), late()).prop_map(|(i, l, d)| Step::Repeat(i, l, d)),
+            1 => (length, share).prop_map(|(n, share)| Step::Outage(n, share)),
+        ];
+        prop::collection::vec(step, 1..200)
+    }
+
+    impl Sender {
+        fn put(&mut self, number: Option<u64>, lost: bool, late: u64) {
+            if let Some(n) = number.filter(|_| !lost) {
+                self.flying.insert((self.count + late, self.count, n));
+            }
+            self.count += 1;
+        }
+
+        fn originals(&mut self, n: u64, spread: u64) {
+            // Only the last can be repeated; the others need not be made.
+            let end = self.count + spread;
+            let begin = self.next + n;
+            for k in (1..=n.min(SeqTracker::REACH)).rev() {
+                // As late as they can have been sent, one in an envelope.
+                self.kept.push_back((begin - k, end - k));
+            }
+            (self.count, self.next) = (end, begin);
+        }
+
+        fn forget(&mut self) {
+            while self.kept.front().is_some_and(|(_, c)| c + SeqTracker::REACH < self.count) {
+                self.kept.pop_front();
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(120))]
+        /// Against a set of all that has come: nothing is taken twice, and
+        /// nothing new is refused.
+        #[test]
+        fn whatever_is_lost_a_packet_is_new_once(start in any::<u16>(), steps in steps()) {
+            let mut sender = Sender { next: 1 << 20 | u64::from(start), ..Sender::default() };
+            let (mut tracker, mut come) = (SeqTracker::default(), BTreeSet::new());
+            for step in steps {
+                match step {
+                    Step::Other(n) => sender.count += n,
+                    Step::Original(lost, late) => {
+                        sender.kept.push_back((sender.next, sender.count));
+                        sender.put(Some(sender.next), lost, late);
+                        sender.next += 1;
+                    }
+                    Step::Train(n) => for _ in 0..n {
+                        sender.kept.push_back((sender.next, sender.count));
+                        sender.put(Some(sender.next), false, 0);
+                        sender.next += 1;
+                    },
+                    Step::Repeat(which, lost, late) => {
+                        sender.forget();
+                        if !sender.kept.is_empty() {
+                            let (n, _) = sender.kept[which.index(sender.kept.len())];
+                            sender.put(Some(n), lost, late);
+                        }
+                    }
+                    Step::Outage(n, share) => sender.originals(n * share / 1_000, n),
+                }
+                while let Some(&(due, count, n)) = sender.flying.first()
+                    && due < sender.count
+                {
+                    sender.flying.pop_first();
+                    // What a longer silence overtook is not heard later.
+                    if sender.count - count >= SeqTracker::LATE {
+                        continue;
+                    }
+                    let place = tracker.note(count, n as u16);
+                    prop_assert_eq!(place != Place::Known, come.insert(n), "{} in {}: {:?}", n, count, place);
+                }
             }
         }
     }
 
     #[test]
-    fn a_stray_copy_is_doubted_and_a_second_number_in_a_row_believed() {
-        let mut t = SeqTracker::<4>::default();
+    fn numbers_are_placed_by_the_count_of_envelopes() {
+        let mut t = SeqTracker::default();
         let ahead = |wire, missing| Place::Ahead { seq: first(wire), missing };
-        assert_eq!([10, 11, 14].map(|n| t.note(n)), [Place::Start, ahead(11, 0), ahead(14, 2)]);
-        assert_eq!(t.note(12), Place::Behind { seq: first(12) });
-        assert_eq!(t.note(12), Place::Known);
-        // Ahead it is believed at once, behind at the second number.
-        assert_eq!(t.note(30_000), ahead(30_000, 29_985));
-        assert_eq!([500, 501, 501].map(|n| t.note(n)), [Place::Known, Place::Start, Place::Known]);
-        assert_eq!([60_000, 502].map(|n| t.note(n)), [Place::Known, ahead(502, 0)]);
-        assert!(t.has(first(502)) && !t.has(first(503)));
+        assert_eq!(
+            [(5, 10), (6, 11), (9, 14)].map(|(c, n)| t.note(c, n)),
+            [Place::Start, ahead(11, 0), ahead(14, 2)]
+        );
+        assert_eq!(t.note(10, 12), Place::Behind { seq: first(12) });
+        assert_eq!(t.note(11, 12), Place::Known);
+        // Lost: 16,385 numbers after a turn less 10,000; the same bits were here.
+        for n in 15..20_000 {
+            assert_eq!(t.note(u64::from(n), n), ahead(n, 0));
+        }
+        assert_eq!(
+            t.note(20_000 + 55_000, 9_464),
+            Place::Ahead { seq: first(9_464) + (1 << 16), missing: 55_000 }
+        );
+        // Best effort alone uses no numbers up.
+        let quiet = 1 << 40;
+        assert_eq!(
+            t.note(quiet, 9_465),
+            Place::Ahead { seq: first(9_465) + (1 << 16), missing: 0 }
+        );
+        assert_eq!(t.note(quiet - SeqTracker::LATE, 9_466), Place::Known, "too late to tell");
+        assert!(t.has(first(9_465) + (1 << 16)) && !t.has(first(9_464) + (1 << 16)));
     }
 
     #[test]

@@ -3,13 +3,18 @@
 
 use crate::error::Error;
 use crate::in_process;
+use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recvmsg, sendmsg, socket,
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, connect, recvmsg,
+    sendmsg, setsockopt, socket, sockopt,
 };
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 /// Bytes in front of the payload of `ToClient::Received`. No other message of
 /// a node is longer, so a carrier can put what comes after them straight into
@@ -48,6 +53,12 @@ pub(crate) trait Carrier: Send {
         next: Next,
     ) -> Result<usize, Stuck>;
 
+    /// How long the message that was received last has waited for that, as far as
+    /// is known.
+    fn waited(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Readable (level-triggered) when `receive` would not return `WouldBlock`,
     /// or has work of the carrier's own to do.
     fn descriptor(&self) -> BorrowedFd<'_>;
@@ -73,7 +84,13 @@ pub enum Transport {
 
 /// A `SOCK_SEQPACKET` socket: keeps boundaries like a datagram socket, and
 /// unlike one tells when the other side has gone.
-pub(crate) struct Unix(OwnedFd);
+pub(crate) struct Unix {
+    fd: OwnedFd,
+    /// Room for the kernel's stamp.
+    control: Vec<u8>,
+    /// When the last message was sent, since 1970.
+    stamp: Option<TimeSpec>,
+}
 
 impl Unix {
     /// `WouldBlock` if the node has too many connections to accept already.
@@ -84,7 +101,11 @@ impl Unix {
         let fd = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)
             .map_err(|errno| Error::io("create a socket", errno))?;
         match connect(fd.as_raw_fd(), &address) {
-            Ok(()) => Ok(Unix(fd)),
+            Ok(()) => {
+                // Without stamps nothing is known to have waited.
+                let _ = setsockopt(&fd, sockopt::ReceiveTimestampns, &true);
+                Ok(Unix { fd, control: cmsg_space!(TimeSpec), stamp: None })
+            }
             Err(Errno::EAGAIN) => Err(Error::WouldBlock),
             Err(errno @ (Errno::ENOENT | Errno::ECONNREFUSED)) => {
                 Err(Error::NotRunning { at: path.display().to_string(), source: errno.into() })
@@ -106,7 +127,7 @@ impl Carrier for Unix {
     fn send(&mut self, head: &[u8], payload: &[u8]) -> Result<(), Stuck> {
         let parts = [IoSlice::new(head), IoSlice::new(payload)];
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-        sendmsg::<()>(self.0.as_raw_fd(), &parts, &[], flags, None).map(drop).map_err(stuck)
+        sendmsg::<()>(self.fd.as_raw_fd(), &parts, &[], flags, None).map(drop).map_err(stuck)
     }
 
     fn receive(
@@ -119,13 +140,28 @@ impl Carrier for Unix {
         let mut flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         flags.set(MsgFlags::MSG_PEEK, next == Next::Peek);
         let mut parts = [IoSliceMut::new(head), IoSliceMut::new(payload)];
-        let message = recvmsg::<()>(self.0.as_raw_fd(), &mut parts, None, flags).map_err(stuck)?;
+        let control = Some(&mut self.control[..]);
+        let message = recvmsg::<()>(self.fd.as_raw_fd(), &mut parts, control, flags);
+        let message = message.map_err(stuck)?;
+        let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|c| match c {
+            ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
+            _ => None,
+        });
+        let len = message.bytes;
+        self.stamp = stamp;
         // No message of the protocol is empty: this is the end of the stream.
-        if message.bytes == 0 { Err(Stuck::Closed) } else { Ok(message.bytes) }
+        if len == 0 { Err(Stuck::Closed) } else { Ok(len) }
+    }
+
+    fn waited(&self) -> Duration {
+        let now = clock_gettime(ClockId::CLOCK_REALTIME).ok();
+        let (Some(now), Some(stamp)) = (now, self.stamp) else { return Duration::ZERO };
+        // A clock that was set back makes nothing old.
+        Duration::from(now).saturating_sub(stamp.into())
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 
     fn transport(&self) -> Transport {

@@ -25,6 +25,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Pauses double up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// No packet is of use for longer.
+const LONGEST: Duration = Duration::from_millis(255);
+
 enum Link {
     /// Not bound yet, or in vain.
     Unbound,
@@ -44,6 +47,12 @@ pub(crate) struct Connection {
     pub(crate) metric: Option<Metric>,
     /// What of that the node has been told, on this connection.
     metric_told: Option<Metric>,
+    /// Whether packets are wanted that have waited past their deadline.
+    pub(crate) late: bool,
+    /// What of that the node has been told, on this connection.
+    late_told: bool,
+    /// Whether the node is too old to be told, as it has said.
+    late_unknown: bool,
     pub(crate) nonblocking: bool,
     pub(crate) read_timeout: Option<Duration>,
     /// Before the first bind: the port wanted.
@@ -177,6 +186,9 @@ impl Connection {
             deadline_ms: 100,
             metric: None,
             metric_told: None,
+            late: false,
+            late_told: false,
+            late_unknown: false,
             nonblocking: false,
             read_timeout: None,
             local: Address { node: NodeId(0), port: 0 },
@@ -214,6 +226,7 @@ impl Connection {
             return Err(Error::TooLarge { len: payload.len(), max: self.max_payload });
         }
         self.waiting_error()?;
+        self.tell_late();
         let Link::Up(carrier) = &mut self.link else { return Err(Error::Disconnected) };
         if self.metric != self.metric_told
             && emit(&ToNode::Metric(self.metric), |head| carrier.send(head, &[])).is_ok()
@@ -245,14 +258,17 @@ impl Connection {
             return Err(Error::Reconnected);
         }
         let mut head = [0; HEAD];
-        let len = match carrier.receive(&mut head, buf, Next::Take) {
-            Ok(len) => len,
-            Err(stuck) => {
-                return Err(self.failed(
-                    stuck,
-                    Error::WouldBlock,
-                    "receive from the trunkline node",
-                ));
+        let len = loop {
+            match carrier.receive(&mut head, buf, Next::Take) {
+                Ok(_) if !self.late && carrier.waited() > LONGEST && is_real_time(&head) => {}
+                Ok(len) => break len,
+                Err(stuck) => {
+                    return Err(self.failed(
+                        stuck,
+                        Error::WouldBlock,
+                        "receive from the trunkline node",
+                    ));
+                }
             }
         };
         match ToClient::parse(&head[..len.min(HEAD)]) {
@@ -279,6 +295,24 @@ impl Connection {
                 })
             }
             other => Err(self.not_a_packet(other)),
+        }
+    }
+
+    /// Whether packets are wanted that have waited past their deadline.
+    pub(crate) fn set_late(&mut self, on: bool) {
+        self.late = on;
+        self.tell_late();
+    }
+
+    /// Tells the node so, if it believes otherwise.
+    fn tell_late(&mut self) {
+        let late = self.late;
+        if let Link::Up(carrier) = &mut self.link
+            && late != self.late_told
+            && !self.late_unknown
+            && emit(&ToNode::Late(late), |head| carrier.send(head, &[])).is_ok()
+        {
+            self.late_told = late;
         }
     }
 
@@ -314,6 +348,7 @@ impl Connection {
                 use Refusal::{Forbidden, NoPort, NoRoute, TooLarge};
                 if !matches!(refusal, NoRoute | NoPort | TooLarge | Forbidden) {
                     // Not about a packet but about the session.
+                    self.late_unknown |= self.late_told && refusal == Refusal::Malformed;
                     self.down();
                 }
                 Error::refused(refusal, node, port)
@@ -399,8 +434,9 @@ impl Connection {
         self.told = None;
         let now = Instant::now();
         if let Link::Binding(carrier, _) = replace(&mut self.link, Link::Down(now)) {
-            self.metric_told = None;
+            (self.metric_told, self.late_told) = (None, false);
             self.link = Link::Up(carrier);
+            self.tell_late();
         }
         if again {
             self.reconnects = self.reconnects.saturating_add(1);
@@ -442,6 +478,12 @@ impl Connection {
             let _ = self.ready.delete(carrier.descriptor());
         }
     }
+}
+
+/// Whether a message that begins with `head` is a real-time packet.
+fn is_real_time(head: &[u8; HEAD]) -> bool {
+    let message = ToClient::parse(head);
+    matches!(message, Ok(ToClient::Received { service: Service::RealTime, .. }))
 }
 
 fn closed() -> Error {

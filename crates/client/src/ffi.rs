@@ -40,6 +40,7 @@ const NONBLOCK: c_int = 3;
 const RCVTIMEO_MS: c_int = 4;
 const MAX_PAYLOAD: c_int = 5;
 const METRIC: c_int = 6;
+const LATE: c_int = 8;
 
 static SOCKETS: RwLock<BTreeMap<c_int, Arc<DatagramSocket>>> = RwLock::new(BTreeMap::new());
 /// Owners of numbers that are no longer theirs; never dropped.
@@ -270,6 +271,7 @@ unsafe extern "C" fn tl_setsockopt(
                 SocketOption::Metric(Some(*metric))
             }
             DEADLINE_MS => SocketOption::Deadline(ms()?),
+            LATE => SocketOption::Late(value != 0),
             NONBLOCK => SocketOption::Nonblocking(value != 0),
             RCVTIMEO_MS => SocketOption::ReadTimeout((value != 0).then_some(ms()?)),
             _ => return Err(Errno::ENOPROTOOPT),
@@ -299,6 +301,7 @@ unsafe extern "C" fn tl_getsockopt(
             SERVICE => connection.service as c_int,
             METRIC => connection.metric.map_or(0, |metric| 1 + metric as c_int),
             DEADLINE_MS => connection.deadline_ms.into(),
+            LATE => connection.late.into(),
             NONBLOCK => connection.nonblocking.into(),
             RCVTIMEO_MS => {
                 let ms = connection.read_timeout.map_or(0, |timeout| timeout.as_millis());

@@ -182,6 +182,13 @@ pub enum SocketOption {
     /// By what the ways of packets sent from now on are chosen. Default: `None`,
     /// as the node is configured. A node before 0.2 refuses any other.
     Metric(Option<Metric>),
+    /// Whether to receive real-time packets whose deadline passed while they waited
+    /// to be received: because the node had no time to run, or this application did
+    /// not receive for longer than any deadline, 255 ms. Default: no, they are
+    /// dropped. Set it before the application falls behind. A node before 0.2 refuses
+    /// it, once, as [`Refusal::Malformed`](crate::Refusal::Malformed), and drops
+    /// nothing for being late.
+    Late(bool),
     /// Whether [`DatagramSocket::recv_from`] returns
     /// [`WouldBlock`](Error::WouldBlock) rather than wait. Default: it waits.
     Nonblocking(bool),
@@ -352,6 +359,7 @@ impl DatagramSocket {
         match option {
             SocketOption::Service(service) => connection.service = service,
             SocketOption::Metric(metric) => connection.metric = metric,
+            SocketOption::Late(on) => connection.set_late(on),
             SocketOption::Nonblocking(on) => connection.nonblocking = on,
             SocketOption::ReadTimeout(Some(Duration::ZERO)) => {
                 return Err(Error::InvalidOption {

@@ -42,6 +42,9 @@ pub enum Drop {
     QueueFull,
     /// A packet that had waited longer than its queue allows.
     QueueDelay,
+    /// A real-time packet whose deadline passed while it waited at this node: in
+    /// a socket that nobody read from, or for its turn.
+    Late,
     /// A retransmission that would have come too late.
     RepeatLate,
     /// A request that reached the end of the share of originals that may be
@@ -64,7 +67,7 @@ pub enum Drop {
 
 impl Drop {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Drop; 25] = [
+    pub const ALL: [Drop; 26] = [
         Drop::Malformed,
         Drop::UnknownReceiver,
         Drop::WrongSource,
@@ -82,6 +85,7 @@ impl Drop {
         Drop::NoAddress,
         Drop::QueueFull,
         Drop::QueueDelay,
+        Drop::Late,
         Drop::RepeatLate,
         Drop::RepeatBudget,
         Drop::RepeatUnknown,
@@ -112,6 +116,7 @@ impl Drop {
             Drop::NoAddress => "no_address",
             Drop::QueueFull => "queue_full",
             Drop::QueueDelay => "queue_delay",
+            Drop::Late => "late",
             Drop::RepeatLate => "repeat_late",
             Drop::RepeatBudget => "repeat_budget",
             Drop::RepeatUnknown => "repeat_unknown",

@@ -127,7 +127,7 @@ impl Network {
         if let Verdict::Deliver(at) = verdict {
             self.digest.word(at.as_nanos());
             let buffer = self.pool.take(datagram, tos, number);
-            self.queue.push(at, Event::Arrival { direction, buffer });
+            self.queue.push(at, Event::Arrival { at, direction, buffer });
         }
     }
 

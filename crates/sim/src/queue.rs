@@ -8,8 +8,8 @@ use trunkline_base::Time;
 /// Something that happens at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A datagram reaches the far end of this direction.
-    Arrival { direction: u32, buffer: u32 },
+    /// A datagram has reached the far end of this direction.
+    Arrival { at: Time, direction: u32, buffer: u32 },
     /// A host's node asked to be woken.
     Host(u32),
     /// A host's node that has said goodbye ends; void if it was started anew

@@ -357,7 +357,8 @@ impl World {
 
     /// Gives `host` no processor time until `until`: neither its node nor its
     /// applications do anything. Datagrams that reach it wait in the socket's
-    /// buffer, as far as that goes, and are then all there at once.
+    /// buffer, as far as that goes, and are then all there at once, each with the
+    /// time at which it came.
     pub fn stall(&mut self, host: HostId, until: Time) {
         let host = &mut self.hosts[host.0 as usize];
         host.stall = Stall { until, ..host.stall };
@@ -436,8 +437,8 @@ impl World {
                 continue;
             }
             match event {
-                Event::Arrival { direction, buffer } => {
-                    self.arrive(direction, buffer);
+                Event::Arrival { at, direction, buffer } => {
+                    self.arrive(at, direction, buffer);
                     self.net.pool.release(buffer);
                 }
                 Event::Host(host) => {
@@ -475,7 +476,10 @@ impl World {
             stall.waiting = 0;
             return false;
         }
+        // As the daemon: all that is there is heard before any timer is looked at.
+        let mut again = stall.until + Duration::from_nanos(1);
         if let Event::Arrival { buffer, .. } = event {
+            again = stall.until;
             if stall.waiting == SOCKET_BUFFER {
                 stall.overflowed += 1;
                 self.net.pool.release(buffer);
@@ -483,23 +487,25 @@ impl World {
             }
             stall.waiting += 1;
         }
-        self.net.queue.push(stall.until, event);
+        self.net.queue.push(again, event);
         true
     }
 
-    fn arrive(&mut self, direction: u32, buffer: u32) {
+    /// Hands over a datagram that came at `at`, by the kernel's stamp: before now
+    /// if its host was stalled.
+    fn arrive(&mut self, at: Time, direction: u32, buffer: u32) {
         let now = self.now;
         self.net.arrived(now, direction, buffer);
         let bytes = self.net.pool.get_mut(buffer);
         match &self.net.directions[direction as usize].to {
             &End::Host { host, from, .. } => {
                 let (apps, outbox) = (&mut self.apps, &mut self.outbox);
-                let at = &mut self.hosts[host as usize];
-                if at.down {
+                let receiver = &mut self.hosts[host as usize];
+                if receiver.down {
                     return;
                 }
-                let (node, mut sink) = at.split(now, apps, outbox, &mut self.net.queue);
-                node.recv(now, &mut [RxDatagram { at: now, from, bytes }], &mut sink);
+                let (node, mut sink) = receiver.split(now, apps, outbox, &mut self.net.queue);
+                node.recv(now, &mut [RxDatagram { at, from, bytes }], &mut sink);
                 self.flush();
                 self.drain(host);
             }

@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use trunkline_base::link_model::{InvalidModel, LinkModel, Loss};
+use trunkline_overlay::counters::Drop;
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::random::Waxman;
 use trunkline_sim::voice::Call;
@@ -100,10 +101,10 @@ fn applications_of_a_crashed_node_send_into_nothing() {
     assert!((99..=101).contains(&o.lost), "{} of 100", o.lost);
 }
 
-/// A stalled relay sends nothing; what waited comes late, and what found the
-/// buffer full never.
+/// A stalled relay sends nothing; what waited for longer than its deadline is
+/// dropped, by the time at which it came, as is what found the buffer full.
 #[test]
-fn a_stalled_host_does_everything_later() {
+fn a_stalled_host_does_later_what_is_of_use() {
     let (mut world, [there, back]) = diamond(5);
     world.run_until(at(4_000));
     world.stall(HostId(1), at(4_700));
@@ -111,19 +112,26 @@ fn a_stalled_host_does_everything_later() {
     // Too short for anyone to believe that it is dead, itself included.
     let downs = [0, 1, 2, 3].map(|h| stats(&world, h, 0).downs);
     assert_eq!((downs, world.overflowed(HostId(1))), ([0; 4], 0));
+    let mut late = 0;
     for call in [there, back] {
-        assert_eq!(last_lost(&world, call), None);
-        let longest = flow(&world, call).arrivals.iter().flatten().map(|a| a.delay).max().unwrap();
-        assert!((ms(690)..ms(720)).contains(&longest), "{longest:?}");
+        // Of 700 ms those of the last 90, as of 100 they have 10 behind them.
+        let lost = last_lost(&world, call).unwrap();
+        assert!((4_580..=4_620).contains(&lost), "{lost}");
+        let arrivals = &flow(&world, call).arrivals;
+        let longest = arrivals.iter().flatten().map(|a| a.delay).max().unwrap();
+        assert!((ms(80)..=ms(111)).contains(&longest), "{longest:?}");
+        late += world.app(call.0).sent() - arrivals.iter().flatten().count() as u64;
     }
+    let dropped = [0, 1].map(|l| stats(&world, 1, l).drops.get(Drop::Late));
+    assert_eq!((dropped.iter().sum::<u64>(), late / 10), (late, 6), "{dropped:?}");
 
     let (mut world, _) = diamond(5);
     world.run_until(at(4_000));
     world.stall(HostId(1), at(8_000));
     world.run_until(at(15_000));
-    // Its neighbours have given it up; it finds their envelopes before it can
-    // believe that they are gone.
-    assert_eq!([0, 1, 2, 3].map(|h| stats(&world, h, 0).downs), [1, 0, 0, 1]);
+    // Its neighbours have given it up; and it them, as what they said in the last
+    // seconds found the buffer full.
+    assert_eq!([0, 1, 2, 3].map(|h| stats(&world, h, 0).downs), [1, 1, 0, 1]);
     // Two calls for a second, then hellos and probes.
     assert!(world.overflowed(HostId(1)) < 200);
 }

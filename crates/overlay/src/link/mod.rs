@@ -165,6 +165,16 @@ pub(crate) fn remaining_ms(now: Time, deadline: Time) -> u8 {
     u8::try_from(ms).unwrap_or(u8::MAX)
 }
 
+/// A wait that is no more than the work of one batch.
+const PROMPT: Duration = Duration::from_millis(5);
+
+/// Whether a packet that has been here since `since` has waited past its deadline.
+/// One that came late is not meant: it is passed on, as deadlines are reckoned by
+/// half of the round trip, and may be wrong by what the ways there and back differ.
+pub(crate) fn is_stale(now: Time, since: Time, deadline: Time) -> bool {
+    now > deadline && now.since(since) > PROMPT
+}
+
 /// What a link has sent and received.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct LinkStats {
@@ -392,6 +402,7 @@ impl Link {
         if header.service == Service::RealTime {
             let packet = realtime::Incoming {
                 wire_seq: header.link_seq,
+                envelope: self.opened,
                 len,
                 recovered: header.recovered,
                 at,

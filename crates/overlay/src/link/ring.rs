@@ -20,8 +20,9 @@ pub struct Entry {
     pub latest: Time,
     /// When it was last repeated; [`Time::ZERO`] if never.
     pub repeated: Time,
-    /// Its link sequence number, once it has been sent.
-    pub seq: Option<u64>,
+    /// Its link sequence number and the count of its envelope, once it has been
+    /// sent.
+    pub sent: Option<(u64, u64)>,
 }
 
 /// See the module.
@@ -46,7 +47,7 @@ impl PacketRing {
             deadline: NEVER,
             latest: NEVER,
             repeated: NEVER,
-            seq: None,
+            sent: None,
         };
         PacketRing {
             bytes: vec![0; bytes.min(u32::MAX as usize)].into(),
@@ -92,7 +93,7 @@ impl PacketRing {
             deadline,
             latest,
             repeated: Time::ZERO,
-            seq: None,
+            sent: None,
         };
         self.next += 1;
         self.head = offset + len;
@@ -133,10 +134,11 @@ impl PacketRing {
         Some((entry, &self.bytes[start..start + usize::from(entry.len)]))
     }
 
-    /// Notes that the packet in `slot` was sent as number `seq`.
-    pub fn mark_sent(&mut self, slot: Slot, seq: u64) {
+    /// Notes that the packet in `slot` was sent as number `seq` in envelope
+    /// `count`.
+    pub fn mark_sent(&mut self, slot: Slot, seq: u64, count: u64) {
         if (self.first..self.next).contains(&slot) {
-            self.entry_mut(slot).seq = Some(seq);
+            self.entry_mut(slot).sent = Some((seq, count));
         }
     }
 
@@ -150,6 +152,13 @@ impl PacketRing {
     /// Frees every packet up to and with `slot`.
     pub fn release(&mut self, slot: Slot) {
         self.first = self.first.max((slot + 1).min(self.next));
+    }
+
+    /// Whether every packet in it is from after `since`, and others had to make
+    /// room for them.
+    pub fn turned_over(&self, since: Time) -> bool {
+        self.first > 0
+            && self.oldest().and_then(|slot| self.get(slot)).is_some_and(|(e, _)| e.since > since)
     }
 
     /// The oldest packet's slot.

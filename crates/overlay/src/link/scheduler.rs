@@ -141,8 +141,9 @@ impl Link {
     /// is full.
     fn send_data(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> Option<bool> {
         let one_way = self.monitor.rtt().one_way();
+        let count = self.seal.count();
         let drops = &mut self.stats.drops;
-        let realtime = self.tx.head(now, one_way, drops);
+        let realtime = self.tx.head(now, count, one_way, drops);
         let (frame_len, dscp) = match realtime {
             Some(len) => (len, self.config.dscp),
             None => (self.best_effort.head(now, drops)?, 0),
@@ -153,7 +154,7 @@ impl Link {
         let traffic = if realtime.is_none() {
             self.best_effort.pop(now, frame);
             &mut self.stats.best_effort
-        } else if self.tx.pop(now, frame) {
+        } else if self.tx.pop(now, count, frame) {
             &mut self.stats.repeats
         } else {
             &mut self.stats.realtime

@@ -7,7 +7,9 @@ use crate::link::realtime::MAX_GAP;
 use crate::link::{self, Link, LinkId, Outgoing, Place, Progress};
 use crate::route::{ForwardingTable, Hop, Metric};
 use crate::session::Sessions;
-use crate::wire::{DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, open_header};
+use crate::wire::{
+    DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, Service, open_header,
+};
 use core::time::Duration;
 use rand::rngs::ChaCha20Rng;
 use rand::{RngExt, SeedableRng};
@@ -248,10 +250,13 @@ impl Forwarder {
                     let onward = self.onward(hop);
                     let Some(link) = self.links.get_mut(id) else { return Ok(()) };
                     match link.on_data(datagram.at, &header, payload.len(), onward) {
+                        Ok(deadline) if self.is_stale(now, datagram.at, deadline, &header) => {
+                            self.drop_counted(Some(id), Drop::Late);
+                        }
                         Ok(deadline) => {
                             self.relay(now, id, hop, Packet { header, payload, deadline }, sink);
                         }
-                        Err(why) => link.drop_counted(why),
+                        Err(why) => self.drop_counted(Some(id), why),
                     }
                 }
             }
@@ -261,6 +266,14 @@ impl Forwarder {
             self.reports.extend(place.map(|place| report_of(id, place)));
         }
         Ok(())
+    }
+
+    /// Whether a packet that came at `at` has waited here for too long for whom it
+    /// is for.
+    fn is_stale(&self, now: Time, at: Time, deadline: Time, header: &DataHeader) -> bool {
+        let waited = header.service == Service::RealTime && link::is_stale(now, at, deadline);
+        let is_here = header.destination == self.id;
+        waited && !(is_here && self.sessions.wants_late(header.destination_port))
     }
 
     /// A message of the handshake is for control.

@@ -31,7 +31,8 @@ impl Forwarder {
             self.access.check_from(h.source)?;
         }
         let session = self.sessions.holder(h.destination_port).ok_or(Drop::NoPort)?;
-        if !self.sessions.is_new(now, session, (h.source, h.source_port), h.flow_seq) {
+        let peer = (h.source, h.source_port);
+        if !self.sessions.is_new(now, packet.deadline, session, peer, h.flow_seq) {
             return Err(Drop::FlowDuplicate);
         }
         let message = ToClient::Received {
@@ -88,6 +89,10 @@ impl Forwarder {
             }),
             Ok(ToNode::Metric(metric)) => {
                 self.sessions.set_metric(id, metric);
+                None
+            }
+            Ok(ToNode::Late(on)) => {
+                self.sessions.set_late(id, on);
                 None
             }
             Ok(ToNode::Send { service, deadline_ms, to, port, payload }) => {

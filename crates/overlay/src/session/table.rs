@@ -21,6 +21,8 @@ const FIRST_DYNAMIC: u16 = 49_152;
 struct Session {
     client: Client,
     metric: Option<Metric>,
+    /// Whether it wants what has waited past its deadline.
+    late: bool,
     port: Option<u16>,
     sending: FlowMap<u16>,
     receiving: FlowMap<Dedup>,
@@ -72,6 +74,7 @@ impl Sessions {
         let session = Session {
             client,
             metric: None,
+            late: false,
             port: None,
             sending: FlowMap::new(MAX_FLOWS),
             receiving: FlowMap::new(MAX_FLOWS),
@@ -106,6 +109,18 @@ impl Sessions {
         if let Some(session) = self.get_mut(id) {
             session.metric = metric;
         }
+    }
+
+    pub(crate) fn set_late(&mut self, id: SessionId, on: bool) {
+        if let Some(session) = self.get_mut(id) {
+            session.late = on;
+        }
+    }
+
+    /// Whether who holds `port` wants packets that have waited past their deadline.
+    pub(crate) fn wants_late(&self, port: u16) -> bool {
+        let holder = self.holder(port).and_then(|id| self.slots.get(id.0 as usize)?.as_ref());
+        holder.is_some_and(|session| session.late)
     }
 
     /// Whose session `id` is.
@@ -170,10 +185,17 @@ impl Sessions {
     }
 
     /// Whether the packet numbered `seq` of the flow from `peer` to session
-    /// `id` is new.
-    pub(crate) fn is_new(&mut self, now: Time, id: SessionId, peer: Peer, seq: u16) -> bool {
+    /// `id`, of use until `deadline`, is new.
+    pub(crate) fn is_new(
+        &mut self,
+        now: Time,
+        deadline: Time,
+        id: SessionId,
+        peer: Peer,
+        seq: u16,
+    ) -> bool {
         let Some(session) = self.get_mut(id) else { return false };
-        session.receiving.get(now, peer, Dedup::default).is_new(now, seq)
+        session.receiving.get(now, peer, Dedup::default).is_new(now, deadline, seq)
     }
 }
 

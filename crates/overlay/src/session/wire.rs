@@ -32,6 +32,10 @@ pub enum ToNode<'a> {
     /// Choose the ways of what is sent from now on by this metric; `None` leaves
     /// it to the node. Nodes before 0.2 don't know this message.
     Metric(Option<Metric>),
+    /// Whether to hand over real-time packets whose deadline passed while they
+    /// waited at this node, as after a stall: by default they are dropped. Nodes
+    /// before 0.2 don't know this message.
+    Late(bool),
     /// Send `payload`.
     Send {
         /// How it is carried.
@@ -177,6 +181,7 @@ impl Refusal {
 const BIND: u8 = 1;
 const SEND: u8 = 2;
 const METRIC: u8 = 3;
+const LATE: u8 = 4;
 const NO_METRIC: u8 = 0xff;
 const BOUND: u8 = 0x81;
 const RECEIVED: u8 = 0x82;
@@ -195,6 +200,10 @@ impl<'a> ToNode<'a> {
             ToNode::Metric(metric) => {
                 w.u8(METRIC)?;
                 w.u8(metric.map_or(NO_METRIC, Metric::to_wire))
+            }
+            ToNode::Late(on) => {
+                w.u8(LATE)?;
+                w.u8(on.into())
             }
             ToNode::Send { service, deadline_ms, to, port, payload: _ } => {
                 w.u8(SEND)?;
@@ -221,6 +230,10 @@ impl<'a> ToNode<'a> {
                     Ok(ToNode::Metric(Some(Metric::from_wire(n))))
                 }
                 _ => Err(WireError::OutOfRange("the metric")),
+            },
+            LATE => match (r.u8()?, r.rest()) {
+                (n @ 0..=1, []) => Ok(ToNode::Late(n == 1)),
+                _ => Err(WireError::OutOfRange("what to do with late packets")),
             },
             SEND => Ok(ToNode::Send {
                 service: Service::from_wire(r.u8()?).ok_or(WireError::OutOfRange("the service"))?,
@@ -323,6 +336,7 @@ mod tests {
             for message in [
                 ToNode::Send { service, deadline_ms, to: NodeId(to), port, payload: &payload },
                 ToNode::Bind { version: deadline_ms, port },
+                ToNode::Late(port % 2 == 0),
             ] {
                 let mut head = [0; MAX_HEAD];
                 let mut w = Writer::new(&mut head);

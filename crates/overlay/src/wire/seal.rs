@@ -31,7 +31,7 @@ pub struct Null {
     /// is believed.
     doubted: bool,
     index: ReceiverIndex,
-    counter: u32,
+    counter: u64,
     /// The peer's highest counter, unwrapped.
     heard: u64,
 }
@@ -79,8 +79,8 @@ impl Null {
 impl Null {
     fn seal(&mut self, envelope: &mut [u8]) -> bool {
         let header =
-            EnvelopeHeader { kind: Kind::Null, receiver: self.index, counter: self.counter };
-        self.counter = self.counter.wrapping_add(1);
+            EnvelopeHeader { kind: Kind::Null, receiver: self.index, counter: self.counter as u32 };
+        self.counter += 1;
         let Some(front) = envelope.first_chunk_mut() else { return false };
         header.emit(front);
         let Some(tag) = envelope.last_chunk_mut::<TAG>() else { return false };
@@ -144,6 +144,15 @@ impl Seal {
         match self {
             Seal::Null(_) => true,
             Seal::Aead(sealed) => sealed.ready(),
+        }
+    }
+
+    /// How many envelopes were sealed for the peer's present start: the number
+    /// of the next.
+    pub fn count(&self) -> u64 {
+        match self {
+            Seal::Null(null) => null.counter,
+            Seal::Aead(sealed) => sealed.count(),
         }
     }
 

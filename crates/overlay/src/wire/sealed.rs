@@ -73,7 +73,7 @@ struct Session {
     send: LessSafeKey,
     recv: LessSafeKey,
     peer: Incarnation,
-    seen: Option<SeqWindow<WINDOW_WORDS>>,
+    seen: Option<SeqWindow<[u64; WINDOW_WORDS]>>,
     /// The first counter that was sealed with it.
     first_sent: Option<u64>,
     /// When it is of no use any more.
@@ -202,6 +202,11 @@ impl Sealed {
         [&self.previous, &self.current, &self.next].into_iter().flatten().map(|s| s.local)
     }
 
+    /// The number of the next envelope.
+    pub(super) fn count(&self) -> u64 {
+        self.sent
+    }
+
     fn sent_with(&self, session: &Session) -> u64 {
         session.first_sent.map_or(0, |first| self.sent.saturating_sub(first))
     }
@@ -279,11 +284,10 @@ impl Sealed {
 impl Session {
     fn decrypt(&mut self, counter: u64, envelope: &mut [u8]) -> Result<(), OpenError> {
         // Before the tag is computed: a replayed envelope shall cost little.
-        if let Some(seen) = &self.seen {
-            let window = SeqWindow::<WINDOW_WORDS>::SIZE;
-            if counter.saturating_add(window) <= seen.highest() || seen.contains(counter) {
-                return Err(OpenError::Replayed);
-            }
+        if let Some(seen) = &self.seen
+            && (counter.saturating_add(seen.size()) <= seen.highest() || seen.contains(counter))
+        {
+            return Err(OpenError::Replayed);
         }
         let short = OpenError::Malformed(WireError::Truncated);
         let (front, rest) = envelope.split_first_chunk_mut::<HEADER>().ok_or(short)?;
@@ -300,7 +304,7 @@ impl Session {
             Some(seen) => {
                 seen.insert(counter);
             }
-            none => *none = Some(SeqWindow::starting_at(counter)),
+            none => *none = Some(SeqWindow::starting_at(counter, [0; WINDOW_WORDS])),
         }
         Ok(())
     }

@@ -170,6 +170,18 @@ impl RxBatch {
     }
 }
 
+/// Bytes that were sent on `socket` and not yet read at the other end, as the
+/// kernel counts them (SIOCOUTQ).
+pub fn unread(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: this request writes one int, which outlives the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    match usize::try_from(bytes) {
+        Ok(bytes) if done == 0 => Ok(bytes),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Something to send: one datagram, or several of `segment` bytes (the last may
 /// be shorter) that the kernel cuts apart.
 #[derive(Clone, Copy, Debug)]

@@ -9,5 +9,6 @@ pub mod remote;
 pub mod sessions;
 mod thread;
 pub mod udp;
+mod unix;
 
 pub use thread::{Asker, Handle, LinkSnapshot, Parts, Snapshot, start};

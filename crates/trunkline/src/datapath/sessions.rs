@@ -2,22 +2,21 @@
 //! one carrier for each.
 
 use super::remote::{self, Hello, Remotes};
+use super::unix::Unix;
+use crate::clock::Stamps;
 use socket2::{Domain, SockAddr, Socket, Type};
-use std::io::{self, ErrorKind, IoSlice, Read as _};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_client::in_process;
 use trunkline_overlay::node::{Client, Sink};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, ToClient};
 use trunkline_overlay::wire::NodeId;
-
-/// Memory for messages on their way to one application: a tenth of a second
-/// of a hundred calls, as the kernel counts it.
-const SEND_BUFFER: usize = 4 << 20;
 
 /// A listening socket.
 pub struct Door {
@@ -94,11 +93,7 @@ impl Listener {
 
     /// The next application that wants in, if one waits.
     pub fn accept(&mut self) -> io::Result<Option<Socket>> {
-        let socket = self.door.accept()?;
-        if let Some(socket) = &socket {
-            let _ = socket.set_send_buffer_size(SEND_BUFFER);
-        }
-        Ok(socket)
+        self.door.accept()
     }
 
     /// As [`Door::is_stuck`].
@@ -152,7 +147,7 @@ impl std::ops::Drop for Listener {
 /// How one application's messages travel.
 pub enum Carrier {
     /// A connection of a [`Listener`].
-    Unix(Socket),
+    Unix(Unix),
     /// A pair of rings in this process.
     InProcess(in_process::End),
     /// A connection from another host.
@@ -176,39 +171,29 @@ pub enum Read {
 }
 
 impl Carrier {
-    fn send(&mut self, head: &[u8], payload: &[u8]) -> bool {
+    fn send(&mut self, now: Time, head: &[u8], payload: &[u8]) -> bool {
         match self {
-            Carrier::Unix(socket) => {
-                let parts = [IoSlice::new(head), IoSlice::new(payload)];
-                socket.send_vectored_with_flags(&parts, libc::MSG_NOSIGNAL).is_ok()
-            }
+            Carrier::Unix(unix) => unix.send(now, head, payload),
             Carrier::InProcess(end) => end.send(head, payload),
             Carrier::Remote(session) => session.send(head, payload),
         }
     }
 
     /// Tells the application why it may not attach.
-    pub fn turn_away(&mut self, refusal: Refusal) {
+    pub fn turn_away(&mut self, now: Time, refusal: Refusal) {
         let why = ToClient::Error { refusal, node: NodeId(0), port: 0 };
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
         if why.emit_head(&mut w).is_ok() {
-            self.send(w.written(), &[]);
+            self.send(now, w.written(), &[]);
         }
     }
 
     /// Reads one message into `buf`; a longer one is cut off, which the node
     /// then refuses.
-    pub fn recv(&mut self, buf: &mut [u8]) -> Read {
+    pub fn recv(&mut self, buf: &mut [u8], now: Time) -> Read {
         match self {
-            Carrier::Unix(socket) => match (&*socket).read(buf) {
-                Ok(0) => Read::Closed,
-                Ok(n) => Read::Message(n),
-                Err(e) => match e.kind() {
-                    ErrorKind::WouldBlock | ErrorKind::Interrupted => Read::Empty,
-                    _ => Read::Closed,
-                },
-            },
+            Carrier::Unix(unix) => unix.recv(buf, now),
             Carrier::InProcess(end) => {
                 // Asked before the ring is looked at, lest what was sent just
                 // before the application went be missed.
@@ -222,12 +207,21 @@ impl Carrier {
             Carrier::Remote(session) => session.recv(buf),
         }
     }
+
+    /// When the application sent the message that was read last, as far as is
+    /// known: before `now` if this process had no time to run.
+    pub fn sent_at(&self, stamps: &Stamps, now: Time) -> Time {
+        match self {
+            Carrier::Unix(unix) => unix.sent_at(stamps, now),
+            _ => now,
+        }
+    }
 }
 
 impl AsFd for Carrier {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Carrier::Unix(socket) => socket.as_fd(),
+            Carrier::Unix(unix) => unix.as_fd(),
             Carrier::InProcess(end) => end.as_fd(),
             Carrier::Remote(session) => session.as_fd(),
         }
@@ -237,6 +231,8 @@ impl AsFd for Carrier {
 /// The carriers by session: where a node's messages to applications go.
 pub struct Carriers {
     slots: Vec<Option<Carrier>>,
+    /// The present, as of this wake-up.
+    pub now: Time,
     /// What the remote ones share.
     pub remotes: Remotes,
 }
@@ -244,7 +240,7 @@ pub struct Carriers {
 impl Carriers {
     /// None yet.
     pub fn new(remotes: Remotes) -> Carriers {
-        Carriers { slots: Vec::new(), remotes }
+        Carriers { slots: Vec::new(), now: Time::ZERO, remotes }
     }
 
     /// Gives `id` its carrier.
@@ -325,7 +321,7 @@ impl Sink for Carriers {
         let Some(Some(carrier)) = self.slots.get_mut(to.0 as usize) else { return false };
         match carrier {
             Carrier::Remote(session) => self.remotes.deliver(to, session, head, payload),
-            carrier => carrier.send(head, payload),
+            carrier => carrier.send(self.now, head, payload),
         }
     }
 }

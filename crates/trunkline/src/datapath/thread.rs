@@ -9,6 +9,7 @@ use super::record::{self, Tap};
 use super::remote::{Lobby, Remote, RemoteStats, Remotes};
 use super::sessions::{Carrier, Carriers, Listener, Read};
 use super::udp::{Udp, UdpStats};
+use super::unix::Unix;
 use crate::clock::{self, Stamps};
 use crate::sys;
 use nix::errno::Errno;
@@ -327,6 +328,7 @@ impl PacketThread {
             };
             self.stats.wakeups += 1;
             let stamps = Stamps::sample();
+            self.carriers.now = clock::now();
             for event in &events[..n] {
                 self.on_event(event, &stamps)?;
             }
@@ -349,7 +351,7 @@ impl PacketThread {
         let (kind, index) = (event.data() & !0xffff_ffff, event.data() as u32);
         match (kind, event.data()) {
             (token::UDP, _) => self.on_udp(index as usize, event.events(), stamps)?,
-            (token::SESSION, _) => self.on_session(SessionId(index), event.events()),
+            (token::SESSION, _) => self.on_session(SessionId(index), event.events(), stamps),
             (token::REMOTE, _) => self.on_remote(index as usize),
             (token::GUEST, _) => self.on_guest(index),
             (token::REMOTE_UDP, _) => self.on_remote_udp(index as usize, stamps),
@@ -384,17 +386,19 @@ impl PacketThread {
         Ok(())
     }
 
-    fn on_session(&mut self, id: SessionId, events: EpollFlags) {
+    fn on_session(&mut self, id: SessionId, events: EpollFlags, stamps: &Stamps) {
         if events.contains(EpollFlags::EPOLLOUT) {
             self.on_unstuck(id);
         }
         let now = clock::now();
         for _ in 0..MESSAGES_PER_TURN {
             let Some(carrier) = self.carriers.get_mut(id) else { return };
-            match carrier.recv(&mut self.message) {
+            match carrier.recv(&mut self.message, now) {
                 Read::Message(n) => {
+                    // What the node would find too old for its queues, it drops.
+                    let at = carrier.sent_at(stamps, now);
                     let message = &self.message[..n];
-                    self.node.session_recv(now, id, message, &mut self.carriers);
+                    self.node.session_recv(at, id, message, &mut self.carriers);
                 }
                 Read::Handled => self.carriers.note_stuck(id),
                 Read::Hello(hello) => {
@@ -423,7 +427,9 @@ impl PacketThread {
     fn on_listener(&mut self) {
         while let Some(listener) = &mut self.listener {
             match listener.accept() {
-                Ok(Some(socket)) => drop(self.admit(Carrier::Unix(socket), Client::Local)),
+                Ok(Some(socket)) => {
+                    self.admit(Carrier::Unix(Unix::new(socket)), Client::Local);
+                }
                 Ok(None) => return,
                 Err(error) => {
                     if listener.is_stuck() {
@@ -443,7 +449,7 @@ impl PacketThread {
     }
 
     fn turn_away(&mut self, mut carrier: Carrier, why: Refusal) {
-        carrier.turn_away(why);
+        carrier.turn_away(self.carriers.now, why);
         // Closing now, with messages unread, could overtake the answer: it stays
         // until others have come to the same door.
         if self.turned_away.len() == TURNED_AWAY {

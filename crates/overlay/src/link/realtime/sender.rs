@@ -3,12 +3,12 @@ use super::extra::Extra;
 use super::{Config, Recovery};
 use crate::counters::{Drop, Drops};
 use crate::link::ring::{PacketRing, Slot};
-use crate::link::{Outgoing, PendingFrame};
+use crate::link::{Outgoing, PendingFrame, is_stale};
 use crate::wire::NackRange;
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
-use trunkline_base::{Time, extend};
+use trunkline_base::{SeqTracker, Time, extend};
 
 /// The sending half: keeps packets for as long as they are of use, and sends
 /// originals and retransmissions by deadline.
@@ -80,6 +80,11 @@ impl Sender {
         allowance: &mut usize,
         drops: &mut Drops,
     ) {
+        // At so many packets a second what is asked for left the ring while the
+        // request was under way; its number, of 16 bits, may be another's now.
+        if self.ring.turned_over(now - rtt) {
+            return drops.count(Drop::RepeatUnknown);
+        }
         let numbers = ranges.flat_map(|r| (0..r.count).map(move |k| r.first.wrapping_add(k)));
         for seq in numbers {
             let Some(rest) = allowance.checked_sub(1) else { return };
@@ -101,7 +106,7 @@ impl Sender {
         }
         let slot = self.slots[self.place(seq)];
         let (entry, _) = self.ring.get(slot).ok_or(Drop::RepeatUnknown)?;
-        if entry.seq != Some(seq) {
+        if entry.sent.map(|(seq, _)| seq) != Some(seq) {
             return Err(Drop::RepeatUnknown);
         }
         let (deadline, repeated) = (entry.deadline, entry.repeated);
@@ -167,11 +172,13 @@ impl Sender {
         seq as usize & (self.slots.len() - 1)
     }
 
-    /// Bytes of the frame that goes next, after dropping what has waited too
-    /// long.
+    /// Bytes of the frame that goes next, in envelope `count`, after dropping
+    /// what has waited too long and what the receiver could no more tell from
+    /// another packet ([`SeqTracker::REACH`]).
     pub(crate) fn head(
         &mut self,
         now: Time,
+        count: u64,
         one_way: Duration,
         drops: &mut Drops,
     ) -> Option<usize> {
@@ -183,8 +190,14 @@ impl Sender {
                 Some((entry, _)) if job.repeat && now + one_way >= entry.latest => {
                     Err(Drop::RepeatLate)
                 }
+                Some((entry, _)) if entry.sent.is_some_and(|(_, c)| is_beyond(c, count)) => {
+                    Err(Drop::RepeatUnknown)
+                }
                 Some((entry, _)) if !job.repeat && now.since(entry.since) > self.max_wait => {
                     Err(Drop::QueueDelay)
+                }
+                Some((entry, _)) if !job.repeat && is_stale(now, entry.since, entry.deadline) => {
+                    Err(Drop::Late)
                 }
                 Some((_, frame)) => Ok(frame.len()),
             };
@@ -198,14 +211,15 @@ impl Sender {
         }
     }
 
-    /// Writes the head into `out`; true if it is a retransmission.
-    pub(crate) fn pop(&mut self, now: Time, out: &mut [u8]) -> bool {
+    /// Writes the head into `out`, which goes into envelope `count`; true if it
+    /// is a retransmission.
+    pub(crate) fn pop(&mut self, now: Time, count: u64, out: &mut [u8]) -> bool {
         let Some(job) = self.agenda.pop() else { return false };
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
-        let seq = entry.seq.unwrap_or(self.next_seq);
+        let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
         PendingFrame { frame, deadline: entry.deadline }.write(out, now, seq as u16, job.repeat);
         if !job.repeat {
-            self.ring.mark_sent(job.slot, seq);
+            self.ring.mark_sent(job.slot, seq, count);
             let place = self.place(seq);
             self.slots[place] = job.slot;
             self.next_seq += 1;
@@ -218,6 +232,11 @@ impl Sender {
     pub(crate) fn is_empty(&self) -> bool {
         self.agenda.is_empty()
     }
+}
+
+/// Whether envelope `count` is too far behind the one of the original.
+fn is_beyond(original: u64, count: u64) -> bool {
+    count.saturating_sub(original) > SeqTracker::REACH
 }
 
 /// The token bucket that holds retransmissions to a share of originals, in
@@ -280,8 +299,8 @@ mod tests {
 
     fn send(s: &mut Sender, now_ms: u64, drops: &mut Drops) -> Option<(u16, bool, u8, u8)> {
         let now = Time::from_millis(now_ms);
-        let mut out = vec![0; s.head(now, Duration::from_millis(10), drops)?];
-        let repeat = s.pop(now, &mut out);
+        let mut out = vec![0; s.head(now, now_ms, Duration::from_millis(10), drops)?];
+        let repeat = s.pop(now, now_ms, &mut out);
         let Some(Ok(Frame::Data(h, payload))) = Frames::new(&out).next() else {
             panic!("a data frame of {DATA_HEADER} bytes and a payload")
         };
@@ -365,5 +384,44 @@ mod tests {
         s.enqueue(Time::from_millis(40), &packet(&[2], 140)).unwrap();
         assert_eq!(send(&mut s, 60, &mut drops).map(|x| (x.0, x.3)), Some((0, 2)));
         assert_eq!(drops.get(Drop::QueueDelay), 1);
+    }
+
+    /// A number of 16 bits says which packet is meant while its original is at
+    /// most so many envelopes back.
+    #[test]
+    fn what_is_too_many_envelopes_back_is_not_repeated() {
+        let mut drops = Drops::default();
+        for (later, repeated) in [(SeqTracker::REACH, true), (SeqTracker::REACH + 1, false)] {
+            let mut s = Sender::new(&Config::default());
+            s.enqueue(Time::ZERO, &packet(&[1], 255)).unwrap();
+            let mut out = [0; DATA_HEADER + 1];
+            assert_eq!(s.head(Time::ZERO, 7, Duration::ZERO, &mut drops), Some(out.len()));
+            s.pop(Time::ZERO, 7, &mut out);
+            let ask = [NackRange { first: 0, count: 1 }].into_iter();
+            s.repeat(Time::ZERO, ask, Duration::ZERO, &mut 9, &mut drops);
+            let head = s.head(Time::ZERO, 7 + later, Duration::ZERO, &mut drops);
+            assert_eq!(head.is_some(), repeated);
+        }
+        assert_eq!(drops.get(Drop::RepeatUnknown), 1);
+    }
+
+    /// 70,000 packets in a round trip: what is asked for has gone, and its number
+    /// is that of another.
+    #[test]
+    fn a_request_for_what_has_left_the_ring_is_not_taken_for_another() {
+        let (mut s, mut drops) = (Sender::new(&Config::default()), Drops::default());
+        let rtt = Duration::from_millis(140);
+        let at = |k: u64| Time::from_nanos(2_000 * k);
+        for k in 0..70_000 {
+            s.enqueue(at(k), &packet(&[0], 500)).unwrap();
+            let mut out = [0; DATA_HEADER + 1];
+            s.head(at(k), k, rtt / 2, &mut drops).unwrap();
+            s.pop(at(k), k, &mut out);
+        }
+        // The first was 5; 65,536 after it is kept.
+        let ask = [NackRange { first: 5, count: 3 }].into_iter();
+        s.repeat(at(70_000), ask, rtt, &mut 9, &mut drops);
+        assert_eq!(s.head(at(70_000), 70_000, rtt / 2, &mut drops), None);
+        assert_eq!(drops.get(Drop::RepeatUnknown), 1);
     }
 }

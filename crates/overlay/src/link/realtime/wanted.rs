@@ -55,7 +55,7 @@ impl Wanted {
     }
 
     /// Number `seq` has come; `numbers` knows all that have.
-    pub fn filled<const W: usize>(&mut self, seq: u64, numbers: &SeqTracker<W>) {
+    pub fn filled(&mut self, seq: u64, numbers: &SeqTracker) {
         let Some(at) = self.0.iter().position(|r| (r.first..r.end).contains(&seq)) else { return };
         let run = &mut self.0[at];
         while run.first < run.end && numbers.has(run.first) {
@@ -70,7 +70,7 @@ impl Wanted {
     }
 
     /// Forgets what can't be in time any more; how many numbers that were.
-    pub fn expire<const W: usize>(&mut self, now: Time, numbers: &SeqTracker<W>) -> u64 {
+    pub fn expire(&mut self, now: Time, numbers: &SeqTracker) -> u64 {
         let mut gone = 0;
         self.0.retain(|run| {
             let late = now >= run.until;

@@ -7,7 +7,7 @@ use trunkline_base::SeqWindow;
 pub(super) struct Counters {
     pub(super) token: Token,
     sent: u64,
-    seen: Option<SeqWindow<4>>,
+    seen: Option<SeqWindow<[u64; 4]>>,
 }
 
 impl Counters {
@@ -19,14 +19,14 @@ impl Counters {
     /// the price of a look.
     pub(super) fn may_be_fresh(&self, counter: u64) -> bool {
         self.seen.as_ref().is_none_or(|seen| {
-            counter.saturating_add(SeqWindow::<4>::SIZE) > seen.highest() && !seen.contains(counter)
+            counter.saturating_add(seen.size()) > seen.highest() && !seen.contains(counter)
         })
     }
 
     /// Whether `counter` is new; and if so, whether it is the highest.
     pub(super) fn fresh(&mut self, counter: u64) -> Option<bool> {
         let Some(seen) = &mut self.seen else {
-            self.seen = Some(SeqWindow::starting_at(counter));
+            self.seen = Some(SeqWindow::starting_at(counter, [0; 4]));
             return Some(true);
         };
         let newest = counter > seen.highest();

@@ -95,7 +95,7 @@ impl PacketThread {
         let (token, client) = (session.token(), session.client());
         let Some(id) = self.admit(Carrier::Remote(Box::new(session)), client) else { return };
         // Its first message has been read.
-        self.on_session(id, EpollFlags::EPOLLIN);
+        self.on_session(id, EpollFlags::EPOLLIN, &Stamps::sample());
         let waits = self.carriers.remotes.await_bind(clock::now(), id, token);
         if let Some((late, token)) = waits {
             self.end_handshake(late, token);
@@ -108,8 +108,9 @@ impl PacketThread {
         if let Some(remote) = self.remotes.get_mut(index) {
             remote.udp.recv(stamps, now, |batch| {
                 for d in batch.iter_mut() {
+                    let at = d.at;
                     if let Some((id, message)) = carriers.datagram(index, d.from, d.bytes) {
-                        node.session_recv(now, id, message, carriers);
+                        node.session_recv(at, id, message, carriers);
                     }
                 }
             });

@@ -1,0 +1,183 @@
+//! What a silence costs after it: nothing, however many 16-bit numbers have
+//! gone by meanwhile.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::wire::Writer;
+use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::counters::Drop;
+use trunkline_overlay::handshake::Identity;
+use trunkline_overlay::link;
+use trunkline_overlay::node::{Config, Drained, Node, Sealing, Sink, Start};
+use trunkline_overlay::route::StaticRoute;
+use trunkline_overlay::session::SessionId;
+use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
+use trunkline_overlay::wire::{Incarnation, NodeId, Service};
+
+/// The first bytes of each payload that applications got.
+#[derive(Default)]
+struct Application(Vec<u32>);
+
+impl Sink for Application {
+    fn deliver(&mut self, _: SessionId, _: &[u8], payload: &[u8]) -> bool {
+        self.0.extend(payload.first_chunk().map(|n| u32::from_be_bytes(*n)));
+        true
+    }
+}
+
+fn message(what: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
+    let mut head = [0; MAX_HEAD];
+    let mut w = Writer::new(&mut head);
+    what.emit_head(&mut w).unwrap();
+    [w.written(), payload].concat()
+}
+
+fn address(n: usize) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 7_001 + n as u16))
+}
+
+/// Two neighbours, of which the first sends to the second.
+struct Pair {
+    nodes: [Node; 2],
+    session: SessionId,
+    now: Time,
+    sent: u32,
+    rate: u32,
+    service: Service,
+    got: Application,
+}
+
+impl Pair {
+    fn new(sealed: bool, rate: u32) -> Pair {
+        let identity = |n: usize| Identity::from_secret(&[n as u8 + 1; 32]);
+        let nodes = [0, 1].map(|n| {
+            let (own, peer) = (NodeId(n as u32 + 1), NodeId(2 - n as u32));
+            let mut link = link::Config::new(peer);
+            link.address = Some(address(1 - n));
+            link.key = sealed.then(|| identity(1 - n).public());
+            let mut config = Config::new(own);
+            config.links.push(link);
+            config.routes.push(StaticRoute { to: None, via: peer, onward: Duration::ZERO });
+            config.sealing = sealed.then(|| Sealing::new(identity(n)));
+            Node::new(config, Start::simulated(Time::ZERO, Incarnation(1), 7)).unwrap()
+        });
+        let mut pair = Pair {
+            nodes,
+            session: SessionId(0),
+            now: Time::ZERO,
+            sent: 0,
+            rate,
+            service: Service::RealTime,
+            got: Application::default(),
+        };
+        let bind = message(&ToNode::Bind { version: SESSION_VERSION, port: 9 }, &[]);
+        for n in 0..2 {
+            let session = pair.nodes[n].session_open().unwrap();
+            pair.nodes[n].session_recv(Time::ZERO, session, &bind, &mut pair.got);
+        }
+        // Until both know the round trip, and the keys.
+        pair.run(Duration::from_millis(700), 0, true);
+        pair
+    }
+
+    /// Lets time pass; the first node sends `rate` packets a second, which are
+    /// lost if they are not `heard`. The other direction is sound.
+    fn run(&mut self, time: Duration, rate: u32, heard: bool) {
+        const STEP: Duration = Duration::from_micros(100);
+        let end = self.now + time;
+        let mut due = 0;
+        while self.now < end {
+            self.now += STEP;
+            due += u64::from(rate) * STEP.as_nanos() as u64;
+            while due >= 1_000_000_000 {
+                due -= 1_000_000_000;
+                let (service, to) = (self.service, NodeId(2));
+                let send = ToNode::Send { service, deadline_ms: 100, to, port: 9, payload: &[] };
+                let bytes = message(&send, &self.sent.to_be_bytes());
+                self.sent += 1;
+                self.nodes[0].session_recv(self.now, self.session, &bytes, &mut self.got);
+            }
+            self.carry(0, heard);
+            self.carry(1, true);
+        }
+    }
+
+    fn carry(&mut self, from: usize, heard: bool) {
+        let mut arena = TxArena::new(64 << 10, 256);
+        self.nodes[from].handle_timeout(self.now);
+        loop {
+            arena.clear();
+            let drained = self.nodes[from].transmit(self.now, &mut arena);
+            for run in arena.runs().iter().filter(|_| heard) {
+                for envelope in arena.envelopes(run) {
+                    let mut bytes = envelope.to_vec();
+                    let (at, from) = (self.now, address(from));
+                    let other = &mut self.nodes[usize::from(from == address(0))];
+                    other.recv(
+                        at,
+                        &mut [RxDatagram { at, from, bytes: &mut bytes }],
+                        &mut self.got,
+                    );
+                }
+            }
+            if drained == Drained::All {
+                return;
+            }
+        }
+    }
+
+    /// An outage of so long in the middle of a stream.
+    fn outage(&mut self, time: Duration, lost: u32) {
+        let rate = self.rate;
+        // As many as there are numbers, so that each has been seen.
+        self.run(Duration::from_secs(1) * 70_000 / rate, rate, true);
+        let before = self.sent;
+        self.run(time, lost, false);
+        let after = self.sent;
+        self.got.0.clear();
+        self.run(Duration::from_secs(1) * 40_000 / rate, rate, true);
+        let want: Vec<_> = (after..self.sent).collect();
+        let (got, wanted) = (self.got.0.len(), want.len());
+        assert!(
+            self.got.0.iter().filter(|n| **n >= after).eq(&want),
+            "{rate}/s, {} lost in {time:?}: {got} of {wanted} delivered",
+            after - before
+        );
+        assert_eq!(self.nodes[1].stats().drops.get(Drop::FlowDuplicate), 0);
+    }
+}
+
+#[test]
+fn no_outage_costs_anything_after_its_end() {
+    for sealed in [false, true] {
+        // In each the numbers that follow were in use within the last turn.
+        for (rate, ms) in [(500_000, 20), (500_000, 100), (500_000, 131), (500_000, 240)] {
+            let mut pair = Pair::new(sealed, rate);
+            pair.outage(Duration::from_millis(ms), rate);
+        }
+    }
+}
+
+#[test]
+fn a_trunk_of_ten_thousand_packets_a_second_goes_on_after_any_outage() {
+    for ms in [100, 800] {
+        Pair::new(false, 10_000).outage(Duration::from_millis(ms), 10_000);
+    }
+    // As if it had grown while nobody heard it: sixty thousand in two tenths.
+    Pair::new(false, 10_000).outage(Duration::from_millis(200), 300_000);
+    Pair::new(true, 10_000).outage(Duration::from_millis(900), 65_000);
+}
+
+/// Best effort is counted by envelopes, and has numbers of its own.
+#[test]
+fn what_else_went_by_counts_for_nothing() {
+    let mut pair = Pair::new(false, 10_000);
+    pair.run(Duration::from_secs(7), 10_000, true);
+    pair.service = Service::BestEffort;
+    for heard in [true, false] {
+        pair.run(Duration::from_millis(300), 300_000, heard);
+    }
+    pair.service = Service::RealTime;
+    pair.outage(Duration::from_millis(50), 10_000);
+}
