@@ -10,4 +10,4 @@ pub mod sessions;
 mod thread;
 pub mod udp;
 
-pub use thread::{Asker, Handle, LinkSnapshot, Parts, Snapshot, start};
+pub use thread::{Asker, FlowSnapshot, Handle, LinkSnapshot, Parts, Snapshot, start};

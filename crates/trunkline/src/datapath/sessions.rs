@@ -2,6 +2,7 @@
 //! one carrier for each.
 
 use super::remote::{self, Hello, Remotes};
+use nix::sys::socket::{getsockopt, sockopt};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind, IoSlice, Read as _};
 use std::net::SocketAddr;
@@ -159,6 +160,17 @@ pub enum Carrier {
     Remote(Box<remote::Session>),
 }
 
+/// What a node knows of an application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Application {
+    /// A process of this machine, by its number.
+    Process(i32),
+    /// The node's own process.
+    Inside,
+    /// On another host: the `[[client]]` with this number, or anybody.
+    Remote(Client),
+}
+
 /// What reading from a carrier gave.
 pub enum Read {
     /// A message of so many bytes.
@@ -184,6 +196,18 @@ impl Carrier {
             }
             Carrier::InProcess(end) => end.send(head, payload),
             Carrier::Remote(session) => session.send(head, payload),
+        }
+    }
+
+    /// Whose it is.
+    pub fn application(&self) -> Application {
+        match self {
+            // Zero is a process that this one cannot see.
+            Carrier::Unix(socket) => Application::Process(
+                getsockopt(socket, sockopt::PeerCredentials).map_or(0, |who| who.pid()),
+            ),
+            Carrier::InProcess(_) => Application::Inside,
+            Carrier::Remote(session) => Application::Remote(session.client()),
         }
     }
 
@@ -262,6 +286,11 @@ impl Carriers {
     /// The carrier of `id`.
     pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Carrier> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Whose carrier `id` has.
+    pub fn application(&self, id: SessionId) -> Option<Application> {
+        Some(self.slots.get(id.0 as usize)?.as_ref()?.application())
     }
 
     /// Whose rights `id` has.
