@@ -51,14 +51,17 @@ impl Forwarder {
     }
 
     /// How long a packet takes to where `packet` is from; `None` without a way,
-    /// or before its first link's round trip is known.
+    /// before its first link's round trip is known, or where an operator's route
+    /// doesn't say how long the rest takes.
     fn way_to(&self, packet: &Packet<'_>) -> Option<Duration> {
         if packet.header.source == self.id {
             return Some(Duration::ZERO);
         }
         let hop = self.next_hop(packet.header.source, packet.header.metric)?;
-        self.links().get(hop.link)?.monitor().rtt().get()?;
-        Some(self.onward(Some(hop)))
+        let link = self.links().get(hop.link)?;
+        link.monitor().rtt().get()?;
+        let known = !hop.onward.is_zero() || link.config().neighbour == packet.header.source;
+        known.then(|| self.onward(Some(hop)))
     }
 }
 

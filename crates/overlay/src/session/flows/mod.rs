@@ -12,17 +12,18 @@
 //!   the silence and a second is a sender that numbers anew; nothing counts as
 //!   missing then. A flow whose rate varies by more than 65,536 packets in one
 //!   outage is counted wrong by multiples of that.
-//! - What was **late**: it came with nothing left until its deadline.
+//! - What was **late**: it came with nothing left until its deadline, as the
+//!   nodes reckon on its way (see the delay, next).
 //! - The **delay**, as the deadline less what was left of it. The deadline
 //!   doesn't travel; it is taken to be the most that was left of any packet,
 //!   plus what the way back takes by the routing table at that moment (links
 //!   count with half their round trip). So the delay is that of the nodes'
 //!   queues and recovery, exactly, and of the links on average; the network's
 //!   own jitter is not in it. Milliseconds are rounded at each hop, by 0.5 ms
-//!   at most. An asymmetric way shifts it by half of the difference; an
-//!   operator's route without latency, by what it leaves out. It is unknown
-//!   without a way back, and for packets that were late at least what it seems.
-//!   An application that shortens its deadline within a call seems slower.
+//!   at most. An asymmetric way shifts it by half of the difference. It is unknown
+//!   without a way back, or by an operator's route without `onward`; of packets
+//!   that were late it is only known that it was no less than the deadline. An
+//!   application that shortens its deadline within a call seems slower.
 //! - The **jitter** of RFC 3550 (6.4.1), as the mean of what that averages. The
 //!   sender's timestamps don't travel: it is taken to send evenly, at the mean
 //!   spacing of the last 64 packets or so. For a sender that doesn't, it is how
