@@ -92,7 +92,9 @@ pub fn quality(counts: &Counts, received: &Received) -> Option<FlowQuality> {
 /// How many of `flows` that come in, and have in the last ten seconds, are how
 /// good: for each measure its name, what it says, and how many are at most at
 /// each of its bounds. What a flow does not know counts nowhere.
-pub fn distributions(flows: &[FlowSnapshot]) -> Vec<(&'static str, &'static str, Vec<(f64, usize)>)> {
+pub fn distributions(
+    flows: &[FlowSnapshot],
+) -> Vec<(&'static str, &'static str, Vec<(f64, usize)>)> {
     type Pick = fn(&FlowQuality) -> Option<f64>;
     let measures: [(&str, &str, &[f64], Pick); 4] = [
         (

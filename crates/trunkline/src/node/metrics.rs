@@ -162,7 +162,8 @@ impl Node {
         )?;
         for (name, help, buckets) in distributions(&self.1) {
             let bound = |le: f64| if le.is_finite() { le.to_string() } else { "+Inf".into() };
-            let buckets = buckets.into_iter().map(|(le, n)| (vec![label("le", bound(le))], n as f64));
+            let buckets =
+                buckets.into_iter().map(|(le, n)| (vec![label("le", bound(le))], n as f64));
             f.gauges(name, help, buckets)?;
         }
         Ok(())

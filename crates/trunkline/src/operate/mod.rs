@@ -215,8 +215,9 @@ fn patience(text: &str) -> Result<Span, String> {
 Example:
   trunkline top --control /run/trunkline/a.ctl
 
-Keys: q quits, s sorts by the next column, r reverses, arrows scroll.
-Without a terminal use `status --json` and `links --json`.")]
+Keys: q quits, s sorts by the next column, r reverses, arrows scroll, f shows flows
+(the worst first; s: by nodes and ports) or links again.
+Without a terminal use `status --json`, `links --json` and `flows --json`.")]
 pub struct TopArgs {
     #[command(flatten)]
     at: At,

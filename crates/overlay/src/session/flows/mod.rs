@@ -112,7 +112,18 @@ impl Sent {
         let over = self.is_over(now);
         let call = history.call;
         let shown = now.since(last) < SHOWN_FOR;
-        shown.then_some(Flow { ends, service, since, last, over, refused, call, recent, span, received })
+        shown.then_some(Flow {
+            ends,
+            service,
+            since,
+            last,
+            over,
+            refused,
+            call,
+            recent,
+            span,
+            received,
+        })
     }
 }
 

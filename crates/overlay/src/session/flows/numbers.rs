@@ -150,7 +150,8 @@ impl Numbers {
             return counts;
         }
         // Of a run of missed packets its only one, an end, or one within.
-        let missed = |n: u64| n >= self.base && n <= self.in_time.highest() && !self.in_time.contains(n);
+        let missed =
+            |n: u64| n >= self.base && n <= self.in_time.highest() && !self.in_time.contains(n);
         let neighbours = i64::from(missed(seq - 1)) + i64::from(missed(seq + 1));
         Counts { missed: -1, bursts: neighbours - 1, ..counts }
     }

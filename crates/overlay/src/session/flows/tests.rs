@@ -187,9 +187,8 @@ fn jitter_is_that_of_an_even_sender() {
         let mut at = Destination::new();
         let mut rng = trunkline_base::rng(2, 2);
         let every = most.max(1) * 1_000;
-        let mut arrivals: Vec<(u64, u64)> = (0..6_000)
-            .map(|n| (n * every + 30_000 + rng.random_range(0..=spread), n))
-            .collect();
+        let mut arrivals: Vec<(u64, u64)> =
+            (0..6_000).map(|n| (n * every + 30_000 + rng.random_range(0..=spread), n)).collect();
         arrivals.sort_unstable();
         let (mut sum, mut of) = (0, 0u64);
         for pair in arrivals.windows(2) {
