@@ -29,6 +29,9 @@ pub struct Args {
     /// Rounds of each
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
+    /// Applications that flows are shared out to, each of another port
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    sessions: u32,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -44,8 +47,6 @@ struct Row {
 const HERE: NodeId = NodeId(1);
 const THERE: NodeId = NodeId(2);
 const PAYLOAD: usize = 172;
-/// A session for each flow, up to as many.
-const SESSIONS: u32 = 1_000;
 /// In each round: each of 10,000 flows has ten.
 const PACKETS: u32 = 1_600 * BATCH as u32;
 
@@ -53,7 +54,7 @@ const PACKETS: u32 = 1_600 * BATCH as u32;
 pub fn run(args: &Args) -> Result<(), Error> {
     let mut ends = Vec::new();
     for flows in [1, 1_000, 10_000] {
-        ends.push(End::new(flows)?);
+        ends.push(End::new(flows, args.sessions)?);
     }
     // The first round fills the tables.
     for end in &mut ends {
@@ -115,7 +116,7 @@ fn neighbour() -> SocketAddr {
 }
 
 impl End {
-    fn new(flows: u32) -> Result<End, Error> {
+    fn new(flows: u32, sessions: u32) -> Result<End, Error> {
         let mut config = Config::new(HERE);
         let mut link = link::Config::new(THERE);
         link.address = Some(neighbour());
@@ -124,8 +125,8 @@ impl End {
         let start = Start::simulated(clock::now(), Incarnation(clock::since_epoch()), 1);
         let mut node =
             Node::new(config, start).map_err(|_| Error::Broken("a node refused its settings"))?;
-        let mut sessions = Vec::new();
-        for k in 0..flows.min(SESSIONS) {
+        let (count, mut sessions) = (flows.min(sessions), Vec::new());
+        for k in 0..count {
             let id = node.session_open().ok_or(Error::Broken("too many sessions"))?;
             let bind = ToNode::Bind { version: SESSION_VERSION, port: 1_000 + k as u16 };
             node.session_recv(clock::now(), id, &message(&bind, &[]), &mut Hole);
@@ -140,17 +141,15 @@ impl End {
 
     /// The session of the `n`th packet, and the port at its other end.
     fn flow(&self, n: u32) -> (u16, u16) {
-        let flow = n % self.flows;
-        ((flow % SESSIONS) as u16, (2_000 + flow / SESSIONS) as u16)
+        let (flow, sessions) = (n % self.flows, self.sessions.len() as u32);
+        ((flow % sessions) as u16, (2_000 + flow / sessions) as u16)
     }
 
     /// Nanoseconds for each packet that arrives.
     fn arrive(&mut self) -> f64 {
         let mut spent = 0;
         for _ in 0..PACKETS / BATCH as u32 {
-            for i in 0..BATCH {
-                self.fill(i);
-            }
+            (0..BATCH).for_each(|i| self.fill(i));
             let now = clock::now();
             let datagram = |bytes| RxDatagram { at: now, from: neighbour(), bytes };
             let mut batch: arrayvec::ArrayVec<RxDatagram<'_>, BATCH> =
@@ -199,7 +198,7 @@ impl End {
                 .map(|_| {
                     let (session, port) = self.flow(self.next);
                     self.next = self.next.wrapping_add(1);
-                    let session = self.sessions[usize::from(session) % self.sessions.len()];
+                    let session = self.sessions[usize::from(session)];
                     (session, message(&send(port), &[0xd5; PAYLOAD]))
                 })
                 .collect();
