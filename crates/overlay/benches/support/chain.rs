@@ -194,7 +194,9 @@ impl Chain {
         let mut stages = [0, 1, 2].map(|at| Stage::new(at, case.sealed));
         let sessions = case.flows.min(1_000);
         let origins: Vec<_> = (0..sessions).map(|k| stages[0].open(1_000 + k)).collect();
-        (0..sessions).for_each(|k| drop(stages[2].open(1_000 + k)));
+        for k in 0..sessions {
+            stages[2].open(1_000 + k);
+        }
         let flow = |k| {
             let port = 1_000 + (k + k / sessions) % sessions;
             let (service, to) = (case.service, id(2));
