@@ -3,6 +3,7 @@
 
 use super::{Error, median, print_json};
 use crate::clock;
+use crate::datapath::FLOWS_AT_ONCE;
 use crate::datapath::mmsg::BATCH;
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,7 +25,8 @@ Example:
   trunkline bench flows --json
 
 In nanoseconds a packet of 172 bytes, medians over the rounds; `arrive` is from a
-link that is not sealed to the application, `leave` from the application to it.")]
+link that is not sealed to the application, `leave` from the application to it.
+`look` is how long packets wait where 256 flows are looked at, in microseconds.")]
 pub struct Args {
     /// Rounds of each
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
@@ -42,6 +44,7 @@ struct Row {
     flows: u32,
     arrive_ns: f64,
     leave_ns: f64,
+    look_us: f64,
 }
 
 const HERE: NodeId = NodeId(1);
@@ -68,6 +71,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let row = |(end, results): (&End, Vec<(f64, f64)>)| Row {
         flows: end.flows,
+        look_us: end.look(args.rounds),
         arrive_ns: median(results.iter().map(|r| r.0).collect()),
         leave_ns: median(results.iter().map(|r| r.1).collect()),
     };
@@ -76,9 +80,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         print_json(&rows);
         return Ok(());
     }
-    outln!("{:>6} {:>10} {:>9}", "flows", "arrive ns", "leave ns");
-    for r in rows {
-        outln!("{:>6} {:>10.0} {:>9.0}", r.flows, r.arrive_ns, r.leave_ns);
+    outln!("{:>6} {:>10} {:>9} {:>8}", "flows", "arrive ns", "leave ns", "look µs");
+    for Row { flows, arrive_ns, leave_ns, look_us } in rows {
+        outln!("{flows:>6} {arrive_ns:>10.0} {leave_ns:>9.0} {look_us:>8.1}");
     }
     Ok(())
 }
@@ -212,6 +216,18 @@ impl End {
         }
         self.rest();
         spent as f64 / f64::from(PACKETS)
+    }
+
+    /// Microseconds for each look at as many flows as the daemon looks at in one
+    /// go; the median of as many looks as there were rounds, each at others.
+    fn look(&self, rounds: u32) -> f64 {
+        let look = |round| {
+            let now = clock::now();
+            let from = u64::from(round * FLOWS_AT_ONCE as u32 % self.flows);
+            std::hint::black_box(self.node.flows(now, from, FLOWS_AT_ONCE));
+            clock::now().since(now).as_nanos() as f64 / 1e3
+        };
+        median((0..rounds).map(look).collect())
     }
 
     /// Does what is due meanwhile.

@@ -10,4 +10,6 @@ pub mod sessions;
 mod thread;
 pub mod udp;
 
-pub use thread::{Asker, FlowSnapshot, Handle, LinkSnapshot, Parts, Snapshot, start};
+pub use thread::{
+    Asker, FLOWS_AT_ONCE, FlowSnapshot, Handle, LinkSnapshot, Parts, Snapshot, start,
+};

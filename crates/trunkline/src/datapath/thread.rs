@@ -4,7 +4,7 @@ mod notices;
 mod operate;
 mod remote;
 
-pub use flows::FlowSnapshot;
+pub use flows::{FLOWS_AT_ONCE, FlowSnapshot};
 pub use operate::Operation;
 
 use super::record::{self, Tap};

@@ -89,12 +89,19 @@ pub fn quality(counts: &Counts, received: &Received) -> Option<FlowQuality> {
     })
 }
 
-/// How many of `flows` that come in, and have in the last ten seconds, are how
-/// good: for each measure its name, what it says, and how many are at most at
-/// each of its bounds. What a flow does not know counts nowhere.
-pub fn distributions(
-    flows: &[FlowSnapshot],
-) -> Vec<(&'static str, &'static str, Vec<(f64, usize)>)> {
+/// How many flows are how good by one measure.
+pub struct Distribution {
+    /// The metric.
+    pub name: &'static str,
+    /// What it says.
+    pub help: &'static str,
+    /// For each bound how many are there at most.
+    pub at_most: Vec<(f64, usize)>,
+}
+
+/// How good those of `flows` are that come in and have in the last ten seconds.
+/// What a flow does not know counts nowhere.
+pub fn distributions(flows: &[FlowSnapshot]) -> Vec<Distribution> {
     type Pick = fn(&FlowQuality) -> Option<f64>;
     let measures: [(&str, &str, &[f64], Pick); 4] = [
         (
@@ -125,8 +132,9 @@ pub fn distributions(
     let live = flows.iter().filter(|f| !f.flow.over);
     let known: Vec<_> = live.filter_map(|f| quality(&f.flow.recent, &f.flow.received?)).collect();
     let count = |(name, help, bounds, pick): (_, _, &[f64], Pick)| {
-        let at_most = |bound| known.iter().filter_map(pick).filter(|v| *v <= bound).count();
-        (name, help, bounds.iter().map(|bound| (*bound, at_most(*bound))).collect())
+        let below = |bound| known.iter().filter_map(pick).filter(|v| *v <= bound).count();
+        let at_most = bounds.iter().map(|bound| (*bound, below(*bound))).collect();
+        Distribution { name, help, at_most }
     };
     measures.map(count).into()
 }

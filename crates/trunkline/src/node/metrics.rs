@@ -1,6 +1,6 @@
 //! The packet thread's counters in Prometheus' text format.
 
-use super::flows::distributions;
+use super::flows::{Distribution, distributions};
 use crate::datapath::{FlowSnapshot, LinkSnapshot, Snapshot};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -160,10 +160,10 @@ impl Node {
             "Flows that made room for others in the table of flows before they had ended",
             single(self.0.node.flows_displaced),
         )?;
-        for (name, help, buckets) in distributions(&self.1) {
+        for Distribution { name, help, at_most } in distributions(&self.1) {
             let bound = |le: f64| if le.is_finite() { le.to_string() } else { "+Inf".into() };
             let buckets =
-                buckets.into_iter().map(|(le, n)| (vec![label("le", bound(le))], n as f64));
+                at_most.into_iter().map(|(le, n)| (vec![label("le", bound(le))], n as f64));
             f.gauges(name, help, buckets)?;
         }
         Ok(())

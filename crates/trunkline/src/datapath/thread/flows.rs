@@ -9,7 +9,7 @@ use trunkline_base::Time;
 use trunkline_overlay::session::flows::Flow;
 
 /// Flows looked at in one go, lest packets wait: it takes about 0.1 ms.
-const PLACES: usize = 256;
+pub const FLOWS_AT_ONCE: usize = 256;
 
 /// A flow as one moment saw it.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl Asker {
 impl PacketThread {
     pub(super) fn flows(&self, from: u64) -> FlowPage {
         let at = clock::now();
-        let (flows, next) = self.node.node().flows(at, from, PLACES);
+        let (flows, next) = self.node.node().flows(at, from, FLOWS_AT_ONCE);
         let snapshot = |(flow, session)| {
             let application = Option::and_then(session, |id| self.carriers.application(id));
             FlowSnapshot { at, flow, application }
