@@ -228,6 +228,13 @@ fn the_delay_is_the_deadline_less_what_is_left() {
     assert_eq!(shown[0].received.unwrap().delay(&shown[0].call), None);
 }
 
+/// As the documentation says.
+#[test]
+fn a_flow_takes_about_as_much_memory_as_is_said() {
+    let bytes = size_of::<Receiving>() + 24;
+    assert!((1_100..=1_300).contains(&bytes), "{bytes}");
+}
+
 /// A member that makes up 20,000 flows, forty times over, each packet another,
 /// takes no more memory than the table has, and no other flow's place that
 /// still moves.
