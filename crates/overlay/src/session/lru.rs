@@ -3,10 +3,11 @@
 /// No slot.
 const NONE: u32 = u32::MAX;
 
+/// A value's place, kept apart from it: the places of neighbours are looked at,
+/// too, and are together in a processor's cache.
 #[derive(Debug)]
-struct Slot<V> {
+struct Slot {
     key: u64,
-    value: V,
     /// The next slot with the same hash.
     chain: u32,
     /// The slot used next after this one, and the one used last before.
@@ -19,7 +20,8 @@ struct Slot<V> {
 /// displacing take the same time however many there are.
 #[derive(Debug)]
 pub struct Lru<V> {
-    slots: Vec<Slot<V>>,
+    slots: Vec<Slot>,
+    values: Vec<V>,
     /// The first slot of each hash; as many as a power of two.
     chains: Vec<u32>,
     newest: u32,
@@ -33,7 +35,8 @@ impl<V> Lru<V> {
     /// A table for at most `max` values; memory is taken as they come.
     pub fn new(max: usize, secret: u64) -> Lru<V> {
         let max = max.clamp(1, NONE as usize);
-        Lru { slots: Vec::new(), chains: Vec::new(), newest: NONE, oldest: NONE, max, secret }
+        let (slots, values, chains) = (Vec::new(), Vec::new(), Vec::new());
+        Lru { slots, values, chains, newest: NONE, oldest: NONE, max, secret }
     }
 
     /// The value of `key`, made by `fresh` if there is none, and what it
@@ -53,9 +56,8 @@ impl<V> Lru<V> {
                         let slot = self.oldest;
                         self.unlink(slot);
                         self.unchain(slot);
-                        let place = &mut self.slots[slot as usize];
-                        place.key = key;
-                        displaced = Some(std::mem::replace(&mut place.value, value));
+                        self.slots[slot as usize].key = key;
+                        displaced = Some(std::mem::replace(&mut self.values[slot as usize], value));
                         slot
                     }
                 };
@@ -64,19 +66,21 @@ impl<V> Lru<V> {
             }
         };
         self.link_newest(slot);
-        (&mut self.slots[slot as usize].value, displaced)
+        (&mut self.values[slot as usize], displaced)
     }
 
     /// The value of `key`, if there is one; it doesn't count as used.
     pub fn get_mut(&mut self, key: u64) -> Option<&mut V> {
         let slot = self.find(key)?;
-        Some(&mut self.slots[slot as usize].value)
+        Some(&mut self.values[slot as usize])
     }
 
     /// Keys and values by slot, from slot `from` on: their order stays, but what
     /// is displaced, and its slot is then another's.
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = (u64, &V)> {
-        self.slots.iter().skip(from).map(|slot| (slot.key, &slot.value))
+        let slots = self.slots.get(from..).unwrap_or_default();
+        let values = self.values.get(from..).unwrap_or_default();
+        slots.iter().map(|slot| slot.key).zip(values)
     }
 
     /// How many there are.
@@ -105,7 +109,8 @@ impl<V> Lru<V> {
     /// A slot more. The chains double when they are as many as the slots.
     fn grow(&mut self, key: u64, value: V) -> u32 {
         let slot = self.slots.len() as u32;
-        self.slots.push(Slot { key, value, chain: NONE, newer: NONE, older: NONE });
+        self.slots.push(Slot { key, chain: NONE, newer: NONE, older: NONE });
+        self.values.push(value);
         if self.slots.len() > self.chains.len() {
             self.chains = vec![NONE; (self.chains.len() * 2).max(8)];
             (0..slot).for_each(|slot| self.chain(slot));

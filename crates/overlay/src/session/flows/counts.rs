@@ -68,11 +68,31 @@ impl AddAssign for Counts {
 /// Ten whole seconds, and the one that has begun.
 const SECONDS: u64 = 11;
 
-/// Counts of the whole call, and of each of the last seconds.
+/// What is counted where a flow begins.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Volume {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+impl AddAssign for Volume {
+    fn add_assign(&mut self, more: Volume) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
+    }
+}
+
+impl From<Volume> for Counts {
+    fn from(Volume { packets, bytes }: Volume) -> Counts {
+        Counts { packets, bytes, ..Counts::default() }
+    }
+}
+
+/// Counts of each of the last seconds, and of all before them.
 #[derive(Debug)]
-pub(super) struct History {
-    pub call: Counts,
-    ring: [Counts; SECONDS as usize],
+pub(super) struct History<C> {
+    before: C,
+    ring: [C; SECONDS as usize],
     /// The second that the newest part of the ring is for.
     second: u64,
 }
@@ -81,20 +101,26 @@ fn second(at: Time) -> u64 {
     at.as_nanos() / 1_000_000_000
 }
 
-impl History {
-    pub(super) fn new(now: Time) -> History {
-        let ring = [Counts::default(); SECONDS as usize];
-        History { call: Counts::default(), ring, second: second(now) }
+impl<C: Copy + Default + AddAssign + Into<Counts>> History<C> {
+    pub(super) fn new(now: Time) -> History<C> {
+        let ring = [C::default(); SECONDS as usize];
+        History { before: C::default(), ring, second: second(now) }
     }
 
-    pub(super) fn add(&mut self, now: Time, more: Counts) {
+    pub(super) fn add(&mut self, now: Time, more: C) {
         let second = second(now).max(self.second);
         for passed in (self.second + 1..=second).rev().take(SECONDS as usize) {
-            self.ring[(passed % SECONDS) as usize] = Counts::default();
+            self.before += std::mem::take(&mut self.ring[(passed % SECONDS) as usize]);
         }
         self.second = second;
         self.ring[(second % SECONDS) as usize] += more;
-        self.call += more;
+    }
+
+    /// The whole call.
+    pub(super) fn call(&self) -> Counts {
+        let mut sum = self.before;
+        self.ring.iter().for_each(|part| sum += *part);
+        sum.into()
     }
 
     /// The last ten to eleven seconds: what passed in them, and how long they
@@ -102,11 +128,11 @@ impl History {
     pub(super) fn recent(&self, now: Time, since: Time) -> (Counts, Duration) {
         let first = second(now).saturating_sub(SECONDS - 1);
         let kept = self.second.saturating_sub(SECONDS - 1)..=self.second;
-        let mut sum = Counts::default();
+        let mut sum = C::default();
         for second in kept.filter(|second| *second >= first) {
             sum += self.ring[(second % SECONDS) as usize];
         }
-        (sum, now.since(since.max(Time::from_millis(first * 1_000))))
+        (sum.into(), now.since(since.max(Time::from_millis(first * 1_000))))
     }
 }
 
@@ -134,7 +160,7 @@ mod tests {
             let (recent, span) = history.recent(Time::from_millis(now), since);
             let begins = (now / 1_000 - 10) * 1_000;
             let count = all.iter().filter(|t| **t >= begins).count() as u64;
-            prop_assert_eq!((recent.packets, history.call.packets), (count, all.len() as u64));
+            prop_assert_eq!((recent.packets, history.call().packets), (count, all.len() as u64));
             let from = begins.max(123_456);
             prop_assert_eq!(span, Duration::from_millis(now - from));
         }

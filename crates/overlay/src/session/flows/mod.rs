@@ -36,8 +36,9 @@ pub use counts::Counts;
 
 use super::lru::Lru;
 use crate::wire::{NodeId, Service};
+use core::ops::AddAssign;
 use core::time::Duration;
-use counts::History;
+use counts::{History, Volume};
 use numbers::Numbers;
 use trunkline_base::Time;
 
@@ -87,19 +88,19 @@ pub(crate) struct Arrival {
     pub bytes: usize,
 }
 
-/// A flow at its origin; and what both ends keep.
+/// A flow as both ends keep it.
 #[derive(Debug)]
-struct Sent {
+struct Common<C> {
     service: Service,
     since: Time,
     last: Time,
     refused: u64,
-    history: History,
+    history: History<C>,
 }
 
-impl Sent {
-    fn new(now: Time, service: Service) -> Sent {
-        Sent { service, since: now, last: now, refused: 0, history: History::new(now) }
+impl<C: Copy + Default + AddAssign + Into<Counts>> Common<C> {
+    fn new(now: Time, service: Service) -> Common<C> {
+        Common { service, since: now, last: now, refused: 0, history: History::new(now) }
     }
 
     fn is_over(&self, now: Time) -> bool {
@@ -107,10 +108,10 @@ impl Sent {
     }
 
     fn show(&self, now: Time, ends: Ends, received: Option<Received>) -> Option<Flow> {
-        let &Sent { service, since, last, refused, ref history } = self;
+        let &Common { service, since, last, refused, ref history } = self;
         let (recent, span) = history.recent(now, since);
         let over = self.is_over(now);
-        let call = history.call;
+        let call = history.call();
         let shown = now.since(last) < SHOWN_FOR;
         shown.then_some(Flow {
             ends,
@@ -130,8 +131,7 @@ impl Sent {
 /// A flow at its destination.
 #[derive(Debug)]
 struct Receiving {
-    /// What came.
-    common: Sent,
+    common: Common<Counts>,
     numbers: Option<Numbers>,
     spacing: Spacing,
     most_left: Duration,
@@ -183,7 +183,7 @@ impl Spacing {
 impl Receiving {
     fn new(now: Time, service: Service) -> Receiving {
         Receiving {
-            common: Sent::new(now, service),
+            common: Common::new(now, service),
             numbers: None,
             spacing: Spacing::default(),
             most_left: Duration::ZERO,
@@ -275,7 +275,7 @@ pub struct Flow {
 #[derive(Debug)]
 pub(crate) struct Flows {
     received: Lru<Receiving>,
-    sent: Lru<Sent>,
+    sent: Lru<Common<Volume>>,
     displaced: u64,
 }
 
@@ -290,13 +290,13 @@ impl Flows {
 
     /// Counts a packet that an application here sends.
     pub(crate) fn sent(&mut self, now: Time, ends: Ends, service: Service, bytes: usize) {
-        let (flow, displaced) = self.sent.entry(ends.key(), || Sent::new(now, service));
+        let (flow, displaced) = self.sent.entry(ends.key(), || Common::new(now, service));
         self.displaced += u64::from(displaced.is_some_and(|flow| !flow.is_over(now)));
         if flow.is_over(now) {
-            *flow = Sent::new(now, service);
+            *flow = Common::new(now, service);
         }
         (flow.service, flow.last) = (service, now);
-        flow.history.add(now, Counts { packets: 1, bytes: bytes as u64, ..Counts::default() });
+        flow.history.add(now, Volume { packets: 1, bytes: bytes as u64 });
     }
 
     /// Counts a packet for an application here. True if more was left of its
