@@ -66,13 +66,20 @@ impl<S: AsRef<[u64]> + AsMut<[u64]>> SeqWindow<S> {
     /// Marks `n`. False if it was marked before, or is too old to tell.
     pub fn insert(&mut self, n: u64) -> bool {
         if n > self.highest {
-            self.forget(self.highest + 1, n);
-            self.highest = n;
+            self.pass(n);
         } else if self.highest - n >= self.size() || self.contains(n) {
             return false;
         }
         self.set(n);
         true
+    }
+
+    /// Moves the window up to `n`, if that is above, without marking it.
+    pub fn pass(&mut self, n: u64) {
+        if n > self.highest {
+            self.forget(self.highest + 1, n);
+            self.highest = n;
+        }
     }
 
     /// Whether `n` lies in the window and is marked.

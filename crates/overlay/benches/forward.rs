@@ -42,8 +42,12 @@ fn node(c: &mut Criterion) {
         ("relay, best effort, 1 flow", Relay, BestEffort, 1, 0.0),
         ("relay, best effort, 1000 flows", Relay, BestEffort, 1_000, 0.0),
         ("relay, real time, 1000 flows, 5 % loss", Relay, RealTime, 1_000, 0.05),
-        ("deliver to 1000 sessions", Destination, RealTime, 1_000, 0.0),
-        ("originate from 1000 sessions", Origin, RealTime, 1_000, 0.0),
+        ("deliver, 1 flow", Destination, RealTime, 1, 0.0),
+        ("deliver, 1000 flows", Destination, RealTime, 1_000, 0.0),
+        ("deliver, 10000 flows", Destination, RealTime, 10_000, 0.0),
+        ("originate, 1 flow", Origin, RealTime, 1, 0.0),
+        ("originate, 1000 flows", Origin, RealTime, 1_000, 0.0),
+        ("originate, 10000 flows", Origin, RealTime, 10_000, 0.0),
     ] {
         per_packet(c, name, Case { role, service, flows, loss, sealed: false });
     }

@@ -278,7 +278,13 @@ pub fn burst_ratio(lost: impl IntoIterator<Item = bool>) -> f64 {
         bursts += u64::from(now && !before);
         before = now;
     }
-    if missed == 0 || missed == packets {
+    burst_ratio_of(packets, missed, bursts)
+}
+
+/// BurstR of `packets` of which so many were missed, in so many runs; 1 where
+/// none or all were.
+pub fn burst_ratio_of(packets: u64, missed: u64, bursts: u64) -> f64 {
+    if missed == 0 || missed >= packets || bursts == 0 {
         return 1.0;
     }
     let received = (packets - missed) as f64 / packets as f64;

@@ -55,7 +55,8 @@ pub struct Case {
     pub role: Role,
     /// How the packets are carried.
     pub service: Service,
-    /// How many flows they belong to, each of a session of its own.
+    /// How many flows they belong to: of a session of its own each, up to a
+    /// thousand.
     pub flows: u16,
     /// The share of datagrams that each link loses, each way, 0 to 1.
     pub loss: f64,
@@ -191,12 +192,16 @@ impl Chain {
     /// A chain whose rings are full, and whose links know their round trips.
     pub fn new(case: Case) -> Chain {
         let mut stages = [0, 1, 2].map(|at| Stage::new(at, case.sealed));
+        let sessions = case.flows.min(1_000);
+        let origins: Vec<_> = (0..sessions).map(|k| stages[0].open(1_000 + k)).collect();
+        for k in 0..sessions {
+            stages[2].open(1_000 + k);
+        }
         let flow = |k| {
-            let port = 1_000 + k;
-            stages[2].open(port);
+            let port = 1_000 + (k + k / sessions) % sessions;
             let (service, to) = (case.service, id(2));
             let send = ToNode::Send { service, deadline_ms: 100, to, port, payload: &[] };
-            (stages[0].open(port), message(&send, &[0xd5; PACKET]))
+            (origins[usize::from(k % sessions)], message(&send, &[0xd5; PACKET]))
         };
         let flows = (0..case.flows).map(flow).collect();
         let (now, rng) = (Time::ZERO, rng(1, 0));

@@ -7,6 +7,7 @@ use crate::link::realtime::MAX_GAP;
 use crate::link::{self, Link, LinkId, Outgoing, Place, Progress};
 use crate::route::{ForwardingTable, Hop, Metric};
 use crate::session::Sessions;
+use crate::session::flows::{Flows, MAX_FLOWS};
 use crate::wire::{
     DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, Service, open_header,
 };
@@ -29,6 +30,7 @@ pub struct Forwarder {
     pub(super) access: Access,
     pub(super) sessions: Sessions,
     pub(super) echoes: Echoes,
+    pub(super) flows: Flows,
     reports: VecDeque<Report>,
     /// What neighbours are asked to say where they are.
     entropy: ChaCha20Rng,
@@ -55,6 +57,8 @@ pub struct ForwarderStats {
     pub echoes_answered: u64,
     /// Sessions open now.
     pub sessions: u64,
+    /// Flows that made room for others in the table of flows.
+    pub flows_displaced: u64,
     /// What was dropped outside any link, by reason.
     pub drops: Drops,
 }
@@ -108,6 +112,7 @@ impl Forwarder {
             access: config.access,
             sessions: Sessions::new(config.max_sessions, rng.random()),
             echoes: Echoes::new(),
+            flows: Flows::new(MAX_FLOWS, rng.random()),
             turn: 0,
             stats: ForwarderStats::default(),
         }
@@ -182,7 +187,8 @@ impl Forwarder {
     }
 
     pub(super) fn stats(&self) -> ForwarderStats {
-        ForwarderStats { sessions: self.sessions.len() as u64, ..self.stats.clone() }
+        let (sessions, flows_displaced) = (self.sessions.len() as u64, self.flows.displaced());
+        ForwarderStats { sessions, flows_displaced, ..self.stats.clone() }
     }
 
     pub(super) fn recv(&mut self, now: Time, batch: &mut [RxDatagram<'_>], sink: &mut impl Sink) {
@@ -290,7 +296,7 @@ impl Forwarder {
     }
 
     /// How long a packet takes that goes on by `hop`, as far as known.
-    fn onward(&self, hop: Option<Hop>) -> Duration {
+    pub(super) fn onward(&self, hop: Option<Hop>) -> Duration {
         let Some(Hop { link, onward }) = hop else { return Duration::ZERO };
         self.links.get(link).map_or(Duration::ZERO, |link| link.monitor().rtt().one_way() + onward)
     }

@@ -35,6 +35,7 @@ impl Forwarder {
         if !self.sessions.is_new(now, packet.deadline, session, peer, h.flow_seq) {
             return Err(Drop::FlowDuplicate);
         }
+        self.flow_received(now, packet);
         let message = ToClient::Received {
             service: h.service,
             recovered: h.recovered,
@@ -45,6 +46,7 @@ impl Forwarder {
             payload: packet.payload,
         };
         if !self.say(session, &message, packet.payload, sink) {
+            self.flow_not_taken(packet);
             return Err(Drop::SessionFull);
         }
         self.stats.to_sessions += 1;
@@ -153,8 +155,9 @@ impl Forwarder {
         let peer = (packet.header.destination, packet.header.destination_port);
         packet.header.source_port = source_port;
         packet.header.metric = self.sessions.metric_of(id).unwrap_or(self.metric);
-        packet.header.flow_seq = self.sessions.next_flow_seq(now, id, peer);
+        packet.header.flow_seq = self.sessions.next_flow_seq(id, peer);
         self.stats.from_sessions += 1;
+        self.flow_sent(now, &packet);
         let done = if packet.payload.len() > self.max_payload {
             Err((None, Drop::TooLarge))
         } else if packet.header.destination == self.id {
@@ -164,6 +167,7 @@ impl Forwarder {
             self.forward(now, hop, &packet)
         };
         let Err((link, why)) = done else { return Ok(()) };
+        self.flow_not_sent(&packet);
         self.drop_counted(link, why);
         match why {
             Drop::NoRoute => Err(Refusal::NoRoute),

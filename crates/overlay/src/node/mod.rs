@@ -5,6 +5,7 @@ mod access;
 mod config;
 mod control;
 mod echo;
+mod flows;
 mod forwarder;
 mod keys;
 mod links;

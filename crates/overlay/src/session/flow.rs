@@ -1,6 +1,6 @@
+use super::lru::Lru;
 use crate::wire::NodeId;
 use core::time::Duration;
-use std::collections::BTreeMap;
 use trunkline_base::{SeqWindow, Time, first};
 
 /// The other end of a flow: node and virtual port.
@@ -9,25 +9,18 @@ pub type Peer = (NodeId, u16);
 /// State per flow of one session, bounded: when it is full, the flow that was
 /// silent longest makes room.
 #[derive(Debug)]
-pub struct FlowMap<V> {
-    flows: BTreeMap<Peer, (Time, V)>,
-    max: usize,
-}
+pub struct FlowMap<V>(Lru<V>);
 
 impl<V> FlowMap<V> {
+    /// For at most `max` flows: too few for any choice of keys to matter, so
+    /// that their hash needs no secret.
     pub fn new(max: usize) -> FlowMap<V> {
-        FlowMap { flows: BTreeMap::new(), max: max.max(1) }
+        FlowMap(Lru::new(max, 0))
     }
 
     /// The state of the flow with `peer`, made by `fresh` if there is none.
-    pub fn get(&mut self, now: Time, peer: Peer, fresh: impl FnOnce() -> V) -> &mut V {
-        if self.flows.len() >= self.max && !self.flows.contains_key(&peer) {
-            let idle = self.flows.iter().min_by_key(|(_, (used, _))| *used).map(|(p, _)| *p);
-            idle.map(|p| self.flows.remove(&p));
-        }
-        let (used, value) = self.flows.entry(peer).or_insert_with(|| (now, fresh()));
-        *used = now;
-        value
+    pub fn get(&mut self, (node, port): Peer, fresh: impl FnOnce() -> V) -> &mut V {
+        self.0.entry(u64::from(node.0) << 16 | u64::from(port), fresh).0
     }
 }
 
@@ -254,11 +247,11 @@ mod tests {
     fn the_longest_silent_flow_makes_room() {
         let mut flows = FlowMap::new(2);
         let peer = |n| (NodeId(n), 1);
-        *flows.get(Time::from_millis(1), peer(1), || 0) += 1;
-        *flows.get(Time::from_millis(2), peer(2), || 0) += 1;
-        *flows.get(Time::from_millis(3), peer(1), || 0) += 1;
-        *flows.get(Time::from_millis(4), peer(3), || 0) += 1;
-        assert_eq!(*flows.get(Time::from_millis(5), peer(1), || 0), 2);
-        assert_eq!(*flows.get(Time::from_millis(6), peer(2), || 0), 0, "was displaced");
+        *flows.get(peer(1), || 0) += 1;
+        *flows.get(peer(2), || 0) += 1;
+        *flows.get(peer(1), || 0) += 1;
+        *flows.get(peer(3), || 0) += 1;
+        assert_eq!(*flows.get(peer(1), || 0), 2);
+        assert_eq!(*flows.get(peer(2), || 0), 0, "was displaced");
     }
 }

@@ -3,6 +3,8 @@
 //! destination, whatever paths the copies of a packet took.
 
 mod flow;
+pub mod flows;
+mod lru;
 pub mod remote;
 mod table;
 pub mod wire;

@@ -174,11 +174,11 @@ impl Sessions {
     /// starts at the count of all packets sent from here, which no flow's
     /// numbers overtake: whatever flow had these ends before, its receiver
     /// takes the new numbers for later ones.
-    pub(crate) fn next_flow_seq(&mut self, now: Time, id: SessionId, peer: Peer) -> u16 {
+    pub(crate) fn next_flow_seq(&mut self, id: SessionId, peer: Peer) -> u16 {
         self.sent = self.sent.wrapping_add(1);
         let start = self.sent;
         let Some(session) = self.get_mut(id) else { return start };
-        let next = session.sending.get(now, peer, || start);
+        let next = session.sending.get(peer, || start);
         let seq = *next;
         *next = seq.wrapping_add(1);
         seq
@@ -195,7 +195,7 @@ impl Sessions {
         seq: u16,
     ) -> bool {
         let Some(session) = self.get_mut(id) else { return false };
-        session.receiving.get(now, peer, Dedup::default).is_new(now, deadline, seq)
+        session.receiving.get(peer, Dedup::default).is_new(now, deadline, seq)
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
         let mut last = std::collections::BTreeMap::new();
         for round in 0..4_000u64 {
             let peer = (crate::wire::NodeId((round % 300) as u32), 1);
-            let seq = s.next_flow_seq(Time::from_millis(round), id, peer);
+            let seq = s.next_flow_seq(id, peer);
             let before = last.insert(peer, seq).unwrap_or(seq.wrapping_sub(1));
             assert!((1..1_000).contains(&seq.wrapping_sub(before)), "{before} then {seq}");
         }

@@ -7,6 +7,7 @@
 //! timings of shared machines drift, and medians are compared.
 
 mod attack;
+mod flows;
 mod idle;
 mod load;
 mod sealed;
@@ -28,6 +29,7 @@ Examples:
   trunkline bench --rounds 9 --json
   trunkline bench attack
   trunkline bench idle
+  trunkline bench flows
 
 Needs two processors: one for the load, one for what is measured. `kpps` is
 thousands of packets a second through one thread; `cpu` is that thread's time
@@ -54,6 +56,7 @@ pub struct Args {
 enum What {
     Attack(attack::Args),
     Idle(idle::Args),
+    Flows(flows::Args),
     #[command(hide = true)]
     IdleNeighbours(idle::NeighbourArgs),
 }
@@ -123,6 +126,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if let Some(What::IdleNeighbours(args)) = &args.what {
         return idle::neighbours(args);
     }
+    if let Some(What::Flows(args)) = &args.what {
+        return flows::run(args);
+    }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
         return Err(Error::Processors(processors));
@@ -131,7 +137,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     match &args.what {
         Some(What::Attack(args)) => return attack::run(args),
         Some(What::Idle(args)) => return idle::run(args),
-        Some(What::IdleNeighbours(_)) | None => {}
+        Some(What::IdleNeighbours(_) | What::Flows(_)) | None => {}
     }
     let rows = contest(args)?;
     let steady = steady::run(args.flows)?;

@@ -11,4 +11,6 @@ mod thread;
 pub mod udp;
 mod unix;
 
-pub use thread::{Asker, Handle, LinkSnapshot, Parts, Snapshot, start};
+pub use thread::{
+    Asker, FLOWS_AT_ONCE, FlowSnapshot, Handle, LinkSnapshot, Parts, Snapshot, start,
+};

@@ -4,6 +4,7 @@
 use super::remote::{self, Hello, Remotes};
 use super::unix::Unix;
 use crate::clock::Stamps;
+use nix::sys::socket::{getsockopt, sockopt};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -154,6 +155,17 @@ pub enum Carrier {
     Remote(Box<remote::Session>),
 }
 
+/// What a node knows of an application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Application {
+    /// A process of this machine, by its number.
+    Process(i32),
+    /// The node's own process.
+    Inside,
+    /// On another host: the `[[client]]` with this number, or anybody.
+    Remote(Client),
+}
+
 /// What reading from a carrier gave.
 pub enum Read {
     /// A message of so many bytes.
@@ -176,6 +188,18 @@ impl Carrier {
             Carrier::Unix(unix) => unix.send(now, head, payload),
             Carrier::InProcess(end) => end.send(head, payload),
             Carrier::Remote(session) => session.send(head, payload),
+        }
+    }
+
+    /// Whose it is.
+    pub fn application(&self) -> Application {
+        match self {
+            // Zero is a process that this one cannot see.
+            Carrier::Unix(socket) => Application::Process(
+                getsockopt(socket, sockopt::PeerCredentials).map_or(0, |who| who.pid()),
+            ),
+            Carrier::InProcess(_) => Application::Inside,
+            Carrier::Remote(session) => Application::Remote(session.client()),
         }
     }
 
@@ -258,6 +282,11 @@ impl Carriers {
     /// The carrier of `id`.
     pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Carrier> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Whose carrier `id` has.
+    pub fn application(&self, id: SessionId) -> Option<Application> {
+        Some(self.slots.get(id.0 as usize)?.as_ref()?.application())
     }
 
     /// Whose rights `id` has.

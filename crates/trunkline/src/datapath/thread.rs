@@ -1,8 +1,10 @@
 mod doors;
+mod flows;
 mod notices;
 mod operate;
 mod remote;
 
+pub use flows::{FLOWS_AT_ONCE, FlowSnapshot};
 pub use operate::Operation;
 
 use super::record::{self, Tap};

@@ -55,12 +55,16 @@ const SILENT: (StatusCode, &str) =
 
 /// The packet thread answers within a second; that wait must not hold up
 /// another request.
-async fn ask(asker: Asker) -> Option<crate::datapath::Snapshot> {
-    tokio::task::spawn_blocking(move || asker.snapshot()).await.ok().flatten()
+async fn ask<T: Send + 'static>(
+    asker: Asker,
+    what: impl FnOnce(&Asker) -> Option<T> + Send + 'static,
+) -> Option<T> {
+    tokio::task::spawn_blocking(move || what(&asker)).await.ok().flatten()
 }
 
 async fn metrics_page(State(asker): State<Asker>) -> Response {
-    let Some(Ok(text)) = ask(asker).await.map(metrics::render) else {
+    let text = |asker: &Asker| metrics::render(asker.snapshot()?, asker.all_flows().ok()?).ok();
+    let Some(text) = ask(asker, text).await else {
         return SILENT.into_response();
     };
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -68,7 +72,7 @@ async fn metrics_page(State(asker): State<Asker>) -> Response {
 }
 
 async fn health_page(State(asker): State<Asker>) -> Response {
-    match ask(asker).await {
+    match ask(asker, Asker::snapshot).await {
         Some(_) => "ok\n".into_response(),
         None => SILENT.into_response(),
     }

@@ -1,6 +1,7 @@
 //! The packet thread's counters in Prometheus' text format.
 
-use crate::datapath::{LinkSnapshot, Snapshot};
+use super::flows::{Distribution, distributions};
+use crate::datapath::{FlowSnapshot, LinkSnapshot, Snapshot};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -11,17 +12,17 @@ use trunkline_overlay::counters::Traffic;
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LinkQuality;
 
-/// The text of `snapshot`.
-pub fn render(snapshot: Snapshot) -> Result<String, fmt::Error> {
+/// The text of `snapshot` and `flows`.
+pub fn render(snapshot: Snapshot, flows: Vec<FlowSnapshot>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("trunkline");
-    registry.register_collector(Box::new(Node(snapshot)));
+    registry.register_collector(Box::new(Node(snapshot, flows)));
     let mut out = String::new();
     text::encode(&mut out, &registry)?;
     Ok(out)
 }
 
 #[derive(Debug)]
-struct Node(Snapshot);
+struct Node(Snapshot, Vec<FlowSnapshot>);
 
 type Labels = Vec<(String, String)>;
 
@@ -136,6 +137,7 @@ impl Collector for Node {
             "Requests for memory by the packet thread: for sessions, flows and looks at its counters, none for packets",
             single(s.thread.allocations),
         )?;
+        self.encode_flows(&mut f)?;
         self.encode_control(&mut f)?;
         self.encode_remote(&mut f)?;
         self.encode_quality(&mut f)?;
@@ -144,6 +146,30 @@ impl Collector for Node {
 }
 
 impl Node {
+    /// Flows by how good they are, never each for itself.
+    fn encode_flows(&self, f: &mut Family<'_, '_>) -> fmt::Result {
+        let live = |ends_here| {
+            let flows = self.1.iter().filter(|f| !f.flow.over);
+            flows.filter(|f| f.flow.received.is_some() == ends_here).count() as f64
+        };
+        let directions = [("in", live(true)), ("out", live(false))];
+        f.gauges("flows", "Flows that end (in) or begin (out) here and have not ended", {
+            directions.into_iter().map(|(way, n)| (vec![label("direction", way)], n))
+        })?;
+        f.counters(
+            "flows_displaced",
+            "Flows that made room for others in the table of flows before they had ended",
+            single(self.0.node.flows_displaced),
+        )?;
+        for Distribution { name, help, at_most } in distributions(&self.1) {
+            let bound = |le: f64| if le.is_finite() { le.to_string() } else { "+Inf".into() };
+            let buckets =
+                at_most.into_iter().map(|(le, n)| (vec![label("le", bound(le))], n as f64));
+            f.gauges(name, help, buckets)?;
+        }
+        Ok(())
+    }
+
     /// Handshakes and routing.
     fn encode_control(&self, f: &mut Family<'_, '_>) -> fmt::Result {
         let by_reason = |why: &'static str, n| (vec![label("reason", why)], n);

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod expiry;
+mod flows;
 mod http;
 mod metrics;
 mod operator;

@@ -2,11 +2,11 @@
 
 use super::config::{self, Config};
 use super::expiry::Watch;
-use super::{metrics, reload, unix_secs};
+use super::{flows, metrics, reload, unix_secs};
 use crate::datapath::{Asker, LinkSnapshot, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
-    Ask, Echo, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Service, Status,
+    Ask, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Service, Status,
 };
 use crate::operate::server;
 use crate::{clock, log};
@@ -192,6 +192,14 @@ impl server::Operator for Operator {
                 let costs = self.asker.costs(metric).map_err(refused)?;
                 value(routes(&self.snapshot()?, metric, &costs))
             }
+            Ask::Flows { peer, from } => {
+                let (page, next) = self.asker.flows(from).map_err(refused)?;
+                let running = self.running();
+                let client = |i| running.clients.get(usize::from(i)).map(|c| c.name.as_str());
+                let wanted = page.iter().filter(|f| peer.is_none_or(|p| f.flow.ends.peer.0 == p));
+                let flows = wanted.map(|f| flows::view(f, client)).collect();
+                value(Flows { flows, next })
+            }
             Ask::Echo { to, service, size, hops, timeout_ms } => {
                 let nonce = getrandom::u64().map_err(refused)?;
                 let (to, service) = (NodeId(to), service.into());
@@ -207,6 +215,15 @@ impl server::Operator for Operator {
                 self.stop.store(true, Ordering::Relaxed);
                 value(status?)
             }
+        }
+    }
+}
+
+impl From<wire::Service> for Service {
+    fn from(service: wire::Service) -> Service {
+        match service {
+            wire::Service::BestEffort => Service::BestEffort,
+            wire::Service::RealTime => Service::RealTime,
         }
     }
 }

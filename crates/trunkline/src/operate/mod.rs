@@ -1,9 +1,10 @@
-//! `trunkline status`, `links`, `routes`, `ping`, `trace`, `top`, `reload` and
+//! `trunkline status`, `links`, `routes`, `flows`, `ping`, `trace`, `top`, `reload` and
 //! `drain`: how an operator speaks to a running node, over its control socket.
 
 mod client;
 mod drain;
 mod echo;
+mod flows;
 pub mod protocol;
 pub mod server;
 mod show;
@@ -13,6 +14,7 @@ mod top;
 pub use client::Error;
 pub use drain::{drain, reload};
 pub use echo::{ping, trace};
+pub use flows::flows;
 pub use show::{links, routes, status};
 pub use table::span;
 pub use top::top;
@@ -101,6 +103,37 @@ pub struct RoutesArgs {
     json: bool,
 }
 
+/// Show the flows that begin or end at a running node
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline flows
+  trunkline flows 5                  # those with node 5 alone
+  trunkline flows --worst --limit 10
+  trunkline flows --json | jq '.[] | select(.last_10s.mos < 3.6) | [.peer, .port]'
+
+\"In\" ends here, \"out\" begins here. – is what the node does not know: only a flow's
+destination knows how good it is, and the delay only where a route leads back. R and
+MOS are as if it were G.711 with concealment in packets of 20 ms, played out at the
+deadline. docs/operation.md says what each number means.
+Exit code 1: no node answers there.")]
+pub struct FlowsArgs {
+    /// Only flows from and to this node
+    #[arg(value_name = "NODE")]
+    peer: Option<u32>,
+    /// Those with the lowest MOS of the last 10 s first; not by nodes and ports
+    #[arg(long)]
+    worst: bool,
+    /// At most so many
+    #[arg(long, short = 'n', value_name = "N")]
+    limit: Option<usize>,
+    #[command(flatten)]
+    at: At,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Measure the round trip to another node of the overlay
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -182,8 +215,9 @@ fn patience(text: &str) -> Result<Span, String> {
 Example:
   trunkline top --control /run/trunkline/a.ctl
 
-Keys: q quits, s sorts by the next column, r reverses, arrows scroll.
-Without a terminal use `status --json` and `links --json`.")]
+Keys: q quits, s sorts by the next column, r reverses, arrows scroll, f shows flows
+(the worst first; s: by nodes and ports) or links again.
+Without a terminal use `status --json`, `links --json` and `flows --json`.")]
 pub struct TopArgs {
     #[command(flatten)]
     at: At,

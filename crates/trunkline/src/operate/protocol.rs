@@ -20,6 +20,15 @@ pub enum Ask {
         #[serde(default)]
         metric: MetricName,
     },
+    /// [`Flows`]: a part of them.
+    Flows {
+        /// Only those with this other node.
+        #[serde(default)]
+        peer: Option<u32>,
+        /// Where the part before said that it goes on; 0 is the first.
+        #[serde(default)]
+        from: u64,
+    },
     /// [`Echo`].
     Echo {
         /// The node to ask.
@@ -231,6 +240,92 @@ pub struct Route {
     pub cost: Option<f64>,
     /// From the next hop to the destination, one way; zero if unknown.
     pub onward_ms: f64,
+}
+
+/// Some of the flows that begin or end at the node.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Flows {
+    /// At most 256.
+    pub flows: Vec<Flow>,
+    /// `from` of the next question; `null` if these were the last.
+    pub next: Option<u64>,
+}
+
+/// Which end of a flow the node is.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// Its destination.
+    In,
+    /// Its origin.
+    Out,
+}
+
+/// A flow.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Flow {
+    /// Whether it ends here, or begins.
+    pub direction: Direction,
+    /// The virtual port here.
+    pub port: u16,
+    /// The other node.
+    pub peer: u32,
+    /// The virtual port there.
+    pub peer_port: u16,
+    /// What carried its last packet.
+    pub service: Service,
+    /// Who holds the port here: a process's name, or that of a `[[client]]`.
+    pub application: Option<String>,
+    /// The process, if it is on this machine.
+    pub pid: Option<i32>,
+    /// For how long it has been there.
+    pub since_s: f64,
+    /// For how long no packet has come, or been sent.
+    pub silent_s: f64,
+    /// Whether it has ended.
+    pub ended: bool,
+    /// Packets, each once.
+    pub packets: u64,
+    /// Their bytes, of the application alone.
+    pub bytes: u64,
+    /// Packets of these that the application did not take, or that the node
+    /// could not send on.
+    pub refused: u64,
+    /// Packets a second, over the last ten.
+    pub pps: Option<f64>,
+    /// Bits a second, likewise.
+    pub bps: Option<f64>,
+    /// What the origin set as deadline, as it seems here.
+    pub deadline_ms: Option<f64>,
+    /// How often the sender has numbered anew.
+    pub restarts: Option<u64>,
+    /// How the last ten seconds were, where it ends here and packets came.
+    pub last_10s: Option<FlowQuality>,
+    /// The same of the whole call.
+    pub call: Option<FlowQuality>,
+}
+
+/// How good a flow is at its destination.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug)]
+pub struct FlowQuality {
+    /// Packets sent, by their numbers.
+    pub expected: u64,
+    /// Those that did not come.
+    pub lost: u64,
+    /// Those that came after their deadline.
+    pub late: u64,
+    /// Those that a link had lost and repeated.
+    pub recovered: u64,
+    /// Lost and late, of those expected, 0 to 1.
+    pub missed_share: f64,
+    /// One way, on average.
+    pub delay_ms: Option<f64>,
+    /// RFC 3550's, on average.
+    pub jitter_ms: Option<f64>,
+    /// The E-model's rating, 0 to 100: as if it were G.711 with concealment.
+    pub r: f64,
+    /// The same as mean opinion score, 1 to 4.5.
+    pub mos: f64,
 }
 
 /// What became of one echo.

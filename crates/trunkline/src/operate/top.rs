@@ -1,7 +1,8 @@
-//! `top`: status and links, live in the terminal.
+//! `top`: status and links, or flows, live in the terminal.
 
 use super::client::Client;
-use super::protocol::{Ask, Link, Status};
+use super::flows::{self, FLOW_COLUMNS, flow_row};
+use super::protocol::{Ask, Flow, Link, Status};
 use super::show::{LINK_COLUMNS, link_row, status_lines};
 use super::table::Align;
 use super::{Error, TopArgs};
@@ -74,6 +75,10 @@ fn run(
                 if stop || screen.key(key.code) {
                     return Ok(());
                 }
+                // What is shown now has not been asked for.
+                if key.code == KeyCode::Char('f') {
+                    break;
+                }
             }
             draw(screen)?;
         }
@@ -92,6 +97,11 @@ fn run(
 struct Screen {
     status: Option<Status>,
     links: Vec<Link>,
+    /// Whether flows are shown in place of links, and then which.
+    of_flows: bool,
+    flows: Vec<Flow>,
+    /// Whether flows are ordered by nodes and ports.
+    by_name: bool,
     looked: Option<Instant>,
     /// Why the last look brought nothing.
     trouble: Option<String>,
@@ -104,6 +114,9 @@ impl Screen {
     fn look(&mut self, client: &mut Client) -> Result<(), Error> {
         let status = client.ask(&Ask::Status {})?;
         let links = client.ask(&Ask::Links {})?;
+        if self.of_flows {
+            self.flows = flows::all(client, None)?;
+        }
         self.take(status, links, Instant::now());
         Ok(())
     }
@@ -132,12 +145,22 @@ impl Screen {
             let order = compare(a, b, sort);
             if reverse { order.reverse() } else { order }
         });
+        flows::sort(&mut self.flows, !self.by_name);
+        if reverse {
+            self.flows.reverse();
+        }
+    }
+
+    fn rows(&self) -> usize {
+        if self.of_flows { self.flows.len() } else { self.links.len() }
     }
 
     /// Takes a key; true if it means the end.
     fn key(&mut self, key: KeyCode) -> bool {
         match key {
             KeyCode::Char('q') | KeyCode::Esc => return true,
+            KeyCode::Char('f') => (self.of_flows, self.first) = (!self.of_flows, 0),
+            KeyCode::Char('s') if self.of_flows => self.by_name = !self.by_name,
             KeyCode::Char('s') => self.sort = (self.sort + 1) % LINK_COLUMNS.len(),
             KeyCode::Char('r') => self.reverse = !self.reverse,
             KeyCode::Down | KeyCode::Char('j') => self.first += 1,
@@ -147,7 +170,7 @@ impl Screen {
             KeyCode::Home => self.first = 0,
             _ => {}
         }
-        self.first = self.first.min(self.links.len().saturating_sub(1));
+        self.first = self.first.min(self.rows().saturating_sub(1));
         self.arrange();
         false
     }
@@ -167,31 +190,51 @@ impl Screen {
         ];
         let [top, _, middle, bottom] = Layout::vertical(rows).areas(frame.area());
         frame.render_widget(Paragraph::new(about), top);
-        frame.render_widget(self.table(middle.width), middle);
-        let (column, _) = LINK_COLUMNS[self.sort];
+        let (shown, column) = self.content(middle.width);
+        let other = if self.of_flows { "links" } else { "flows" };
+        frame.render_widget(shown, middle);
         let order = if self.reverse { ", reversed" } else { "" };
         let foot = match &self.trouble {
             Some(trouble) => format!("{trouble} (trying again)"),
-            None => format!("q quit  s sort (by {column}{order})  r reverse  ↑↓ scroll"),
+            None => format!("q quit  s sort (by {column}{order})  r reverse  ↑↓ scroll  f {other}"),
         };
         let style = Style::new().add_modifier(Modifier::REVERSED);
         frame.render_widget(Paragraph::new(foot).style(style), bottom);
     }
 
-    /// The columns that fit into `room`, whole: a number without its first
-    /// digits would be another.
-    fn table(&self, room: u16) -> Table<'static> {
-        let cells: Vec<Vec<String>> = self.links.iter().map(link_row).collect();
-        let widths: Vec<usize> = (0..LINK_COLUMNS.len())
+    /// The table of links or flows, and by which column it is sorted.
+    fn content(&self, room: u16) -> (Table<'static>, &'static str) {
+        if self.of_flows {
+            let rows = self.flows.iter().map(|f| (flow_row(f), f.ended)).collect();
+            let by = if self.by_name { 1 } else { 15 };
+            return (self.table(&FLOW_COLUMNS, &FLOWS_LAST, rows, by, room), FLOW_COLUMNS[by].0);
+        }
+        let rows = self.links.iter().map(|l| (link_row(l), !l.up)).collect();
+        let by = self.sort;
+        (self.table(&LINK_COLUMNS, &LINKS_LAST, rows, by, room), LINK_COLUMNS[by].0)
+    }
+
+    /// The columns of `rows` that fit into `room`, whole: a number without its
+    /// first digits would be another. Rows are with whether they stand out.
+    fn table(
+        &self,
+        columns: &[(&'static str, Align)],
+        dispensable: &[&[usize]],
+        rows: Vec<(Vec<String>, bool)>,
+        sorted: usize,
+        room: u16,
+    ) -> Table<'static> {
+        let widths: Vec<usize> = (0..columns.len())
             .map(|i| {
-                let cells = cells.iter().filter_map(|row| row.get(i)).map(|c| c.chars().count());
-                cells.chain([LINK_COLUMNS[i].0.len()]).max().unwrap_or(0)
+                let cells = rows.iter().filter_map(|(row, _)| row.get(i));
+                let cells = cells.map(|cell| cell.chars().count());
+                cells.chain([columns[i].0.len()]).max().unwrap_or(0)
             })
             .collect();
-        let shown = fitting(&widths, room.into());
+        let shown = fitting(&widths, dispensable, room.into());
         let widths = shown.iter().map(|&i| u16::try_from(widths[i]).unwrap_or(u16::MAX));
         let set = |text: String, i: usize| {
-            let alignment = match LINK_COLUMNS[i].1 {
+            let alignment = match columns[i].1 {
                 Align::Left => Alignment::Left,
                 Align::Right => Alignment::Right,
             };
@@ -199,11 +242,11 @@ impl Screen {
         };
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let head = shown.iter().map(|&i| {
-            let mark = if i == self.sort { Modifier::UNDERLINED } else { Modifier::empty() };
-            set(LINK_COLUMNS[i].0.to_owned(), i).style(Style::new().add_modifier(mark))
+            let mark = if i == sorted { Modifier::UNDERLINED } else { Modifier::empty() };
+            set(columns[i].0.to_owned(), i).style(Style::new().add_modifier(mark))
         });
-        let rows = cells.into_iter().zip(&self.links).skip(self.first).map(|(row, link)| {
-            let style = if link.up { Style::new() } else { bold };
+        let rows = rows.into_iter().skip(self.first).map(|(row, stands_out)| {
+            let style = if stands_out { bold } else { Style::new() };
             Row::new(shown.iter().map(|&i| set(row[i].clone(), i))).style(style)
         });
         Table::new(rows.collect::<Vec<_>>(), widths.map(Constraint::Length))
@@ -212,13 +255,17 @@ impl Screen {
     }
 }
 
+/// Columns that are left out where there is no room, the first first.
+const LINKS_LAST: [&[usize]; 10] =
+    [&[15], &[13], &[14], &[7, 8], &[4], &[12], &[1], &[11], &[9, 10], &[5, 6]];
+const FLOWS_LAST: [&[usize]; 12] =
+    [&[4], &[11], &[14], &[5], &[7], &[10], &[13], &[3], &[16, 17], &[8], &[12], &[9]];
+
 /// Which columns of these `widths` are shown where there is `room`; those that
 /// mean something together go together.
-fn fitting(widths: &[usize], room: usize) -> Vec<usize> {
-    const DISPENSABLE: [&[usize]; 10] =
-        [&[15], &[13], &[14], &[7, 8], &[4], &[12], &[1], &[11], &[9, 10], &[5, 6]];
+fn fitting(widths: &[usize], dispensable: &[&[usize]], room: usize) -> Vec<usize> {
     let mut shown: Vec<usize> = (0..widths.len()).collect();
-    for group in DISPENSABLE {
+    for group in dispensable {
         if shown.iter().map(|&i| widths[i] + 2).sum::<usize>() <= room + 2 {
             break;
         }
@@ -362,6 +409,46 @@ mod tests {
             assert!(table.contains(shows) && !table.contains(hides), "{width}: {table}");
         }
         drawn(&screen);
+    }
+
+    #[test]
+    fn flows_are_shown_the_worst_first() {
+        let mut screen = Screen { of_flows: true, ..Screen::default() };
+        let flow = |peer: u32, mos: Option<f64>, ended| -> Flow {
+            let quality = mos.map(|mos| {
+                serde_json::json!({
+                    "expected": 200, "lost": 3, "late": 1, "recovered": 9, "missed_share": 0.02,
+                    "delay_ms": null, "jitter_ms": 0.8, "r": 70.0, "mos": mos
+                })
+            });
+            let flow = serde_json::json!({
+                "direction": "in", "port": 5004, "peer": peer, "peer_port": 6000,
+                "service": "real-time", "application": "pbx", "pid": null, "since_s": 90.0,
+                "silent_s": 0.01, "ended": ended, "packets": 4_500, "bytes": 774_000,
+                "refused": 0, "pps": 50.0, "bps": 68_800.0, "deadline_ms": 100.0, "restarts": 0,
+                "last_10s": quality, "call": quality
+            });
+            serde_json::from_value(flow).expect("a flow")
+        };
+        screen.flows = vec![
+            flow(2, None, true),
+            flow(3, Some(4.1), false),
+            flow(4, None, false),
+            flow(5, Some(2.5), false),
+        ];
+        screen.take(status(), Vec::new(), Instant::now());
+        let lines = drawn(&screen);
+        assert!(lines[7].starts_with("flow  peer    port"), "{lines:#?}");
+        let peers = |lines: &[String]| -> Vec<String> {
+            lines[8..11].iter().map(|line| line[6..7].to_owned()).collect()
+        };
+        assert_eq!(peers(&lines), ["5", "3", "4"], "{lines:#?}");
+        assert!(lines[8].contains("1.50") && lines[8].contains("2.50"), "{lines:#?}");
+        assert!(lines[11].contains("by MOS") && lines[11].contains("f links"), "{lines:#?}");
+        screen.key(KeyCode::Char('s'));
+        assert_eq!(peers(&drawn(&screen)), ["2", "3", "4"]);
+        screen.key(KeyCode::Char('f'));
+        assert!(drawn(&screen)[7].starts_with("link  address"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What an operator does to the node in the packet thread.
 
+use super::flows::FlowPage;
 use super::{Asker, PacketThread, Request};
 use crate::clock;
 use std::collections::VecDeque;
@@ -32,6 +33,13 @@ pub enum Operation {
         /// Who waits.
         reply: SyncSender<Vec<(NodeId, u64)>>,
     },
+    /// Some of the flows that begin or end here.
+    Flows {
+        /// From where on.
+        from: u64,
+        /// Who waits.
+        reply: SyncSender<FlowPage>,
+    },
     /// Change settings.
     Reconfigure {
         /// Which.
@@ -59,10 +67,10 @@ pub enum Unanswered {
 pub(super) struct Waiting(VecDeque<(u64, SyncSender<Result<EchoAnswer, EchoError>>)>);
 
 /// How long the packet thread may take for what it does at once.
-const AT_ONCE: Duration = Duration::from_secs(1);
+pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
 impl Asker {
-    fn operate(&self, operation: Operation) -> Option<()> {
+    pub(super) fn operate(&self, operation: Operation) -> Option<()> {
         self.requests.try_send(Request::Operate(operation)).ok()?;
         self.wake.write(1).ok().map(drop)
     }
@@ -122,6 +130,7 @@ impl PacketThread {
                 let cost = |node| Some((node, router.route(node, metric)?.cost));
                 let _ = reply.try_send(nodes.filter_map(cost).collect());
             }
+            Operation::Flows { from, reply } => drop(reply.try_send(self.flows(from))),
             Operation::Drain { on, done } => {
                 self.node.drain(clock::now(), on);
                 let _ = done.try_send(());

@@ -1,0 +1,86 @@
+//! What the node counts of its flows.
+
+use super::forwarder::Packet;
+use super::{Forwarder, Node};
+use crate::session::SessionId;
+use crate::session::flows::{Arrival, Ends, Flow};
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// The ends of the flow that `packet` comes in with.
+fn inward(packet: &Packet<'_>) -> Ends {
+    let h = &packet.header;
+    Ends { port: h.destination_port, peer: h.source, peer_port: h.source_port }
+}
+
+/// The ends of the flow that `packet` goes out with.
+fn outward(packet: &Packet<'_>) -> Ends {
+    let h = &packet.header;
+    Ends { port: h.source_port, peer: h.destination, peer_port: h.destination_port }
+}
+
+impl Forwarder {
+    /// `packet`, which is no copy, has come to its destination.
+    pub(super) fn flow_received(&mut self, now: Time, packet: &Packet<'_>) {
+        let (h, ends) = (&packet.header, inward(packet));
+        let arrival = Arrival {
+            service: h.service,
+            number: h.flow_seq,
+            recovered: h.recovered,
+            remaining: packet.deadline.since(now),
+            bytes: packet.payload.len(),
+        };
+        if self.flows.received(now, ends, &arrival) {
+            self.flows.set_way(ends, self.way_to(packet));
+        }
+    }
+
+    /// The application did not take `packet`.
+    pub(super) fn flow_not_taken(&mut self, packet: &Packet<'_>) {
+        self.flows.not_taken(inward(packet));
+    }
+
+    /// An application sends `packet`.
+    pub(super) fn flow_sent(&mut self, now: Time, packet: &Packet<'_>) {
+        self.flows.sent(now, outward(packet), packet.header.service, packet.payload.len());
+    }
+
+    /// `packet` of an application here went nowhere.
+    pub(super) fn flow_not_sent(&mut self, packet: &Packet<'_>) {
+        self.flows.not_sent(outward(packet));
+    }
+
+    /// How long a packet takes to where `packet` is from; `None` without a way,
+    /// before its first link's round trip is known, or where an operator's route
+    /// doesn't say how long the rest takes.
+    fn way_to(&self, packet: &Packet<'_>) -> Option<Duration> {
+        if packet.header.source == self.id {
+            return Some(Duration::ZERO);
+        }
+        let hop = self.next_hop(packet.header.source, packet.header.metric)?;
+        let link = self.links().get(hop.link)?;
+        link.monitor().rtt().get()?;
+        let known = !hop.onward.is_zero() || link.config().neighbour == packet.header.source;
+        known.then(|| self.onward(Some(hop)))
+    }
+}
+
+impl Node {
+    /// Flows that begin or end here, with the sessions that hold their ports:
+    /// those in `places` places from `from` on, which is 0 at first, and from
+    /// where it goes on. Where flows come and go meanwhile, one may be shown
+    /// twice or not at all.
+    pub fn flows(
+        &self,
+        now: Time,
+        from: u64,
+        places: usize,
+    ) -> (Vec<(Flow, Option<SessionId>)>, Option<u64>) {
+        let (flows, next) = self.forwarder.flows.page(now, from, places);
+        let with_session = |flow: Flow| {
+            let session = self.forwarder.sessions().holder(flow.ends.port);
+            (Flow { over: flow.over || session.is_none(), ..flow }, session)
+        };
+        (flows.into_iter().map(with_session).collect(), next)
+    }
+}

@@ -1,0 +1,59 @@
+//! What is asked of the node's flows.
+
+use super::operate::{AT_ONCE, Operation, Unanswered};
+use super::{Asker, PacketThread};
+use crate::clock;
+use crate::datapath::sessions::Application;
+use std::sync::mpsc::sync_channel;
+use trunkline_base::Time;
+use trunkline_overlay::session::flows::Flow;
+
+/// Flows looked at in one go, lest packets wait: it takes about 0.1 ms.
+pub const FLOWS_AT_ONCE: usize = 256;
+
+/// A flow as one moment saw it.
+#[derive(Clone, Debug)]
+pub struct FlowSnapshot {
+    /// The moment.
+    pub at: Time,
+    /// The flow.
+    pub flow: Flow,
+    /// Who holds its port here, if anybody does.
+    pub application: Option<Application>,
+}
+
+/// Some flows, and from where on there are more.
+pub type FlowPage = (Vec<FlowSnapshot>, Option<u64>);
+
+impl Asker {
+    /// Some of the flows that begin or end at the node: those from `from` on,
+    /// which is 0 at first.
+    pub fn flows(&self, from: u64) -> Result<FlowPage, Unanswered> {
+        let (reply, answer) = sync_channel(1);
+        let asked = self.operate(Operation::Flows { from, reply });
+        asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
+    }
+
+    /// All of them.
+    pub fn all_flows(&self) -> Result<Vec<FlowSnapshot>, Unanswered> {
+        let (mut flows, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            let page;
+            (page, next) = self.flows(from)?;
+            flows.extend(page);
+        }
+        Ok(flows)
+    }
+}
+
+impl PacketThread {
+    pub(super) fn flows(&self, from: u64) -> FlowPage {
+        let at = clock::now();
+        let (flows, next) = self.node.node().flows(at, from, FLOWS_AT_ONCE);
+        let snapshot = |(flow, session)| {
+            let application = Option::and_then(session, |id| self.carriers.application(id));
+            FlowSnapshot { at, flow, application }
+        };
+        (flows.into_iter().map(snapshot).collect(), next)
+    }
+}

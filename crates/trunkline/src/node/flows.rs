@@ -1,0 +1,140 @@
+//! Flows as an operator sees them, rated by the E-model.
+
+use crate::datapath::FlowSnapshot;
+use crate::datapath::sessions::Application;
+use crate::operate::protocol::{Direction, Flow, FlowQuality};
+use std::time::Duration;
+use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio_of, rate};
+use trunkline_overlay::node::Client;
+use trunkline_overlay::session::flows::{Counts, Received};
+
+/// What a packet of G.711 mostly holds: it is as old when it leaves.
+const PACKET: Duration = Duration::from_millis(20);
+
+fn ms(d: Duration) -> f64 {
+    d.as_secs_f64() * 1e3
+}
+
+/// A flow, where `[[client]]` sections have the names `clients`.
+pub fn view<'a>(snapshot: &FlowSnapshot, clients: impl Fn(u16) -> Option<&'a str>) -> Flow {
+    let FlowSnapshot { at, flow, application } = snapshot;
+    let (name, pid) = match application {
+        None => (None, None),
+        Some(Application::Process(pid)) => (process(*pid), Some(*pid).filter(|pid| *pid > 0)),
+        Some(Application::Inside) => (Some("in the node's process".into()), None),
+        Some(Application::Remote(Client::Known(i))) => (clients(*i).map(str::to_owned), None),
+        Some(Application::Remote(Client::Local)) => (Some("on another host".into()), None),
+    };
+    let span = flow.span.as_secs_f64();
+    let per_second = |n: u64| (span > 0.0).then(|| n as f64 / span);
+    let quality = |counts| flow.received.and_then(|received| quality(counts, &received));
+    Flow {
+        direction: if flow.received.is_some() { Direction::In } else { Direction::Out },
+        port: flow.ends.port,
+        peer: flow.ends.peer.0,
+        peer_port: flow.ends.peer_port,
+        service: flow.service.into(),
+        application: name,
+        pid,
+        since_s: at.since(flow.since).as_secs_f64(),
+        silent_s: at.since(flow.last).as_secs_f64(),
+        ended: flow.over,
+        packets: flow.call.packets,
+        bytes: flow.call.bytes,
+        refused: flow.refused,
+        pps: per_second(flow.recent.packets),
+        bps: per_second(flow.recent.bytes * 8),
+        deadline_ms: flow.received.and_then(|r| r.deadline()).map(ms),
+        restarts: flow.received.map(|r| r.restarts),
+        last_10s: quality(&flow.recent),
+        call: quality(&flow.call),
+    }
+}
+
+/// What a process calls itself, while it runs and may be looked at.
+fn process(pid: i32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
+/// What `counts` say of a flow; nothing if nothing came.
+pub fn quality(counts: &Counts, received: &Received) -> Option<FlowQuality> {
+    let &Counts { expected, late, recovered, .. } = counts;
+    if expected == 0 {
+        return None;
+    }
+    // More can have come than was due: what had been missing before.
+    let missed = u64::try_from(counts.missed).unwrap_or(0).min(expected);
+    let bursts = u64::try_from(counts.bursts).unwrap_or(0).min(missed);
+    // Played out at the deadline, as far as it is known; what came later was
+    // missed, as in `trunkline call recv`.
+    let deadline = received.deadline().unwrap_or(received.most_left);
+    let share = missed as f64 / expected as f64;
+    let heard = Parameters::default()
+        .with_delay(deadline + PACKET)
+        .with_codec(Codec::G711_PLC)
+        .with_loss(share, burst_ratio_of(expected, missed, bursts));
+    let rating = rate(&heard);
+    Some(FlowQuality {
+        expected,
+        lost: counts.lost(),
+        late,
+        recovered,
+        missed_share: share,
+        delay_ms: received.delay(counts).map(ms),
+        jitter_ms: counts.jitter().map(ms),
+        // Below 0 the scale has no meaning left.
+        r: rating.r.max(0.0),
+        mos: rating.mos(),
+    })
+}
+
+/// How many flows are how good by one measure.
+pub struct Distribution {
+    /// The metric.
+    pub name: &'static str,
+    /// What it says.
+    pub help: &'static str,
+    /// For each bound how many are there at most.
+    pub at_most: Vec<(f64, usize)>,
+}
+
+/// How good those of `flows` are that come in and have in the last ten seconds.
+/// What a flow does not know counts nowhere.
+pub fn distributions(flows: &[FlowSnapshot]) -> Vec<Distribution> {
+    type Pick = fn(&FlowQuality) -> Option<f64>;
+    let measures: [(&str, &str, &[f64], Pick); 4] = [
+        (
+            "flow_missed_ratio_bucket",
+            "Incoming flows by the share of packets missed, lost or late, in the last ten seconds",
+            &[0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, f64::INFINITY],
+            |q| Some(q.missed_share),
+        ),
+        (
+            "flow_mos_bucket",
+            "Incoming flows by their mean opinion score in the last ten seconds: E-model, G.711",
+            &[1.0, 2.0, 2.58, 3.1, 3.6, 4.03, 4.34, f64::INFINITY],
+            |q| Some(q.mos),
+        ),
+        (
+            "flow_delay_seconds_bucket",
+            "Incoming flows by their mean one-way delay in the last ten seconds",
+            &[0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, f64::INFINITY],
+            |q| Some(q.delay_ms? / 1e3),
+        ),
+        (
+            "flow_jitter_seconds_bucket",
+            "Incoming flows by their jitter in the last ten seconds",
+            &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, f64::INFINITY],
+            |q| Some(q.jitter_ms? / 1e3),
+        ),
+    ];
+    let live = flows.iter().filter(|f| !f.flow.over);
+    let known: Vec<_> = live.filter_map(|f| quality(&f.flow.recent, &f.flow.received?)).collect();
+    let count = |(name, help, bounds, pick): (_, _, &[f64], Pick)| {
+        let below = |bound| known.iter().filter_map(pick).filter(|v| *v <= bound).count();
+        let at_most = bounds.iter().map(|bound| (*bound, below(*bound))).collect();
+        Distribution { name, help, at_most }
+    };
+    measures.map(count).into()
+}
