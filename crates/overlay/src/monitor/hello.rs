@@ -157,10 +157,11 @@ impl HelloClock {
         self.due = self.due.min(soonest.max(now));
     }
 
-    /// Whether a hello is overdue from a neighbour that was there: then probes
-    /// go out as fast as they may, so that a burst of losses, which takes a few
-    /// hellos, does not look like a death, which takes all. Other envelopes do
-    /// not replace it: they do not say whether this end is heard.
+    /// Whether the neighbour, which was there, is overdue: then probes go out as
+    /// fast as they may, so that a burst of losses, which takes a few hellos, does
+    /// not look like a death, which takes all. Any envelope shows that it lives;
+    /// but whether this end is heard, only hellos say, and two in a row must not
+    /// be missing.
     /// And an end that is missed does not wait for each probe to come through:
     /// where both directions lose, that would be half of its chances.
     fn is_overdue(&self, now: Time) -> bool {
@@ -168,7 +169,8 @@ impl HelloClock {
     }
 
     fn overdue_at(&self) -> Option<Time> {
-        self.greeted.map(|at| at + self.patience())
+        let silent = self.heard? + self.patience();
+        Some(silent.min(self.greeted? + self.patience() + self.liveness.interval))
     }
 
     fn patience(&self) -> Duration {
