@@ -194,6 +194,11 @@ impl LinkMonitor {
         self.hello.is_due(now)
     }
 
+    /// Whether the next hello may leave at `now` beside something else.
+    pub(crate) fn rides(&self, now: Time) -> bool {
+        self.hello.rides(now)
+    }
+
     pub(crate) fn due_at(&self) -> Time {
         self.hello.due_at()
     }
