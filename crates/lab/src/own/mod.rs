@@ -8,6 +8,7 @@ pub mod detection;
 pub mod failover;
 pub mod heal;
 mod overlay;
+pub mod steady;
 
 use crate::experiment::Experiment;
 
@@ -21,5 +22,6 @@ pub fn experiments() -> Vec<Experiment> {
         detection::experiment(),
         failover::experiment(),
         heal::experiment(),
+        steady::experiment(),
     ]
 }

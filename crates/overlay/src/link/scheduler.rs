@@ -101,10 +101,7 @@ impl Link {
     /// length: beside others of its size, a longer one would break their run.
     fn hello_rides(&self, now: Time, frame_len: usize) -> bool {
         let len = IP_UDP_HEADERS + ENVELOPE_OVERHEAD + frame_len + HELLO_LEN;
-        self.monitor.rides(now)
-            && self.tx.has_one()
-            && !self.is_leaving()
-            && len <= self.config.mtu
+        self.monitor.rides(now) && self.tx.has_one() && !self.is_leaving() && len <= self.config.mtu
     }
 
     pub(super) fn charge(&mut self, now: Time, bytes: usize) {
