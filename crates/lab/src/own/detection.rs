@@ -77,7 +77,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "detection",
-        revision: 2,
+        revision: 3,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

@@ -63,7 +63,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "heal",
-        revision: 3,
+        revision: 4,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),
