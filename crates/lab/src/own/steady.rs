@@ -38,7 +38,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 const LOSSES: [f64; 13] = [0.1, 0.2, 0.5, 0.8, 1.0, 1.2, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0];
-const QUICK_LOSSES: [f64; 6] = [0.2, 1.0, 1.2, 2.0, 5.0, 15.0];
+const QUICK_LOSSES: [f64; 7] = [0.2, 1.0, 1.2, 2.0, 5.0, 15.0, 20.0];
 
 /// IPv4 and UDP headers. Links are counted with IPv6's, which are longer.
 const IPV4_UDP: u64 = 28;
@@ -100,7 +100,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         loss_pct,
         back_pct: loss_pct,
         runs: size.pick(2, 3, 10),
-        seconds: size.pick(20, 120, 600),
+        seconds: size.pick(20, 600, 600),
         shipped: shipped.clone(),
     };
     let mut points = Vec::new();
