@@ -58,7 +58,7 @@ impl Link {
                     return Some(now);
                 }
             }
-            if self.probes && self.next[2] == Time::NEVER && self.meter.is_suspect() {
+            if self.probes && self.next[2] == Time::NEVER && self.meter.doubt().is_some() {
                 let wait = if kind == 2 { PROBE } else { RTT };
                 self.next[2] = now + wait;
             }

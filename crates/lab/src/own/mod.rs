@@ -9,6 +9,7 @@ pub mod failover;
 pub mod flap;
 pub mod heal;
 mod overlay;
+pub mod steady;
 
 use crate::experiment::Experiment;
 
@@ -23,5 +24,6 @@ pub fn experiments() -> Vec<Experiment> {
         failover::experiment(),
         flap::experiment(),
         heal::experiment(),
+        steady::experiment(),
     ]
 }

@@ -180,7 +180,8 @@ pub(crate) fn is_stale(now: Time, since: Time, deadline: Time) -> bool {
 pub struct LinkStats {
     /// Everything received.
     pub received: Traffic,
-    /// Hellos and goodbyes sent.
+    /// Hellos and goodbyes sent. Those in envelopes of real-time packets count
+    /// here with their own bytes, and with no envelope.
     pub hellos: Traffic,
     /// Retransmission requests sent.
     pub requests: Traffic,

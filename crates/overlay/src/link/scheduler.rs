@@ -101,6 +101,13 @@ impl Link {
         self.monitor.is_due(now) && !self.is_leaving()
     }
 
+    /// Whether the next hello goes in the envelope of a real-time frame of this
+    /// length: beside others of its size, a longer one would break their run.
+    fn hello_rides(&self, now: Time, frame_len: usize) -> bool {
+        let len = IP_UDP_HEADERS + ENVELOPE_OVERHEAD + frame_len + HELLO_LEN;
+        self.monitor.rides(now) && self.tx.has_one() && !self.is_leaving() && len <= self.config.mtu
+    }
+
     pub(super) fn charge(&mut self, now: Time, bytes: usize) {
         if let Some(rate) = self.config.rate {
             self.free_at = self.free_at.max(now) + rate.time_for(bytes + IP_UDP_HEADERS);
@@ -109,7 +116,8 @@ impl Link {
 
     /// One envelope of hello and requests; false if the arena is full.
     fn send_control(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> bool {
-        let hello = self.hello_is_due(now);
+        let asked = self.asks_to_send() > 0 && self.monitor.rides(now) && !self.is_leaving();
+        let hello = self.hello_is_due(now) || asked;
         let carried = self.carried();
         let asks = self.asks_to_send();
         let nack_len = if asks > 0 { 2 + asks * NACK_RANGE_LEN } else { 0 };
@@ -148,9 +156,17 @@ impl Link {
             Some(len) => (len, self.config.dscp),
             None => (self.best_effort.head(now, drops)?, 0),
         };
-        let len = ENVELOPE_OVERHEAD + frame_len;
+        let rides = realtime.is_some() && self.hello_rides(now, frame_len);
+        let rider = if rides { HELLO_LEN } else { 0 };
+        let len = ENVELOPE_OVERHEAD + frame_len + rider;
         let Some(envelope) = arena.envelope(to, dscp, len) else { return Some(false) };
-        let frame = Seal::frames_mut(envelope);
+        let (frame, hello) = Seal::frames_mut(envelope).split_at_mut(frame_len);
+        if rides {
+            let carried = self.carried();
+            let written = self.monitor.next_hello(now, &carried).emit(&mut Writer::new(hello));
+            debug_assert!(written.is_ok(), "the length was reckoned above");
+            self.stats.hellos.bytes += rider as u64;
+        }
         let traffic = if realtime.is_none() {
             self.best_effort.pop(now, frame);
             &mut self.stats.best_effort
@@ -159,7 +175,7 @@ impl Link {
         } else {
             &mut self.stats.realtime
         };
-        traffic.count(len);
+        traffic.count(len - rider);
         self.seal.seal(envelope);
         self.sent(now, len, arena);
         Some(true)

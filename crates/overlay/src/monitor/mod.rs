@@ -7,6 +7,7 @@
 
 mod advertise;
 mod damping;
+mod doubt;
 mod gauges;
 mod hello;
 mod loss;
@@ -22,6 +23,7 @@ use crate::link::realtime::ReceiverStats;
 use crate::wire::Hello;
 use core::time::Duration;
 use damping::Flaps;
+use doubt::Doubt;
 use gauges::{Jitter, Residual, Throughput};
 use hello::HelloClock;
 use trunkline_base::{Bitrate, Time};
@@ -71,6 +73,7 @@ pub struct LinkQuality {
 pub struct LinkMonitor {
     hello: HelloClock,
     loss: LossMeter,
+    doubt: Doubt,
     /// Of the loss meter, when the residual loss was last begun.
     changes: u64,
     jitter: Jitter,
@@ -94,6 +97,7 @@ impl LinkMonitor {
         LinkMonitor {
             loss: LossMeter::new(liveness.loss),
             hello: HelloClock::new(liveness, first),
+            doubt: Doubt::default(),
             changes: 0,
             jitter: Jitter::default(),
             residual: Residual::default(),
@@ -113,9 +117,15 @@ impl LinkMonitor {
     pub(crate) fn on_envelope(&mut self, at: Time, counter: u64) {
         self.hello.heard(at);
         self.loss.on_envelope(at, counter);
-        if self.loss.is_suspect() && self.hello.is_up() && self.hello.probes() {
+        self.doubt.earn();
+        if self.in_doubt() {
             self.hello.hasten(at);
         }
+    }
+
+    /// Whether a hello is worth asking for, to know sooner how bad the link is.
+    fn in_doubt(&self) -> bool {
+        self.hello.is_up() && self.hello.probes() && self.doubt.asks(self.loss.doubt())
     }
 
     /// Takes other settings; what was measured stays, but for losses if they
@@ -179,6 +189,10 @@ impl LinkMonitor {
             self.changes = self.loss.changes();
             self.residual.forget();
         }
+        let in_doubt = self.in_doubt();
+        if in_doubt {
+            self.doubt.spend();
+        }
         let share = |x: f64, all: f64| libm::round(x.clamp(0.0, 1.0) * all);
         let most = f64::from(u16::MAX);
         Hello {
@@ -187,13 +201,18 @@ impl LinkMonitor {
                 .estimate()
                 .map(|l| (share(l.loss, most) as u16, share(l.burst, f64::from(u8::MAX)) as u8)),
             residual: self.residual.get().map(|r| share(r, most) as u16),
-            ..self.hello.next(now, self.loss.is_suspect())
+            ..self.hello.next(now, in_doubt)
         }
     }
 
     /// Whether a hello is to be sent at `now`.
     pub(crate) fn is_due(&self, now: Time) -> bool {
         self.hello.is_due(now)
+    }
+
+    /// Whether the next hello may leave at `now` beside something else.
+    pub(crate) fn rides(&self, now: Time) -> bool {
+        self.hello.rides(now)
     }
 
     pub(crate) fn due_at(&self) -> Time {

@@ -280,6 +280,16 @@ pub struct Ledger {
 pub struct Metrics(BTreeMap<String, f64>);
 
 impl Metrics {
+    /// Those of trunkline in a text as Prometheus reads it.
+    pub fn parse(text: &str) -> Metrics {
+        let series = text.lines().filter(|l| l.starts_with("trunkline_"));
+        let parsed = series.filter_map(|l| {
+            let (name, value) = l.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        });
+        Metrics(parsed.collect())
+    }
+
     /// The sum over every series of metric `name` whose labels contain all of
     /// `parts`.
     pub fn sum_where(&self, name: &str, parts: &[&str]) -> f64 {
@@ -307,12 +317,7 @@ impl Node {
             Ok(text)
         };
         let text = fetch().map_err(cannot(format!("read metrics from {}", self.http)))?;
-        let series = text.lines().filter(|l| l.starts_with("trunkline_"));
-        let parsed = series.filter_map(|l| {
-            let (name, value) = l.rsplit_once(' ')?;
-            Some((name.to_owned(), value.parse().ok()?))
-        });
-        Ok(Metrics(parsed.collect()))
+        Ok(Metrics::parse(&text))
     }
 }
 

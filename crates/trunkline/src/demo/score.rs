@@ -38,8 +38,8 @@ pub struct Run {
     /// Against the speech before coding, in segments of 12 s; none if nobody
     /// speaks, or only for an instant.
     pub pesq: Option<Pesq>,
-    /// Bytes on all links and both ways, over those of the same packets with
-    /// neither loss nor recovery.
+    /// Bytes on all links and both ways, hellos and probes among them, over those
+    /// of the packets alone with neither loss nor recovery.
     pub overhead_percent: Option<f64>,
     /// The same on the lossy link alone. Both are unknown where a node was
     /// killed and took its counts with it.
@@ -209,9 +209,11 @@ const IP_UDP: f64 = 28.0;
 /// On one link or on all.
 fn overhead_percent(kind: Kind, sent: u64, ledger: &Ledger, hops: u32, link: Option<u32>) -> f64 {
     let Some(row) = kind.row() else { return 0.0 };
+    // Hellos are there for whatever a row carries: two services share the default
+    // one, and each is charged with all, as though it were there alone.
     let classes: &[&str] = match kind {
-        Kind::Udp | Kind::BestEffort => &["best_effort"],
-        Kind::OneStrike | Kind::RealTime => &["realtime", "repeat", "request"],
+        Kind::Udp | Kind::BestEffort => &["best_effort", "hello", "routing"],
+        Kind::OneStrike | Kind::RealTime => &["realtime", "repeat", "request", "hello", "routing"],
     };
     // Node ids count from 1; a link's ends are its index and the next.
     let neighbour = |node: usize| {
@@ -362,5 +364,30 @@ fn listen(plan: &Plan, heard: &mut [Heard]) {
     let scores = score::all(&pairs).unwrap_or_default();
     for (listener, scores) in heard.iter_mut().zip(scores) {
         listener.scores = scores;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One link, 100 packets of 216 bytes, and besides 10 hellos of 46 by
+    /// themselves and as many bytes of others that rode along.
+    #[test]
+    fn all_bytes_on_links_count() {
+        let node = |class: &str, envelopes: u64, bytes: u64| {
+            format!(
+                "trunkline_link_sent_envelopes_total{{neighbour=\"2\",class=\"{class}\"}} {envelopes}\n\
+                 trunkline_link_sent_bytes_total{{neighbour=\"2\",class=\"{class}\"}} {bytes}\n"
+            )
+        };
+        let text = node("realtime", 100, 21_600) + &node("hello", 10, 460 + 220);
+        let ledger = Ledger {
+            impair: serde_json::Value::Null,
+            rows: [vec![Metrics::parse(&text), Metrics::parse("")], Vec::new()],
+        };
+        let percent = overhead_percent(Kind::RealTime, 100, &ledger, 1, None);
+        let expected = 100.0 * (680.0 + 280.0) / (100.0 * 244.0);
+        assert!((percent - expected).abs() < 1e-9, "{percent}, not {expected}");
     }
 }

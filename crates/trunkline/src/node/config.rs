@@ -230,6 +230,7 @@ struct HelloSection {
     interval: Option<Span>,
     dead_after: Option<Span>,
     probes: Option<bool>,
+    piggyback: Option<bool>,
     loss: Option<LossName>,
 }
 
@@ -385,11 +386,12 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
 fn defaults(file: &File, neighbour: NodeId) -> link::Config {
     let mut c = link::Config::new(neighbour);
     c.damping = file.routing.damping.0;
-    let Liveness { interval, dead_after, probes, loss } = c.liveness;
+    let Liveness { interval, dead_after, probes, loss, piggyback } = c.liveness;
     c.liveness = Liveness {
         interval: file.hello.interval.map_or(interval, |s| s.0),
         dead_after: file.hello.dead_after.map_or(dead_after, |s| s.0),
         probes: file.hello.probes.unwrap_or(probes),
+        piggyback: file.hello.piggyback.unwrap_or(piggyback),
         loss: file.hello.loss.map_or(loss, LossMode::from),
     };
     let size = |s: Size| usize::try_from(s.0).unwrap_or(usize::MAX);

@@ -39,8 +39,12 @@ impl Agenda {
         self.line.is_empty() && self.heap.is_empty()
     }
 
+    pub fn len(&self) -> usize {
+        self.line.len() + self.heap.len()
+    }
+
     pub fn is_full(&self) -> bool {
-        self.line.len() + self.heap.len() >= self.max
+        self.len() >= self.max
     }
 
     /// Adds a job; the caller has seen that there is room.

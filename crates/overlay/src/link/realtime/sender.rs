@@ -229,6 +229,11 @@ impl Sender {
         job.repeat
     }
 
+    /// Whether just one packet waits.
+    pub(crate) fn has_one(&self) -> bool {
+        self.agenda.len() == 1
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.agenda.is_empty()
     }

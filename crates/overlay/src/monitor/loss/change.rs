@@ -19,8 +19,11 @@ use std::collections::VecDeque;
 const CERTAIN: [f64; WORSE] = [26.0, 16.0];
 /// The same for an improvement, which is in no hurry.
 const CERTAIN_BETTER: f64 = 20.0;
-/// From here on more traffic is wanted.
+/// From here on more traffic would tell sooner.
 const SUSPECT: f64 = 2.0;
+/// A question that so many bursts have left open has its answer: what came
+/// since it was asked, known to a quarter, is what the link is like.
+const ANSWERED: usize = 32;
 
 /// Hypothetical P(lost | previous lost); less than the loss itself (the first)
 /// means independent losses.
@@ -159,7 +162,10 @@ pub(super) struct ChangeMeter {
     assumed: (f64, f64, f64),
     published: Option<LossEstimate>,
     settled: bool,
-    suspect: bool,
+    /// What speaks for a bad link, while that is more than [`SUSPECT`].
+    doubt: Option<f64>,
+    /// Bursts since it came into question whether the link is worse.
+    asked: Option<usize>,
     changes: u64,
 }
 
@@ -176,7 +182,8 @@ impl Default for ChangeMeter {
             assumed: (0.0, 0.0, 0.0),
             published: None,
             settled: false,
-            suspect: false,
+            doubt: None,
+            asked: None,
             changes: 0,
         }
     }
@@ -193,8 +200,8 @@ impl ChangeMeter {
 
     pub fn on_received(&mut self) {
         self.open += 1;
-        if self.suspect {
-            self.suspect = self.most_likely().is_some_and(|(.., sum)| sum > SUSPECT);
+        if self.doubt.is_some() {
+            self.doubt = self.how_bad();
         }
         // An improvement shows in what does not happen: look now and then.
         if self.open.is_multiple_of(32) {
@@ -206,12 +213,12 @@ impl ChangeMeter {
     }
 
     pub fn on_gap(&mut self, lost: u64) {
+        self.ask();
         let burst = Burst { before: core::mem::take(&mut self.open), lost };
         if self.history.len() == HISTORY {
             self.history.pop_front();
         }
         self.history.push_back(burst);
-        self.assume(self.most_likely().is_some_and(|(.., sum)| sum > 0.0));
         self.since.add(burst);
         for (sums, ratios) in
             self.worse.as_flattened_mut().iter_mut().zip(self.worse_by.as_flattened())
@@ -224,12 +231,33 @@ impl ChangeMeter {
         for (sum, ratio) in self.better.iter_mut().zip(&self.better_by) {
             *sum = (*sum + ratio.run(burst.before) + ratio.gap(lost)).max(0.0);
         }
-        let most_likely = self.most_likely();
-        self.suspect = most_likely.is_some_and(|(.., sum)| sum > SUSPECT);
-        match most_likely {
+        self.doubt = self.how_bad();
+        match self.most_likely() {
             Some((level, b, sum)) if sum >= CERTAIN[WORSE - 1] => self.worsened(level, b),
             _ => self.drifted(),
         }
+    }
+
+    /// Sets the hypotheses for the next burst. Whether the link is worse may
+    /// stay in question for ever where it is so by less than the tests look for;
+    /// what has come since it was asked, and not what raised the question, then
+    /// answers it.
+    fn ask(&mut self) {
+        let in_question = self.most_likely().is_some_and(|(.., sum)| sum > 0.0);
+        self.asked = in_question.then(|| self.asked.map_or(0, |bursts| bursts + 1));
+        if self.asked == Some(ANSWERED) {
+            self.count_from(self.history.len() - ANSWERED);
+            self.test_anew();
+        } else {
+            self.assume(in_question);
+        }
+    }
+
+    /// What speaks for this worsening, by the present state that explains best
+    /// what came.
+    fn evidence(&self, level: usize, b: usize) -> f64 {
+        let sums = self.worse[level][b].iter().zip(&self.worse_by[level][b]);
+        sums.map(|(sum, ratio)| sum + ratio.run(self.open)).fold(f64::MAX, f64::min)
     }
 
     /// The hypothesis of worse with the most for it, and that much.
@@ -237,9 +265,7 @@ impl ChangeMeter {
         let mut best: Option<(usize, usize, f64)> = None;
         for (level, certain) in CERTAIN.into_iter().enumerate() {
             for b in 0..N {
-                let sums = self.worse[level][b].iter().zip(&self.worse_by[level][b]);
-                let least = sums.map(|(s, r)| s + r.run(self.open)).fold(f64::MAX, f64::min);
-                let least = least + CERTAIN[WORSE - 1] - certain;
+                let least = self.evidence(level, b) + CERTAIN[WORSE - 1] - certain;
                 if best.is_none_or(|(.., most)| least > most) {
                     best = Some((level, b, least));
                 }
@@ -248,8 +274,15 @@ impl ChangeMeter {
         best
     }
 
-    pub fn is_suspect(&self) -> bool {
-        self.suspect
+    /// What speaks for the worsening that has to be noticed at once, if anything
+    /// much does. The other one is in no hurry, and worth no probe.
+    fn how_bad(&self) -> Option<f64> {
+        let most = (0..N).map(|b| self.evidence(WORSE - 1, b)).fold(f64::MIN, f64::max);
+        (most > SUSPECT).then_some(most)
+    }
+
+    pub fn doubt(&self) -> Option<f64> {
+        self.doubt
     }
 
     /// Sets the hypotheses: the present loss is taken for as high, or for the
@@ -314,7 +347,8 @@ impl ChangeMeter {
         if self.since.events == 0.0 {
             self.since = Mean { packets: 4.0, lost: 1.0, events: 1.0 };
         }
-        self.anew();
+        self.test_anew();
+        self.publish();
     }
 
     fn look_for_better(&mut self) {
@@ -338,7 +372,8 @@ impl ChangeMeter {
             sum += self.better_by[k].gap(burst.lost) + self.better_by[k].run(burst.before);
         }
         self.count_from(begin);
-        self.anew();
+        self.test_anew();
+        self.publish();
     }
 
     /// The change began after so many of the bursts that are remembered.
@@ -348,14 +383,13 @@ impl ChangeMeter {
         self.history.iter().for_each(|&burst| self.since.add(burst));
     }
 
-    fn anew(&mut self) {
-        self.suspect = false;
+    fn test_anew(&mut self) {
+        (self.doubt, self.asked) = (None, None);
         self.worse = Default::default();
         self.better = Default::default();
         self.assumed = (0.0, 0.0, 0.0);
         self.settled = false;
         self.assume(false);
-        self.publish();
     }
 
     /// Corrects what was published: once when enough has come since the last

@@ -184,11 +184,13 @@ impl LossMeter {
         }
     }
 
-    /// Whether a worsening is in question: more traffic would tell sooner.
-    pub fn is_suspect(&self) -> bool {
+    /// What speaks for a worsening that must be noticed at once, while more
+    /// traffic would tell sooner: the logarithm of a likelihood ratio, from 2 to
+    /// 16, at which the worsening is believed. `None` where nothing much does.
+    pub fn doubt(&self) -> Option<f64> {
         match &self.estimator {
-            Estimator::Paper(_) => false,
-            Estimator::Changes(meter) => meter.is_suspect(),
+            Estimator::Paper(_) => None,
+            Estimator::Changes(meter) => meter.doubt(),
         }
     }
 

@@ -105,6 +105,34 @@ fn the_estimate_is_right_and_calm() {
     }
 }
 
+/// A steady loss of any size is known after a hundred bursts, and then seldom in
+/// doubt: else probing goes on for ever.
+#[test]
+fn a_steady_loss_is_known_and_seldom_in_doubt() {
+    for p in [0.001, 0.002, 0.005, 0.008, 0.01, 0.012, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2] {
+        for b in [0.0, 0.25, 0.5, 0.75] {
+            let loss = if b == 0.0 { Loss::Bernoulli { p } } else { bursts(p, b) };
+            let mut m = LossMeter::new(LossMode::Changes);
+            let known_after = (110.0 / p / (1.0 - b)) as u64;
+            feed(&mut m, 0, known_after, &loss, NEVER);
+            let (mut doubtful, packets) = (0, 20_000);
+            let model = LinkModel { loss, ..LinkModel::default() };
+            let mut wire = Impairment::new(model, 4, 0).unwrap();
+            for k in known_after..known_after + packets {
+                if let Verdict::Deliver(at) = wire.offer(Time::from_millis(20 * k), 100) {
+                    m.on_envelope(at, k);
+                }
+                doubtful += u64::from(m.doubt().is_some());
+            }
+            let share = doubtful as f64 / packets as f64;
+            assert!(share < 0.1, "{p} {b}: {share}");
+            let e = m.estimate().unwrap();
+            // What is less than half a percent is as good as nothing.
+            assert!((e.loss - p).abs() < (0.5 * p).max(0.003), "{p} {b}: {e:?}");
+        }
+    }
+}
+
 #[test]
 fn a_worsening_is_found_and_an_improvement_later() {
     for before in [Loss::None, Loss::Bernoulli { p: 0.05 }, bursts(0.05, 0.75)] {

@@ -1,0 +1,79 @@
+//! What it may cost to ask whether a link has become worse.
+
+/// Hellos that may be asked for because of losses of before: three seconds of
+/// them, every 10 ms, in which most worsenings are found.
+const MOST: f64 = 300.0;
+/// What each envelope that comes adds: so many hellos are asked for at most,
+/// whatever the link does.
+const SHARE: f64 = 0.01;
+
+/// Evidence that is worth a question while nothing is spent; what is worth the
+/// last one is believed without.
+const LEAST: f64 = 2.0;
+const BELIEVED: f64 = 16.0;
+
+/// The budget of hellos that are asked for because a link may have become worse:
+/// [`MOST`] and one for every hundred envelopes received.
+///
+/// The more is spent, the more must speak for a worsening. A link that loses
+/// steadily has little for it often, and soon pays for no more than it earns; one
+/// that is getting worse has more with each packet.
+#[derive(Debug)]
+pub(super) struct Doubt {
+    credit: f64,
+}
+
+impl Default for Doubt {
+    fn default() -> Doubt {
+        Doubt { credit: MOST }
+    }
+}
+
+impl Doubt {
+    /// An envelope came.
+    pub fn earn(&mut self) {
+        self.credit = (self.credit + SHARE).min(MOST);
+    }
+
+    /// Whether `evidence`, a log-likelihood ratio, is worth a question.
+    pub fn asks(&self, evidence: Option<f64>) -> bool {
+        let spent = 1.0 - self.credit / MOST;
+        let enough = LEAST + (BELIEVED - LEAST) * spent * spent;
+        self.credit >= 1.0 && evidence.is_some_and(|evidence| evidence > enough)
+    }
+
+    /// One was asked.
+    pub fn spend(&mut self) {
+        self.credit -= 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_asked_than_was_earned_whatever_is_in_doubt() {
+        let mut doubt = Doubt::default();
+        let mut asked = 0;
+        for envelope in 0..100_000u32 {
+            doubt.earn();
+            while doubt.asks(Some(15.999)) {
+                doubt.spend();
+                asked += 1;
+            }
+            assert!(f64::from(asked) <= MOST + SHARE * f64::from(envelope + 1));
+        }
+        assert!(f64::from(asked) > 0.9 * (MOST + 1_000.0), "{asked}: else nothing was limited");
+    }
+
+    #[test]
+    fn little_evidence_leaves_something_for_much() {
+        let mut doubt = Doubt::default();
+        assert!(!doubt.asks(None) && !doubt.asks(Some(1.9)) && doubt.asks(Some(2.1)));
+        while doubt.asks(Some(4.0)) {
+            doubt.spend();
+        }
+        assert!(doubt.credit > MOST / 2.0 && doubt.asks(Some(6.0)), "{}", doubt.credit);
+    }
+}
