@@ -7,6 +7,7 @@ mod metrics;
 mod operator;
 mod reload;
 pub mod replay;
+mod watchdog;
 
 use crate::datapath::record::{self, Recorder, Tap};
 use crate::datapath::remote::{Lobby, Remote};
@@ -30,6 +31,7 @@ use trunkline_client::in_process::{self, Connector};
 use trunkline_overlay::node::{ConfigError, Node, Start};
 use trunkline_overlay::session::remote::{Limits, Responder};
 use trunkline_overlay::wire::Incarnation;
+use watchdog::Watchdog;
 
 /// Run an overlay node until SIGTERM or SIGINT
 #[derive(clap::Args, Debug)]
@@ -60,7 +62,7 @@ pub struct Args {
     #[arg(long, short)]
     config: PathBuf,
     /// Record every input and output of the node to this file, for `replay`;
-    /// costs speed
+    /// costs speed. It holds the node's secret key, and is for its owner alone
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Stop also when standard input ends, so that nothing outlives a parent
@@ -143,7 +145,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     tracing::info!(%name, "ready");
     tell_systemd(&[NotifyState::Ready]);
-    while !stop.wait(Duration::from_millis(200)) {
+    let mut watchdog = Watchdog::new(sd_notify::watchdog_enabled(), clock::now());
+    while !stop.wait(watchdog.patience().min(Duration::from_millis(200))) {
+        if watchdog.look(clock::now(), || handle.beat()) {
+            tell_systemd(&[NotifyState::Watchdog]);
+        }
         if handle.is_finished() || orphaned.load(Ordering::Relaxed) || operator.wants_stop() {
             break;
         }
