@@ -192,6 +192,32 @@ fn a_good_file_is_told_so() {
 }
 
 #[test]
+fn a_script_learns_what_check_found() {
+    let (dir, mut node) = single();
+    let check = |node: &Node, code| {
+        let ended = run(trunkline(["check", "--json"]).arg(&node.config));
+        assert_eq!(ended.code, Some(code), "{}", ended.stderr);
+        serde_json::from_str::<serde_json::Value>(&ended.stdout).expect("JSON")
+    };
+    node.write("[[link]]\nneighbour = 2\n");
+    let said = check(&node, 0);
+    assert_eq!((&said["ok"], &said["node"], &said["links"]), (&true.into(), &1.into(), &1.into()));
+    assert!(said["mistake"].is_null() && said["sealed"] == false, "{said}");
+    node.write("[[link]]\nneighbor = 2\n");
+    let said = check(&node, 2);
+    let mistake = &said["mistake"];
+    assert_eq!((&said["ok"], &mistake["line"]), (&false.into(), &10.into()), "{said}");
+    assert_eq!(mistake["suggestion"], "neighbour", "{said}");
+    // What the file can't know: whether this machine has the folder.
+    node.socket = dir.path().join("absent/1.sock");
+    node.write("");
+    let said = check(&node, 2);
+    let what = said["mistake"]["what"].as_str().expect("text");
+    assert!(what.contains("[node] socket is to be in a folder that is not there"), "{said}");
+    assert_eq!(said["mistake"]["line"], 6, "{said}");
+}
+
+#[test]
 fn a_node_without_descriptors_stays_calm() {
     let (_dir, mut node) = single();
     let mut shell = std::process::Command::new("sh");
