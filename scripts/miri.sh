@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs under Miri, which knows what Rust lets pointers do, what of the unsafe code
+# needs no more of the system than Miri has: of the client its unit tests, of the
+# packet thread's arrays the test that plays the kernel's part. The rest of the C
+# interface runs under valgrind and AddressSanitizer (tests/c_api.rs).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo +nightly miri --version >/dev/null 2>&1 || {
+    echo "skipped: Miri: not installed; run scripts/setup.sh"
+    exit 77
+}
+# Their own place, since another compiler made it; and the machine's clock.
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/miri"
+export MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=4
+cargo +nightly miri test --quiet "$@" -p trunkline-client --lib
+
+# The file alone, as a library: the daemon's other parts need a minute to compile.
+package=$(mktemp -d)
+trap 'rm -rf "$package"' EXIT
+libc=$(sed -n '/^name = "libc"$/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock)
+cat >"$package/Cargo.toml" <<EOF
+[package]
+name = "mmsg"
+edition = "2024"
+[lib]
+path = "$PWD/crates/trunkline/src/datapath/mmsg.rs"
+[dependencies]
+libc = "=$libc"
+[workspace]
+EOF
+cargo +nightly miri test --quiet --manifest-path "$package/Cargo.toml" --lib laid_out
