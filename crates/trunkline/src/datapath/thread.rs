@@ -77,6 +77,8 @@ pub struct Snapshot {
     pub handshakes: Option<HandshakeStats>,
     /// What link-state routing has done, and how many nodes it knows.
     pub routing: Option<(RouteStats, usize)>,
+    /// Nodes that are heard of by a key that this one doesn't know.
+    pub unknown_nodes: Vec<NodeId>,
     /// The thread.
     pub thread: ThreadStats,
 }
@@ -558,6 +560,7 @@ impl PacketThread {
                 .filter(|end| *end != 0),
             handshakes: node.control().handshakes().cloned(),
             routing: node.control().router().map(|r| (*r.stats(), r.nodes())),
+            unknown_nodes: node.router().map_or_else(Vec::new, |r| r.strangers().collect()),
             thread,
         }
     }
