@@ -81,7 +81,7 @@ fn a_million_messages_both_ways() {
 
 /// Miri takes milliseconds for each, and sees in a few what they do to memory.
 fn as_many_as(count: u32) -> u32 {
-    if cfg!(miri) { count / 5_000 } else { count }
+    if cfg!(miri) { count / 50_000 } else { count }
 }
 
 /// The reader polls for every message, and the next is sent only after it has
@@ -254,6 +254,7 @@ fn the_acceptor_wakes_takes_and_refuses() {
 proptest! {
     /// Against a queue, over every way that the ring can wrap.
     #[test]
+    #[cfg_attr(miri, ignore = "takes Miri minutes")]
     fn a_ring_is_a_bounded_queue(
         ops in prop::collection::vec((any::<bool>(), 0usize..3000, 0usize..12), 1..200),
     ) {
