@@ -37,10 +37,10 @@ setup: ## Install the tools that `make test` needs
 	@scripts/setup.sh
 
 .PHONY: test
-test: ## Everything CI checks: format, lints, tests, docs, licences, MSRV, wasm, the papers' claims, fuzz smoke
+test: ## Everything CI checks: format, lints, tests, Miri, docs, licences, MSRV, wasm, the papers' claims, fuzz smoke
 	@$(STEP) --start
 	@# The same inputs each time: what did not change must not fail. `cargo test` and `make fuzz` look for new ones.
-	@PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-1} $(MAKE) --no-print-directory fmt-check rules lint unit doc deny wasm msrv lab-check
+	@PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-1} $(MAKE) --no-print-directory fmt-check rules lint unit miri doc deny wasm msrv lab-check
 	@FUZZ_SEED=$${FUZZ_SEED:-1} $(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(if $(filter file,$(origin FUZZ_SECONDS)),5,$(FUZZ_SECONDS))
 	@$(STEP) --summary
 
@@ -55,9 +55,10 @@ fmt-check:
 	@$(STEP) "format of fuzz/" cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 .PHONY: rules
-rules: ## Check which crate may depend on which, and how long files are
+rules: ## Check which crate may depend on which, how long files are, and where unsafe code is
 	@$(STEP) "crate arrows" scripts/check-arrows.sh
 	@$(STEP) "file lengths" scripts/check-lengths.sh
+	@$(STEP) "unsafe code" scripts/check-unsafe.sh
 
 .PHONY: lint
 lint: ## clippy, all targets, warnings are errors
@@ -68,6 +69,10 @@ unit: ## Unit, property, snapshot and doc tests only, some beside the previous v
 	@$(STEP) "build of the tests" cargo test --quiet $(LOCKED) --workspace --no-run
 	@$(STEP) "previous version's binary" scripts/previous-binary.sh
 	@$(STEP) "tests" cargo test $(LOCKED) --workspace
+
+.PHONY: miri
+miri: ## Run under Miri what of the unsafe code it can
+	@$(STEP) "Miri" scripts/miri.sh $(LOCKED)
 
 .PHONY: doc
 doc: ## Build the documentation; a broken link is an error

@@ -59,6 +59,8 @@ msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 rust_add rustfmt "cargo fmt --version" rustup component add rustfmt
 rust_add clippy "cargo clippy --version" rustup component add clippy
 rust_add "Rust $msrv" "cargo +$msrv --version" rustup toolchain install "$msrv" --profile minimal
+rust_add Miri "cargo +nightly miri --version" \
+    rustup toolchain install nightly --profile minimal --component miri,rust-src
 rust_add "target wasm32" "test -d '$(rustc --print sysroot)/lib/rustlib/wasm32-unknown-unknown'" \
     rustup target add wasm32-unknown-unknown
 cargo_tool cargo-deny 0.20.2 --no-default-features

@@ -266,7 +266,7 @@ unsafe extern "C" fn tl_setsockopt(
             SERVICE => return Err(Errno::EINVAL),
             METRIC if value == 0 => SocketOption::Metric(None),
             METRIC => {
-                let n = usize::try_from(value - 1).ok();
+                let n = value.checked_sub(1).and_then(|n| usize::try_from(n).ok());
                 let metric = n.and_then(|n| Metric::ALL.get(n)).ok_or(Errno::EINVAL)?;
                 SocketOption::Metric(Some(*metric))
             }
@@ -393,5 +393,50 @@ mod tests {
         }
         assert_eq!(errno(system(Errno::EMFILE)), Errno::EMFILE);
         assert!(meaning(Errno::EMFILE).is_none());
+    }
+
+    /// As a C program would, from and to memory that is not aligned.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no timerfd")]
+    fn what_c_hands_over_is_read_and_written_where_it_says() {
+        // SAFETY: text that ends with a zero.
+        let fd = unsafe { tl_socket(c"/nowhere/node.sock".as_ptr()) };
+        assert!(fd >= 0, "{}", Errno::last());
+        let mut bytes = [0u8; 16];
+        let mut set = |option, value: c_int| {
+            bytes[1..5].copy_from_slice(&value.to_ne_bytes());
+            // SAFETY: four bytes, an int.
+            unsafe { tl_setsockopt(fd, option, bytes[1..].as_ptr().cast(), size_of::<c_int>()) }
+        };
+        for metric in [c_int::MIN, -1, 5, c_int::MAX] {
+            assert_eq!((set(METRIC, metric), Errno::last()), (-1, Errno::EINVAL), "{metric}");
+        }
+        assert_eq!((set(METRIC, 4), set(DEADLINE_MS, 99)), (0, 0));
+        let mut len = size_of::<c_int>();
+        for (option, value) in [(METRIC, 4), (DEADLINE_MS, 99)] {
+            let value: c_int = value;
+            // SAFETY: room for an int, and a size that says so.
+            let done =
+                unsafe { tl_getsockopt(fd, option, bytes[3..].as_mut_ptr().cast(), &raw mut len) };
+            assert_eq!((done, &bytes[3..7]), (0, &value.to_ne_bytes()[..]));
+        }
+        let mut name = [0u8; size_of::<Addr>() + 1];
+        // SAFETY: room for a tl_addr, wherever it begins; and five bytes to send.
+        unsafe {
+            assert_eq!(tl_getsockname(fd, name[1..].as_mut_ptr().cast()), 0);
+            let to = name[1..].as_ptr().cast();
+            assert_eq!(tl_sendto(fd, bytes.as_ptr().cast(), 5, 0, to), -1);
+            assert_eq!(
+                tl_recvfrom(
+                    fd,
+                    bytes.as_mut_ptr().cast(),
+                    16,
+                    DONTWAIT,
+                    name[1..].as_mut_ptr().cast()
+                ),
+                -1
+            );
+        }
+        assert_eq!((tl_close(fd), tl_close(fd)), (0, -1));
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::error::Error;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -106,11 +106,13 @@ fn unescape(text: &str) -> Option<Vec<u8>> {
 fn read_identity(path: &Path) -> Result<Identity, Error> {
     let wrong = |what: String| Error::KeyFile { path: path.to_owned(), what };
     let unreadable = |e: io::Error| wrong(format!("cannot be read: {e}"));
-    let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
-    if mode & 0o077 != 0 {
+    // What is judged is what is read, whatever takes the path meanwhile.
+    let mut file = File::open(path).map_err(unreadable)?;
+    if file.metadata().map_err(unreadable)?.permissions().mode() & 0o077 != 0 {
         return Err(wrong("can be read by others than its owner: chmod 600".into()));
     }
-    let text = zeroize::Zeroizing::new(fs::read_to_string(path).map_err(unreadable)?);
+    let mut text = zeroize::Zeroizing::new(String::new());
+    file.read_to_string(&mut text).map_err(unreadable)?;
     Identity::from_text(&text).map_err(|e| wrong(format!("holds no secret key: {e}")))
 }
 

@@ -1,9 +1,10 @@
 //! The command line.
 
+use crate::out;
 use crate::progress::{Bar, Weighed};
 use clap::{Parser, Subcommand};
 use serde::Serialize;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -214,13 +215,15 @@ pub fn run(args: &Args) -> ExitCode {
         Command::Report(args) => report(&papers, args),
         Command::Check(args) => check(&papers, args),
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::from(2)
-        }
+    let broken = |why: &dyn Display| {
+        errln!("error: {why}");
+        ExitCode::from(2)
+    };
+    match (done, out::failure()) {
+        (Err(why), _) => broken(&why),
+        (_, Some(why)) => broken(&format_args!("cannot write to standard output: {why}")),
+        (Ok(true), None) => ExitCode::SUCCESS,
+        (Ok(false), None) => ExitCode::from(1),
     }
 }
 
@@ -266,14 +269,14 @@ fn list(papers: &Papers, json: bool) {
     };
     let listed: Vec<Listed> = papers.figures().map(figure).collect();
     if json {
-        println!("{}", serde_json::to_string_pretty(&listed).expect("plain values are JSON"));
+        outln!("{}", serde_json::to_string_pretty(&listed).expect("plain values are JSON"));
         return;
     }
     for f in &listed {
-        println!("{}  {} (§{})", f.figure, f.title, f.section);
+        outln!("{}  {} (§{})", f.figure, f.title, f.section);
         for c in &f.claims {
             let word = if c.holds { "holds" } else { "does not hold" };
-            println!("    {} ({word}): {}", c.id, c.claim);
+            outln!("    {} ({word}): {}", c.id, c.claim);
         }
     }
 }
@@ -291,7 +294,7 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
         plan.run_shard(part, &args.out, &settings, &progress)?;
         bar.finish();
         let (all, out) = (plan.extent((1, 1)).0, args.out.display());
-        println!("shard {i}/{n}: {points} of {all} points are in {out}");
+        outln!("shard {i}/{n}: {points} of {all} points are in {out}");
         return Ok(true);
     }
     let drawn = plan.run(&args.out, &settings, &progress)?;
@@ -329,14 +332,14 @@ fn scenario(args: &Run) -> Result<bool, Error> {
     for k in 0..scenario.calls.len() {
         // The simulator's row, and the testbed's.
         let both: Vec<_> = rows.iter().skip(k).step_by(scenario.calls.len()).collect();
-        println!("{}:", both[0].text("calls"));
+        outln!("{}:", both[0].text("calls"));
         for column in table.columns.iter().filter(|c| c.name != "calls") {
             let shown = both.iter().map(|r| Some(r.text(column.name)).filter(|t| !t.is_empty()));
             let shown: String = shown.map(|t| format!(" {:<11}", t.unwrap_or("-"))).collect();
-            println!("    {:<16}{}", column.name, shown.trim_end());
+            outln!("    {:<16}{}", column.name, shown.trim_end());
         }
     }
-    println!("{}", file.display());
+    outln!("{}", file.display());
     Ok(effort.is_none_or(|effort| verdict(&rows, &effort)))
 }
 
@@ -379,14 +382,14 @@ fn beside(papers: &Papers, args: &Run) -> Result<bool, Error> {
 
 fn cpu(cpu: &[Cpu]) {
     let cpu = cpu.iter().map(|c| format!("{} {:.2} s", c.process, c.seconds));
-    println!("processor time: {}", cpu.collect::<Vec<_>>().join(", "));
+    outln!("processor time: {}", cpu.collect::<Vec<_>>().join(", "));
 }
 
 /// Says whether a testbed was in time.
 fn in_time(late_us: f64, valid: bool) -> bool {
-    println!("impair was late by {late_us:.0} µs (p99.9)");
+    outln!("impair was late by {late_us:.0} µs (p99.9)");
     if !valid {
-        println!("INVALID: more than {MAX_LATENESS_US} µs tell about this machine: it was busy");
+        outln!("INVALID: more than {MAX_LATENESS_US} µs tell about this machine: it was busy");
     }
     valid
 }
@@ -396,14 +399,14 @@ fn verdict(rows: &[Record<'_>], effort: &Effort) -> bool {
     cpu(&effort.cpu);
     let mut good = in_time(effort.lateness_p999_us(), effort.valid);
     if effort.refused > 0 {
-        println!("{} packets were not taken by the first daemon, and are lost", effort.refused);
+        outln!("{} packets were not taken by the first daemon, and are lost", effort.refused);
     }
     let (simulator, testbed) = rows.split_at(rows.len() / 2);
     for (a, b) in simulator.iter().zip(testbed).filter(|&(a, b)| !scenario::agree(*a, *b)) {
         let calls = a.text("calls");
         let [a, b] =
             [a, b].map(|r| ["missed_low_pct", "missed_high_pct"].map(|c| r.text(c)).join(" to "));
-        println!("DISAGREE: {calls}: missed in the simulator {a} %, in the testbed {b} %");
+        outln!("DISAGREE: {calls}: missed in the simulator {a} %, in the testbed {b} %");
         good = false;
     }
     good
@@ -411,7 +414,7 @@ fn verdict(rows: &[Record<'_>], effort: &Effort) -> bool {
 
 fn report(papers: &Papers, args: &Report) -> Result<bool, Error> {
     let (path, figures) = report::write(papers, &args.out)?;
-    println!("{}: {figures} figures", path.display());
+    outln!("{}: {figures} figures", path.display());
     Ok(true)
 }
 
@@ -449,7 +452,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
                 (word, good) = ("CAN'T FAIL", false);
             }
         }
-        println!("{word}: {line}");
+        outln!("{word}: {line}");
     }
     Ok(good)
 }
@@ -471,10 +474,10 @@ fn merge(papers: &Papers, args: &Merge) -> Result<bool, Error> {
 fn show(drawn: &[Drawn<'_>], out: &Path) {
     for Drawn { experiment, figure, judged, .. } in drawn {
         let folder = out.join(experiment.paper).join(figure.name);
-        println!("{}/{}: {}", experiment.paper, figure.name, folder.display());
+        outln!("{}/{}: {}", experiment.paper, figure.name, folder.display());
         for j in judged {
             let word = if j.holds { "holds" } else { "DOES NOT HOLD" };
-            println!("    {word}: {}: {} {} (paper: {})", j.claim, j.measured, j.unit, j.published);
+            outln!("    {word}: {}: {} {} (paper: {})", j.claim, j.measured, j.unit, j.published);
         }
     }
 }

@@ -1,5 +1,12 @@
 //! `trunkline-lab`: see the library's documentation, and `--help`.
 
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see `out`")]
+
+// The other binary's, as a file: there is one way to print.
+#[macro_use]
+#[path = "../../trunkline/src/out.rs"]
+mod out;
+
 mod cli;
 mod progress;
 

@@ -61,7 +61,7 @@ impl Bar {
     pub fn finish(&self) {
         self.clear();
         let took = now().duration_since(self.begun);
-        eprintln!("{} {} in {:.1} s", self.points, self.unit, took.as_secs_f64());
+        errln!("{} {} in {:.1} s", self.points, self.unit, took.as_secs_f64());
     }
 }
 
@@ -83,7 +83,7 @@ impl Progress for Weighed<'_> {
         if bar.plain && now.duration_since(state.spoken) >= quiet && state.points < bar.points {
             state.spoken = now;
             let left = running.as_secs_f64() * (1.0 / share - 1.0);
-            eprintln!(
+            errln!(
                 "{} of {} {}, {:.0} %, about {left:.0} s left",
                 state.points,
                 bar.points,

@@ -193,3 +193,51 @@ fn the_list_is_complete() {
         assert!(!published || !claims.is_empty(), "{figure}");
     }
 }
+
+/// `list | head`, and a full disk.
+#[test]
+fn nothing_panics_where_what_it_prints_to_takes_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let nowhere = Path::new("/nowhere");
+    let run = tiny("voip-overlay/fig4", dir.path(), nowhere);
+    good(&run);
+    let scenario = dir.path().join("short.toml");
+    let text = fs::read_to_string("scenarios/agreement.toml").unwrap();
+    fs::write(&scenario, text.replace("1 min", "2 s")).unwrap();
+    let scenario = scenario.to_str().unwrap();
+    let check = ["check", "--tiny", "--speech", "/nowhere", "voip-overlay/fig4"];
+    let bad_figure = ["run", "voip-overlay/fig99"];
+    for args in [
+        &["list"][..],
+        &["list", "--json"],
+        &run,
+        &["report", "--out", out],
+        &check,
+        &["run", scenario, "--out", out],
+        &bad_figure,
+    ] {
+        let status = lab(args).output().unwrap().status.code();
+        // Who read it has gone: that is nobody's mistake.
+        let (read, write) = std::io::pipe().unwrap();
+        drop(read);
+        let ended = lab(args).stdout(write).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), status, "{args:?}: {said}");
+        assert!(!said.contains("panicked"), "{args:?}: {said}");
+        // Nor does it matter who reads the complaints.
+        let (read, write) = std::io::pipe().unwrap();
+        drop(read);
+        let ended = lab(args).stderr(write).output().unwrap();
+        assert_eq!(ended.status.code(), status, "{args:?}");
+        // The disk is full.
+        #[expect(clippy::disallowed_types, reason = "there is no other full disk")]
+        let full = fs::File::create("/dev/full").unwrap();
+        let ended = lab(args).stdout(full).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{args:?}: {said}");
+        if args != bad_figure {
+            assert!(said.contains("error: cannot write to standard output: "), "{args:?}: {said}");
+        }
+    }
+}

@@ -245,20 +245,24 @@ fn fade(old: i16, level: usize, new: i16, share: usize, len: usize) -> i16 {
     ((old + new) / (DECAY * len) as i32) as i16
 }
 
-/// The lag at which the newest 20 ms are most like what was before.
+/// The lag at which the newest 20 ms are most like what was before. Of equals the
+/// Recommendation's code takes the shortest where it looks coarsely, and the
+/// longest where it then looks closely.
 fn pitch(history: &[i16; HISTORY]) -> usize {
-    let (coarse, _) = best(history, (MIN_LAG..=MAX_LAG).rev().step_by(COARSE), COARSE);
+    let coarse = (MIN_LAG..=MAX_LAG).rev().step_by(COARSE);
+    let coarse = best(history, coarse, COARSE, |new, best| new >= best);
     let near = coarse.saturating_sub(COARSE - 1).max(MIN_LAG)..=(coarse + COARSE - 1).min(MAX_LAG);
-    best(history, near.rev(), 1).0
+    best(history, near.rev(), 1, |new, best| new > best)
 }
 
 /// The lag with the highest normalized cross-correlation, looking at every
-/// `stride`th sample. Of equals the shortest.
+/// `stride`th sample: the last of `lags` that `beats` the best before it.
 fn best(
     history: &[i16; HISTORY],
     lags: impl Iterator<Item = usize>,
     stride: usize,
-) -> (usize, f64) {
+    beats: impl Fn(f64, f64) -> bool,
+) -> usize {
     let newest = &history[HISTORY - WINDOW..];
     let mut best = (MAX_LAG, f64::NEG_INFINITY);
     for lag in lags {
@@ -269,11 +273,11 @@ fn best(
             product += i64::from(a) * i64::from(b);
         }
         let likeness = product as f64 / libm::sqrt(energy.max(MIN_ENERGY) as f64);
-        if likeness >= best.1 {
+        if beats(likeness, best.1) {
             best = (lag, likeness);
         }
     }
-    best
+    best.0
 }
 
 #[cfg(test)]
@@ -306,6 +310,21 @@ mod tests {
         concealer.flush(&mut tail);
         out.extend(tail);
         out.split_off(DELAY)
+    }
+
+    #[test]
+    fn of_two_lags_that_are_equally_like_the_longer_is_repeated() {
+        // A full-scale square wave of 80.5 samples is as much like itself 80 samples
+        // before as 81.
+        let wave: Vec<i16> =
+            (0..3_200).map(|n| if n * 4 / 161 % 2 == 0 { i16::MAX } else { -i16::MAX }).collect();
+        let (gap, fade) = (2_400, 81 / 4);
+        let out = played(&wave, gap..gap + STEP);
+        let repeated = |lag: usize| &wave[gap - lag..gap - fade];
+        assert_eq!(out[gap..gap + 81 - fade], *repeated(81));
+        // The other one is another sound, as far away as samples can be.
+        let apart = repeated(81).iter().zip(repeated(80)).map(|(&a, &b)| a.abs_diff(b)).max();
+        assert_eq!(apart, Some(65_534));
     }
 
     /// The greatest change of slope between samples: a click is a spike of it.

@@ -53,9 +53,9 @@ fn conceal(speech: &[i16], lost: &[bool]) -> Vec<i16> {
 /// trial of that came closer still); ours rounds
 /// to 16 bits after each fade, and its quotients are exact where the sum of
 /// binary fractions falls just short of a whole number. Both choices can cost 1.
-const WORST: f64 = 2.0;
+const WORST: f64 = 1.0;
 /// Of the difference, over the whole recording, in steps of 16-bit samples.
-const RMS: f64 = 0.05;
+const RMS: f64 = 0.04;
 
 #[test]
 fn the_gaps_sound_as_the_itus() {

@@ -1,8 +1,8 @@
 //! Key and certificate files, and the commands that make them: `keygen`,
 //! `pubkey`, `certify`, `certificate`.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use trunkline_overlay::handshake::{Certificate, CertificateError, Identity, KeyError, PublicKey};
@@ -81,13 +81,16 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFil
 /// too: so it is with what systemd hands to a service, where the group's bits
 /// are the mask of an access list (acl(5)).
 pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
-    let file = fs::metadata(path).map_err(io_error("read", path))?;
-    let text = Zeroizing::new(fs::read_to_string(path).map_err(io_error("read", path))?);
+    // What is judged is what is read, whatever takes the path meanwhile.
+    let mut file = File::open(path).map_err(io_error("read", path))?;
+    let meta = file.metadata().map_err(io_error("read", path))?;
+    let mut text = Zeroizing::new(String::new());
+    file.read_to_string(&mut text).map_err(io_error("read", path))?;
     // First whether it is the right file: what is no secret may be read by all.
     let identity = Identity::from_text(&text)
         .map_err(|source| KeyFileError::Key { path: path.to_owned(), source })?;
-    let others = if file.uid() == 0 { 0o037 } else { 0o077 };
-    if file.mode() & others != 0 {
+    let others = if meta.uid() == 0 { 0o037 } else { 0o077 };
+    if meta.mode() & others != 0 {
         return Err(KeyFileError::Exposed(path.to_owned()));
     }
     Ok(identity)
@@ -166,7 +169,7 @@ pub struct CertifyArgs {
     #[arg(long, value_name = "FILE")]
     overlay_key: PathBuf,
     /// The node's id
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(..i64::from(u32::MAX)))]
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..i64::from(u32::MAX)))]
     node: u32,
     /// What the node is called, at most 63 bytes
     #[arg(long)]

@@ -1,5 +1,5 @@
 //! What the standard library and `nix` do not offer: an allocator that counts,
-//! and real-time scheduling.
+//! and real-time scheduling. ARCHITECTURE.md lists all unsafe code.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -4,9 +4,10 @@
 mod common;
 
 use common::keys::{CLIENT, LIMITED, STRANGER, identity, key_file};
-use common::{Chain, Ended, Process, run, temp_dir, wait_for};
+use common::{Chain, Ended, Process, free_port, run, temp_dir, wait_for};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -294,19 +295,25 @@ fn the_examples_in_c_and_python_talk_over_two_nodes() {
     assert_eq!(echo.rest().1, "");
 }
 
+/// What `make install` leaves, below `dest` as if that were the root.
+fn install(dir: &Path, dest: &Path) -> PathBuf {
+    let built = dir.join("built");
+    std::fs::create_dir(&built).expect("a folder");
+    symlink(library(), built.join("c-library")).expect("a link");
+    symlink(env!("CARGO_BIN_EXE_trunkline"), built.join("trunkline")).expect("a link");
+    let paths = ["/opt/t", "/opt/t/lib64", "/opt/t/man"];
+    output(Command::new(root().join("scripts/install.sh")).arg(&built).args(paths).arg(dest));
+    dest.join("opt/t")
+}
+
 #[test]
 fn what_is_installed_is_enough_to_build_with() {
     if !installed("pkg-config") {
         return;
     }
     let dir = temp_dir();
-    let (built, dest) = (dir.path().join("built"), dir.path().join("dest"));
-    std::fs::create_dir(&built).expect("a folder");
-    symlink(library(), built.join("c-library")).expect("a link");
-    symlink(env!("CARGO_BIN_EXE_trunkline"), built.join("trunkline")).expect("a link");
-    let paths = ["/opt/t", "/opt/t/lib64", "/opt/t/man"];
-    output(Command::new(root().join("scripts/install.sh")).arg(&built).args(paths).arg(&dest));
-    let opt = dest.join("opt/t");
+    let dest = dir.path().join("dest");
+    let opt = install(dir.path(), &dest);
     for file in ["bin/trunkline", "man/man1/trunkline.1", "man/man1/trunkline-node.1"] {
         assert!(opt.join(file).metadata().is_ok_and(|m| m.len() > 0), "{file}");
     }
@@ -321,6 +328,38 @@ fn what_is_installed_is_enough_to_build_with() {
     output(Command::new("cc").arg(source).arg("-o").arg(&program).args(flags.split_whitespace()));
     let usage = run(Command::new(&program).env("LD_LIBRARY_PATH", opt.join("lib64")));
     assert_eq!(usage.code, Some(2), "{}", usage.stderr);
+}
+
+/// docs/c-api.md, done as it says, but for the ports, which may be taken.
+#[test]
+fn the_examples_do_what_the_page_shows() {
+    if !installed("pkg-config") || !installed("python3") {
+        return;
+    }
+    let page = std::fs::read_to_string(root().join("docs/c-api.md")).expect("the page");
+    let mut blocks = page.split("```").skip(1).step_by(2);
+    let script = blocks.find(|block| block.starts_with("sh\nmkdir -p try")).expect("the example");
+    let shown =
+        blocks.next().and_then(|block| block.strip_prefix("text\n")).expect("what it shows");
+    let dir = temp_dir();
+    let dest = dir.path().join("dest");
+    let opt = install(dir.path(), &dest);
+    symlink(root().join("examples"), dir.path().join("examples")).expect("a link");
+    let mut script = script.strip_prefix("sh\n").expect("a script").to_owned();
+    for port in ["7001", "7002"] {
+        script = script.replace(port, &free_port(Ipv4Addr::LOCALHOST.into()).port().to_string());
+    }
+    let path = std::env::var("PATH").expect("a search path");
+    let mut shell = Command::new("bash");
+    shell.args(["-e", "-c", &script]).current_dir(dir.path());
+    shell.env("PATH", format!("{}:{path}", opt.join("bin").display()));
+    shell.env("LD_LIBRARY_PATH", opt.join("lib64")).env("PYTHONDONTWRITEBYTECODE", "1");
+    shell.env("PKG_CONFIG_PATH", opt.join("lib64/pkgconfig")).env("PKG_CONFIG_SYSROOT_DIR", &dest);
+    let ended = run(&mut shell);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    for line in shown.lines() {
+        assert!(ended.stdout.lines().any(|said| said == line), "{line}: {}", ended.stdout);
+    }
 }
 
 /// The functions that the header declares.

@@ -647,3 +647,31 @@ fn a_node_that_had_no_time_to_run_does_not_take_that_for_the_way() {
         assert!(links[0]["downs"].as_u64() <= Some(1), "at node {}: {links}", node.id);
     }
 }
+
+/// Both know the relay's key, and nobody has told them each other's.
+#[test]
+fn why_there_is_no_route_to_a_node_that_is_heard_of() {
+    let mut chain = Chain::prepare(&Setup { nodes: 3, sealed: true, ..Setup::default() });
+    for node in &chain.nodes {
+        let text = fs::read_to_string(&node.config).expect("written before");
+        let line = format!("[node]\ncontrol = {:?}", control(node).to_str().expect("text"));
+        let text = text.replacen("[node]", &line, 1);
+        let text: String = text
+            .lines()
+            .filter(|l| *l != "[[route]]" && !l.starts_with("to = ") && !l.starts_with("via = "))
+            .map(|l| format!("{l}\n"))
+            .collect();
+        fs::write(&node.config, text).expect("written");
+    }
+    chain.nodes.iter_mut().for_each(Node::start);
+    chain.wait_until_up();
+    let why = "node 3: no route, known by records signed with a key that this node doesn't know: \
+               add [[known]], or certificates and [overlay] keys";
+    let first = &chain.nodes[0];
+    wait_for("the reason", || ok(first, &["routes"]).contains(why).then_some(()));
+    let status = ok(first, &["status"]);
+    assert!(status.contains(&format!("unknown   {why}")), "{status}");
+    assert_eq!(ok_json(first, &["status"])["unknown_nodes"], json!([3]));
+    // The relay knows both.
+    assert_eq!(ok_json(&chain.nodes[1], &["status"])["unknown_nodes"], json!([]));
+}

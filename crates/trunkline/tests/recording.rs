@@ -4,6 +4,8 @@ mod common;
 
 use common::{Chain, Ended, Setup, ms, run, stream, trunkline};
 use nix::sys::signal::Signal;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use trunkline_client::{Address, NodeId, Service, SocketOption};
 
@@ -123,6 +125,43 @@ fn a_recording_that_cannot_be_written_is_known_at_once() {
     let line = ended.one_line(1);
     assert!(line.contains("cannot record to /dev/null/1.rec"), "{line}");
     assert!(!node.socket.exists());
+}
+
+#[test]
+fn a_recording_is_for_its_owner_alone() {
+    let mut chain = Chain::prepare(&Setup { sealed: true, ..Setup::default() });
+    let dir = chain.dir.path().to_owned();
+    let node = chain.first();
+    let [new, open, link] = ["new.rec", "open.rec", "link.rec"].map(|name| dir.join(name));
+    let arg = |file: &Path| file.to_str().expect("text").to_owned();
+    let mode = |file: &Path| fs::metadata(file).expect("there").mode() & 0o777;
+
+    // New, and over an earlier recording.
+    for _ in 0..2 {
+        node.start_with(&["--record", &arg(&new)]);
+        assert_eq!(mode(&new), 0o600);
+        node.process().signal(Signal::SIGTERM);
+        assert_eq!(node.process().wait().code(), Some(0));
+        assert_eq!(replay(&new).code, Some(0));
+    }
+
+    // Others may have it open, so making it private would be too late.
+    for bits in [0o644, 0o640, 0o602] {
+        fs::write(&open, "mine").expect("written");
+        fs::set_permissions(&open, fs::Permissions::from_mode(bits)).expect("set");
+        let ended = run(node.command().args(["--record", &arg(&open)]));
+        let line = ended.one_line(1);
+        assert!(line.contains("open.rec: others than this user may read or change"), "{line}");
+        assert!(line.contains("remove it, or take another name"), "{line}");
+        assert_eq!(fs::read_to_string(&open).expect("text"), "mine", "it is as it was");
+    }
+
+    // What is at the other end is somebody else's choice.
+    std::os::unix::fs::symlink(&new, &link).expect("a link");
+    let before = fs::read(&new).expect("there");
+    let ended = run(node.command().args(["--record", &arg(&link)]));
+    assert!(ended.one_line(1).contains("link.rec: it is a symbolic link"), "{}", ended.stderr);
+    assert!(fs::read(&new).expect("there") == before, "it is as it was");
 }
 
 #[test]

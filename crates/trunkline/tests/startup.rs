@@ -3,11 +3,15 @@
 mod common;
 
 use common::{Node, Process, free_port, ms, run, temp_dir, trunkline, wait_for};
+use nix::sys::signal::Signal;
 use socket2::{Domain, SockAddr, Socket, Type};
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 use tempfile::TempDir;
 use trunkline_client::DatagramSocket;
 
@@ -76,6 +80,43 @@ fn a_file_in_the_place_of_the_socket_is_not_touched() {
     let text = std::fs::read_to_string(&node.socket);
     assert_eq!(text.ok().as_deref(), Some("precious"));
     assert!(ended && process.wait().code() == Some(1));
+}
+
+#[test]
+fn a_node_that_stops_removes_its_own_sockets_and_nothing_else() {
+    let (dir, mut node) = single();
+    let control = dir.path().join("ctl");
+    node.write(&format!("control = {:?}", control.to_str().expect("text")));
+    let mut stop = |instead: &dyn Fn(&Path)| {
+        node.start();
+        let sockets = [&node.socket, &control].map(|path| {
+            assert!(path.exists(), "{}", path.display());
+            instead(path);
+            path.clone()
+        });
+        node.process().signal(Signal::SIGTERM);
+        assert_eq!(node.process().wait().code(), Some(0));
+        sockets
+    };
+    for path in stop(&|_| {}) {
+        assert!(!path.exists(), "{} is left behind", path.display());
+    }
+    let precious = |path: &Path| {
+        std::fs::remove_file(path).expect("it was there");
+        std::fs::write(path, "precious").expect("written");
+    };
+    for path in stop(&precious) {
+        assert_eq!(std::fs::read_to_string(&path).ok().as_deref(), Some("precious"));
+        std::fs::remove_file(&path).expect("it is there");
+    }
+    // Another node's, which may even have its inode's number.
+    let successor = |path: &Path| {
+        std::fs::remove_file(path).expect("it was there");
+        std::os::unix::net::UnixListener::bind(path).expect("free");
+    };
+    for path in stop(&successor) {
+        assert!(path.exists(), "{} was its successor's", path.display());
+    }
 }
 
 #[test]
@@ -148,6 +189,34 @@ fn a_good_file_is_told_so() {
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     assert!(ended.stdout.contains("node 1 is node 1, UNSEALED, with 1 link"), "{}", ended.stdout);
     assert!(!node.socket.exists(), "check starts nothing");
+}
+
+#[test]
+fn a_script_learns_what_check_found() {
+    let (dir, mut node) = single();
+    let check = |node: &Node, code| {
+        let ended = run(trunkline(["check", "--json"]).arg(&node.config));
+        assert_eq!(ended.code, Some(code), "{}", ended.stderr);
+        serde_json::from_str::<serde_json::Value>(&ended.stdout).expect("JSON")
+    };
+    node.write("[[link]]\nneighbour = 2\n");
+    let said = check(&node, 0);
+    assert_eq!((&said["ok"], &said["node"], &said["links"]), (&true.into(), &1.into(), &1.into()));
+    assert!(said["mistake"].is_null() && said["sealed"] == false, "{said}");
+    node.write("[[link]]\nneighbor = 2\n");
+    let said = check(&node, 2);
+    let mistake = &said["mistake"];
+    assert_eq!((&said["ok"], &mistake["line"]), (&false.into(), &10.into()), "{said}");
+    assert_eq!(mistake["suggestion"], "neighbour", "{said}");
+    // What the file can't know: whether this machine has the folder.
+    node.socket = dir.path().join("absent/1.sock");
+    node.write("");
+    let said = check(&node, 2);
+    let what = said["mistake"]["what"].as_str().expect("text");
+    assert!(what.contains("[node] socket is to be in a folder that is not there"), "{said}");
+    let text = std::fs::read_to_string(&node.config).expect("written");
+    let line = text.lines().position(|line| line.starts_with("socket")).expect("a line");
+    assert_eq!(said["mistake"]["line"], line + 1, "{said}");
 }
 
 #[test]
@@ -238,6 +307,40 @@ fn metrics_and_health_are_served_to_many() {
     assert!(status.ends_with("404 Not Found"), "{status}");
     // A port of its own, so that it is known to be free.
     assert_ne!(node.http, free_port(IP));
+}
+
+/// More than have a place, each sending a byte of a header now and then.
+#[test]
+fn those_who_dribble_keep_no_scraper_out() {
+    let (_dir, mut node) = single();
+    node.start();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let Ok(mut stream) = std::net::TcpStream::connect(node.http) else { continue };
+                    let mut go_on = stream.write_all(b"GET /metrics HTTP/1.1\r\nX: ").is_ok();
+                    while go_on && !over.load(Ordering::Relaxed) {
+                        thread::sleep(ms(100));
+                        go_on = stream.write_all(b"x").is_ok();
+                    }
+                }
+            });
+        }
+        thread::sleep(ms(500));
+        let slowest = (0..20).map(|n| {
+            let begun = Instant::now();
+            let path = ["/metrics", "/healthz"][n % 2];
+            let answer = common::get(node.http, path);
+            let served = answer.is_ok_and(|(status, _)| status.ends_with("200 OK"));
+            (!served || begun.elapsed() > ms(2_000), begun.elapsed())
+        });
+        let slowest = slowest.max();
+        over.store(true, Ordering::Relaxed);
+        assert!(slowest.is_some_and(|(bad, _)| !bad), "{slowest:?}");
+        println!("the slowest answer took {:?}", slowest.expect("twenty").1);
+    });
 }
 
 #[test]

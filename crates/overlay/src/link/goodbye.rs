@@ -101,6 +101,7 @@ impl Link {
         }
         (self.goodbye.heard, self.goodbye.counter) = (Some(at), Some(self.opened));
         self.monitor.on_goodbye(at);
+        self.rx.outage();
         self.stats.downs += 1;
         self.stats.goodbyes += 1;
         Ok(true)

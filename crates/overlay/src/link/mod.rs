@@ -470,6 +470,7 @@ impl Link {
         let died = self.monitor.check(now);
         if died {
             self.stats.downs += 1;
+            self.rx.outage();
             self.seal.doubt_peer();
         }
         died

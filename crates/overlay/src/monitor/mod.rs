@@ -244,6 +244,7 @@ impl LinkMonitor {
         // would turn traffic away again as soon as the link is back, and for
         // minutes where there are only hellos to show that it is good.
         self.loss.restart();
+        (self.rate_in, self.rate_out) = (Throughput::default(), Throughput::default());
     }
 
     /// When the link goes down if nothing is heard; `None` if it is down.
@@ -296,6 +297,8 @@ impl LinkMonitor {
 
     /// Everything at once, for display.
     pub fn quality(&self) -> LinkQuality {
+        // Hellos and handshakes at a link that is down are not what it carries.
+        let rate = |of: &Throughput| if self.is_up() { of.get() } else { Bitrate::from_bps(0) };
         LinkQuality {
             up: self.is_up(),
             since: self.since,
@@ -306,9 +309,48 @@ impl LinkMonitor {
             loss_out: self.loss_out,
             residual_in: self.residual.get(),
             residual_out: self.residual_out,
-            rate_in: self.rate_in.get(),
-            rate_out: self.rate_out.get(),
+            rate_in: rate(&self.rate_in),
+            rate_out: rate(&self.rate_out),
             damping: self.damping,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_down_carries_nothing() {
+        let at = Time::from_millis;
+        let mut monitor = LinkMonitor::new(Liveness::default(), at(0));
+        let carried =
+            |ms: u64| Carried { sent: 100 * ms, received: 100 * ms, ..Carried::default() };
+        let rates =
+            |m: &LinkMonitor| [m.quality().rate_in, m.quality().rate_out].map(Bitrate::as_bps);
+        let up = |from: u64, monitor: &mut LinkMonitor| {
+            for now in (from..from + 5_000).step_by(200) {
+                let own = monitor.next_hello(at(now), &carried(now));
+                // It has heard the last one.
+                let echo = Hello { echo: Some((own.sent_us, 0)), heard_ms: Some(0), ..own };
+                monitor.on_envelope(at(now + 1), now);
+                monitor.on_hello(at(now + 1), &echo);
+            }
+            assert!(monitor.is_up());
+        };
+        up(0, &mut monitor);
+        assert!(rates(&monitor).iter().all(|bps| (600_000..900_000).contains(bps)));
+        for now in 5_000..7_000 {
+            monitor.check(at(now));
+        }
+        assert_eq!((monitor.is_up(), rates(&monitor)), (false, [0, 0]));
+        // Hellos of a link that is not sealed go on.
+        for now in (7_000..9_000).step_by(200) {
+            monitor.next_hello(at(now), &carried(now));
+        }
+        assert_eq!(rates(&monitor), [0, 0]);
+        // Nor does what was before count when it is back.
+        up(9_000, &mut monitor);
+        assert!(rates(&monitor).iter().all(|bps| (600_000..900_000).contains(bps)));
     }
 }

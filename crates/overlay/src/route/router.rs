@@ -62,6 +62,11 @@ struct Link {
     refused: Refusals,
 }
 
+/// As many unknown origins are named to an operator.
+const MAX_STRANGERS: usize = 16;
+/// For how long after what they said last.
+const STRANGE_FOR: Duration = Duration::from_secs(300);
+
 /// Link-state routing of one node.
 ///
 /// The driver tells it of links and frames, calls
@@ -79,6 +84,8 @@ pub struct Router {
     db: Database,
     /// What those said who are not believed any more.
     aside: BTreeMap<Key, Entry>,
+    /// Who has said something lately, by a key that this node doesn't know.
+    strangers: BTreeMap<NodeId, Time>,
     own: Own,
     check_at: Time,
     /// The link whose records are checked next.
@@ -111,6 +118,7 @@ impl Router {
             links: Vec::new(),
             db: Database::new(),
             aside: BTreeMap::new(),
+            strangers: BTreeMap::new(),
             own: Own::new(&config, wall_ns, now),
             check_at: now,
             turn: 0,
@@ -409,11 +417,20 @@ impl Router {
     fn verify(&mut self, now: Time, record: &Record<'_>) -> Result<(), Refusal> {
         let Key { origin, part } = record.key;
         if part != Part::Introduction && !self.keys.knows(origin) {
+            self.note_stranger(now, origin);
             return Err(Refusal::UnknownOrigin);
         }
         self.stats.checks += if part == Part::Introduction { 2 } else { 1 };
         let wall_ns = self.wall_ns(now);
         record.verify(&mut *self.keys, wall_ns)
+    }
+
+    fn note_stranger(&mut self, now: Time, origin: NodeId) {
+        // Anybody can name any origin: whoever comes first has the places.
+        self.strangers.retain(|_, at| now.since(*at) < STRANGE_FOR);
+        if self.strangers.len() < MAX_STRANGERS || self.strangers.contains_key(&origin) {
+            self.strangers.insert(origin, now);
+        }
     }
 
     /// A record that is its origin's, and news.
@@ -564,6 +581,12 @@ impl Router {
     /// How many nodes have a record in the database, this one included.
     pub fn nodes(&self) -> usize {
         self.db.nodes()
+    }
+
+    /// Nodes that are spoken of within the last minutes, whose records nobody here
+    /// can check: there is no way to them. A few at most.
+    pub fn strangers(&self) -> impl Iterator<Item = NodeId> {
+        self.strangers.keys().copied().filter(|origin| !self.keys.knows(*origin))
     }
 
     /// What was refused of the neighbour at the end of `link`.

@@ -2,8 +2,8 @@
 //! needs: segmentation offload both ways, receive timestamps, the kernel's
 //! drop count, and the DSCP of each datagram.
 //!
-//! The only unsafe code of the daemon. Every array is allocated once; the
-//! pointers between them are laid anew before each call, so nothing here is
+//! Unsafe code; ARCHITECTURE.md lists all of it. Every array is allocated once;
+//! the pointers between them are laid anew before each call, so nothing here is
 //! self-referential between calls.
 #![allow(unsafe_code)]
 
@@ -77,27 +77,13 @@ impl RxBatch {
     /// Receives what is there, at most [`BATCH`] at once, without waiting; the
     /// number of receives, 0 if there was nothing.
     pub fn recv(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        self.metas.clear();
-        for i in 0..BATCH {
-            self.iovecs[i] = libc::iovec {
-                iov_base: self.bytes[i * RX_SIZE..].as_mut_ptr().cast(),
-                iov_len: RX_SIZE,
-            };
-            let h = &mut self.headers[i].msg_hdr;
-            h.msg_name = (&raw mut self.names[i]).cast();
-            h.msg_namelen = mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-            h.msg_iov = &raw mut self.iovecs[i];
-            h.msg_iovlen = 1;
-            h.msg_control = self.controls[i].0.as_mut_ptr().cast();
-            h.msg_controllen = mem::size_of::<Control>() as _;
-            h.msg_flags = 0;
-        }
+        let headers = self.lay();
         // SAFETY: each header points to memory of this struct of the stated
-        // sizes, which outlives the call.
+        // sizes, which outlives the call and which nothing else touches.
         let n = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
-                self.headers.as_mut_ptr(),
+                headers,
                 BATCH as libc::c_uint,
                 libc::MSG_DONTWAIT,
                 std::ptr::null_mut(),
@@ -110,11 +96,42 @@ impl RxBatch {
                 _ => Err(error),
             };
         }
-        for i in 0..n as usize {
+        self.read(n as usize);
+        Ok(n as usize)
+    }
+
+    /// Points each header to its memory; the headers. Each array is borrowed once,
+    /// since to borrow it again would end the pointers into it.
+    fn lay(&mut self) -> *mut libc::mmsghdr {
+        self.metas.clear();
+        let bytes = self.bytes.as_mut_ptr();
+        let (names, controls) = (self.names.as_mut_ptr(), self.controls.as_mut_ptr());
+        let (iovecs, headers) = (self.iovecs.as_mut_ptr(), self.headers.as_mut_ptr());
+        for i in 0..BATCH {
+            // SAFETY: `bytes` has BATCH · RX_SIZE elements, each of the others
+            // BATCH, and nothing else touches them while this writes.
+            unsafe {
+                *iovecs.add(i) =
+                    libc::iovec { iov_base: bytes.add(i * RX_SIZE).cast(), iov_len: RX_SIZE };
+                let h = &raw mut (*headers.add(i)).msg_hdr;
+                (*h).msg_name = names.add(i).cast();
+                (*h).msg_namelen = mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+                (*h).msg_iov = iovecs.add(i);
+                (*h).msg_iovlen = 1;
+                (*h).msg_control = controls.add(i).cast();
+                (*h).msg_controllen = mem::size_of::<Control>() as _;
+                (*h).msg_flags = 0;
+            }
+        }
+        headers
+    }
+
+    /// Takes note of what the first `n` receives brought.
+    fn read(&mut self, n: usize) {
+        for i in 0..n {
             let meta = self.meta(i);
             self.metas.push(meta);
         }
-        Ok(n as usize)
     }
 
     fn meta(&mut self, i: usize) -> RxMeta {
@@ -127,9 +144,9 @@ impl RxBatch {
             stamp: None,
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,
         };
-        // SAFETY: the kernel filled msg_control and msg_controllen; the CMSG
-        // macros stay within them, and each payload is read unaligned at the
-        // type that its level and type name.
+        // SAFETY: the kernel filled msg_control and msg_controllen, and nothing has
+        // touched that memory since; the CMSG macros stay within it, and each
+        // payload is read unaligned at the type that its level and type name.
         unsafe {
             let mut c = libc::CMSG_FIRSTHDR(header);
             while let Some(cmsg) = c.as_ref() {
@@ -223,81 +240,85 @@ impl TxBatch {
         socket: BorrowedFd<'_>,
         items: impl Iterator<Item = TxItem<'a>>,
     ) -> io::Result<usize> {
-        let mut n = 0;
-        for (i, item) in items.take(BATCH).enumerate() {
-            self.lay(i, &item);
-            n = i + 1;
-        }
+        let (headers, n) = self.lay(items);
         if n == 0 {
             return Ok(0);
         }
-        // SAFETY: the first `n` headers point to memory of this struct and to
-        // the items' bytes, both of which outlive the call; the kernel only
-        // reads through msg_iov here.
+        // SAFETY: the first `n` headers point to memory of this struct, which
+        // nothing else touches, and to the items' bytes; both outlive the call, and
+        // the kernel only reads through msg_iov here.
         let sent = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                self.headers.as_mut_ptr(),
-                n as libc::c_uint,
-                libc::MSG_DONTWAIT,
-            )
+            libc::sendmmsg(socket.as_raw_fd(), headers, n as libc::c_uint, libc::MSG_DONTWAIT)
         };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
 
-    fn lay(&mut self, i: usize, item: &TxItem<'_>) {
-        let namelen = write_address(&item.to, &mut self.names[i]);
-        self.iovecs[i] = libc::iovec {
-            iov_base: item.bytes.as_ptr().cast_mut().cast(),
-            iov_len: item.bytes.len(),
-        };
-        let control = &mut self.controls[i];
-        *control = ZERO;
-        let h = &mut self.headers[i].msg_hdr;
-        h.msg_name = (&raw mut self.names[i]).cast();
-        h.msg_namelen = namelen;
-        h.msg_iov = &raw mut self.iovecs[i];
-        h.msg_iovlen = 1;
-        h.msg_control = control.0.as_mut_ptr().cast();
-        h.msg_controllen = mem::size_of::<Control>() as _;
-        h.msg_flags = 0;
-
-        let tos = libc::c_int::from(item.dscp) << 2;
-        let mut used = match item.to {
-            SocketAddr::V4(_) => push(h, 0, libc::IPPROTO_IP, libc::IP_TOS, tos),
-            SocketAddr::V6(_) => push(h, 0, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos),
-        };
-        if let Some(segment) = item.segment {
-            used = push(h, used, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
+    /// Points a header to each of the first [`BATCH`] items; the headers, and how
+    /// many. Each array is borrowed once: see [`RxBatch`]'s.
+    fn lay<'a>(&mut self, items: impl Iterator<Item = TxItem<'a>>) -> (*mut libc::mmsghdr, usize) {
+        let (names, controls) = (self.names.as_mut_ptr(), self.controls.as_mut_ptr());
+        let (iovecs, headers) = (self.iovecs.as_mut_ptr(), self.headers.as_mut_ptr());
+        let mut n = 0;
+        for (i, item) in items.take(BATCH).enumerate() {
+            let mut control = ZERO;
+            let tos = libc::c_int::from(item.dscp) << 2;
+            let mut used = match item.to {
+                SocketAddr::V4(_) => control.push(0, libc::IPPROTO_IP, libc::IP_TOS, tos),
+                SocketAddr::V6(_) => control.push(0, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos),
+            };
+            if let Some(segment) = item.segment {
+                used = control.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
+            }
+            let (name, namelen) = storage(&item.to);
+            // SAFETY: each array has BATCH elements, and nothing else touches them
+            // while this writes.
+            unsafe {
+                *names.add(i) = name;
+                *controls.add(i) = control;
+                *iovecs.add(i) = libc::iovec {
+                    iov_base: item.bytes.as_ptr().cast_mut().cast(),
+                    iov_len: item.bytes.len(),
+                };
+                let h = &raw mut (*headers.add(i)).msg_hdr;
+                (*h).msg_name = names.add(i).cast();
+                (*h).msg_namelen = namelen;
+                (*h).msg_iov = iovecs.add(i);
+                (*h).msg_iovlen = 1;
+                (*h).msg_control = controls.add(i).cast();
+                (*h).msg_controllen = used as _;
+                (*h).msg_flags = 0;
+            }
+            n = i + 1;
         }
-        h.msg_controllen = used as _;
+        (headers, n)
     }
 }
 
-/// Writes a control message `used` bytes into `h`'s control memory; the bytes
-/// used then.
-fn push<T: Copy>(
-    h: &mut libc::msghdr,
-    used: usize,
-    level: libc::c_int,
-    kind: libc::c_int,
-    value: T,
-) -> usize {
-    let len = mem::size_of::<T>() as libc::c_uint;
-    // SAFETY: CMSG_LEN and CMSG_SPACE only compute.
-    let (len, space) = unsafe { (libc::CMSG_LEN(len), libc::CMSG_SPACE(len) as usize) };
-    assert!(used + space <= mem::size_of::<Control>(), "two small messages fit in 128 bytes");
-    // SAFETY: msg_control points to a `Control`, aligned for cmsghdr; `used` is
-    // a sum of CMSG_SPACEs, which keeps the alignment, and the assertion keeps
-    // the message inside.
-    unsafe {
-        let c = h.msg_control.cast::<u8>().add(used).cast::<libc::cmsghdr>();
-        (*c).cmsg_level = level;
-        (*c).cmsg_type = kind;
-        (*c).cmsg_len = len as _;
-        libc::CMSG_DATA(c).cast::<T>().write_unaligned(value);
+impl Control {
+    /// Writes a control message `used` bytes into this memory; the bytes used then.
+    fn push<T: Copy>(
+        &mut self,
+        used: usize,
+        level: libc::c_int,
+        kind: libc::c_int,
+        value: T,
+    ) -> usize {
+        let len = mem::size_of::<T>() as libc::c_uint;
+        // SAFETY: CMSG_LEN and CMSG_SPACE only compute.
+        let (len, space) = unsafe { (libc::CMSG_LEN(len), libc::CMSG_SPACE(len) as usize) };
+        assert!(used + space <= mem::size_of::<Control>(), "two small messages fit in 128 bytes");
+        // SAFETY: a `Control` is aligned for cmsghdr; `used` is a sum of
+        // CMSG_SPACEs, which keeps the alignment, and the assertion keeps the
+        // message inside.
+        unsafe {
+            let c = self.0.as_mut_ptr().add(used).cast::<libc::cmsghdr>();
+            (*c).cmsg_level = level;
+            (*c).cmsg_type = kind;
+            (*c).cmsg_len = len as _;
+            libc::CMSG_DATA(c).cast::<T>().write_unaligned(value);
+        }
+        used + space
     }
-    used + space
 }
 
 fn address(name: &libc::sockaddr_storage) -> SocketAddr {
@@ -319,30 +340,31 @@ fn address(name: &libc::sockaddr_storage) -> SocketAddr {
     }
 }
 
-fn write_address(addr: &SocketAddr, name: &mut libc::sockaddr_storage) -> libc::socklen_t {
-    // SAFETY: the storage is large enough and aligned for either struct, and
-    // zero bytes are valid for both.
+/// An address as the kernel takes it, and how long it is.
+fn storage(addr: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: zero bytes are valid for all three structs, and the storage is large
+    // enough and aligned for either of the other two.
     unsafe {
-        match addr {
+        let mut name: libc::sockaddr_storage = mem::zeroed();
+        let len = match addr {
             SocketAddr::V4(v4) => {
-                let a = &mut *(&raw mut *name).cast::<libc::sockaddr_in>();
-                *a = mem::zeroed();
+                let a = &mut *(&raw mut name).cast::<libc::sockaddr_in>();
                 a.sin_family = libc::AF_INET as libc::sa_family_t;
                 a.sin_port = v4.port().to_be();
                 a.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
-                mem::size_of::<libc::sockaddr_in>() as libc::socklen_t
+                mem::size_of::<libc::sockaddr_in>()
             }
             SocketAddr::V6(v6) => {
-                let a = &mut *(&raw mut *name).cast::<libc::sockaddr_in6>();
-                *a = mem::zeroed();
+                let a = &mut *(&raw mut name).cast::<libc::sockaddr_in6>();
                 a.sin6_family = libc::AF_INET6 as libc::sa_family_t;
                 a.sin6_port = v6.port().to_be();
                 a.sin6_flowinfo = v6.flowinfo();
                 a.sin6_scope_id = v6.scope_id();
                 a.sin6_addr.s6_addr = v6.ip().octets();
-                mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t
+                mem::size_of::<libc::sockaddr_in6>()
             }
-        }
+        };
+        (name, len as libc::socklen_t)
     }
 }
 
@@ -387,6 +409,78 @@ mod tests {
             assert_eq!((*from, &bytes[..]), (a.local_addr().unwrap(), want));
         }
         assert_eq!(rx.recv(b.as_fd()).unwrap(), 0, "nothing more");
+    }
+
+    /// Without a system call, so that Miri can watch. The kernel's part: reads what
+    /// `from` points to and writes it to where `to` points.
+    ///
+    /// # Safety
+    ///
+    /// Both are as [`TxBatch::lay`] and [`RxBatch::lay`] left them.
+    unsafe fn carry(from: *mut libc::mmsghdr, to: *mut libc::mmsghdr) {
+        // SAFETY: as above; what is written is not longer than what was read.
+        unsafe {
+            let (tx, rx) = (&(*from).msg_hdr, &mut (*to).msg_hdr);
+            let (from_iov, to_iov) = (*tx.msg_iov, *rx.msg_iov);
+            assert!(from_iov.iov_len <= to_iov.iov_len);
+            let (source, target) = (from_iov.iov_base.cast::<u8>(), to_iov.iov_base.cast());
+            source.copy_to_nonoverlapping(target, from_iov.iov_len);
+            (*to).msg_len = from_iov.iov_len as libc::c_uint;
+            let name = tx.msg_name.cast::<u8>();
+            name.copy_to_nonoverlapping(rx.msg_name.cast(), tx.msg_namelen as usize);
+            rx.msg_namelen = tx.msg_namelen;
+            // What the kernel would coalesce, it says as UDP_GRO; and it adds when.
+            let mut answer = ZERO;
+            let mut c = libc::CMSG_FIRSTHDR(tx);
+            let (mut used, mut marked) = (0, false);
+            while let Some(cmsg) = c.as_ref() {
+                let data = libc::CMSG_DATA(c);
+                if (cmsg.cmsg_level, cmsg.cmsg_type) == (libc::SOL_UDP, libc::UDP_SEGMENT) {
+                    let segment = libc::c_int::from(data.cast::<u16>().read_unaligned());
+                    used = answer.push(used, libc::SOL_UDP, libc::UDP_GRO, segment);
+                } else {
+                    let tos = data.cast::<libc::c_int>().read_unaligned();
+                    marked = tos == 46 << 2;
+                }
+                c = libc::CMSG_NXTHDR(tx, c);
+            }
+            assert!(marked, "every datagram says its DSCP");
+            let when = libc::timespec { tv_sec: 7, tv_nsec: 9 };
+            used = answer.push(used, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, when);
+            used = answer.push(used, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 5u32);
+            answer.0.as_ptr().copy_to_nonoverlapping(rx.msg_control.cast(), used);
+            rx.msg_controllen = used as _;
+            rx.msg_flags = 0;
+        }
+    }
+
+    #[test]
+    fn what_is_laid_out_for_the_kernel_is_what_it_finds() {
+        let to: [SocketAddr; 2] =
+            ["192.0.2.7:7000", "[2001:db8::1%3]:7001"].map(|a| a.parse().unwrap());
+        let items: [(&[u8], _); 3] = [(b"one", None), (b"", None), (b"aaaabbbbcc", Some(4))];
+        let item = |i: usize| {
+            let (bytes, segment) = items[i];
+            TxItem { to: to[i % 2], dscp: 46, segment, bytes }
+        };
+        let (mut tx, mut rx) = (TxBatch::new(), RxBatch::new());
+        for _ in 0..2 {
+            let (from, n) = tx.lay((0..3).map(item));
+            assert_eq!(n, 3);
+            let headers = rx.lay();
+            for i in 0..n {
+                // SAFETY: both have been laid out just now, for three at least.
+                unsafe { carry(from.add(i), headers.add(i)) };
+            }
+            rx.read(n);
+            assert_eq!(rx.overflow(), 5);
+            for (i, (meta, bytes)) in rx.iter_mut().enumerate() {
+                assert_eq!((meta.from, &*bytes), (to[i % 2], items[i].0));
+                assert_eq!(meta.stamp, Some(Duration::new(7, 9)));
+                assert_eq!(meta.stride, items[i].1.map_or(bytes.len(), usize::from));
+                bytes.fill(0);
+            }
+        }
     }
 
     #[test]

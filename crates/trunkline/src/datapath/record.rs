@@ -9,7 +9,7 @@ use crate::node::config::Secrets;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short};
@@ -210,12 +210,40 @@ pub struct Recorder {
     out: io::Result<BufWriter<File>>,
 }
 
+/// A file for its owner alone, empty. One that others could read is not made
+/// private: they may have it open already.
+fn private(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    // Emptied only when it is known to be the right one.
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = match options.custom_flags(libc::O_NOFOLLOW).open(path) {
+        Err(e) if e.raw_os_error() == Some(libc::ELOOP) => {
+            return Err(io::Error::other("it is a symbolic link: name the file itself"));
+        }
+        file => file?,
+    };
+    let meta = file.metadata()?;
+    // Of a device nothing can be read later.
+    if meta.file_type().is_char_device() {
+        return Ok(file);
+    }
+    if meta.uid() != nix::unistd::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+        return Err(io::Error::other(
+            "others than this user may read or change that file, and a recording holds the node's \
+             secret key: remove it, or take another name",
+        ));
+    }
+    if meta.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
 impl Recorder {
-    /// Begins a recording at `path`.
+    /// Begins a recording at `path`, over an earlier one of the same owner. It
+    /// holds the node's secrets: what others may read, or a link, is refused.
     pub fn create(path: &Path, start: &Body) -> io::Result<Recorder> {
-        // It holds the node's secrets: for its owner alone.
-        let file =
-            File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let file = private(path)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         out.write_all(MAGIC)?;
         let mut recorder = Recorder { out: Ok(out) };

@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
@@ -81,15 +81,16 @@ impl AsFd for Door {
 /// The place where applications find a node: a Unix socket that keeps message
 /// boundaries.
 pub struct Listener {
+    /// Goes before the socket does: see [`SocketFile`].
+    _file: SocketFile,
     door: Door,
-    path: PathBuf,
 }
 
 impl Listener {
     /// Listens at `path`, replacing what a node that died there left behind.
     pub fn bind(path: &Path) -> io::Result<Listener> {
-        let socket = bind_unix(path, Type::SEQPACKET.nonblocking())?;
-        Ok(Listener { door: Door::open(socket)?, path: path.to_owned() })
+        let (socket, file) = bind_unix(path, Type::SEQPACKET.nonblocking())?;
+        Ok(Listener { _file: file, door: Door::open(socket)? })
     }
 
     /// The next application that wants in, if one waits.
@@ -106,7 +107,7 @@ impl Listener {
 /// A Unix socket at `path`, in the place of what a node that died there left
 /// behind. Whoever may write the file may send voice, or operate the node: the
 /// owner and the group.
-pub fn bind_unix(path: &Path, kind: Type) -> io::Result<Socket> {
+pub fn bind_unix(path: &Path, kind: Type) -> io::Result<(Socket, SocketFile)> {
     let (socket, address) = (Socket::new(Domain::UNIX, kind, None)?, SockAddr::unix(path)?);
     match socket.bind(&address) {
         Err(e) if e.kind() == ErrorKind::AddrInUse && is_socket(path) => {
@@ -124,8 +125,37 @@ pub fn bind_unix(path: &Path, kind: Type) -> io::Result<Socket> {
         }
         done => done?,
     }
+    let file = SocketFile::there(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
-    Ok(socket)
+    Ok((socket, file))
+}
+
+/// Where a Unix socket is found; it is removed when this is dropped, if nothing
+/// else has taken its place. The socket must be open until then, since no other
+/// file gets the inode of an open one.
+pub struct SocketFile {
+    path: PathBuf,
+    /// Its device and inode.
+    inode: (u64, u64),
+}
+
+impl SocketFile {
+    fn there(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: path.to_owned(), inode: inode(path)? })
+    }
+}
+
+impl std::ops::Drop for SocketFile {
+    fn drop(&mut self) {
+        if inode(&self.path).is_ok_and(|there| there == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn inode(path: &Path) -> io::Result<(u64, u64)> {
+    let meta = std::fs::symlink_metadata(path)?;
+    Ok((meta.dev(), meta.ino()))
 }
 
 /// What lies at `path` is ours to replace only if it is a socket.
@@ -136,12 +166,6 @@ fn is_socket(path: &Path) -> bool {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.door.as_fd()
-    }
-}
-
-impl std::ops::Drop for Listener {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -24,6 +24,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -79,6 +80,8 @@ pub struct Snapshot {
     pub handshakes: Option<HandshakeStats>,
     /// What link-state routing has done, and how many nodes it knows.
     pub routing: Option<(RouteStats, usize)>,
+    /// Nodes that are heard of by a key that this one doesn't know.
+    pub unknown_nodes: Vec<NodeId>,
     /// The thread.
     pub thread: ThreadStats,
 }
@@ -157,6 +160,7 @@ pub struct Parts {
 pub struct Handle {
     requests: SyncSender<Request>,
     wake: Arc<EventFd>,
+    beats: Arc<AtomicU64>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -184,6 +188,14 @@ impl Handle {
         Asker { requests: self.requests.clone(), wake: Arc::clone(&self.wake) }
     }
 
+    /// Wakes the thread, without waiting. How often it has woken for somebody so
+    /// far: more when this is asked again, unless it hangs.
+    pub fn beat(&self) -> u64 {
+        let beats = self.beats.load(Ordering::Relaxed);
+        let _ = self.wake.write(1);
+        beats
+    }
+
     /// Whether the thread has ended by itself.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -205,11 +217,12 @@ impl Handle {
 pub fn start(parts: Parts) -> io::Result<Handle> {
     let wake = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?);
     let (requests, inbox) = sync_channel(16);
-    let their_wake = Arc::clone(&wake);
+    let beats = Arc::default();
+    let (their_wake, their_beats) = (Arc::clone(&wake), Arc::clone(&beats));
     let (ready, started) = sync_channel(1);
     let thread =
         std::thread::Builder::new().name("packets".into()).spawn(
-            move || match PacketThread::new(parts, inbox, their_wake) {
+            move || match PacketThread::new(parts, inbox, their_wake, their_beats) {
                 Ok(mut thread) => {
                     let _ = ready.send(Ok(()));
                     thread.run()
@@ -218,7 +231,7 @@ pub fn start(parts: Parts) -> io::Result<Handle> {
             },
         )?;
     started.recv().map_err(|_| io::Error::other("the packet thread did not start"))??;
-    Ok(Handle { requests, wake, thread: Some(thread) })
+    Ok(Handle { requests, wake, beats, thread: Some(thread) })
 }
 
 /// What an epoll event is about, as its 64 bits of data.
@@ -246,6 +259,8 @@ struct PacketThread {
     turned_away: VecDeque<Carrier>,
     inbox: Receiver<Request>,
     wake: Arc<EventFd>,
+    /// How often it was woken by that.
+    beats: Arc<AtomicU64>,
     epoll: Epoll,
     timer: TimerFd,
     /// What the timer is set to.
@@ -266,7 +281,12 @@ struct PacketThread {
 }
 
 impl PacketThread {
-    fn new(parts: Parts, inbox: Receiver<Request>, wake: Arc<EventFd>) -> io::Result<PacketThread> {
+    fn new(
+        parts: Parts,
+        inbox: Receiver<Request>,
+        wake: Arc<EventFd>,
+        beats: Arc<AtomicU64>,
+    ) -> io::Result<PacketThread> {
         settle_in(parts.priority, parts.cpu);
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let timer = TimerFd::new(
@@ -285,6 +305,7 @@ impl PacketThread {
             turned_away: VecDeque::with_capacity(TURNED_AWAY),
             inbox,
             wake,
+            beats,
             epoll,
             timer,
             armed: Time::NEVER,
@@ -363,6 +384,7 @@ impl PacketThread {
             }
             (_, token::WAKE) => {
                 let _ = self.wake.read();
+                self.beats.fetch_add(1, Ordering::Relaxed);
                 self.on_requests();
             }
             (_, token::LISTENER) => self.on_listener(),
@@ -546,6 +568,7 @@ impl PacketThread {
                 .filter(|end| *end != 0),
             handshakes: node.control().handshakes().cloned(),
             routing: node.control().router().map(|r| (*r.stats(), r.nodes())),
+            unknown_nodes: node.router().map_or_else(Vec::new, |r| r.strangers().collect()),
             thread,
         }
     }

@@ -2,6 +2,7 @@
 
 mod access;
 mod mistake;
+mod places;
 mod sealing;
 
 pub use access::KnownClient;
@@ -130,7 +131,7 @@ struct File {
     #[serde(default)]
     overlay: sealing::OverlaySection,
     #[serde(default)]
-    known: Vec<sealing::KnownSection>,
+    known: Vec<Spanned<sealing::KnownSection>>,
     #[serde(default)]
     routing: sealing::RoutingSection,
     #[serde(default)]
@@ -280,6 +281,13 @@ pub fn load(path: &Path) -> Result<Config, Mistake> {
     parse(path, &text)
 }
 
+/// Whether what `config`, the file at `path` with this `text`, names is there: not
+/// for a file that is for another machine.
+pub fn check_folders(config: &Config, path: &Path, text: &str) -> Result<(), Mistake> {
+    places::check_folders(config.socket.as_deref(), config.control.as_deref())
+        .map_err(|what| mistake(path, text, None, what))
+}
+
 /// Reads and checks `text`, the content of `path`.
 pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     let file: File = toml::from_str(text).map_err(|e| syntax_mistake(path, text, &e))?;
@@ -294,6 +302,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         return Err(mistake(None, what.into()));
     }
     check_runtime(&file.runtime).map_err(|what| mistake(None, what.into()))?;
+    places::check(&file).map_err(|(span, what)| mistake(span, what))?;
     let mut config = overlay::Config::new(NodeId(file.node.id));
     config.max_sessions = file.node.max_sessions.unwrap_or(config.max_sessions);
     config.access = file.access.rules();

@@ -3,28 +3,34 @@
 use super::metrics;
 use crate::datapath::Asker;
 use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::serve::IncomingStream;
+use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 /// Connections at once, lest they take the descriptors that applications need:
-/// several scrapers, and who looks by hand. The next waits for one of these.
+/// several scrapers, and who looks by hand. See [`Door`] for one more.
 const CONNECTIONS: usize = 32;
 
-/// A connection on which nothing moves for so long is closed. A scraper connects
-/// again.
-const IDLE: Duration = Duration::from_secs(10);
+/// How long a connection may take in all, from its first byte to the last of the
+/// answer, so that no dribble keeps its place. It is for one request: a scraper
+/// that comes every 15 s would find another closed.
+const IN_ALL: Duration = Duration::from_secs(10);
 
 /// Takes the address; whoever connects waits for [`serve`].
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -41,13 +47,30 @@ pub fn serve(listener: TcpListener, asker: Asker) -> io::Result<()> {
         .with_state(asker);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("http".into()).spawn(move || {
-        let served = runtime
-            .block_on(async { axum::serve(Door::new(listener, CONNECTIONS, IDLE)?, app).await });
-        if let Err(error) = served {
+        if let Err(error) = runtime.block_on(run(listener, app, CONNECTIONS, IN_ALL)) {
             tracing::error!(%error, "metrics are no longer served");
         }
     })?;
     Ok(())
+}
+
+async fn run(
+    listener: TcpListener,
+    app: Router,
+    places: usize,
+    in_all: Duration,
+) -> io::Result<()> {
+    let app = app.layer(middleware::from_fn(one_request));
+    let app = app.into_make_service_with_connect_info::<Turn>();
+    axum::serve(Door::new(listener, places, in_all)?, app).await
+}
+
+/// Notes whose turn it is, and lets the answer end the connection.
+async fn one_request(ConnectInfo(turn): ConnectInfo<Turn>, asked: Request, next: Next) -> Response {
+    turn.set(true);
+    let mut answer = next.run(asked).await;
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 const SILENT: (StatusCode, &str) =
@@ -78,17 +101,45 @@ async fn health_page(State(asker): State<Asker>) -> Response {
     }
 }
 
-/// Lets in so many at once.
+/// Lets in so many at once. Who comes when all places are taken gets that of the
+/// one who has kept the node waiting for longest.
 struct Door {
     listener: tokio::net::TcpListener,
     places: Arc<Semaphore>,
-    idle: Duration,
+    in_all: Duration,
+    /// The oldest first; some may have left.
+    visits: VecDeque<(Turn, oneshot::Sender<()>)>,
 }
 
+/// How long nobody is sent away for not having asked yet: who asks at once has
+/// done so by then, however many come and say nothing.
+const GRACE: Duration = Duration::from_millis(100);
+/// How often a door looks again for somebody to send away.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 impl Door {
-    fn new(listener: TcpListener, places: usize, idle: Duration) -> io::Result<Door> {
+    fn new(listener: TcpListener, places: usize, in_all: Duration) -> io::Result<Door> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        Ok(Door { listener, places: Arc::new(Semaphore::new(places)), idle })
+        let places = Arc::new(Semaphore::new(places));
+        Ok(Door { listener, places, in_all, visits: VecDeque::new() })
+    }
+
+    async fn place(&mut self) -> Option<OwnedSemaphorePermit> {
+        loop {
+            self.visits.retain(|(_, send_away)| !send_away.is_closed());
+            if self.places.available_permits() == 0
+                && let Some(i) = self.visits.iter().position(|(turn, _)| turn.is_theirs())
+                && let Some((_, send_away)) = self.visits.remove(i)
+            {
+                // It may be leaving already.
+                let _ = send_away.send(());
+            }
+            let free = Arc::clone(&self.places).acquire_owned();
+            if let Ok(place) = timeout(LOOK_AGAIN, free).await {
+                // Nobody closes the semaphore.
+                return place.ok();
+            }
+        }
     }
 }
 
@@ -97,11 +148,13 @@ impl axum::serve::Listener for Door {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Visit, SocketAddr) {
-        // Nobody closes the semaphore.
-        let place = Arc::clone(&self.places).acquire_owned().await.ok();
         let (stream, from) = axum::serve::Listener::accept(&mut self.listener).await;
-        let until = Box::pin(sleep(self.idle));
-        (Visit { stream, until, idle: self.idle, _place: place }, from)
+        let place = self.place().await;
+        let (send_away, sent_away) = oneshot::channel();
+        let turn = Turn { since: Instant::now(), ours: Arc::default() };
+        self.visits.push_back((turn.clone(), send_away));
+        let until = Box::pin(sleep(self.in_all));
+        (Visit { stream, until, sent_away, turn, _place: place }, from)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -109,26 +162,47 @@ impl axum::serve::Listener for Door {
     }
 }
 
-/// A connection that ends when nothing moves on it.
+/// Whether it is the node that a connection waits for: a request is whole, and
+/// the answer does not wait for the other end to read it.
+#[derive(Clone)]
+struct Turn {
+    since: Instant,
+    ours: Arc<AtomicBool>,
+}
+
+impl Turn {
+    fn set(&self, ours: bool) {
+        self.ours.store(ours, Ordering::Relaxed);
+    }
+
+    fn is_theirs(&self) -> bool {
+        !self.ours.load(Ordering::Relaxed) && self.since.elapsed() >= GRACE
+    }
+}
+
+impl Connected<IncomingStream<'_, Door>> for Turn {
+    fn connect_info(stream: IncomingStream<'_, Door>) -> Turn {
+        stream.io().turn.clone()
+    }
+}
+
+/// A connection that ends in time.
 struct Visit {
     stream: TcpStream,
     until: Pin<Box<Sleep>>,
-    idle: Duration,
+    sent_away: oneshot::Receiver<()>,
+    turn: Turn,
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Visit {
-    /// `done`, or an error if that is still to come and it is too late.
-    fn in_time<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        done: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if done.is_ready() {
-            self.until.as_mut().reset(Instant::now() + self.idle);
-            return done;
+    /// An error when it is over.
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let late = self.until.as_mut().poll(cx).is_ready();
+        match late || Pin::new(&mut self.sent_away).poll(cx).is_ready() {
+            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            false => Poll::Pending,
         }
-        self.until.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -138,8 +212,10 @@ impl AsyncRead for Visit {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let done = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.in_time(cx, done)
+        match self.poll_over(cx) {
+            Poll::Ready(over) => Poll::Ready(over),
+            Poll::Pending => Pin::new(&mut self.stream).poll_read(cx, buf),
+        }
     }
 }
 
@@ -149,8 +225,14 @@ impl AsyncWrite for Visit {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let done = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.in_time(cx, done)
+        if let Poll::Ready(over) = self.poll_over(cx) {
+            return Poll::Ready(over.map(|()| 0));
+        }
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if written.is_pending() {
+            self.turn.set(false);
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -166,34 +248,105 @@ impl AsyncWrite for Visit {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::thread;
 
-    #[test]
-    fn so_many_at_once_and_none_that_is_silent_for_long() {
+    const ASK: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    /// With two places; `in_all` for each. What it serves takes a third of a
+    /// second, or is larger than all buffers on its way.
+    fn serve(in_all: Duration) -> SocketAddr {
         let listener = bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
         let address = listener.local_addr().expect("bound");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        std::thread::spawn(move || {
-            runtime.block_on(async {
-                let app = Router::new().route("/", get(|| async { "here" }));
-                axum::serve(Door::new(listener, 2, Duration::from_millis(300)).unwrap(), app).await
-            })
+        thread::spawn(move || {
+            let page = || async {
+                sleep(Duration::from_millis(300)).await;
+                "here"
+            };
+            let app = Router::new().route("/", get(page));
+            let app = app.route("/large", get(|| async { vec![b'x'; 64 << 20] }));
+            runtime.block_on(run(listener, app, 2, in_all))
         });
-        let connect = |say: &[u8]| {
-            let mut stream = std::net::TcpStream::connect(address).expect("it listens");
-            stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
-            stream.write_all(say).expect("it takes that");
-            stream
-        };
-        let begun = std::time::Instant::now();
-        let mut silent = [connect(b""), connect(b"GET / HT")];
-        let mut third = connect(b"GET / HTTP/1.0\r\n\r\n");
+        address
+    }
+
+    fn connect(to: SocketAddr, say: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(to).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+        stream.write_all(say).expect("it takes that");
+        stream
+    }
+
+    fn answer(mut stream: TcpStream) -> String {
         let mut text = String::new();
-        third.read_to_string(&mut text).expect("an answer");
-        assert!(text.ends_with("here"), "{text}");
-        assert!(begun.elapsed() >= Duration::from_millis(300), "it did not wait for a place");
-        for stream in &mut silent {
-            // What has begun a request may be told why.
-            stream.read_to_end(&mut Vec::new()).expect("closed");
+        stream.read_to_string(&mut text).expect("an answer");
+        text
+    }
+
+    /// A byte at a time, until it is sent away; when that was.
+    fn dribble(mut stream: TcpStream) -> Instant {
+        stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let gone = match stream.read(&mut [0; 100]) {
+                Ok(n) => n == 0,
+                Err(e) => !matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+            };
+            if gone || stream.write_all(b"x").is_err() {
+                return Instant::now();
+            }
+            assert!(Instant::now() < until, "it is never sent away");
         }
+    }
+
+    #[test]
+    fn a_request_has_so_long_in_all_however_it_dribbles() {
+        let address = serve(Duration::from_millis(600));
+        let begun = Instant::now();
+        let silent = connect(address, b"");
+        let dribbling = connect(address, b"GET / HTTP/1.1\r\nX: ");
+        let dribbled = thread::spawn(move || dribble(dribbling));
+        answer(silent);
+        for ended in [Instant::now(), dribbled.join().expect("it ends")] {
+            let took = ended - begun;
+            assert!((600..5_000).contains(&took.as_millis()), "{took:?}");
+        }
+    }
+
+    #[test]
+    fn the_reader_of_an_answer_has_no_longer() {
+        let address = serve(Duration::from_millis(600));
+        let mut slow = connect(address, b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+        thread::sleep(Duration::from_millis(1_500));
+        let (mut got, mut some) = (0, vec![0; 1 << 20]);
+        while let Ok(n @ 1..) = slow.read(&mut some) {
+            got += n;
+        }
+        assert!(got < 64 << 20, "it was kept for all of the answer");
+    }
+
+    #[test]
+    fn whoever_keeps_the_node_waiting_makes_place_and_nobody_else() {
+        let address = serve(Duration::from_secs(15));
+        let begun = Instant::now();
+        let large = b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n";
+        // Those that don't ask, dribble, or don't read; always more than places.
+        let crowd = || [connect(address, b""), connect(address, b"GET"), connect(address, large)];
+        let mut idle: Vec<_> = crowd().into();
+        let dribbling = connect(address, b"GET / HTTP/1.1\r\nX: ");
+        let dribbled = thread::spawn(move || dribble(dribbling));
+        let whole = [connect(address, ASK), connect(address, ASK)];
+        // While these two are being answered, nobody takes their place.
+        thread::sleep(Duration::from_millis(100));
+        idle.extend(crowd());
+        for stream in whole {
+            let text = answer(stream);
+            assert!(text.ends_with("here"), "{text}");
+            assert!(text.to_lowercase().contains("connection: close"), "{text}");
+        }
+        assert!(answer(connect(address, ASK)).ends_with("here"));
+        dribbled.join().expect("it is sent away");
+        assert!(begun.elapsed() < Duration::from_secs(10), "it waited: {:?}", begun.elapsed());
     }
 }

@@ -8,6 +8,7 @@ mod metrics;
 mod operator;
 mod reload;
 pub mod replay;
+mod watchdog;
 
 use crate::datapath::record::{self, Recorder, Tap};
 use crate::datapath::remote::{Lobby, Remote};
@@ -31,6 +32,7 @@ use trunkline_client::in_process::{self, Connector};
 use trunkline_overlay::node::{ConfigError, Node, Start};
 use trunkline_overlay::session::remote::{Limits, Responder};
 use trunkline_overlay::wire::Incarnation;
+use watchdog::Watchdog;
 
 /// Run an overlay node until SIGTERM or SIGINT
 #[derive(clap::Args, Debug)]
@@ -61,7 +63,7 @@ pub struct Args {
     #[arg(long, short)]
     config: PathBuf,
     /// Record every input and output of the node to this file, for `replay`;
-    /// costs speed
+    /// costs speed. It holds the node's secret key, and is for its owner alone
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Stop also when standard input ends, so that nothing outlives a parent
@@ -144,7 +146,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     tracing::info!(%name, "ready");
     tell_systemd(&[NotifyState::Ready]);
-    while !stop.wait(Duration::from_millis(200)) {
+    let mut watchdog = Watchdog::new(sd_notify::watchdog_enabled(), clock::now());
+    while !stop.wait(watchdog.patience().min(Duration::from_millis(200))) {
+        if watchdog.look(clock::now(), || handle.beat()) {
+            tell_systemd(&[NotifyState::Watchdog]);
+        }
         if handle.is_finished() || orphaned.load(Ordering::Relaxed) || operator.wants_stop() {
             break;
         }
@@ -344,33 +350,102 @@ impl Drop for Running {
 #[command(after_help = "\
 Example:
   trunkline check site-a.toml
+  trunkline check --json site-a.toml | jq .mistake
 
 Exit code 2: the file is wrong; the message has the line.")]
 pub struct CheckArgs {
     /// The configuration file
     file: PathBuf,
+    /// Print JSON, also of a mistake
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `check --json` prints: of a file that is right all but `mistake`, of
+/// another that alone.
+#[derive(serde::Serialize, Default)]
+struct Checked<'a> {
+    ok: bool,
+    node: Option<u32>,
+    name: Option<&'a str>,
+    sealed: Option<bool>,
+    links: Option<usize>,
+    routes: Option<usize>,
+    /// The largest packet of an application, bytes.
+    max_payload: Option<usize>,
+    /// What to do about the certificate soon.
+    warning: Option<String>,
+    mistake: Option<Wrong>,
+}
+
+#[derive(serde::Serialize)]
+struct Wrong {
+    line: Option<usize>,
+    column: Option<usize>,
+    what: String,
+    suggestion: Option<String>,
 }
 
 /// Runs `trunkline check`.
 pub fn check(args: &CheckArgs) -> Result<(), Error> {
-    let (config, _) = read(&args.file)?;
+    let read = read(&args.file).and_then(|(config, text)| {
+        config::check_folders(&config, &args.file, &text)?;
+        Ok(config)
+    });
+    let config = match read {
+        Ok(config) => config,
+        Err(error) if args.json => {
+            let mistake = Some(wrong(&error));
+            print_json(&Checked { mistake, ..Checked::default() });
+            return Err(error);
+        }
+        Err(error) => return Err(error),
+    };
+    // No mistake of the file's, even if it is over: the unit for systemd checks
+    // before it starts a node, and a clock may be wrong.
+    let warning = Watch::default().look(config.not_after(), unix_secs()).map(|w| w.to_string());
     let overlay = &config.overlay;
+    let (links, routes) = (overlay.links.len(), overlay.routes.len());
+    if args.json {
+        print_json(&Checked {
+            ok: true,
+            node: Some(overlay.id.0),
+            name: Some(&config.name),
+            sealed: Some(overlay.sealing.is_some()),
+            links: Some(links),
+            routes: Some(routes),
+            max_payload: Some(overlay.max_payload()),
+            warning,
+            mistake: None,
+        });
+        return Ok(());
+    }
     outln!(
         "{}: {} is node {}, {}, with {} and {}; packets up to {} bytes",
         args.file.display(),
         config.name,
         overlay.id,
         if overlay.sealing.is_some() { "sealed" } else { "UNSEALED" },
-        count(overlay.links.len(), "link"),
-        count(overlay.routes.len(), "route"),
+        count(links, "link"),
+        count(routes, "route"),
         overlay.max_payload()
     );
-    // No mistake of the file's, even if it is over: the unit for systemd checks
-    // before it starts a node, and a clock may be wrong.
-    if let Some(standing) = Watch::default().look(config.not_after(), unix_secs()) {
-        errln!("trunkline: warning: {standing}");
+    if let Some(warning) = warning {
+        errln!("trunkline: warning: {warning}");
     }
     Ok(())
+}
+
+fn wrong(error: &Error) -> Wrong {
+    let none = Wrong { line: None, column: None, what: error.to_string(), suggestion: None };
+    let Error::Config(Mistake { place, what, suggestion, .. }) = error else { return none };
+    let (line, column) = (*place).unzip();
+    Wrong { line, column, what: what.clone(), suggestion: suggestion.clone() }
+}
+
+fn print_json(checked: &Checked<'_>) {
+    // Numbers and text: this cannot fail.
+    outln!("{}", serde_json::to_string(checked).unwrap_or_default());
 }
 
 fn count(n: usize, what: &str) -> String {

@@ -125,6 +125,7 @@ impl Operator {
             updates_refused: s.routing.as_ref().map_or_else(BTreeMap::new, |(r, _)| {
                 by_reason(r.refused.iter().map(|(why, n)| (why.label(), n)))
             }),
+            unknown_nodes: unreachable(&s),
             links_denied: s.routing.as_ref().map_or(0, |(r, _)| r.denied),
         })
     }
@@ -255,6 +256,12 @@ fn drops(s: &Snapshot) -> BTreeMap<String, u64> {
         .chain(s.remote.stats.iter())
         .chain([("kernel_receive_buffer", s.udp.kernel_drops), ("send_failed", s.udp.send_errors)]);
     by_reason(all)
+}
+
+/// Nodes that are heard of by an unknown key, and not reached by a `[[route]]`.
+fn unreachable(s: &Snapshot) -> Vec<u32> {
+    let way = |node: &NodeId| s.table.next_hop(*node, Metric::default()).is_some();
+    s.unknown_nodes.iter().filter(|node| !way(node)).map(|node| node.0).collect()
 }
 
 /// How many links speak which version.

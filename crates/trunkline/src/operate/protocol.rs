@@ -158,6 +158,10 @@ pub struct Status {
     /// and `older` come of flooding itself.
     #[serde(default)]
     pub updates_refused: BTreeMap<String, u64>,
+    /// Nodes that are heard of by records whose key this node doesn't know: no way
+    /// leads there.
+    #[serde(default)]
+    pub unknown_nodes: Vec<u32>,
     /// Links that a node advertises now and their other end does not: no way
     /// leads over them.
     #[serde(default)]

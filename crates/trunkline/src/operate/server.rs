@@ -3,13 +3,13 @@
 //! a time from each of [`CONNECTIONS`].
 
 use super::protocol::{Answer, Ask, Refused};
-use crate::datapath::sessions::bind_unix;
+use crate::datapath::sessions::{SocketFile, bind_unix};
 use nix::sys::socket::{UnixCredentials, getsockopt, sockopt};
 use serde_json::Value;
 use socket2::Type;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -36,28 +36,29 @@ pub trait Operator: Send + Sync + 'static {
     fn answer(&self, ask: Ask, who: &UnixCredentials) -> Result<Value, Refused>;
 }
 
-/// A control socket; its file is removed when this is dropped.
-pub struct Control(PathBuf);
+/// A control socket; its file is removed when this is dropped. The thread that
+/// answers keeps the socket open for longer.
+pub struct Control(#[expect(dead_code, reason = "what counts is its drop")] SocketFile);
 
 /// A control socket that nobody answers yet.
 pub struct Bound {
-    listener: UnixListener,
     control: Control,
+    listener: UnixListener,
 }
 
 /// Takes the place `path`; who connects waits for [`Bound::serve`].
 pub fn bind(path: &Path) -> io::Result<Bound> {
-    let socket = bind_unix(path, Type::STREAM)?;
-    let control = Control(path.to_owned());
+    let (socket, file) = bind_unix(path, Type::STREAM)?;
+    let control = Control(file);
     socket.listen(CONNECTIONS as i32)?;
     let listener = UnixListener::from(std::os::fd::OwnedFd::from(socket));
-    Ok(Bound { listener, control })
+    Ok(Bound { control, listener })
 }
 
 impl Bound {
     /// Answers by `operator` until the process ends.
     pub fn serve(self, operator: Arc<impl Operator>) -> io::Result<Control> {
-        let Bound { listener, control } = self;
+        let Bound { control, listener } = self;
         std::thread::Builder::new().name("control".into()).spawn(move || {
             let places = Arc::new(AtomicUsize::new(0));
             for stream in listener.incoming() {
@@ -69,12 +70,6 @@ impl Bound {
             }
         })?;
         Ok(control)
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 

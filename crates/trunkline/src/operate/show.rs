@@ -50,11 +50,25 @@ pub fn status_lines(s: &Status) -> Vec<String> {
     // Two neighbours that tell the same, or one sooner than its hello, are no news.
     updates.retain(|why, _| !matches!(why.as_str(), "duplicate" | "older" | "link_down"));
     lines.extend(counts(&updates).map(|n| format!("refused   updates: {n}")));
+    lines.extend(unknown(s).map(|why| format!("unknown   {why}")));
     if s.links_denied > 0 {
         let links = count(s.links_denied, "link");
         lines.push(format!("denied    {links}: only one end advertises it, and nobody uses it"));
     }
     lines
+}
+
+/// Why there is no way to nodes that are heard of.
+fn unknown(s: &Status) -> Option<String> {
+    let nodes: Vec<_> = s.unknown_nodes.iter().map(u32::to_string).collect();
+    let (node, key) = if nodes.len() == 1 { ("node", "a key") } else { ("nodes", "keys") };
+    (!nodes.is_empty()).then(|| {
+        format!(
+            "{node} {}: no route, known by records signed with {key} that this node doesn't know: \
+             add [[known]], or certificates and [overlay] keys",
+            nodes.join(", ")
+        )
+    })
 }
 
 /// Counts by reason in a line; `None` if there are none.
@@ -153,7 +167,8 @@ fn title(l: &Link) -> String {
 
 /// Runs `trunkline routes`.
 pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
-    let routes: Vec<Route> = args.at.connect()?.ask(&Ask::Routes { metric: args.metric })?;
+    let mut node = args.at.connect()?;
+    let routes: Vec<Route> = node.ask(&Ask::Routes { metric: args.metric })?;
     if args.json {
         return print_json(&routes);
     }
@@ -181,5 +196,8 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     };
     let rows: Vec<_> = routes.iter().map(row).collect();
     lines(&columns, &rows).into_iter().for_each(|line| outln!("{line}"));
+    if let Some(why) = unknown(&node.ask(&Ask::Status {})?) {
+        outln!("{why}");
+    }
     Ok(())
 }

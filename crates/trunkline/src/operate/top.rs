@@ -333,6 +333,7 @@ mod tests {
             drops: BTreeMap::from([("no_route".to_owned(), 3)]),
             handshakes_refused: BTreeMap::new(),
             updates_refused: BTreeMap::from([("older".to_owned(), 9)]),
+            unknown_nodes: Vec::new(),
             links_denied: 0,
         }
     }

@@ -100,6 +100,9 @@ static void options(const char *node)
     for (value = -1; value <= 3; value++)
         if (value != TL_BEST_EFFORT && value != TL_REAL_TIME)
             FAILS(tl_setsockopt(fd, TL_SERVICE, &value, sizeof value), EINVAL);
+    const int metrics[] = {-1, TL_HOPS + 1, INT_MIN, INT_MAX};
+    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
+        FAILS(tl_setsockopt(fd, TL_METRIC, &metrics[i], sizeof *metrics), EINVAL);
     value = 0;
     FAILS(tl_setsockopt(fd, TL_DEADLINE_MS, &value, sizeof value), EINVAL);
     value = 256;

@@ -5,10 +5,14 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
+
+/// A daemon takes milliseconds to start, also where ten do at once.
+const READY: Duration = Duration::from_secs(30);
 
 /// As [`find`], beside this program and in PATH.
 ///
@@ -87,25 +91,40 @@ impl Process {
         Ok(Process { name, child, stdin, stderr })
     }
 
-    /// Waits until it is ready. From then on what it complains of is passed on.
+    /// Waits until it is ready, [`READY`] at most. From then on what it complains
+    /// of is passed on.
     pub fn ready(&mut self) -> Result<(), Error> {
+        self.ready_within(READY)
+    }
+
+    fn ready_within(&mut self, limit: Duration) -> Result<(), Error> {
         let Some(stderr) = self.stderr.take() else { return Ok(()) };
-        let mut lines = BufReader::new(stderr).lines();
-        let mut said = String::new();
-        for line in lines.by_ref().map_while(Result::ok) {
-            if line.contains("ready") {
-                let complains = |line: &String| {
-                    line.contains("WARN") || line.contains("ERROR") || line.starts_with("error: ")
-                };
-                std::thread::spawn(move || {
-                    let complaints = lines.map_while(Result::ok).filter(complains);
-                    complaints.for_each(|line| eprintln!("{line}"));
-                });
-                return Ok(());
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut said = String::new();
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if line.contains("ready") {
+                    let _ = tell.send(Ok(()));
+                } else if ["WARN", "ERROR"].iter().any(|w| line.contains(w))
+                    || line.starts_with("error: ")
+                {
+                    // Who has closed standard error wants to hear none.
+                    drop(writeln!(io::stderr(), "{line}"));
+                }
+                said = line;
             }
-            said = line;
-        }
-        Err(Error::Process(format!("{} ended at once: {said}", self.name)))
+            let _ = tell.send(Err(said));
+        });
+        let name = &self.name;
+        Err(Error::Process(match told.recv_timeout(limit) {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(said)) => format!("{name} ended at once: {said}"),
+            Err(_) => format!(
+                "{name} was not ready after {} s: this machine is too busy, or --trunkline is \
+                 another program",
+                limit.as_secs()
+            ),
+        }))
     }
 
     /// Has it read its file again.
@@ -166,5 +185,18 @@ mod tests {
         assert_eq!(found(Some(&given)).unwrap(), given);
         let nowhere = found(Some(Path::new("/nowhere/t"))).unwrap_err().to_string();
         assert!(nowhere.starts_with("/nowhere/t: ") && !nowhere.contains('\n'), "{nowhere}");
+    }
+    #[test]
+    fn what_never_gets_ready_is_not_waited_for() {
+        let spawn = |script: &str| {
+            let args = ["-c", script, "sh"];
+            Process::spawn(Path::new("sh"), "node 7".into(), &args, Path::new("x.toml")).unwrap()
+        };
+        let limit = Duration::from_secs(2);
+        let why = |script| spawn(script).ready_within(limit).map_err(|e| e.to_string());
+        assert_eq!(why("echo INFO ready >&2; exec sleep 9"), Ok(()));
+        assert!(why("echo no file >&2").unwrap_err().contains("node 7 ended at once: no file"));
+        let hangs = why("echo starting >&2; exec sleep 9").unwrap_err();
+        assert!(hangs.contains("node 7 was not ready after 2 s"), "{hangs}");
     }
 }

@@ -26,6 +26,8 @@ pub struct Receiver {
     unheard: Time,
     /// The highest number asked for in that way.
     guessed: u64,
+    /// Whether the link has been down since the last new packet.
+    outage: bool,
     /// Bytes that requests may take beyond one per strike.
     extra: Extra,
     config: Config,
@@ -99,6 +101,7 @@ impl Receiver {
             again: Time::NEVER,
             unheard: Time::NEVER,
             guessed: 0,
+            outage: false,
             extra: Extra::new(config.extra_share, MOST_SPARE),
             config: config.clone(),
             stats: ReceiverStats::default(),
@@ -110,6 +113,13 @@ impl Receiver {
         self.numbers = SeqTracker::default();
         self.rhythm = Rhythm::default();
         self.renumber();
+    }
+
+    /// The link has gone down: what is missing, and what will turn out to be when
+    /// it is back, was lost to the outage, and is neither asked for nor late.
+    pub(crate) fn outage(&mut self) {
+        self.renumber();
+        self.outage = true;
     }
 
     /// Forgets what was noted by numbers that count no more.
@@ -147,7 +157,7 @@ impl Receiver {
                     self.stats.asked += 1;
                     self.stats.filled += 1;
                 }
-                if missing > MAX_GAP {
+                if core::mem::take(&mut self.outage) || missing > MAX_GAP {
                     self.gaps.clear();
                 } else if missing > 0 {
                     self.stats.missing += missing;
@@ -404,6 +414,38 @@ mod tests {
     fn numbers_wrap() {
         let mut r = Receiver::new(&Config::paper());
         assert_eq!(feed(&mut r, &[65_534, 1]), [(65_535, 2)]);
+    }
+
+    #[test]
+    fn what_a_dead_link_took_is_neither_missing_nor_late() {
+        for config in [Config::paper(), Config::default()] {
+            let mut r = Receiver::new(&config);
+            let mut drops = Drops::default();
+            let at = Time::from_millis;
+            for k in 0..100 {
+                r.accept(&packet(k, at(u64::from(k) + 100), at(u64::from(k))), &mut drops);
+            }
+            // 100 and 101 are lost and asked for; then the link goes down.
+            r.accept(&packet(102, at(202), at(102)), &mut drops);
+            let before = r.stats();
+            assert_eq!(before.missing, 2);
+            r.outage();
+            for now in 1_000..2_000 {
+                assert_eq!(r.next_timeout(), Time::NEVER, "nothing is to be asked for");
+                r.handle_timeout(at(now), Duration::from_millis(20), &mut drops);
+            }
+            // What was sent before the sender knew shows when the link is back.
+            for k in 790..800 {
+                let now = at(u64::from(k) + 2_000);
+                r.accept(&packet(k, now + Duration::from_millis(100), now), &mut drops);
+            }
+            assert_eq!((drops.get(Drop::RepeatLate), r.pending_asks()), (0, 0));
+            assert_eq!(r.stats().missing, before.missing);
+            // A loss after that is one again.
+            let now = at(2_801);
+            r.accept(&packet(801, now + Duration::from_millis(100), now), &mut drops);
+            assert_eq!((r.stats().missing, r.pending_asks()), (before.missing + 1, 1));
+        }
     }
 
     #[test]

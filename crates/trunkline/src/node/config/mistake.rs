@@ -60,12 +60,14 @@ pub fn syntax_mistake(path: &Path, text: &str, error: &toml::de::Error) -> Mista
     Mistake { suggestion, ..mistake(path, text, error.span(), what) }
 }
 
-/// Where the value is that `what` is about, if it names it as `[section] key`.
+/// Where the value is that `what` is about, if it names it as `[section] key`; that
+/// of another key, where it is about a default beside which that is wrong.
 fn named(text: &str, what: &str) -> Option<Range<usize>> {
     let (section, rest) = what.split_once('[')?.1.split_once("] ")?;
     let key = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
     let file = toml::de::DeTable::parse(text).ok()?;
-    Some(file.get_ref().get(section)?.get_ref().as_table()?.get(key)?.span())
+    let section = file.get_ref().get(section)?.get_ref().as_table()?;
+    Some(section.get(key).or_else(|| section.values().next())?.span())
 }
 
 /// serde's message, without Rust's names of types.

@@ -6,6 +6,7 @@ use crate::units::Span;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::path::PathBuf;
+use toml::Spanned;
 use trunkline_overlay::handshake::{
     CURRENT, Certificate, Identity, OLDEST, Offer, PublicKey, Trust,
 };
@@ -35,6 +36,13 @@ pub struct OverlaySection {
 pub struct KnownSection {
     node: u32,
     key: Key,
+}
+
+impl KnownSection {
+    /// Whose key it is.
+    pub fn node(&self) -> u32 {
+        self.node
+    }
 }
 
 /// `[routing]`.
@@ -141,14 +149,14 @@ pub struct Secrets {
 
 impl OverlaySection {
     /// Whom the node believes.
-    pub fn believed(&self, known: &[KnownSection]) -> Believed {
+    pub fn believed(&self, known: &[Spanned<KnownSection>]) -> Believed {
         let keys = |keys: &[Key]| keys.iter().map(|key| key.0).collect::<Vec<_>>();
         let trust = Trust { overlay_keys: keys(&self.keys), revoked: keys(&self.revoked) };
         let most = if self.keys.is_empty() { 0 } else { NEWCOMERS };
         Believed {
             newcomers: self.newcomers.unwrap_or(most),
             newest: self.newest_version.map_or(CURRENT, |version| version.0),
-            known: known.iter().map(|k| (NodeId(k.node), k.key.0)).collect(),
+            known: known.iter().map(Spanned::get_ref).map(|k| (NodeId(k.node), k.key.0)).collect(),
             trust,
         }
     }

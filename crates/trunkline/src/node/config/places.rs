@@ -1,0 +1,145 @@
+//! Numbers and places that a file names: that they can be what they say.
+
+use super::{Destinations, File};
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::Path;
+
+/// The number that stands for no node where one is expected.
+const NOBODY: u32 = 0;
+
+/// Where something is wrong, or nowhere if the message names it as `[section]
+/// key`; and what.
+type Wrong = (Option<Range<usize>>, String);
+
+/// Whether each id is a node's, and each address one that others can find and
+/// that leads elsewhere.
+pub fn check(file: &File) -> Result<(), Wrong> {
+    let nobody = |key: &str| format!("{key} is 0, which is no node's id: ids begin with 1");
+    if file.node.id == NOBODY {
+        return Err((None, nobody("[node] id")));
+    }
+    let node = &file.node;
+    let of_all =
+        [("listen", &node.listen[..]), ("remote", &node.remote), ("http", node.http.as_slice())];
+    for (key, addresses) in of_all {
+        if let Some(a) = addresses.iter().find(|a| a.port() == 0) {
+            let what = format!("[node] {key} {a} has port 0: give the port that others are to use");
+            return Err((None, what));
+        }
+    }
+    for section in &file.link {
+        let (link, span) = (section.get_ref(), || Some(section.span()));
+        if link.neighbour == NOBODY {
+            return Err((span(), nobody("neighbour")));
+        }
+        let own = |a: &SocketAddr| node.listen.iter().any(|listen| is_own(a, listen));
+        if let Some(address) = link.address.filter(own) {
+            let what = format!(
+                "address {address} is where this node itself listens: give the address of neighbour \
+                 {}, or take the line away and wait until it calls",
+                link.neighbour
+            );
+            return Err((span(), what));
+        }
+    }
+    for section in &file.route {
+        let route = section.get_ref();
+        let to_nobody = matches!(&route.to, Destinations::Some(to) if to.contains(&NOBODY));
+        if route.via == NOBODY || to_nobody {
+            let key = if to_nobody { "one of `to`" } else { "via" };
+            return Err((Some(section.span()), nobody(key)));
+        }
+    }
+    match file.known.iter().find(|known| known.get_ref().node() == NOBODY) {
+        Some(known) => Err((Some(known.span()), nobody("node"))),
+        None => Ok(()),
+    }
+}
+
+/// Whether what is sent to `to` arrives at `listen`, as far as that can be told
+/// without asking the system for its addresses.
+fn is_own(to: &SocketAddr, listen: &SocketAddr) -> bool {
+    let any = listen.ip().is_unspecified() && listen.is_ipv4() == to.is_ipv4();
+    to.port() == listen.port() && (to.ip() == listen.ip() || any && to.ip().is_loopback())
+}
+
+/// Whether the folders are there in which the sockets are to be.
+pub fn check_folders(socket: Option<&Path>, control: Option<&Path>) -> Result<(), String> {
+    for (key, path) in [("socket", socket), ("control", control)] {
+        let Some(folder) = path.and_then(Path::parent).filter(|f| !f.as_os_str().is_empty()) else {
+            continue;
+        };
+        let folder = match folder.metadata() {
+            Ok(meta) if meta.is_dir() => continue,
+            Ok(_) => format!("{} is no folder", folder.display()),
+            Err(why) => format!("{}: {why}", folder.display()),
+        };
+        return Err(format!(
+            "[node] {key} is to be in a folder that is not there ({folder}): make it, or name \
+             another; `RuntimeDirectory` in a unit for systemd makes one while the service runs"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    const GOOD: &str = r#"[node]
+id = 1
+unsealed = true
+listen = ["0.0.0.0:7000", "[2001:db8::1]:7000"]
+remote = ["127.0.0.1:7800"]
+remote_open = true
+http = "127.0.0.1:9101"
+
+[[link]]
+neighbour = 2
+address = "192.0.2.2:7000"
+
+[[route]]
+to = [4, 5]
+via = 2
+"#;
+
+    #[test]
+    fn a_number_or_place_that_cannot_be_meant_has_a_line_and_a_way_out() {
+        let mistake = |old: &str, new: &str| {
+            assert!(GOOD.contains(old), "{old}");
+            let text = GOOD.replacen(old, new, 1);
+            parse(Path::new("x.toml"), &text).map(|_| ()).map_err(|e| e.to_string())
+        };
+        assert_eq!(mistake("id = 1", "id = 1"), Ok(()));
+        for (old, new, place, says) in [
+            ("id = 1", "id = 0", "2:6", "ids begin with 1"),
+            ("0.0.0.0:7000", "0.0.0.0:0", "4:10", "[node] listen 0.0.0.0:0 has port 0: give"),
+            ("127.0.0.1:7800", "127.0.0.1:0", "5:10", "[node] remote 127.0.0.1:0 has port 0"),
+            ("127.0.0.1:9101", "127.0.0.1:0", "7:8", "[node] http 127.0.0.1:0 has port 0"),
+            ("neighbour = 2", "neighbour = 0", "9:1", "neighbour is 0, which is no node's id"),
+            ("192.0.2.2:7000", "127.0.0.1:7000", "9:1", "where this node itself listens: give"),
+            ("192.0.2.2:7000", "[2001:db8::1]:7000", "9:1", "where this node itself listens"),
+            ("[4, 5]", "[4, 0]", "13:1", "one of `to` is 0"),
+            ("via = 2", "via = 0", "13:1", "via is 0"),
+            ("[[route]]", "[hello]\ninterval = \"500ms\"\n[[route]]", "14:12", "1 s unless given"),
+        ] {
+            let error = mistake(old, new).expect_err(new);
+            assert!(error.starts_with(&format!("x.toml:{place}: ")), "{error}");
+            assert!(error.contains(says), "{error}");
+        }
+        // Another port, or another machine's.
+        assert_eq!(mistake("192.0.2.2:7000", "127.0.0.1:7001"), Ok(()));
+    }
+
+    #[test]
+    fn a_socket_needs_its_folder() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (there, absent) = (dir.path().join("a.sock"), dir.path().join("no/a.sock"));
+        assert_eq!(check_folders(Some(&there), Some(Path::new("a.ctl"))), Ok(()));
+        let error = check_folders(Some(&there), Some(&absent)).expect_err("no folder");
+        assert!(error.starts_with("[node] control is to be in a folder that is not"), "{error}");
+        assert!(error.contains("make it, or name another"), "{error}");
+    }
+}
