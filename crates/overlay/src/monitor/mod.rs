@@ -219,6 +219,11 @@ impl LinkMonitor {
         self.hello.is_up()
     }
 
+    /// Since when the link is down, and whether it was ever up; `None` if it is.
+    pub(crate) fn down_since(&self) -> Option<(Time, bool)> {
+        (!self.is_up()).then_some((self.since, self.downs > 0))
+    }
+
     /// The measured round trip.
     pub fn rtt(&self) -> Rtt {
         self.hello.rtt()

@@ -29,6 +29,11 @@ impl<V> FlowMap<V> {
         *used = now;
         value
     }
+
+    /// The state of the flow with `peer`, if there is one; this is not using it.
+    pub fn peek(&self, peer: Peer) -> Option<&V> {
+        self.flows.get(&peer).map(|(_, value)| value)
+    }
 }
 
 /// Tells the copies of a flow's packets apart from new ones.

@@ -4,7 +4,9 @@
 
 mod flow;
 pub mod remote;
+mod status;
 mod table;
 pub mod wire;
 
+pub(crate) use status::{Cause, Flow, Statuses};
 pub use table::{SessionId, Sessions};
