@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::Error;
-use crate::socket::{Address, Attachment, DatagramSocket, SocketOption};
+use crate::socket::{Address, Attachment, DatagramSocket, SocketOption, Status};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::epoll::Epoll;
@@ -22,7 +22,7 @@ use std::path::Path;
 use std::slice;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use trunkline_overlay::session::wire::{MAX_MESSAGE, Metric, Refusal};
+use trunkline_overlay::session::wire::{MAX_MESSAGE, Metric, Refusal, Unreachable};
 use trunkline_overlay::wire::{NodeId, Service};
 
 /// `struct tl_addr`.
@@ -40,6 +40,36 @@ const NONBLOCK: c_int = 3;
 const RCVTIMEO_MS: c_int = 4;
 const MAX_PAYLOAD: c_int = 5;
 const METRIC: c_int = 6;
+const STATUS: c_int = 7;
+
+/// `struct tl_status`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct StatusOf {
+    to: Addr,
+    why: c_int,
+    since_ms: c_int,
+}
+
+impl From<Status> for StatusOf {
+    fn from(status: Status) -> StatusOf {
+        let (why, since) = match status {
+            Status::Reachable { .. } => (0, Duration::ZERO),
+            Status::Unreachable { why, .. } => match why {
+                Unreachable::NoRoute => (1, Duration::ZERO),
+                Unreachable::Since(ago) => (2, ago),
+                Unreachable::NoPort => (3, Duration::ZERO),
+            },
+        };
+        let Address { node, port } = status.to();
+        let since_ms = c_int::try_from(since.as_millis()).unwrap_or(c_int::MAX);
+        StatusOf { to: Addr { node: node.0, port }, why, since_ms }
+    }
+}
+
+/// Statuses that `tl_status` has yet to hand out, of one socket: as many as a node
+/// tells at once. Older ones go first.
+const MAX_STATUSES: usize = 256;
 
 static SOCKETS: RwLock<BTreeMap<c_int, Arc<DatagramSocket>>> = RwLock::new(BTreeMap::new());
 /// Owners of numbers that are no longer theirs; never dropped.
@@ -59,15 +89,30 @@ fn boundary<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
     })
 }
 
+/// The errno of an error of `socket`, whose status, if it is one, is kept for
+/// `tl_status`.
+fn news(socket: &DatagramSocket, error: Error) -> Errno {
+    if let Error::Status(status) = error {
+        let told = &mut socket.lock().told_statuses;
+        if told.len() == MAX_STATUSES {
+            told.pop_front();
+        }
+        told.push_back(status);
+    }
+    errno(error)
+}
+
 fn errno(error: Error) -> Errno {
     match error {
-        Error::NotRunning { .. } | Error::NoPort { .. } => Errno::ECONNREFUSED,
+        Error::NotRunning { .. } => Errno::ECONNREFUSED,
+        Error::Status(Status::Unreachable { why: Unreachable::NoPort, .. }) => Errno::ECONNREFUSED,
+        Error::Status(Status::Unreachable { .. }) => Errno::EHOSTUNREACH,
+        Error::Status(Status::Reachable { .. }) => Errno::EREMCHG,
         Error::NoAddress { .. } => Errno::ENOENT,
         Error::NoAnswer { .. } => Errno::ETIMEDOUT,
         Error::Version => Errno::EPROTONOSUPPORT,
         Error::PortInUse { .. } => Errno::EADDRINUSE,
         Error::NoFreePort => Errno::EADDRNOTAVAIL,
-        Error::NoRoute { .. } => Errno::EHOSTUNREACH,
         Error::TooLarge { .. } | Error::Truncated { .. } | Error::Refused(Refusal::TooLarge) => {
             Errno::EMSGSIZE
         }
@@ -106,6 +151,8 @@ fn meaning(errno: Errno) -> Option<&'static CStr> {
         Errno::ECONNRESET => c"the connection to the node was lost and is back: go on",
         Errno::EFAULT => c"a null pointer where there must be none",
         Errno::EHOSTUNREACH => c"a packet was dropped: there is no route to its node at present",
+        Errno::EREMCHG => c"a destination can be reached again (tl_status says which): go on",
+        Errno::ENOMSG => c"no status of a destination waits",
         Errno::EINVAL => {
             c"an argument is out of range, the attachment is not understood, or the socket is not \
               bound, or bound already"
@@ -157,6 +204,8 @@ unsafe extern "C" fn tl_socket(attachment: *const c_char) -> c_int {
             Err(_) => Attachment::from(Path::new(OsStr::from_bytes(text.to_bytes()))),
         };
         let socket = DatagramSocket::unbound(at).map_err(errno)?;
+        // Older programs don't know them.
+        socket.lock().statuses = false;
         let fd = socket.as_raw_fd();
         let mut sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(stale) = sockets.insert(fd, Arc::new(socket)) {
@@ -202,7 +251,7 @@ unsafe extern "C" fn tl_sendto(
         // structure.
         let to = unsafe { to.read_unaligned() };
         let to = Address { node: NodeId(to.node), port: to.port };
-        socket.send_to(payload, to).map_err(errno)?;
+        socket.send_to(payload, to).map_err(|e| news(&socket, e))?;
         Ok(payload.len().cast_signed())
     })
 }
@@ -228,7 +277,7 @@ unsafe extern "C" fn tl_recvfrom(
         };
         let got =
             if flags & DONTWAIT != 0 { socket.lock().receive(buf) } else { socket.recv_from(buf) };
-        let got = got.map_err(errno)?;
+        let got = got.map_err(|e| news(&socket, e))?;
         if !from.is_null() {
             let addr = Addr { node: got.from.node.0, port: got.from.port };
             // SAFETY: not null, and room for a tl_addr by contract.
@@ -270,6 +319,15 @@ unsafe extern "C" fn tl_setsockopt(
                 SocketOption::Metric(Some(*metric))
             }
             DEADLINE_MS => SocketOption::Deadline(ms()?),
+            STATUS => {
+                let mut connection = socket.lock();
+                // What was said at the bind counts for its life.
+                if !(0..=1).contains(&value) || connection.local.port != 0 {
+                    return Err(Errno::EINVAL);
+                }
+                connection.statuses = value != 0;
+                return Ok(0);
+            }
             NONBLOCK => SocketOption::Nonblocking(value != 0),
             RCVTIMEO_MS => SocketOption::ReadTimeout((value != 0).then_some(ms()?)),
             _ => return Err(Errno::ENOPROTOOPT),
@@ -300,6 +358,7 @@ unsafe extern "C" fn tl_getsockopt(
             METRIC => connection.metric.map_or(0, |metric| 1 + metric as c_int),
             DEADLINE_MS => connection.deadline_ms.into(),
             NONBLOCK => connection.nonblocking.into(),
+            STATUS => connection.statuses.into(),
             RCVTIMEO_MS => {
                 let ms = connection.read_timeout.map_or(0, |timeout| timeout.as_millis());
                 c_int::try_from(ms).unwrap_or(c_int::MAX)
@@ -324,6 +383,18 @@ unsafe extern "C" fn tl_getsockname(fd: c_int, addr: *mut Addr) -> c_int {
         not_null(addr, 1)?;
         // SAFETY: not null, and room for a tl_addr by contract.
         unsafe { addr.write_unaligned(Addr { node: local.node.0, port: local.port }) };
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tl_status(fd: c_int, status: *mut StatusOf) -> c_int {
+    boundary(|| {
+        let socket = socket(fd)?;
+        not_null(status, 1)?;
+        let next = socket.lock().told_statuses.pop_front().ok_or(Errno::ENOMSG)?;
+        // SAFETY: not null, and room for a tl_status by contract.
+        unsafe { status.write_unaligned(next.into()) };
         Ok(0)
     })
 }
@@ -370,12 +441,14 @@ mod tests {
     #[test]
     fn every_error_has_an_errno_that_is_explained() {
         let to = Address { node: NodeId(1), port: 2 };
+        let lost = Status::Unreachable { to, why: Unreachable::Since(Duration::from_secs(1)) };
         let system = |errno: Errno| Error::io("test", errno);
         for (error, expected) in [
             (Error::NoAnswer { at: String::new() }, Errno::ETIMEDOUT),
             (Error::Version, Errno::EPROTONOSUPPORT),
             (Error::NoFreePort, Errno::EADDRNOTAVAIL),
-            (Error::NoPort { to }, Errno::ECONNREFUSED),
+            (Error::Status(lost), Errno::EHOSTUNREACH),
+            (Error::Status(Status::Reachable { to }), Errno::EREMCHG),
             (Error::Refused(Refusal::Full), Errno::ENOBUFS),
             (Error::Refused(Refusal::Forbidden), Errno::EPERM),
             (Error::Refused(Refusal::TooLarge), Errno::EMSGSIZE),
