@@ -4,7 +4,10 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use trunkline_client::{Address, DatagramSocket, Error, SocketOption};
+use trunkline_client::{Address, DatagramSocket, Error, SocketOption, Status};
+
+/// Messages that are looked at before the next packet of a call.
+const NEWS: usize = 64;
 
 /// A socket of either kind.
 pub enum Line {
@@ -45,21 +48,44 @@ pub struct Got {
 
 impl Line {
     /// Sends `packet`; false if it could not leave now, as may happen to any
-    /// datagram.
-    pub fn send(&self, packet: &[u8], to: &Target) -> Result<bool, LineError> {
+    /// datagram. What the node says meanwhile of destinations goes to `told`.
+    pub fn send(
+        &self,
+        packet: &[u8],
+        to: &Target,
+        told: &mut impl FnMut(Status),
+    ) -> Result<bool, LineError> {
         match (self, to) {
-            (Line::Overlay(socket), Target::Overlay(to)) => match socket.send_to(packet, *to) {
-                Ok(()) => Ok(true),
-                // What the sender can mend is worth stopping for.
-                Err(
-                    e @ (Error::NoRoute { .. } | Error::NoPort { .. } | Error::TooLarge { .. }),
-                ) => Err(e.into()),
-                // The rest passes: the node is busy, restarting, or back.
-                Err(_) => Ok(false),
-            },
+            (Line::Overlay(socket), Target::Overlay(to)) => {
+                for _ in 0..NEWS {
+                    match socket.send_to(packet, *to) {
+                        Ok(()) => return Ok(true),
+                        // News, and not about this packet.
+                        Err(Error::Status(status)) => told(status),
+                        // What the sender can mend is worth stopping for.
+                        Err(e @ Error::TooLarge { .. }) => return Err(e.into()),
+                        // The rest passes: the node is busy, restarting, or back.
+                        Err(_) => return Ok(false),
+                    }
+                }
+                Ok(false)
+            }
             (Line::Udp(socket), Target::Udp(to)) => Ok(socket.send_to(packet, to).is_ok()),
             // `open` pairs lines with targets of their own kind.
             _ => Ok(false),
+        }
+    }
+
+    /// Takes what waits and is of no interest to who only sends, but for what the
+    /// node says of destinations; the line must not wait.
+    pub fn listen(&self, told: &mut impl FnMut(Status)) {
+        let Line::Overlay(socket) = self else { return };
+        for _ in 0..NEWS {
+            match socket.recv_from(&mut [0; 64]) {
+                Ok(_) | Err(Error::Truncated { .. }) => {}
+                Err(Error::Status(status)) => told(status),
+                Err(_) => return,
+            }
         }
     }
 

@@ -139,8 +139,7 @@ impl Tally {
                 let why = "the node does not keep up: packets are dropped";
                 self.drop(Reason::NodeBusy, n, why);
             }
-            Error::NoRoute { .. } => self.drop(Reason::NoRoute, 1, error),
-            Error::NoPort { .. } => self.drop(Reason::NoPort, 1, error),
+            Error::Status(_) => {}
             Error::Reconnected => {
                 self.reconnects += 1;
                 // What was said while it was away can be said again.
