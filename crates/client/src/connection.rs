@@ -217,7 +217,12 @@ impl Connection {
             Link::Up(carrier) => Some(carrier.transport()),
             _ => None,
         };
-        ConnectionStatus { connected: transport.is_some(), reconnects: self.reconnects, transport }
+        ConnectionStatus {
+            connected: transport.is_some(),
+            reconnects: self.reconnects,
+            transport,
+            tells_changes: self.version > FIRST_SESSION_VERSION,
+        }
     }
 
     pub(crate) fn send(&mut self, payload: &[u8], to: Address) -> Result<(), Error> {

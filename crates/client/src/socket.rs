@@ -219,6 +219,8 @@ pub struct ConnectionStatus {
     pub reconnects: u32,
     /// What carries packets; `None` without a connection.
     pub transport: Option<Transport>,
+    /// Whether the node tells each change of a [`Status`]. One before 0.2 doesn't.
+    pub tells_changes: bool,
 }
 
 /// What the node says of a destination that the socket sends to: each change
@@ -227,7 +229,7 @@ pub struct ConnectionStatus {
 ///
 /// A node says it of the 256 destinations in trouble that it knows of for a
 /// socket. When the connection to it was lost and is back, it begins anew. A node
-/// before 0.2 knows no statuses: it says [`Unreachable::NoRoute`], and of its own
+/// before 0.2 knows no changes: it says [`Unreachable::NoRoute`], and of its own
 /// ports [`Unreachable::NoPort`], once for each packet, and never `Reachable`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {

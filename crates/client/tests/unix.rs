@@ -104,6 +104,7 @@ fn a_node_of_the_first_version_is_as_good() {
         }
         (socket.join().unwrap().unwrap(), session)
     });
+    assert!(!socket.status().tells_changes);
     socket.send_to(&[2], FAR).unwrap();
     assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: &[2], .. })));
     // After a restart the node may be a newer one.
@@ -115,6 +116,7 @@ fn a_node_of_the_first_version_is_as_good() {
         assert!(matches!(news.join().unwrap(), Err(Error::Reconnected)));
         session
     });
+    assert!(socket.status().tells_changes);
     session.say(&ToClient::Reachable { node: FAR.node, port: FAR.port });
     let news = socket.recv_from(&mut [0; 9]);
     assert!(matches!(news, Err(Error::Status(Status::Reachable { to: FAR }))), "{news:?}");
