@@ -170,7 +170,8 @@ impl Forwarder {
             self.forward(now, hop, &packet)
         };
         let statuses = self.hears_statuses(id);
-        if statuses {
+        // Of one that is too large not its destination is to blame.
+        if statuses && !matches!(done, Err((_, Drop::TooLarge))) {
             let metric = packet.header.metric;
             let found = match done {
                 Err((None, Drop::NoPort)) => Err(Cause::NoPort),
