@@ -11,7 +11,6 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use std::collections::VecDeque;
 use std::mem::{replace, take};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -51,8 +50,6 @@ pub(crate) struct Connection {
     pub(crate) read_timeout: Option<Duration>,
     /// Whether the node is asked to tell statuses: the session protocol's version.
     pub(crate) statuses: bool,
-    /// Those that the C interface has yet to hand out.
-    pub(crate) told_statuses: VecDeque<Status>,
     /// The version of the bind that was sent last.
     version: u8,
     /// Before the first bind: the port wanted.
@@ -189,7 +186,6 @@ impl Connection {
             nonblocking: false,
             read_timeout: None,
             statuses: true,
-            told_statuses: VecDeque::new(),
             version: SESSION_VERSION,
             local: Address { node: NodeId(0), port: 0 },
             max_payload: 0,

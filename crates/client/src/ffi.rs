@@ -13,7 +13,7 @@ use crate::socket::{Address, Attachment, DatagramSocket, SocketOption, Status};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::epoll::Epoll;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -70,6 +70,13 @@ impl From<Status> for StatusOf {
 /// Statuses that `tl_status` has yet to hand out, of one socket: as many as a node
 /// tells at once. Older ones go first.
 const MAX_STATUSES: usize = 256;
+/// Those, by descriptor.
+static STATUSES: Mutex<BTreeMap<c_int, VecDeque<Status>>> = Mutex::new(BTreeMap::new());
+
+/// A descriptor begins or ends.
+fn forget_statuses(fd: c_int) {
+    STATUSES.lock().unwrap_or_else(PoisonError::into_inner).remove(&fd);
+}
 
 static SOCKETS: RwLock<BTreeMap<c_int, Arc<DatagramSocket>>> = RwLock::new(BTreeMap::new());
 /// Owners of numbers that are no longer theirs; never dropped.
@@ -89,11 +96,12 @@ fn boundary<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
     })
 }
 
-/// The errno of an error of `socket`, whose status, if it is one, is kept for
+/// The errno of an error of the socket at `fd`, whose status, if it is one, is kept for
 /// `tl_status`.
-fn news(socket: &DatagramSocket, error: Error) -> Errno {
+fn news(fd: c_int, error: Error) -> Errno {
     if let Error::Status(status) = error {
-        let told = &mut socket.lock().told_statuses;
+        let mut all = STATUSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = all.entry(fd).or_default();
         if told.len() == MAX_STATUSES {
             told.pop_front();
         }
@@ -215,6 +223,8 @@ unsafe extern "C" fn tl_socket(attachment: *const c_char) -> c_int {
             stale.close();
             DISOWNED.lock().unwrap_or_else(PoisonError::into_inner).push(stale.ready().clone());
         }
+        // A call that was under way when the last one ended may have left some.
+        forget_statuses(fd);
         Ok(fd)
     })
 }
@@ -251,7 +261,7 @@ unsafe extern "C" fn tl_sendto(
         // structure.
         let to = unsafe { to.read_unaligned() };
         let to = Address { node: NodeId(to.node), port: to.port };
-        socket.send_to(payload, to).map_err(|e| news(&socket, e))?;
+        socket.send_to(payload, to).map_err(|e| news(fd, e))?;
         Ok(payload.len().cast_signed())
     })
 }
@@ -277,7 +287,7 @@ unsafe extern "C" fn tl_recvfrom(
         };
         let got =
             if flags & DONTWAIT != 0 { socket.lock().receive(buf) } else { socket.recv_from(buf) };
-        let got = got.map_err(|e| news(&socket, e))?;
+        let got = got.map_err(|e| news(fd, e))?;
         if !from.is_null() {
             let addr = Addr { node: got.from.node.0, port: got.from.port };
             // SAFETY: not null, and room for a tl_addr by contract.
@@ -390,9 +400,11 @@ unsafe extern "C" fn tl_getsockname(fd: c_int, addr: *mut Addr) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tl_status(fd: c_int, status: *mut StatusOf) -> c_int {
     boundary(|| {
-        let socket = socket(fd)?;
+        socket(fd)?;
         not_null(status, 1)?;
-        let next = socket.lock().told_statuses.pop_front().ok_or(Errno::ENOMSG)?;
+        let mut all = STATUSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = all.get_mut(&fd).and_then(VecDeque::pop_front).ok_or(Errno::ENOMSG)?;
+        drop(all);
         // SAFETY: not null, and room for a tl_status by contract.
         unsafe { status.write_unaligned(next.into()) };
         Ok(0)
@@ -403,6 +415,7 @@ unsafe extern "C" fn tl_status(fd: c_int, status: *mut StatusOf) -> c_int {
 extern "C" fn tl_close(fd: c_int) -> c_int {
     boundary(|| {
         let removed = SOCKETS.write().unwrap_or_else(PoisonError::into_inner).remove(&fd);
+        forget_statuses(fd);
         // Calls in progress keep the descriptor open, and end now.
         removed.ok_or(Errno::EBADF)?.lock().close();
         Ok(0)

@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(told.0, [(two, ToClient::Reachable { node: HERE, port: 5 })]);
         node.session_close(five);
         node.session_close(two);
-        assert!(!node.forwarder.statuses.after(None).is_some(), "it ends with its session");
+        assert!(node.forwarder.statuses.after(None).is_none(), "it ends with its session");
         let newer = node.session_open().unwrap();
         let bind = ToNode::Bind { version: SESSION_VERSION + 1, port: 3 };
         assert_eq!(

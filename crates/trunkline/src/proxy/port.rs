@@ -25,7 +25,7 @@ const NEWS: usize = 8;
 /// A socket of a proxy.
 pub enum Port {
     /// A virtual port.
-    Overlay(Virtual),
+    Overlay(Box<Virtual>),
     /// A UDP port, and how what it sends is marked (DSCP).
     Udp { socket: Socket, dscp: u8 },
 }
@@ -116,7 +116,7 @@ fn udp(address: SocketAddr) -> io::Result<Socket> {
 
 impl From<DatagramSocket> for Port {
     fn from(socket: DatagramSocket) -> Port {
-        Port::Overlay(Virtual { socket, lost: RefCell::default() })
+        Port::Overlay(Box::new(Virtual { socket, lost: RefCell::default() }))
     }
 }
 
