@@ -126,13 +126,21 @@ impl Reach {
 
     /// Whether the call has not come about.
     fn is_hopeless(&self) -> bool {
-        self.before.is_zero() && self.lost_after().is_some_and(|(after, _)| after < AT_ONCE)
+        let Some((after, Status::Unreachable { why, .. })) = self.lost_after() else {
+            return false;
+        };
+        let lasting = !matches!(why, Unreachable::Since(ago) if ago < HEALED);
+        lasting && after < AT_ONCE && self.before.is_zero()
     }
 }
 
 /// A call is given up if it turns out so early that the other end can't be
 /// reached; later, the overlay may find another way.
 const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// Nor if the way was lost only just now: by then the overlay has found another, if
+/// there is one.
+const HEALED: Duration = Duration::from_secs(5);
 
 /// Packets between two sender reports: 5 s (RFC 3550, 6.2), at first half of it.
 const REPORT_EVERY: u32 = 250;
