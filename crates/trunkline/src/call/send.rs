@@ -129,18 +129,14 @@ impl Reach {
         let Some((after, Status::Unreachable { why, .. })) = self.lost_after() else {
             return false;
         };
-        let lasting = !matches!(why, Unreachable::Since(ago) if ago < HEALED);
+        let lasting = !matches!(why, Unreachable::Since(_));
         lasting && after < AT_ONCE && self.before.is_zero()
     }
 }
 
-/// A call is given up if it turns out so early that the other end can't be
-/// reached; later, the overlay may find another way.
+/// A call is given up if it turns out so early that no route is known, or nobody
+/// listens. A way that was lost, and all that comes later, may heal.
 const AT_ONCE: Duration = Duration::from_secs(1);
-
-/// Nor if the way was lost only just now: by then the overlay has found another, if
-/// there is one.
-const HEALED: Duration = Duration::from_secs(5);
 
 /// Packets between two sender reports: 5 s (RFC 3550, 6.2), at first half of it.
 const REPORT_EVERY: u32 = 250;
@@ -250,7 +246,7 @@ impl Call<'_> {
                 let _ =
                     write!(line, "; {unsent} could not leave because the node was away or busy");
             }
-            if !unreachable.is_zero() {
+            if !unreachable.is_zero() && !self.reach.is_hopeless() {
                 let s = unreachable.as_secs_f64();
                 let _ = write!(line, "; for {s:.1} s {} could not be reached", self.args.to);
             }
