@@ -104,6 +104,13 @@ impl Report {
     }
 }
 
+/// What a receiver says before it has anything to say (RFC 3550 §6.4.2): a report of
+/// nothing, by `ssrc`.
+pub fn empty_report(ssrc: u32) -> [u8; 8] {
+    let [a, b, c, d] = ssrc.to_be_bytes();
+    [0x80, 201, 0, 1, a, b, c, d]
+}
+
 /// Reads one packet. Never panics, whatever the bytes.
 pub fn parse(bytes: &[u8]) -> Result<Control, RtcpError> {
     let mut report = None;
@@ -189,7 +196,7 @@ mod tests {
     fn others_write_it_otherwise() {
         let bye = [0x81, 203, 0, 1, 0, 0, 0, 7];
         assert_eq!(parse(&bye), Ok(Control { ssrc: 7, report: None, bye: true }));
-        let empty_rr = [0x80, 201, 0, 1, 0, 0, 0, 9];
+        let empty_rr = empty_report(9);
         let of_another = [&empty_rr[..], &bye].concat();
         assert_eq!(parse(&of_another), Ok(Control { ssrc: 9, report: None, bye: false }));
         assert_eq!(parse(&[]), Err(RtcpError::Malformed));

@@ -44,6 +44,8 @@ pub struct Got {
     pub len: usize,
     /// Whether a link lost it and got it again.
     pub recovered: bool,
+    /// Who sent it, on the overlay.
+    pub from: Option<Address>,
 }
 
 impl Line {
@@ -96,7 +98,9 @@ impl Line {
     pub fn recv(&self, buf: &mut [u8]) -> Result<Option<Got>, LineError> {
         match self {
             Line::Overlay(socket) => match socket.recv_from(buf) {
-                Ok(got) => Ok(Some(Got { len: got.len, recovered: got.recovered })),
+                Ok(got) => {
+                    Ok(Some(Got { len: got.len, recovered: got.recovered, from: Some(got.from) }))
+                }
                 Err(Error::WouldBlock) => Ok(None),
                 // None of them ends the socket.
                 Err(news) => {
@@ -105,7 +109,7 @@ impl Line {
                 }
             },
             Line::Udp(socket) => match socket.recv(buf) {
-                Ok(len) => Ok(Some(Got { len, recovered: false })),
+                Ok(len) => Ok(Some(Got { len, recovered: false, from: None })),
                 Err(e) => match e.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(None),
                     // An ICMP error of an earlier packet.

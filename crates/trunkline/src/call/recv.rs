@@ -1,3 +1,4 @@
+use super::line::Target;
 use super::{Carrier, Error, LINGER, SAMPLES, read_wav, seconds, write_wav};
 use crate::clock;
 use crate::score::{self, Pesq};
@@ -254,6 +255,10 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
             continue;
         }
         (last, call.law) = (arrival, law);
+        // So that the caller's node knows that somebody listens. A few may be lost.
+        if let Some(from) = got.from.filter(|_| call.packets.len() < 3) {
+            let _ = line.send(&rtcp::empty_report(0), &Target::Overlay(from), &mut |_| {});
+        }
         call.packets.push(Packet {
             sequence: view.sequence,
             timestamp: view.timestamp,

@@ -126,17 +126,22 @@ impl Reach {
 
     /// Whether the call has not come about.
     fn is_hopeless(&self) -> bool {
-        let Some((after, Status::Unreachable { why, .. })) = self.lost_after() else {
-            return false;
+        let Some((since, Status::Unreachable { why, .. })) = self.lost else { return false };
+        let lasting = match why {
+            Unreachable::NoRoute => true,
+            Unreachable::NoPort => clock::now().since(since) >= RINGING,
+            Unreachable::Since(_) => false,
         };
-        let lasting = !matches!(why, Unreachable::Since(_));
-        lasting && after < AT_ONCE && self.before.is_zero()
+        lasting && since.since(self.start) < AT_ONCE && self.before.is_zero()
     }
 }
 
 /// A call is given up if it turns out so early that no route is known, or nobody
 /// listens. A way that was lost, and all that comes later, may heal.
 const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// How long a caller waits for somebody to listen; a listener says that it is there.
+const RINGING: Duration = Duration::from_secs(2);
 
 /// Packets between two sender reports: 5 s (RFC 3550, 6.2), at first half of it.
 const REPORT_EVERY: u32 = 250;
