@@ -70,6 +70,10 @@ struct tl_addr {
  * TL_METRIC       by what the ways of packets sent from now on are chosen; 0, the
  *                 default, leaves it to the node. A node before 0.2 refuses any
  *                 other.
+ * TL_STATUS       1: the node tells what becomes of packets to a destination when
+ *                 that changes, also of ports at other nodes, and tl_status says
+ *                 of which. 0, the default: it tells of each packet that it could
+ *                 not send itself. Only before tl_bind; then it counts for good.
  * TL_LATE         not 0: receive real-time packets too whose deadline passed while
  *                 they waited to be received, because the node had no time to run
  *                 or this program did not receive for longer than any deadline,
@@ -82,6 +86,7 @@ struct tl_addr {
 #define TL_RCVTIMEO_MS 4
 #define TL_MAX_PAYLOAD 5
 #define TL_METRIC 6
+#define TL_STATUS 7
 #define TL_LATE 8
 
 /* Values of TL_SERVICE. */
@@ -162,6 +167,8 @@ ssize_t tl_sendto(int fd, const void *buf, size_t len, int flags, const struct t
  *                 where it was to go
  *   ECONNREFUSED  a packet sent earlier was dropped: no application has that
  *                 port there
+ *   EREMCHG       with TL_STATUS: packets get to a destination again, of which
+ *                 EHOSTUNREACH or ECONNREFUSED was told
  *   EPERM         a packet sent earlier was dropped: the node's rules don't let
  *                 this application send there
  *   EADDRINUSE, EADDRNOTAVAIL, ENOBUFS, EPROTONOSUPPORT
@@ -187,6 +194,32 @@ int tl_setsockopt(int fd, int option, const void *val, size_t len);
  * Errors: EINVAL (`*len` is less than that), ENOPROTOOPT (no such option).
  */
 int tl_getsockopt(int fd, int option, void *val, size_t *len);
+
+/* What becomes of packets to a destination. */
+struct tl_status {
+    struct tl_addr to; /* the destination */
+    int why;           /* one of the four below */
+    int since_ms;      /* of TL_UNREACHABLE: for so long, in milliseconds; else 0 */
+};
+
+/* Values of why. */
+#define TL_REACHABLE 0   /* packets get there (again), as far as is known */
+#define TL_NO_ROUTE 1    /* the node knows no route there, and has known none lately */
+#define TL_UNREACHABLE 2 /* the route there was lost */
+#define TL_NO_PORT 3     /* no application has that port there */
+
+/*
+ * Says what EHOSTUNREACH, ECONNREFUSED or EREMCHG of tl_recvfrom or tl_sendto was
+ * about; of several of them, of the earliest first, each once. At most 256 are
+ * kept. Returns 0.
+ *
+ * With TL_STATUS each change is told once. That a route is back is told by
+ * itself; that a port is bound, only while packets are sent to it, or when one
+ * comes from there. A node before 0.2 tells as without TL_STATUS.
+ *
+ * Errors: ENOMSG (none is left).
+ */
+int tl_status(int fd, struct tl_status *status);
 
 /* The socket's node and virtual port; zeros before tl_bind. Returns 0. */
 int tl_getsockname(int fd, struct tl_addr *addr);

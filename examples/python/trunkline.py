@@ -10,17 +10,25 @@ and the file with this application's own, as `trunkline keygen` makes it.
 
 Errors are OSError with the numbers that trunkline.h explains, so that Python's
 own subclasses fit: BlockingIOError when nothing has come, ConnectionResetError
-once after the node was away. A socket has a fileno(): give it to selectors, or
+once after the node was away. With Socket(…, status=True) the socket is told once
+when packets don't get to where they go, and once when they do again:
+
+    except OSError as error:
+        if (status := socket.status()) is not None:
+            print(status)    # Unreachable(to=(7, 4000), why='no route', since=None)
+
+A socket has a fileno(): give it to selectors, or
 to an asyncio loop's add_reader. (Ctrl-C doesn't interrupt a recvfrom that waits,
 but it does interrupt those.)
 """
 
 import ctypes
+import errno
 import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_ssize_t, c_uint16, c_uint32, c_void_p, sizeof
+from typing import NamedTuple, Optional, Tuple
 
-SERVICE, DEADLINE_MS, NONBLOCK, RCVTIMEO_MS, MAX_PAYLOAD, METRIC = range(1, 7)
-LATE = 8
+SERVICE, DEADLINE_MS, NONBLOCK, RCVTIMEO_MS, MAX_PAYLOAD, METRIC, STATUS, LATE = range(1, 9)
 BEST_EFFORT, REAL_TIME = 1, 2
 EXPECTED_LATENCY, LATENCY, LOSS, HOPS = range(1, 5)
 DONTWAIT = 0x40
@@ -28,6 +36,25 @@ DONTWAIT = 0x40
 
 class _Addr(ctypes.Structure):
     _fields_ = [("node", c_uint32), ("port", c_uint16)]
+
+
+class _Status(ctypes.Structure):
+    _fields_ = [("to", _Addr), ("why", c_int), ("since_ms", c_int)]
+
+
+class Reachable(NamedTuple):
+    """Packets get to the address `to` again, as far as is known."""
+
+    to: Tuple[int, int]
+
+
+class Unreachable(NamedTuple):
+    """Packets don't get to the address `to`: `why` is "no route", "unreachable
+    since" (so many seconds) or "no port"."""
+
+    to: Tuple[int, int]
+    why: str
+    since: Optional[float] = None
 
 
 _lib = ctypes.CDLL("libtrunkline.so.0", use_errno=True)
@@ -54,6 +81,7 @@ _recvfrom = _function("tl_recvfrom", c_ssize_t, c_int, c_void_p, c_size_t, c_int
 _setsockopt = _function("tl_setsockopt", c_int, c_int, c_int, c_void_p, c_size_t)
 _getsockopt = _function("tl_getsockopt", c_int, c_int, c_int, c_void_p, POINTER(c_size_t))
 _getsockname = _function("tl_getsockname", c_int, c_int, POINTER(_Addr))
+_status = _function("tl_status", c_int, c_int, POINTER(_Status))
 _close = _function("tl_close", c_int, c_int)
 
 
@@ -62,11 +90,13 @@ def version():
 
 
 class Socket:
-    """A datagram socket; addresses are pairs (node, port)."""
+    """A datagram socket; addresses are pairs (node, port). With `status` it is
+    told what becomes of its packets, and status() says what."""
 
-    def __init__(self, attachment):
+    def __init__(self, attachment, status=False):
         self._fd = -1
         self._fd = _socket(os.fsencode(attachment))
+        self.setsockopt(STATUS, int(status))
 
     def fileno(self):
         return self._fd
@@ -94,6 +124,23 @@ class Socket:
         address = _Addr()
         _getsockname(self._fd, byref(address))
         return address.node, address.port
+
+    def status(self):
+        """What an OSError of recvfrom or sendto was about: the next Reachable or
+        Unreachable; None if there is none. The error's number is EHOSTUNREACH,
+        ECONNREFUSED or EREMCHG."""
+        status = _Status()
+        try:
+            _status(self._fd, byref(status))
+        except OSError as error:
+            if error.errno == errno.ENOMSG:
+                return None
+            raise
+        to = status.to.node, status.to.port
+        if status.why == 0:
+            return Reachable(to)
+        why = {1: "no route", 2: "unreachable since", 3: "no port"}[status.why]
+        return Unreachable(to, why, status.since_ms / 1000 if status.why == 2 else None)
 
     def close(self):
         if self._fd >= 0:

@@ -5,14 +5,17 @@ use crate::handshake::Step as H;
 use crate::node::Step as N;
 use crate::two_nodes::Step as T;
 use crate::wire;
+use core::time::Duration;
 use trunkline_base::wire::{Short, Writer};
 use trunkline_overlay::handshake::message::{
     Answer, Challenge, Initiation, MacKey, Payload, Query, Response,
 };
 use trunkline_overlay::handshake::{Certificate, Identity};
-use trunkline_overlay::node::{EchoKind, EchoMessage, NODE_PORT};
+use trunkline_overlay::node::{EchoKind, EchoMessage, NODE_PORT, PortUnbound};
 use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, prefix};
-use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{
+    MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable,
+};
 use trunkline_overlay::wire::{
     ControlKind, DataHeader, ENVELOPE_OVERHEAD, Goodbye, Hello, Incarnation, Nack, NackRange,
     NodeId, Null, PathFrame, ReceiverIndex, Seal, Service,
@@ -90,6 +93,7 @@ fn echoes() -> Vec<(&'static str, Vec<u8>)> {
         ("request", echo(EchoKind::Request)),
         ("reply", echo(EchoKind::Reply)),
         ("hop_limit", echo(EchoKind::HopLimit)),
+        ("port_unbound", written(|w| PortUnbound { from: 5, to: 5 }.emit(w))),
     ]
 }
 
@@ -139,6 +143,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         payload,
     };
     let error = ToClient::Error { refusal: Refusal::NoRoute, node, port };
+    let unreachable = |why| written(|w| ToClient::Unreachable { node, port, why }.emit_head(w));
     vec![
         ("bind", written(|w| bind.emit_head(w))),
         ("newer_bind", with(written(|w| bind.emit_head(w)))),
@@ -146,6 +151,10 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("bound", written(|w| bound.emit_head(w))),
         ("received", with(written(|w| received.emit_head(w)))),
         ("error", written(|w| error.emit_head(w))),
+        ("reachable", written(|w| ToClient::Reachable { node, port }.emit_head(w))),
+        ("no_route", unreachable(Unreachable::NoRoute)),
+        ("since", unreachable(Unreachable::Since(Duration::from_millis(70_000)))),
+        ("no_port", unreachable(Unreachable::NoPort)),
     ]
 }
 

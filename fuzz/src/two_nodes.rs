@@ -19,7 +19,7 @@ use trunkline_overlay::counters::Drop;
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Node, Start};
 use trunkline_overlay::session::SessionId;
-use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToClient, ToNode, Unreachable};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 steps! {
@@ -322,6 +322,12 @@ impl World<'_> {
                     assert_eq!(sent.payload, message.payload);
                     assert!(remaining_ms <= sent.deadline_ms, "time ran backwards");
                     sent.arrived += 1;
+                }
+                // The link may be down; but both ports are held all the time.
+                ToClient::Reachable { node, .. } => assert_eq!(node, id(1 - side)),
+                ToClient::Unreachable { node, why, .. } => {
+                    assert_eq!(node, id(1 - side));
+                    assert!(alters || why != Unreachable::NoPort);
                 }
                 other => panic!("nobody did anything wrong: {other:?}"),
             }

@@ -4,7 +4,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::handshake::Identity;
-use trunkline_overlay::node::{EchoMessage, MIN_SIZE};
+use trunkline_overlay::node::{EchoMessage, MIN_SIZE, PortUnbound};
 use trunkline_overlay::session::remote::{
     Backlog, DATAGRAM_HEAD, Datagram, FrameReader, FromClient, FromNode, Keys, Limits, Opening,
     Responder, Token,
@@ -100,7 +100,7 @@ pub fn session_message(message: &[u8]) {
     if let Ok(parsed) = ToClient::parse(message) {
         let payload = match parsed {
             ToClient::Received { payload, .. } => payload,
-            ToClient::Bound { .. } | ToClient::Error { .. } => &[],
+            _ => &[],
         };
         let again = with_head(payload, |w| parsed.emit_head(w).expect("a head fits MAX_HEAD"));
         assert_eq!(ToClient::parse(&again), Ok(parsed));
@@ -234,6 +234,12 @@ fn with_head(payload: &[u8], emit: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 
 /// Reads `payload` as a packet between two nodes.
 pub fn echo_message(payload: &[u8]) {
+    if let Some(message) = PortUnbound::parse(payload) {
+        let mut bytes = [0; PortUnbound::SIZE];
+        message.emit(&mut Writer::new(&mut bytes)).unwrap();
+        assert_eq!(bytes, payload[..PortUnbound::SIZE]);
+        assert_eq!(EchoMessage::parse(payload), None);
+    }
     let Some(message) = EchoMessage::parse(payload) else { return };
     let mut head = [0; MIN_SIZE];
     message.emit(&mut Writer::new(&mut head)).unwrap();

@@ -227,8 +227,9 @@ impl Carrier for in_process::End {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::time::Duration;
     use trunkline_base::wire::Writer;
-    use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, ToClient};
+    use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, ToClient, Unreachable};
     use trunkline_overlay::wire::{NodeId, Service};
 
     #[test]
@@ -245,13 +246,15 @@ mod tests {
         };
         let bound = ToClient::Bound { node, port: 1, max_payload: 1 };
         let error = ToClient::Error { refusal: Refusal::NoRoute, node, port: 1 };
-        let [received, bound, error] = [received, bound, error].map(|message| {
+        let why = Unreachable::Since(Duration::from_secs(1));
+        let status = ToClient::Unreachable { node, port: 1, why };
+        let [received, bound, error, status] = [received, bound, error, status].map(|message| {
             let mut head = [0; MAX_HEAD];
             let mut w = Writer::new(&mut head);
             message.emit_head(&mut w).unwrap();
             w.len()
         });
         assert_eq!(received, HEAD);
-        assert!(bound <= HEAD && error <= HEAD);
+        assert!(bound <= HEAD && error <= HEAD && status <= HEAD);
     }
 }

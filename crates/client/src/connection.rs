@@ -3,7 +3,9 @@
 use crate::carrier::{Carrier, HEAD, Next, Stuck};
 use crate::error::Error;
 use crate::keys::KeyRing;
-use crate::socket::{Address, Attachment, BIND_TIMEOUT, Received, Status, look_up, no_address};
+use crate::socket::{
+    Address, Attachment, BIND_TIMEOUT, ConnectionStatus, Received, Status, look_up, no_address,
+};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trunkline_base::wire::Writer;
 use trunkline_overlay::session::wire::{
-    MAX_HEAD, Metric, Refusal, SESSION_VERSION, ToClient, ToNode,
+    FIRST_SESSION_VERSION, MAX_HEAD, Metric, Refusal, SESSION_VERSION, ToClient, ToNode,
 };
 use trunkline_overlay::wire::{NodeId, Service, WireError};
 
@@ -55,6 +57,10 @@ pub(crate) struct Connection {
     late_unknown: bool,
     pub(crate) nonblocking: bool,
     pub(crate) read_timeout: Option<Duration>,
+    /// Whether the node is asked to tell statuses: the session protocol's version.
+    pub(crate) statuses: bool,
+    /// The version of the bind that was sent last.
+    version: u8,
     /// Before the first bind: the port wanted.
     pub(crate) local: Address,
     pub(crate) max_payload: usize,
@@ -191,6 +197,8 @@ impl Connection {
             late_unknown: false,
             nonblocking: false,
             read_timeout: None,
+            statuses: true,
+            version: SESSION_VERSION,
             local: Address { node: NodeId(0), port: 0 },
             max_payload: 0,
             at,
@@ -212,12 +220,17 @@ impl Connection {
         &self.ready
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> ConnectionStatus {
         let transport = match &self.link {
             Link::Up(carrier) => Some(carrier.transport()),
             _ => None,
         };
-        Status { connected: transport.is_some(), reconnects: self.reconnects, transport }
+        ConnectionStatus {
+            connected: transport.is_some(),
+            reconnects: self.reconnects,
+            transport,
+            tells_changes: self.version > FIRST_SESSION_VERSION,
+        }
     }
 
     pub(crate) fn send(&mut self, payload: &[u8], to: Address) -> Result<(), Error> {
@@ -353,6 +366,10 @@ impl Connection {
                 }
                 Error::refused(refusal, node, port)
             }
+            Ok(ToClient::Unreachable { node, port, why }) => Error::unreachable(node, port, why),
+            Ok(ToClient::Reachable { node, port }) => {
+                Error::Status(Status::Reachable { to: Address { node, port } })
+            }
             // A second Bound, or a packet where Bound should be.
             Ok(_) => {
                 self.down();
@@ -414,6 +431,9 @@ impl Connection {
                 Ok(())
             }
             Ok(ToClient::Error { refusal, node, port }) => {
+                if refusal == Refusal::Version && self.bind_as_before() {
+                    return Ok(());
+                }
                 self.down();
                 if self.told.replace(refusal) == Some(refusal) {
                     return Ok(());
@@ -424,6 +444,15 @@ impl Connection {
             }
             other => Err(self.not_a_packet(other)),
         }
+    }
+
+    /// Binds again on the same connection as for a node before 0.2, which has
+    /// refused the first bind for its version; false if that is no use.
+    fn bind_as_before(&mut self) -> bool {
+        let Link::Binding(carrier, _) = &mut self.link else { return false };
+        let older = replace(&mut self.version, FIRST_SESSION_VERSION) > FIRST_SESSION_VERSION;
+        let bind = ToNode::Bind { version: FIRST_SESSION_VERSION, port: self.local.port };
+        older && emit(&bind, |head| carrier.send(head, &[])).is_ok()
     }
 
     fn bound(&mut self, local: Address, max_payload: usize) {
@@ -451,7 +480,8 @@ impl Connection {
         self.attempt = self.attempt.wrapping_add(1);
         let keys = self.keys.as_ref().and_then(|ring| ring.keys());
         let mut carrier = self.at.connect(self.identity, self.attempt, keys)?;
-        let bind = ToNode::Bind { version: SESSION_VERSION, port: self.local.port };
+        self.version = if self.statuses { SESSION_VERSION } else { FIRST_SESSION_VERSION };
+        let bind = ToNode::Bind { version: self.version, port: self.local.port };
         if emit(&bind, |head| carrier.send(head, &[])).is_err() {
             return Err(Error::Disconnected);
         }

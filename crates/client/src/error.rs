@@ -1,7 +1,7 @@
-use crate::socket::Address;
+use crate::socket::{Address, Status};
 use std::io;
 use std::path::PathBuf;
-use trunkline_overlay::session::wire::Refusal;
+use trunkline_overlay::session::wire::{Refusal, Unreachable};
 use trunkline_overlay::wire::{NodeId, WireError};
 
 /// Why an operation on a [`DatagramSocket`](crate::DatagramSocket) failed.
@@ -62,18 +62,10 @@ pub enum Error {
     /// The node has no virtual port left.
     #[error("the trunkline node has no free virtual port: close some sockets")]
     NoFreePort,
-    /// About an earlier packet: the node knows no way to its destination.
-    #[error("a packet was dropped: there is no route to node {node} at present")]
-    NoRoute {
-        /// The destination.
-        node: NodeId,
-    },
-    /// About an earlier packet: no application has that port there.
-    #[error("a packet was dropped: no application is bound to {to}")]
-    NoPort {
-        /// The destination.
-        to: Address,
-    },
+    /// News, not a failure of this call: what the node says of where packets go
+    /// has changed.
+    #[error("{0}")]
+    Status(Status),
     /// The packet is larger than the node carries; it was not sent.
     #[error(
         "a packet of {len} bytes is more than the {max} that the node carries: send smaller ones"
@@ -134,14 +126,19 @@ impl Error {
         Error::Io { what: what.into(), source: source.into() }
     }
 
+    pub(crate) fn unreachable(node: NodeId, port: u16, why: Unreachable) -> Error {
+        Error::Status(Status::Unreachable { to: Address { node, port }, why })
+    }
+
     /// The error for a node's refusal that names `node` and `port`.
     pub(crate) fn refused(refusal: Refusal, node: NodeId, port: u16) -> Error {
         match refusal {
             Refusal::Version => Error::Version,
             Refusal::PortInUse => Error::PortInUse { port },
             Refusal::NoFreePort => Error::NoFreePort,
-            Refusal::NoRoute => Error::NoRoute { node },
-            Refusal::NoPort => Error::NoPort { to: Address { node, port } },
+            // Of a node that doesn't know statuses, for each packet.
+            Refusal::NoRoute => Error::unreachable(node, port, Unreachable::NoRoute),
+            Refusal::NoPort => Error::unreachable(node, port, Unreachable::NoPort),
             Refusal::OutOfOrder
             | Refusal::TooLarge
             | Refusal::Malformed

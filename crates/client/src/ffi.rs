@@ -9,11 +9,11 @@
 #![allow(unsafe_code)]
 
 use crate::error::Error;
-use crate::socket::{Address, Attachment, DatagramSocket, SocketOption};
+use crate::socket::{Address, Attachment, DatagramSocket, SocketOption, Status};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::epoll::Epoll;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ use std::path::Path;
 use std::slice;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use trunkline_overlay::session::wire::{MAX_MESSAGE, Metric, Refusal};
+use trunkline_overlay::session::wire::{MAX_MESSAGE, Metric, Refusal, Unreachable};
 use trunkline_overlay::wire::{NodeId, Service};
 
 /// `struct tl_addr`.
@@ -40,7 +40,44 @@ const NONBLOCK: c_int = 3;
 const RCVTIMEO_MS: c_int = 4;
 const MAX_PAYLOAD: c_int = 5;
 const METRIC: c_int = 6;
+const STATUS: c_int = 7;
 const LATE: c_int = 8;
+
+/// `struct tl_status`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct StatusOf {
+    to: Addr,
+    why: c_int,
+    since_ms: c_int,
+}
+
+impl From<Status> for StatusOf {
+    fn from(status: Status) -> StatusOf {
+        let (why, since) = match status {
+            Status::Reachable { .. } => (0, Duration::ZERO),
+            Status::Unreachable { why, .. } => match why {
+                Unreachable::NoRoute => (1, Duration::ZERO),
+                Unreachable::Since(ago) => (2, ago),
+                Unreachable::NoPort => (3, Duration::ZERO),
+            },
+        };
+        let Address { node, port } = status.to();
+        let since_ms = c_int::try_from(since.as_millis()).unwrap_or(c_int::MAX);
+        StatusOf { to: Addr { node: node.0, port }, why, since_ms }
+    }
+}
+
+/// Statuses that `tl_status` has yet to hand out, of one socket: as many as a node
+/// tells at once. Older ones go first.
+const MAX_STATUSES: usize = 256;
+/// Those, by descriptor.
+static STATUSES: Mutex<BTreeMap<c_int, VecDeque<Status>>> = Mutex::new(BTreeMap::new());
+
+/// A descriptor begins or ends.
+fn forget_statuses(fd: c_int) {
+    STATUSES.lock().unwrap_or_else(PoisonError::into_inner).remove(&fd);
+}
 
 static SOCKETS: RwLock<BTreeMap<c_int, Arc<DatagramSocket>>> = RwLock::new(BTreeMap::new());
 /// Owners of numbers that are no longer theirs; never dropped.
@@ -60,15 +97,31 @@ fn boundary<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
     })
 }
 
+/// The errno of an error of the socket at `fd`, whose status, if it is one, is kept for
+/// `tl_status`.
+fn news(fd: c_int, error: Error) -> Errno {
+    if let Error::Status(status) = error {
+        let mut all = STATUSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = all.entry(fd).or_default();
+        if told.len() == MAX_STATUSES {
+            told.pop_front();
+        }
+        told.push_back(status);
+    }
+    errno(error)
+}
+
 fn errno(error: Error) -> Errno {
     match error {
-        Error::NotRunning { .. } | Error::NoPort { .. } => Errno::ECONNREFUSED,
+        Error::NotRunning { .. } => Errno::ECONNREFUSED,
+        Error::Status(Status::Unreachable { why: Unreachable::NoPort, .. }) => Errno::ECONNREFUSED,
+        Error::Status(Status::Unreachable { .. }) => Errno::EHOSTUNREACH,
+        Error::Status(Status::Reachable { .. }) => Errno::EREMCHG,
         Error::NoAddress { .. } => Errno::ENOENT,
         Error::NoAnswer { .. } => Errno::ETIMEDOUT,
         Error::Version => Errno::EPROTONOSUPPORT,
         Error::PortInUse { .. } => Errno::EADDRINUSE,
         Error::NoFreePort => Errno::EADDRNOTAVAIL,
-        Error::NoRoute { .. } => Errno::EHOSTUNREACH,
         Error::TooLarge { .. } | Error::Truncated { .. } | Error::Refused(Refusal::TooLarge) => {
             Errno::EMSGSIZE
         }
@@ -107,6 +160,8 @@ fn meaning(errno: Errno) -> Option<&'static CStr> {
         Errno::ECONNRESET => c"the connection to the node was lost and is back: go on",
         Errno::EFAULT => c"a null pointer where there must be none",
         Errno::EHOSTUNREACH => c"a packet was dropped: there is no route to its node at present",
+        Errno::EREMCHG => c"a destination can be reached again (tl_status says which): go on",
+        Errno::ENOMSG => c"no status of a destination waits",
         Errno::EINVAL => {
             c"an argument is out of range, the attachment is not understood, or the socket is not \
               bound, or bound already"
@@ -158,6 +213,8 @@ unsafe extern "C" fn tl_socket(attachment: *const c_char) -> c_int {
             Err(_) => Attachment::from(Path::new(OsStr::from_bytes(text.to_bytes()))),
         };
         let socket = DatagramSocket::unbound(at).map_err(errno)?;
+        // Older programs don't know them.
+        socket.lock().statuses = false;
         let fd = socket.as_raw_fd();
         let mut sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(stale) = sockets.insert(fd, Arc::new(socket)) {
@@ -167,6 +224,8 @@ unsafe extern "C" fn tl_socket(attachment: *const c_char) -> c_int {
             stale.close();
             DISOWNED.lock().unwrap_or_else(PoisonError::into_inner).push(stale.ready().clone());
         }
+        // A call that was under way when the last one ended may have left some.
+        forget_statuses(fd);
         Ok(fd)
     })
 }
@@ -203,7 +262,7 @@ unsafe extern "C" fn tl_sendto(
         // structure.
         let to = unsafe { to.read_unaligned() };
         let to = Address { node: NodeId(to.node), port: to.port };
-        socket.send_to(payload, to).map_err(errno)?;
+        socket.send_to(payload, to).map_err(|e| news(fd, e))?;
         Ok(payload.len().cast_signed())
     })
 }
@@ -229,7 +288,7 @@ unsafe extern "C" fn tl_recvfrom(
         };
         let got =
             if flags & DONTWAIT != 0 { socket.lock().receive(buf) } else { socket.recv_from(buf) };
-        let got = got.map_err(errno)?;
+        let got = got.map_err(|e| news(fd, e))?;
         if !from.is_null() {
             let addr = Addr { node: got.from.node.0, port: got.from.port };
             // SAFETY: not null, and room for a tl_addr by contract.
@@ -272,6 +331,15 @@ unsafe extern "C" fn tl_setsockopt(
             }
             DEADLINE_MS => SocketOption::Deadline(ms()?),
             LATE => SocketOption::Late(value != 0),
+            STATUS => {
+                let mut connection = socket.lock();
+                // What was said at the bind counts for its life.
+                if !(0..=1).contains(&value) || connection.local.port != 0 {
+                    return Err(Errno::EINVAL);
+                }
+                connection.statuses = value != 0;
+                return Ok(0);
+            }
             NONBLOCK => SocketOption::Nonblocking(value != 0),
             RCVTIMEO_MS => SocketOption::ReadTimeout((value != 0).then_some(ms()?)),
             _ => return Err(Errno::ENOPROTOOPT),
@@ -303,6 +371,7 @@ unsafe extern "C" fn tl_getsockopt(
             DEADLINE_MS => connection.deadline_ms.into(),
             LATE => connection.late.into(),
             NONBLOCK => connection.nonblocking.into(),
+            STATUS => connection.statuses.into(),
             RCVTIMEO_MS => {
                 let ms = connection.read_timeout.map_or(0, |timeout| timeout.as_millis());
                 c_int::try_from(ms).unwrap_or(c_int::MAX)
@@ -332,9 +401,24 @@ unsafe extern "C" fn tl_getsockname(fd: c_int, addr: *mut Addr) -> c_int {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn tl_status(fd: c_int, status: *mut StatusOf) -> c_int {
+    boundary(|| {
+        socket(fd)?;
+        not_null(status, 1)?;
+        let mut all = STATUSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = all.get_mut(&fd).and_then(VecDeque::pop_front).ok_or(Errno::ENOMSG)?;
+        drop(all);
+        // SAFETY: not null, and room for a tl_status by contract.
+        unsafe { status.write_unaligned(next.into()) };
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn tl_close(fd: c_int) -> c_int {
     boundary(|| {
         let removed = SOCKETS.write().unwrap_or_else(PoisonError::into_inner).remove(&fd);
+        forget_statuses(fd);
         // Calls in progress keep the descriptor open, and end now.
         removed.ok_or(Errno::EBADF)?.lock().close();
         Ok(0)
@@ -373,12 +457,14 @@ mod tests {
     #[test]
     fn every_error_has_an_errno_that_is_explained() {
         let to = Address { node: NodeId(1), port: 2 };
+        let lost = Status::Unreachable { to, why: Unreachable::Since(Duration::from_secs(1)) };
         let system = |errno: Errno| Error::io("test", errno);
         for (error, expected) in [
             (Error::NoAnswer { at: String::new() }, Errno::ETIMEDOUT),
             (Error::Version, Errno::EPROTONOSUPPORT),
             (Error::NoFreePort, Errno::EADDRNOTAVAIL),
-            (Error::NoPort { to }, Errno::ECONNREFUSED),
+            (Error::Status(lost), Errno::EHOSTUNREACH),
+            (Error::Status(Status::Reachable { to }), Errno::EREMCHG),
             (Error::Refused(Refusal::Full), Errno::ENOBUFS),
             (Error::Refused(Refusal::Forbidden), Errno::EPERM),
             (Error::Refused(Refusal::TooLarge), Errno::EMSGSIZE),

@@ -9,8 +9,9 @@
 //! - [`send_to`](DatagramSocket::send_to) never blocks.
 //! - A node may restart under an open socket. The socket takes its port again
 //!   by itself, and says so once with [`Error::Reconnected`].
-//! - What a node could not do with a packet comes back later, once, as the
-//!   error of another call, like ICMP errors of a connected UDP socket.
+//! - That packets don't get to where they go, and why ([`Status`]), comes back
+//!   later, once, as the error of another call, like ICMP errors of a connected
+//!   UDP socket; and so does that they do again.
 //!
 //! ```no_run
 //! use trunkline_client::{Address, DatagramSocket, Error, NodeId};
@@ -22,14 +23,14 @@
 //!     for frame in [[0xd5; 160], [0x55; 160]] {
 //!         match socket.send_to(&frame, far) {
 //!             // One packet less, as on any datagram socket.
-//!             Err(Error::Disconnected | Error::WouldBlock) => {}
+//!             Err(Error::Disconnected | Error::WouldBlock | Error::Status(_)) => {}
 //!             sent => sent?,
 //!         }
 //!     }
 //!     loop {
 //!         match socket.recv_from(&mut buf) {
 //!             Ok(got) => println!("{} bytes from {}", got.len, got.from),
-//!             Err(error @ (Error::Reconnected | Error::NoRoute { .. })) => eprintln!("{error}"),
+//!             Err(news @ (Error::Reconnected | Error::Status(_))) => eprintln!("{news}"),
 //!             Err(error) => return Err(error),
 //!         }
 //!     }
@@ -58,6 +59,8 @@ mod socket;
 
 pub use carrier::Transport;
 pub use error::Error;
-pub use socket::{Address, Attachment, DatagramSocket, Received, SocketOption, Status};
-pub use trunkline_overlay::session::wire::{Metric, Refusal};
+pub use socket::{
+    Address, Attachment, ConnectionStatus, DatagramSocket, Received, SocketOption, Status,
+};
+pub use trunkline_overlay::session::wire::{Metric, Refusal, Unreachable};
 pub use trunkline_overlay::wire::{NodeId, Service, WireError};

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use trunkline_overlay::session::wire::Metric;
+use trunkline_overlay::session::wire::{Metric, Unreachable};
 use trunkline_overlay::wire::{NodeId, Service};
 
 /// How long [`DatagramSocket::bind`] waits for the node's answer. A node that
@@ -219,13 +219,66 @@ pub struct Received {
 /// How a socket's connection to its node is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct Status {
+pub struct ConnectionStatus {
     /// Whether the node has the socket's port bound, as far as is known.
     pub connected: bool,
     /// How often the connection was lost and came back.
     pub reconnects: u32,
     /// What carries packets; `None` without a connection.
     pub transport: Option<Transport>,
+    /// Whether the node tells each change of a [`Status`]. One before 0.2 doesn't.
+    pub tells_changes: bool,
+}
+
+/// What the node says of a destination that the socket sends to: each change
+/// once, as [`Error::Status`]. A destination of which nothing was said is
+/// reachable, as far as is known.
+///
+/// A node says it of the 256 destinations in trouble that it knows of for a
+/// socket. When the connection to it was lost and is back, it begins anew. A node
+/// before 0.2 knows no changes: it says [`Unreachable::NoRoute`], and of its own
+/// ports [`Unreachable::NoPort`], once for each packet, and never `Reachable`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// Packets from this socket don't get there, from now on.
+    Unreachable {
+        /// Where they go.
+        to: Address,
+        /// Why.
+        why: Unreachable,
+    },
+    /// They do again, as far as is known. That a route is back is said by itself;
+    /// that a port is bound, only to one who goes on sending to it, or is sent
+    /// something from there.
+    Reachable {
+        /// Where they go.
+        to: Address,
+    },
+}
+
+impl Status {
+    /// The destination.
+    pub fn to(&self) -> Address {
+        match *self {
+            Status::Unreachable { to, .. } | Status::Reachable { to } => to,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Status::Reachable { to } => write!(f, "{to} can be reached again"),
+            Status::Unreachable { to, why } => match why {
+                Unreachable::NoRoute => write!(f, "there is no route to node {}", to.node),
+                Unreachable::Since(ago) => {
+                    let s = ago.as_secs_f64();
+                    write!(f, "node {} cannot be reached since {s:.1} s ago", to.node)
+                }
+                Unreachable::NoPort => write!(f, "no application is bound to {to}"),
+            },
+        }
+    }
 }
 
 /// A datagram socket on the overlay. See the [crate's documentation](crate).
@@ -290,7 +343,7 @@ impl DatagramSocket {
     }
 
     /// Whether the node is there, and how often it came back.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> ConnectionStatus {
         self.lock().status()
     }
 
@@ -301,10 +354,10 @@ impl DatagramSocket {
     ///
     /// The packet was not sent: [`TooLarge`](Error::TooLarge);
     /// [`WouldBlock`](Error::WouldBlock) if the node does not keep up;
-    /// [`Disconnected`](Error::Disconnected) while the node is away. If an error
-    /// about an earlier packet (see [`recv_from`](DatagramSocket::recv_from)) is
-    /// the next thing to receive, it is returned here, and this packet is not
-    /// sent either.
+    /// [`Disconnected`](Error::Disconnected) while the node is away. If a
+    /// [`Status`](Error::Status) or an error about an earlier packet (see
+    /// [`recv_from`](DatagramSocket::recv_from)) is the next thing to receive, it is
+    /// returned here, and this packet is not sent: send it again.
     pub fn send_to(&self, payload: &[u8], to: Address) -> Result<(), Error> {
         self.lock().send(payload, to)
     }
@@ -317,8 +370,9 @@ impl DatagramSocket {
     /// read timeout has passed; [`Truncated`](Error::Truncated) if `buf` was too
     /// short; [`Reconnected`](Error::Reconnected) once after the node was away.
     ///
-    /// Once per packet that the node could not send: [`NoRoute`](Error::NoRoute),
-    /// [`NoPort`](Error::NoPort), [`Refused`](Error::Refused).
+    /// Once for each change of what the node knows of a destination:
+    /// [`Status`](Error::Status). Once per packet that the node refused:
+    /// [`Refused`](Error::Refused).
     ///
     /// Once per attempt to connect again that failed in a new way:
     /// [`PortInUse`](Error::PortInUse), [`Version`](Error::Version),

@@ -34,7 +34,7 @@ fn accept(acceptor: &mut Acceptor) -> End {
     assert!(readable(&end, 5_000));
     let mut buf = [0; MAX_HEAD];
     let len = end.recv(&mut buf).unwrap();
-    assert!(matches!(ToNode::parse(&buf[..len]), Ok(ToNode::Bind { version: 1, .. })));
+    assert!(matches!(ToNode::parse(&buf[..len]), Ok(ToNode::Bind { .. })));
     let bound = ToClient::Bound { node: HERE.node, port: HERE.port, max_payload: 1200 };
     assert!(say(&mut end, &bound, &[]));
     end

@@ -10,9 +10,12 @@ use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_client::{
-    Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption, WireError,
+    Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption, Status, Unreachable,
+    WireError,
 };
-use trunkline_overlay::session::wire::{MAX_MESSAGE, ToNode};
+use trunkline_overlay::session::wire::{
+    FIRST_SESSION_VERSION, MAX_MESSAGE, SESSION_VERSION, ToClient, ToNode,
+};
 
 fn node() -> (SocketPath, FakeNode) {
     let path = SocketPath::new();
@@ -86,6 +89,40 @@ fn bind_says_why_not() {
 }
 
 #[test]
+fn a_node_of_the_first_version_is_as_good() {
+    let (path, node) = node();
+    let (socket, mut session) = thread::scope(|scope| {
+        let socket = scope.spawn(|| DatagramSocket::bind(path.as_ref(), 5));
+        let mut session = node.accept();
+        for version in [SESSION_VERSION, FIRST_SESSION_VERSION] {
+            let bind = ToNode::Bind { version, port: 5 };
+            assert_eq!(ToNode::parse(&session.read()), Ok(bind));
+            match version {
+                FIRST_SESSION_VERSION => session.say(&bound(5)),
+                _ => session.say(&refusal(Refusal::Version, 0, 5)),
+            }
+        }
+        (socket.join().unwrap().unwrap(), session)
+    });
+    assert!(!socket.status().tells_changes);
+    socket.send_to(&[2], FAR).unwrap();
+    assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: &[2], .. })));
+    // After a restart the node may be a newer one.
+    drop(session);
+    until("the loss is noticed", || socket.send_to(&[1], FAR).is_err());
+    let mut session = thread::scope(|scope| {
+        let news = scope.spawn(|| socket.recv_from(&mut [0; 9]));
+        let session = node.accept_and_bind(5);
+        assert!(matches!(news.join().unwrap(), Err(Error::Reconnected)));
+        session
+    });
+    assert!(socket.status().tells_changes);
+    session.say(&ToClient::Reachable { node: FAR.node, port: FAR.port });
+    let news = socket.recv_from(&mut [0; 9]);
+    assert!(matches!(news, Err(Error::Status(Status::Reachable { to: FAR }))), "{news:?}");
+}
+
+#[test]
 fn a_refused_packet_is_reported_once() {
     let (path, node) = node();
     let (socket, mut session) = attach(&node, &path, 9);
@@ -93,11 +130,15 @@ fn a_refused_packet_is_reported_once() {
     let mut buf = [0; 200];
 
     session.say(&refusal(Refusal::NoRoute, 7, 70));
-    assert!(matches!(socket.recv_from(&mut buf), Err(Error::NoRoute { node: NodeId(7) })));
+    let said = |result, why| match result {
+        Err(Error::Status(status)) => assert_eq!(status, Status::Unreachable { to: FAR, why }),
+        other => panic!("{other:?}"),
+    };
+    said(socket.recv_from(&mut buf).map(drop), Unreachable::NoRoute);
     assert!(matches!(socket.recv_from(&mut buf), Err(Error::WouldBlock)));
 
     session.say(&refusal(Refusal::NoPort, 7, 70));
-    assert!(matches!(socket.send_to(&[1], FAR), Err(Error::NoPort { to: FAR })));
+    said(socket.send_to(&[1], FAR), Unreachable::NoPort);
     socket.send_to(&[2], FAR).unwrap();
     assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: &[2], .. })));
 

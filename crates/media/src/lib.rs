@@ -49,4 +49,5 @@ pub mod codec;
 pub mod conceal;
 pub mod playout;
 pub mod quality;
+pub mod rtcp;
 pub mod rtp;

@@ -153,12 +153,11 @@ impl Packetizer {
     /// The first carries the marker. After an error the stream stands where it
     /// stood before.
     pub fn write(&mut self, payload: &[u8], out: &mut [u8]) -> Result<usize, RtpError> {
-        let ticks = (self.written as u32).wrapping_mul(self.stream.samples_per_packet);
         let len = RtpView {
             payload_type: self.stream.payload_type,
             marker: self.written == 0,
             sequence: self.sequence(),
-            timestamp: self.stream.first_timestamp.wrapping_add(ticks),
+            timestamp: self.timestamp(),
             ssrc: self.stream.ssrc,
             payload,
         }
@@ -170,6 +169,17 @@ impl Packetizer {
     /// The sequence number of the next packet.
     pub fn sequence(&self) -> u16 {
         self.stream.first_sequence.wrapping_add(self.written as u16)
+    }
+
+    /// The timestamp of the next packet.
+    pub fn timestamp(&self) -> u32 {
+        let ticks = (self.written as u32).wrapping_mul(self.stream.samples_per_packet);
+        self.stream.first_timestamp.wrapping_add(ticks)
+    }
+
+    /// Packets written so far, modulo 2^32.
+    pub fn packets(&self) -> u32 {
+        self.written as u32
     }
 
     /// The time from one packet to the next; zero if the clock rate is zero.

@@ -58,7 +58,8 @@ pub enum Drop {
     Forbidden,
     /// An echo request beyond what a node answers.
     EchoLimit,
-    /// An answer to no echo request that is open: late, twice, or forged.
+    /// An answer to no echo request that is open, or about no packet that was
+    /// sent from here: late, twice, or forged.
     EchoUnasked,
     /// A routing update or a message of the handshake that found the queue to
     /// the node's control half full.

@@ -6,7 +6,9 @@ use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::node::{Config, Node, Sink};
 use trunkline_overlay::session::SessionId;
-use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{
+    FIRST_SESSION_VERSION, MAX_HEAD, Refusal, ToClient, ToNode,
+};
 
 /// More wake-ups than this without the clock moving: the node asks to be woken
 /// and then does nothing about it.
@@ -108,7 +110,8 @@ impl Host {
         let session = self.node.session_open().ok_or(None)?;
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
-        let bind = ToNode::Bind { version: SESSION_VERSION, port };
+        // Sources count what is refused, packet by packet.
+        let bind = ToNode::Bind { version: FIRST_SESSION_VERSION, port };
         bind.emit_head(&mut w).expect("every head fits in MAX_HEAD");
         let mut reply = Reply(None);
         self.node.session_recv(now, session, w.written(), &mut reply);

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_base::wire::Writer;
-use trunkline_client::{Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption};
+use trunkline_client::{
+    Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption, Status, Unreachable,
+};
 use trunkline_overlay::session::wire::{MAX_MESSAGE, SESSION_VERSION, ToClient, ToNode};
 
 /// A session without the client library, to say what that never would.
@@ -190,15 +192,18 @@ fn every_mistake_has_its_error() {
     let socket = near.bind(4_000);
     let told = |to: Address| {
         socket.send_to(&numbered(0), to).expect("sent");
-        try_recv_number(&socket).expect_err("nothing comes")
+        match try_recv_number(&socket).expect_err("nothing comes") {
+            Error::Status(status) => status,
+            other => panic!("{other}"),
+        }
     };
 
     let taken = DatagramSocket::bind(near.socket.as_path(), 4_000).expect_err("taken");
     assert!(matches!(taken, Error::PortInUse { port: 4_000 }), "{taken:?}");
-    let nobody = told(near.address(4_001));
-    assert!(matches!(nobody, Error::NoPort { to } if to == near.address(4_001)), "{nobody:?}");
-    let nowhere = told(Address { node: NodeId(99), port: 1 });
-    assert!(matches!(nowhere, Error::NoRoute { node: NodeId(99) }), "{nowhere:?}");
+    let (to, why) = (near.address(4_001), Unreachable::NoPort);
+    assert_eq!(told(to), Status::Unreachable { to, why });
+    let (to, why) = (Address { node: NodeId(99), port: 1 }, Unreachable::NoRoute);
+    assert_eq!(told(to), Status::Unreachable { to, why });
     let max = socket.max_payload();
     let large = socket.send_to(&vec![0; max + 1], far.address(1)).expect_err("too large");
     assert!(matches!(large, Error::TooLarge { len, max: m } if len == max + 1 && m == max));

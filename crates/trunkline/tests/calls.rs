@@ -2,17 +2,23 @@
 
 mod common;
 
-use common::{Chain, Process, free_port, run, temp_dir, trunkline};
+use common::{Chain, Node, Process, Setup, free_port, run, temp_dir, trunkline};
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use trunkline_media::audio::{read_wav, write_wav};
 use trunkline_media::codec::g711::Law;
+use trunkline_media::rtcp;
 use trunkline_media::rtp::{HEADER_LEN, Packetizer, Stream};
 
 /// Packets of the call: 0.8 s.
 const PACKETS: usize = 40;
+
+/// How often a caller says that this was all.
+const GOODBYES: u64 = 5;
 
 /// A tone that grows, so that no two packets are alike.
 fn speech(dir: &Path) -> (PathBuf, Vec<i16>) {
@@ -43,9 +49,12 @@ fn call(dir: &Path, recv: &[&str], send: &[&str], said: &Path) -> Vec<i16> {
     assert_eq!(listener.wait().code(), Some(0), "{}", listener.stderr());
     let (stdout, _) = listener.rest();
     let report: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
-    for (key, n) in [("packets", PACKETS), ("played", PACKETS), ("lost", 0), ("late", 0)] {
+    for (key, n) in
+        [("packets", PACKETS), ("sent", PACKETS), ("played", PACKETS), ("lost", 0), ("late", 0)]
+    {
         assert_eq!(report[key], n, "{report}");
     }
+    assert_eq!(report["ended"], "bye", "{report}");
     assert!(report["mos"].as_f64().is_some_and(|mos| mos > 4.0), "{report}");
     read_wav(BufReader::new(File::open(&out).expect("written"))).expect("a WAV file")
 }
@@ -77,7 +86,7 @@ fn a_lost_packet_is_concealed() {
         trunkline(["call", "recv", "--udp", "--listen", "127.0.0.1", "--idle", "500ms", "--port"])
             .arg(at.port().to_string())
             // All packets leave at once, so the first seem to be late.
-            .args(["--deadline", "1 s", "--out"])
+            .args(["--deadline", "1 s", "--expect", "400ms", "--out"])
             .arg(&out),
     );
     listener.wait_for_word("listening on");
@@ -122,7 +131,7 @@ fn over_nodes() {
     let m = chain.nodes[0].metrics();
     for class in ["realtime", "best_effort"] {
         let sent = m.sum("link_sent_envelopes_total", &format!("class=\"{class}\""));
-        assert_eq!(sent, PACKETS as u64, "{class}");
+        assert_eq!(sent, PACKETS as u64 + GOODBYES, "{class}");
     }
 }
 
@@ -167,6 +176,211 @@ fn a_node_that_crashes_under_a_call_costs_a_gap() {
     let played = report["played"].as_u64().expect("a number");
     assert!((60..150).contains(&played), "of 150 packets: {report}");
     assert_eq!(report["packets"], 150, "the end was heard: {report}");
+}
+
+/// A caller on UDP that sends the packets of `numbers`.
+struct Caller {
+    socket: UdpSocket,
+    to: SocketAddr,
+}
+
+impl Caller {
+    fn talk(&self, numbers: std::ops::Range<u32>) {
+        let mut packetizer = Packetizer::new(Stream::g711(Law::Mu, 7));
+        let mut packet = [0; HEADER_LEN + 160];
+        for k in 0..numbers.end {
+            packetizer.write(&[0xff; 160], &mut packet).expect("it fits");
+            if k >= numbers.start {
+                self.socket.send_to(&packet, self.to).expect("sent");
+            }
+        }
+    }
+
+    /// Says that so many packets were sent.
+    fn report(&self, packets: u32, bye: bool) {
+        let timestamp = packets * 160;
+        let report = rtcp::Report { ssrc: 7, ntp: 0, timestamp, packets, octets: packets * 160 };
+        let mut packet = [0; rtcp::MAX_LEN];
+        let n = report.emit(bye, &mut packet).expect("it fits");
+        self.socket.send_to(&packet[..n], self.to).expect("sent");
+    }
+}
+
+/// What `call recv` with these options says of what the caller does: exit code,
+/// report and complaint.
+fn heard(options: &[&str], call: impl FnOnce(&Caller)) -> (Option<i32>, Value, String) {
+    let to = free_port(Ipv4Addr::LOCALHOST.into());
+    let mut listener = Process::start(
+        trunkline(["call", "recv", "--udp", "--listen", "127.0.0.1", "--json", "--port"])
+            .arg(to.port().to_string())
+            .args(["--idle", "600ms", "--deadline", "10 s"])
+            .args(options),
+    );
+    listener.wait_for_word("listening on");
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    call(&Caller { socket, to });
+    let code = listener.wait().code();
+    let (stdout, stderr) = listener.rest();
+    (code, serde_json::from_str(&stdout).expect("JSON"), stderr)
+}
+
+#[test]
+fn what_was_lost_at_either_end_of_a_call_counts() {
+    // The last second of three, and the first fifth of one.
+    for (came, before) in [(0..100, 0), (10..150, 10), (10..100, 10)] {
+        let (code, report, said) = heard(&[], |caller| {
+            caller.talk(came.clone());
+            for _ in 0..3 {
+                caller.report(150, true);
+            }
+        });
+        assert_eq!((code, &report["ended"]), (Some(0), &json!("bye")), "{said}");
+        assert_eq!((&report["packets"], &report["sent"]), (&json!(150), &json!(150)), "{report}");
+        assert_eq!(report["lost"], 150 - came.len(), "{report}");
+        assert_eq!(report["played"], came.len(), "{before}: {report}");
+    }
+}
+
+#[test]
+fn a_call_that_ends_in_silence_broke_off() {
+    let (code, report, said) = heard(&[], |caller| caller.talk(0..150));
+    assert_eq!((code, &report["ended"]), (Some(1), &json!("broke-off")), "{said}");
+    assert!(said.contains("the call broke off after 3.0 s: neither packets nor"), "{said}");
+    assert_eq!((&report["lost"], &report["sent"]), (&json!(0), &Value::Null), "{report}");
+
+    // The caller's last report is of later.
+    let (code, report, said) = heard(&[], |caller| {
+        caller.talk(0..150);
+        caller.report(200, false);
+    });
+    assert_eq!((code, &report["lost"], &report["heard_s"]), (Some(1), &json!(50), &json!(4.0)));
+    assert!(said.contains("broke off after 4.0 s:"), "{said}");
+
+    let eight = ["--expect", "8 s"];
+    let (code, report, said) = heard(&eight, |caller| caller.talk(0..150));
+    assert_eq!((code, &report["lost"]), (Some(1), &json!(250)), "{report}");
+    assert!(said.contains("broke off after 3.0 s of 8.0 s: "), "{said}");
+    assert!(report["mos"].as_f64() < Some(2.0), "{report}");
+
+    // A caller that speaks no RTCP, and one that hangs up before its time.
+    let (code, report, said) = heard(&["--expect", "3 s"], |caller| caller.talk(0..150));
+    assert_eq!((code, &report["lost"]), (Some(0), &json!(0)), "{said}");
+    let (code, report, said) = heard(&eight, |caller| {
+        caller.talk(0..150);
+        caller.report(150, true);
+    });
+    assert_eq!((code, &report["lost"]), (Some(1), &json!(0)), "it did not say more");
+    assert!(said.contains("the caller hung up after 3.0 s of 8.0 s"), "{said}");
+}
+
+#[test]
+fn a_path_that_dies_under_a_call_is_told_at_both_ends() {
+    let mut chain = Chain::start(&Setup { impair: "delay = \"5ms\"", ..Setup::default() });
+    let (said, _) = speech(chain.dir.path());
+    let mut listener = Process::start(
+        trunkline(["call", "recv", "--json", "--expect", "5 s", "--socket"])
+            .arg(&chain.nodes[1].socket),
+    );
+    listener.wait_for_word("listening on");
+    let mut sender = Process::start(
+        trunkline(["call", "send", "--json", "--duration", "5 s", "--to", "2:5004", "--socket"])
+            .arg(&chain.nodes[0].socket)
+            .arg(&said),
+    );
+    sender.wait_for_word("calling");
+    std::thread::sleep(common::ms(2_000));
+    chain.impair.take();
+    assert_eq!(sender.wait().code(), Some(1), "{}", sender.stderr());
+    let (sent, told) = sender.rest();
+    let sent: Value = serde_json::from_str(&sent).expect("JSON");
+    assert!(told.contains("s: node 2 cannot be reached since "), "{told}");
+    assert_eq!((&sent["sent"], &sent["unsent"]), (&json!(250), &json!(0)), "{sent}");
+    let after = sent["broke_off_after_s"].as_f64().expect("a number");
+    assert!((2.0..4.5).contains(&after), "{sent}");
+    assert!(sent["why"].as_str().is_some_and(|why| why.contains("since")), "{sent}");
+
+    assert_eq!(listener.wait().code(), Some(1), "{}", listener.stderr());
+    let (report, told) = listener.rest();
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let played = report["played"].as_u64().expect("a number");
+    assert!((80..150).contains(&played), "{report}");
+    assert_eq!(report["packets"], 250, "{report}");
+    let lost = report["lost"].as_u64().expect("a number");
+    assert!(lost + played > 240 && lost > 100, "{report}");
+    assert!(told.contains("the call broke off after 2."), "{told}");
+}
+
+#[test]
+fn who_calls_nobody_is_told_so_at_once() {
+    let chain = Chain::of(2);
+    let (said, _) = speech(chain.dir.path());
+    let inside = Node::new(chain.dir.path(), 7, Ipv4Addr::LOCALHOST.into());
+    inside.write("");
+    let (near, inside) = (text(&chain.nodes[0].socket), text(&inside.config));
+    for (carrier, to, why) in [
+        (["--socket", near], "9:5004", "there is no route to node 9"),
+        (["--node", inside], "9:5004", "there is no route to node 9"),
+        (["--socket", near], "1:5004", "no application is bound to 1:5004"),
+        (["--socket", near], "2:5004", "no application is bound to 2:5004"),
+    ] {
+        let begun = Instant::now();
+        let args = ["call", "send", "--json", "--duration", "20 s", "--to", to];
+        let ended = run(trunkline(args).args(carrier).arg(&said));
+        assert_eq!(ended.code, Some(1), "{to}: {}", ended.stdout);
+        let told = format!("trunkline: the call did not come about: {why}; ");
+        assert!(ended.stderr.contains(&told), "{}", ended.stderr);
+        let sent: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        assert_eq!(sent["why"], why, "{sent}");
+        assert!(begun.elapsed().as_secs() < 5, "{to}: {:?}", begun.elapsed());
+    }
+    let drops = chain.nodes[1].metrics();
+    assert!((1..=4).contains(&drops.sum("ports_denied_total", "")));
+    assert!(drops.drops("no_port") > 0);
+}
+
+#[test]
+fn a_listener_may_come_a_little_later() {
+    let chain = Chain::of(2);
+    let (said, _) = speech(chain.dir.path());
+    let mut sender = Process::start(
+        trunkline(["call", "send", "--duration", "4 s", "--to", "2:5004", "--socket"])
+            .arg(&chain.nodes[0].socket)
+            .arg(&said),
+    );
+    sender.wait_for_word("calling");
+    std::thread::sleep(common::ms(500));
+    let mut listener = Process::start(
+        trunkline(["call", "recv", "--json", "--socket"]).arg(&chain.nodes[1].socket),
+    );
+    assert_eq!(sender.wait().code(), Some(0), "{}", sender.stderr());
+    assert_eq!(listener.wait().code(), Some(0), "{}", listener.stderr());
+    let report: Value = serde_json::from_str(&listener.rest().0).expect("JSON");
+    assert_eq!((&report["ended"], &report["packets"]), (&json!("bye"), &json!(200)), "{report}");
+    let lost = report["lost"].as_u64().expect("a number");
+    assert!((10..120).contains(&lost), "what came too early is lost: {report}");
+}
+
+#[test]
+fn who_hangs_up_says_so() {
+    let chain = Chain::of(2);
+    let (said, _) = speech(chain.dir.path());
+    let mut listener = Process::start(
+        trunkline(["call", "recv", "--json", "--socket"]).arg(&chain.nodes[1].socket),
+    );
+    listener.wait_for_word("listening on");
+    let mut sender = Process::start(
+        trunkline(["call", "send", "--duration", "1 h", "--to", "2:5004", "--socket"])
+            .arg(&chain.nodes[0].socket)
+            .arg(&said),
+    );
+    sender.wait_for_word("calling");
+    std::thread::sleep(common::ms(500));
+    sender.signal(nix::sys::signal::Signal::SIGINT);
+    assert_eq!(sender.wait().code(), Some(0), "{}", sender.stderr());
+    assert_eq!(listener.wait().code(), Some(0), "{}", listener.stderr());
+    let report: Value = serde_json::from_str(&listener.rest().0).expect("JSON");
+    assert_eq!((&report["ended"], &report["lost"]), (&json!("bye"), &json!(0)), "{report}");
+    assert_eq!(report["sent"], report["packets"], "{report}");
 }
 
 #[test]

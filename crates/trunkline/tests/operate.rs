@@ -181,6 +181,30 @@ fn ping_and_trace_measure_the_way() {
     assert!(ended.stderr.contains("node 3 is the last that answers"), "{}", ended.stderr);
 }
 
+#[test]
+fn a_way_that_is_lost_is_said_at_once() {
+    let mut chain = slow(2);
+    chain.nodes[1].crash();
+    let first = &chain.nodes[0];
+    wait_for("the link to go down", || (first.metrics().sum("link_up", "") == 0).then_some(()));
+    for command in ["trace", "ping"] {
+        let begun = Instant::now();
+        let ended = operate(first, &[command, "2"]);
+        let line = ended.one_line(1);
+        assert!(line.contains("this node has had no route to node 2 for "), "{line}");
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+    let ended = operate(first, &["trace", "2", "--json"]);
+    let trace: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!(
+        (ended.code, &trace["reached"], &trace["hops"]),
+        (Some(1), &json!(false), &json!([]))
+    );
+    assert!(trace["refused"].as_str().is_some_and(|why| why.contains("no route")), "{trace}");
+    let ended = operate(first, &["trace", "99"]);
+    assert!(ended.one_line(1).contains("no route to node 99"), "{}", ended.stderr);
+}
+
 /// Runs `act` while a call goes from the first to the last node; what is lost
 /// of the call.
 fn during_a_call(chain: &Chain, act: impl FnOnce(&Chain)) -> usize {

@@ -128,7 +128,9 @@ fn ffmpeg_calls_a_listener_of_ours() {
     let near = proxy(socket(&chain, 0), &range(at), "2:5004-5005", &[]);
     let mut listener = Process::start(
         trunkline(["call", "recv", "--port", "5004", "--idle", "1 s", "--json", "--socket"])
-            .arg(&chain.nodes[1].socket),
+            .arg(&chain.nodes[1].socket)
+            // ffmpeg's RTCP goes to the next port.
+            .args(["--expect", "3 s"]),
     );
     listener.wait_for_word("listening on");
     let sent = run(&mut stream(&said, at));

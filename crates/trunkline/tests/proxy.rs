@@ -184,6 +184,43 @@ fn nodes_and_proxies_restart() {
 }
 
 #[test]
+fn what_does_not_get_there_is_counted_and_said_once() {
+    let mut chain = Chain::of(2);
+    let at = free_port(LOCALHOST);
+    let near = proxy(socket(&chain, 0), &format!("udp:{at}"), "2:4000", &[]);
+    let program = program(at);
+    let say = |times: usize| {
+        for _ in 0..times {
+            program.send(b"is anybody there?").expect("sent");
+            thread::sleep(ms(20));
+        }
+    };
+    let told = |what: &str| wait_for(what, || near.stderr().contains(what).then_some(()));
+    say(10);
+    told("no application is bound to 2:4000: packets to there are lost");
+    say(20);
+    // Somebody is, and says something.
+    let server = chain.nodes[1].bind(4_000);
+    say(1);
+    let mut buf = [0; 100];
+    let got = server.recv_from(&mut buf).expect("a packet");
+    server.send_to(b"yes", got.from).expect("sent");
+    told("2:4000 can be reached again");
+    drop(server);
+    chain.nodes[1].crash();
+    // A node finds out after a second.
+    say(75);
+    told("node 2 cannot be reached since ");
+    let (tally, said) = end(near);
+    let dropped = |why: &str| tally["dropped"][why].as_u64().expect("a count");
+    assert!((25..=31).contains(&dropped("no_port")), "{tally}");
+    assert!((10..=40).contains(&dropped("no_route")), "{tally}");
+    for what in ["no application is bound", "can be reached again", "cannot be reached since"] {
+        assert_eq!(said.matches(what).count(), 1, "{said}");
+    }
+}
+
+#[test]
 fn what_is_too_large_is_dropped_and_said_once() {
     let bridge = Bridge::over(Chain::of(2), &[], &[]);
     assert!(

@@ -20,7 +20,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_client::{
-    Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption, Transport,
+    Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption, Status, Transport,
+    Unreachable,
 };
 use trunkline_overlay::session::remote::{
     DATAGRAM_HEAD, FromClient, FromNode, HANDSHAKE_TIMEOUT, MAX_DATAGRAM, MAX_FRAME, Token,
@@ -115,12 +116,15 @@ fn mistakes_arrive_with_their_names() {
     assert!(matches!(taken, Error::PortInUse { port: 4_000 }), "{taken:?}");
     let told = |to: Address| {
         socket.send_to(&numbered(0), to).expect("sent");
-        try_recv_number(&socket).expect_err("nothing comes")
+        match try_recv_number(&socket).expect_err("nothing comes") {
+            Error::Status(status) => status,
+            other => panic!("{other}"),
+        }
     };
-    let nowhere = told(Address { node: NodeId(99), port: 1 });
-    assert!(matches!(nowhere, Error::NoRoute { node: NodeId(99) }), "{nowhere:?}");
-    let nobody = told(node.address(9));
-    assert!(matches!(nobody, Error::NoPort { to } if to == node.address(9)), "{nobody:?}");
+    let (to, why) = (Address { node: NodeId(99), port: 1 }, Unreachable::NoRoute);
+    assert_eq!(told(to), Status::Unreachable { to, why });
+    let (to, why) = (node.address(9), Unreachable::NoPort);
+    assert_eq!(told(to), Status::Unreachable { to, why });
     let max = socket.max_payload();
     let large = socket.send_to(&vec![0; max + 1], node.address(1)).expect_err("too large");
     assert!(matches!(large, Error::TooLarge { .. }), "{large:?}");

@@ -112,8 +112,11 @@ impl Bounds {
     pub fn delivered(&mut self, message: &Message, lost: bool) {
         self.payload_out += message.payload.len();
         assert!(self.payload_out <= self.bytes_in, "applications are handed more than came in");
+        // What is said of destinations is said again later.
         const RECEIVED: u8 = 0x82;
-        self.replies_lost += u64::from(lost && message.head[0] != RECEIVED);
+        const STATUS: u8 = 0x84;
+        let reply = !matches!(message.head[0], RECEIVED | STATUS);
+        self.replies_lost += u64::from(lost && reply);
     }
 
     /// Everything has gone or expired: the books balance.
@@ -132,7 +135,8 @@ impl Bounds {
             assert!(s.receiver.asked <= s.receiver.missing, "a packet was asked for twice");
         }
         if !self.unsure {
-            let came = self.packets_in + stats.from_sessions;
+            // Of a packet that was dropped its source may have been told.
+            let came = self.packets_in + stats.from_sessions + stats.ports_denied;
             assert_eq!(came + self.replies_lost, out, "packets went missing");
         }
     }

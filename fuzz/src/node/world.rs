@@ -414,6 +414,9 @@ impl World {
                 }
                 ToClient::Error { refusal: Refusal::PortInUse, port, .. } => assert!(held(port)),
                 ToClient::Error { .. } => {}
+                ToClient::Reachable { .. } | ToClient::Unreachable { .. } => {
+                    assert!(self.ports.contains_key(&message.to), "of whose packets?");
+                }
             }
         }
     }

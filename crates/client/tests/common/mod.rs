@@ -14,7 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_base::wire::Writer;
 use trunkline_client::{Address, DatagramSocket, Error, NodeId};
-use trunkline_overlay::session::wire::{MAX_HEAD, MAX_MESSAGE, Refusal, ToClient, ToNode};
+use trunkline_overlay::session::wire::{
+    MAX_HEAD, MAX_MESSAGE, Refusal, SESSION_VERSION, ToClient, ToNode,
+};
 
 /// A path that no other test has, removed when dropped.
 pub struct SocketPath(PathBuf);
@@ -64,7 +66,7 @@ impl FakeNode {
     pub fn accept_and_bind(&self, port: u16) -> Session {
         let mut session = self.accept();
         let bind = session.read();
-        assert_eq!(ToNode::parse(&bind), Ok(ToNode::Bind { version: 1, port }));
+        assert_eq!(ToNode::parse(&bind), Ok(ToNode::Bind { version: SESSION_VERSION, port }));
         session.say(&bound(if port == 0 { 4321 } else { port }));
         session
     }

@@ -257,6 +257,11 @@ impl LinkMonitor {
         self.hello.is_up()
     }
 
+    /// Since when the link is down, and whether it was ever up; `None` if it is.
+    pub(crate) fn down_since(&self) -> Option<(Time, bool)> {
+        (!self.is_up()).then_some((self.since, self.downs > 0))
+    }
+
     /// The measured round trip.
     pub fn rtt(&self) -> Rtt {
         self.hello.rtt()
@@ -323,7 +328,7 @@ mod tests {
     #[test]
     fn what_is_down_carries_nothing() {
         let at = Time::from_millis;
-        let mut monitor = LinkMonitor::new(Liveness::default(), at(0));
+        let mut monitor = LinkMonitor::new(Liveness::default(), HALF_LIFE, at(0));
         let carried =
             |ms: u64| Carried { sent: 100 * ms, received: 100 * ms, ..Carried::default() };
         let rates =

@@ -146,7 +146,7 @@ mod tests {
                 ToClient::Bound { node, port, max_payload } => {
                     self.0.push(ToClient::Bound { node, port, max_payload });
                 }
-                ToClient::Received { .. } => {}
+                _ => {}
             }
             true
         }

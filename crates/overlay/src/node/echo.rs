@@ -17,6 +17,8 @@
 use super::Forwarder;
 use super::forwarder::Packet;
 use crate::counters::Drop;
+use crate::link::LinkId;
+use crate::session::Cause;
 use crate::wire::{DataHeader, MAX_HOPS, NodeId, Service};
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -131,6 +133,12 @@ pub enum EchoError {
     /// No way leads there.
     #[error("this node has no route to node {0}: look at `trunkline routes`")]
     NoRoute(NodeId),
+    /// A way led there, until so long ago.
+    #[error(
+        "this node has had no route to node {0} for {secs:.1} s: look at `trunkline routes` and \
+         `trunkline links`", secs = .1.as_secs_f64()
+    )]
+    Lost(NodeId, Duration),
     /// Larger than the next link's MTU.
     #[error("{0} bytes are more than the next link carries: choose a smaller size")]
     TooLarge(usize),
@@ -227,6 +235,10 @@ impl Forwarder {
             self.echoes.push_answer(EchoAnswer { nonce, from: to, reached: true, hops: 0, rtt });
             return Ok(());
         }
+        self.reach(now, to, crate::route::Metric::default()).map_err(|cause| match cause {
+            Cause::Lost(at) => EchoError::Lost(to, now.since(at)),
+            Cause::NoRoute | Cause::NoPort => EchoError::NoRoute(to),
+        })?;
         let message = EchoMessage { kind: EchoKind::Request, left: 0, nonce };
         self.send_echo(now, to, echo.service, hops - 1, &message, echo.size).map_err(|why| {
             match why {
@@ -292,6 +304,20 @@ impl Forwarder {
         let mut payload = [0; MAX_SIZE];
         let payload = &mut payload[..size];
         message.emit(&mut Writer::new(payload)).map_err(|_| Drop::Malformed)?;
+        let marks = (hop_limit, message.nonce as u16);
+        self.send_own(now, to, service, marks, payload).map_err(|(_, why)| why)
+    }
+
+    /// Sends a packet of this node itself to another; `marks` are its hop limit
+    /// and its number.
+    pub(super) fn send_own(
+        &mut self,
+        now: Time,
+        to: NodeId,
+        service: Service,
+        (hop_limit, flow_seq): (u8, u16),
+        payload: &[u8],
+    ) -> Result<(), (Option<LinkId>, Drop)> {
         let header = DataHeader {
             metric: crate::route::Metric::default(),
             service,
@@ -302,12 +328,11 @@ impl Forwarder {
             destination: to,
             source_port: NODE_PORT,
             destination_port: NODE_PORT,
-            flow_seq: message.nonce as u16,
+            flow_seq,
             remaining_ms: 0,
         };
         let packet = Packet { header, payload, deadline: now + USEFUL };
-        self.forward(now, self.next_hop(to, crate::route::Metric::default()), &packet)
-            .map_err(|(_, why)| why)
+        self.forward(now, self.next_hop(to, header.metric), &packet)
     }
 }
 

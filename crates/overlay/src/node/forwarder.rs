@@ -1,13 +1,14 @@
 use super::echo::{Echoes, NODE_PORT};
 use super::links::Links;
+use super::status::{Denials, Lost};
 use super::{Access, Command, Config, Drained, Report, Sink, Start, Why};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{self, Link, LinkId, Outgoing, Place, Progress};
 use crate::route::{ForwardingTable, Hop, Metric};
-use crate::session::Sessions;
 use crate::session::flows::{Flows, MAX_FLOWS};
+use crate::session::{Flow, SessionId, Sessions, Statuses};
 use crate::wire::{
     DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, Service, open_header,
 };
@@ -31,6 +32,13 @@ pub struct Forwarder {
     pub(super) sessions: Sessions,
     pub(super) echoes: Echoes,
     pub(super) flows: Flows,
+    /// What applications are told of where their packets go, and when it is next
+    /// looked after which of them.
+    pub(super) statuses: Statuses,
+    pub(super) next_look: Time,
+    pub(super) looked_at: Option<Flow>,
+    pub(super) lost: Lost,
+    pub(super) denials: Denials,
     reports: VecDeque<Report>,
     /// What neighbours are asked to say where they are.
     entropy: ChaCha20Rng,
@@ -55,6 +63,8 @@ pub struct ForwarderStats {
     pub forwarded: u64,
     /// Echo requests answered, in this node's or an unreached one's place.
     pub echoes_answered: u64,
+    /// Packets to ports that nobody has, whose source was told so.
+    pub ports_denied: u64,
     /// Sessions open now.
     pub sessions: u64,
     /// Flows that made room for others in the table of flows.
@@ -113,6 +123,11 @@ impl Forwarder {
             sessions: Sessions::new(config.max_sessions, rng.random()),
             echoes: Echoes::new(),
             flows: Flows::new(MAX_FLOWS, rng.random()),
+            statuses: Statuses::default(),
+            next_look: Time::ZERO,
+            looked_at: None,
+            lost: Lost::default(),
+            denials: Denials::default(),
             turn: 0,
             stats: ForwarderStats::default(),
         }
@@ -120,7 +135,10 @@ impl Forwarder {
 
     pub(super) fn command(&mut self, now: Time, command: Command) {
         match command {
-            Command::Table(table) => self.table = table,
+            Command::Table(table) => {
+                self.lost.note(now, &self.table, &table);
+                self.table = table;
+            }
             Command::Add(link, config) => {
                 let Forwarder { id, incarnation, sealed, .. } = *self;
                 self.max_payload = self.max_payload.min(config.max_payload());
@@ -184,6 +202,11 @@ impl Forwarder {
 
     pub(super) fn sessions_mut(&mut self) -> &mut Sessions {
         &mut self.sessions
+    }
+
+    pub(super) fn session_close(&mut self, id: SessionId) {
+        self.sessions.close(id);
+        self.statuses.forget(id);
     }
 
     pub(super) fn stats(&self) -> ForwarderStats {
@@ -314,10 +337,16 @@ impl Forwarder {
             let done = match packet.header.destination_port {
                 // What a node sends itself crosses no link: someone else says so.
                 _ if packet.header.source == self.id => Err(Drop::Bounced),
-                NODE_PORT => self.on_echo(now, &packet),
+                NODE_PORT => match self.on_port_unbound(now, &packet, sink) {
+                    Some(done) => done,
+                    None => self.on_echo(now, &packet),
+                },
                 _ => self.deliver(now, &packet, sink),
             };
             if let Err(why) = done {
+                if why == Drop::NoPort {
+                    self.deny_port(now, &packet);
+                }
                 self.stats.drops.count(why);
             }
             return;

@@ -4,8 +4,10 @@ use super::Forwarder;
 use super::forwarder::Packet;
 use crate::counters::Drop;
 use crate::route::Metric;
-use crate::session::SessionId;
-use crate::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
+use crate::session::wire::{
+    FIRST_SESSION_VERSION, MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode,
+};
+use crate::session::{Cause, SessionId};
 use crate::wire::{DataHeader, MAX_HOPS, NodeId};
 use core::time::Duration;
 use trunkline_base::Time;
@@ -50,10 +52,11 @@ impl Forwarder {
             return Err(Drop::SessionFull);
         }
         self.stats.to_sessions += 1;
+        self.note_heard(now, (session, (h.source, h.source_port)), sink);
         Ok(())
     }
 
-    fn say(
+    pub(super) fn say(
         &self,
         to: SessionId,
         message: &ToClient<'_>,
@@ -124,7 +127,7 @@ impl Forwarder {
     }
 
     fn bind(&mut self, id: SessionId, version: u8, port: u16) -> Result<u16, Refusal> {
-        if version != SESSION_VERSION {
+        if !(FIRST_SESSION_VERSION..=SESSION_VERSION).contains(&version) {
             return Err(Refusal::Version);
         }
         let rights = self.sessions.client_of(id).and_then(|client| self.access.rights(client));
@@ -134,7 +137,15 @@ impl Forwarder {
             Some(free) if port == 0 => free.ok_or(Refusal::NoFreePort)?,
             _ => port,
         };
-        self.sessions.bind(id, port)
+        let port = self.sessions.bind(id, port)?;
+        self.sessions.set_version(id, version);
+        Ok(port)
+    }
+
+    /// Whether the application of `id` is told what becomes of its packets by
+    /// status; otherwise by an error for each packet.
+    pub(super) fn hears_statuses(&self, id: SessionId) -> bool {
+        self.sessions.version_of(id) > FIRST_SESSION_VERSION
     }
 
     /// Sends an application's packet on its way. What a sender cannot mend (a
@@ -166,12 +177,23 @@ impl Forwarder {
             let hop = self.next_hop(packet.header.destination, packet.header.metric);
             self.forward(now, hop, &packet)
         };
+        let statuses = self.hears_statuses(id);
+        // Of one that is too large not its destination is to blame.
+        if statuses && !matches!(done, Err((_, Drop::TooLarge))) {
+            let metric = packet.header.metric;
+            let found = match done {
+                Err((None, Drop::NoPort)) => Err(Cause::NoPort),
+                _ if peer.0 == self.id => Ok(()),
+                _ => self.reach(now, peer.0, metric),
+            };
+            self.note(now, (id, peer), metric, found, sink);
+        }
         let Err((link, why)) = done else { return Ok(()) };
         self.flow_not_sent(&packet);
         self.drop_counted(link, why);
         match why {
-            Drop::NoRoute => Err(Refusal::NoRoute),
-            Drop::NoPort => Err(Refusal::NoPort),
+            Drop::NoRoute if !statuses => Err(Refusal::NoRoute),
+            Drop::NoPort if !statuses => Err(Refusal::NoPort),
             Drop::TooLarge => Err(Refusal::TooLarge),
             _ => Ok(()),
         }

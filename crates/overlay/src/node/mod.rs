@@ -11,6 +11,7 @@ mod keys;
 mod links;
 mod live;
 mod local;
+mod status;
 
 pub use access::{Access, Client, Nodes, Rights};
 pub use config::{Config, ConfigError, Sealing};
@@ -22,6 +23,7 @@ pub use echo::{
 pub use forwarder::{Forwarder, ForwarderStats};
 pub use live::{Changes, LinkName};
 pub use local::Sink;
+pub use status::PortUnbound;
 
 use crate::arena::{RxDatagram, TxArena};
 use crate::link::{Link, LinkId};
@@ -149,6 +151,7 @@ impl Node {
     pub fn recv(&mut self, now: Time, batch: &mut [RxDatagram<'_>], sink: &mut impl Sink) {
         self.forwarder.recv(now, batch, sink);
         self.settle(now);
+        self.forwarder.look_again(now, sink);
     }
 
     /// Begins a session; `None` if there are as many as the node allows, or it
@@ -177,7 +180,7 @@ impl Node {
 
     /// Ends a session and frees its port.
     pub fn session_close(&mut self, id: SessionId) {
-        self.forwarder.sessions_mut().close(id);
+        self.forwarder.session_close(id);
     }
 
     /// Does what is due at `now`. Calling early or late is harmless.

@@ -111,6 +111,11 @@ impl ForwardingTable {
         }
     }
 
+    /// The nodes that have an entry of their own, ascending.
+    pub(crate) fn destinations(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
     /// Every destination that has an entry of its own, by `metric`.
     pub fn iter(&self, metric: Metric) -> impl Iterator<Item = (NodeId, Hop)> {
         let hops = self.nodes.iter().zip(&self.hops);

@@ -19,9 +19,18 @@ impl<V> FlowMap<V> {
     }
 
     /// The state of the flow with `peer`, made by `fresh` if there is none.
-    pub fn get(&mut self, (node, port): Peer, fresh: impl FnOnce() -> V) -> &mut V {
-        self.0.entry(u64::from(node.0) << 16 | u64::from(port), fresh).0
+    pub fn get(&mut self, peer: Peer, fresh: impl FnOnce() -> V) -> &mut V {
+        self.0.entry(key(peer), fresh).0
     }
+
+    /// The state of the flow with `peer`, if there is one; this is not using it.
+    pub fn peek(&self, peer: Peer) -> Option<&V> {
+        self.0.get(key(peer))
+    }
+}
+
+fn key((node, port): Peer) -> u64 {
+    u64::from(node.0) << 16 | u64::from(port)
 }
 
 /// Tells the copies of a flow's packets apart from new ones, by their 16-bit

@@ -70,6 +70,11 @@ impl<V> Lru<V> {
     }
 
     /// The value of `key`, if there is one; it doesn't count as used.
+    pub fn get(&self, key: u64) -> Option<&V> {
+        self.find(key).map(|slot| &self.values[slot as usize])
+    }
+
+    /// The same, to work with.
     pub fn get_mut(&mut self, key: u64) -> Option<&mut V> {
         let slot = self.find(key)?;
         Some(&mut self.values[slot as usize])

@@ -6,7 +6,9 @@ mod flow;
 pub mod flows;
 mod lru;
 pub mod remote;
+mod status;
 mod table;
 pub mod wire;
 
+pub(crate) use status::{Cause, Flow, Statuses};
 pub use table::{SessionId, Sessions};

@@ -1,5 +1,7 @@
 use super::flow::{Dedup, FlowMap, Peer};
-use super::wire::Refusal;
+use super::wire::{FIRST_SESSION_VERSION, Refusal};
+use crate::handshake::Rate;
+use crate::handshake::limit::Bucket;
 use crate::node::Client;
 use crate::route::Metric;
 use trunkline_base::Time;
@@ -13,13 +15,24 @@ pub struct SessionId(pub u32);
 /// that was silent longest is forgotten, and a copy of its packets could pass.
 const MAX_FLOWS: usize = 256;
 
+/// Packets of one flow that may be under way, there and back: those of 2,000 a
+/// second in half a second. Of faster flows the last ones count.
+const UNDER_WAY: u16 = 1_024;
+
 /// Ports below this are handed out only to those who ask for them by number;
 /// the range above is IANA's dynamic one (RFC 6335).
 const FIRST_DYNAMIC: u16 = 49_152;
 
+/// What a session is told of its destinations: an application that loses all of
+/// its flows at once hears of each.
+const STATUSES: Rate = Rate { per_second: 100, burst: MAX_FLOWS as u32 };
+
 #[derive(Debug)]
 struct Session {
     client: Client,
+    /// Of the protocol, as its application has said.
+    version: u8,
+    statuses: Bucket,
     metric: Option<Metric>,
     /// Whether it wants what has waited past its deadline.
     late: bool,
@@ -73,6 +86,8 @@ impl Sessions {
         }
         let session = Session {
             client,
+            version: FIRST_SESSION_VERSION,
+            statuses: Bucket::FULL,
             metric: None,
             late: false,
             port: None,
@@ -130,6 +145,31 @@ impl Sessions {
 
     fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Which version of the protocol the application of `id` speaks.
+    pub(crate) fn version_of(&self, id: SessionId) -> u8 {
+        let session = self.slots.get(id.0 as usize).and_then(Option::as_ref);
+        session.map_or(FIRST_SESSION_VERSION, |s| s.version)
+    }
+
+    pub(crate) fn set_version(&mut self, id: SessionId, version: u8) {
+        if let Some(session) = self.get_mut(id) {
+            session.version = version;
+        }
+    }
+
+    /// Whether session `id` may be told of one more change.
+    pub(crate) fn may_tell(&mut self, now: Time, id: SessionId) -> bool {
+        self.get_mut(id).is_some_and(|s| s.statuses.take(now, STATUSES))
+    }
+
+    /// Whether the packet numbered `seq` of the flow from session `id` to `peer`
+    /// is one of the latest that were sent.
+    pub(crate) fn has_sent(&self, id: SessionId, peer: Peer, seq: u16) -> bool {
+        let session = self.slots.get(id.0 as usize).and_then(Option::as_ref);
+        let next = session.and_then(|s| s.sending.peek(peer));
+        next.is_some_and(|next| (1..=UNDER_WAY).contains(&next.wrapping_sub(seq)))
     }
 
     /// Gives session `id` the port `wanted`, or any dynamic one for 0.

@@ -7,10 +7,17 @@
 
 pub use crate::route::Metric;
 use crate::wire::{NodeId, Service, WireError};
+use core::time::Duration;
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// Version of this protocol. A node refuses others with [`Refusal::Version`].
-pub const SESSION_VERSION: u8 = 1;
+/// Version of this protocol. A client of [`FIRST_SESSION_VERSION`] is served
+/// too; others are refused with [`Refusal::Version`].
+pub const SESSION_VERSION: u8 = 2;
+
+/// The version without [`ToClient::Reachable`] and [`ToClient::Unreachable`]: a
+/// client is told [`Refusal::NoRoute`] and [`Refusal::NoPort`] instead, packet by
+/// packet, and nothing of ports at other nodes.
+pub const FIRST_SESSION_VERSION: u8 = 1;
 
 /// The largest head (everything in front of the payload) of any message.
 pub const MAX_HEAD: usize = 12;
@@ -24,7 +31,7 @@ pub const MAX_MESSAGE: usize = MAX_HEAD + 9_000;
 pub enum ToNode<'a> {
     /// Take virtual port `port` for this session; 0 is any free one.
     Bind {
-        /// [`SESSION_VERSION`] of the client.
+        /// Of this protocol: what the client understands.
         version: u8,
         /// The port wanted.
         port: u16,
@@ -80,6 +87,23 @@ pub enum ToClient<'a> {
         /// The packet.
         payload: &'a [u8],
     },
+    /// What this session sends to a destination does not get there, from now
+    /// on. Since version 2.
+    Unreachable {
+        /// The destination's node.
+        node: NodeId,
+        /// The virtual port there.
+        port: u16,
+        /// Why.
+        why: Unreachable,
+    },
+    /// The end of [`ToClient::Unreachable`]: it does, as far as is known.
+    Reachable {
+        /// The destination's node.
+        node: NodeId,
+        /// The virtual port there.
+        port: u16,
+    },
     /// A bind or send that the node refused.
     Error {
         /// Why.
@@ -89,6 +113,23 @@ pub enum ToClient<'a> {
         /// The port it was about, if any, else 0.
         port: u16,
     },
+}
+
+/// Why packets don't get to their destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unreachable {
+    /// The node knows no way there, and has known none lately.
+    NoRoute,
+    /// There was a way, which was lost so long ago: whole milliseconds, at most
+    /// [`Unreachable::LONGEST`].
+    Since(Duration),
+    /// The way ends at the node, where no application has that port.
+    NoPort,
+}
+
+impl Unreachable {
+    /// What 24 bits of milliseconds hold: more than four hours and a half.
+    pub const LONGEST: Duration = Duration::from_millis(0xff_ffff);
 }
 
 /// Why a node refused a client's message.
@@ -186,6 +227,14 @@ const NO_METRIC: u8 = 0xff;
 const BOUND: u8 = 0x81;
 const RECEIVED: u8 = 0x82;
 const ERROR: u8 = 0x83;
+const STATUS: u8 = 0x84;
+/// What a status says.
+mod status {
+    pub const REACHABLE: u8 = 0;
+    pub const NO_ROUTE: u8 = 1;
+    pub const SINCE: u8 = 2;
+    pub const NO_PORT: u8 = 3;
+}
 const RECOVERED: u8 = 0x80;
 
 impl<'a> ToNode<'a> {
@@ -276,6 +325,16 @@ impl<'a> ToClient<'a> {
                 w.u32(from.0)?;
                 w.u16(port)
             }
+            ToClient::Reachable { node, port } => emit_status(w, status::REACHABLE, node, port),
+            ToClient::Unreachable { node, port, why } => match why {
+                Unreachable::NoRoute => emit_status(w, status::NO_ROUTE, node, port),
+                Unreachable::NoPort => emit_status(w, status::NO_PORT, node, port),
+                Unreachable::Since(ago) => {
+                    emit_status(w, status::SINCE, node, port)?;
+                    let ms = ago.min(Unreachable::LONGEST).as_millis();
+                    w.u24(u32::try_from(ms).unwrap_or(u32::MAX))
+                }
+            },
             ToClient::Error { refusal, node, port } => {
                 w.u8(ERROR)?;
                 w.u8(refusal as u8)?;
@@ -307,6 +366,17 @@ impl<'a> ToClient<'a> {
                     payload: r.rest(),
                 })
             }
+            STATUS => {
+                let (kind, node, port) = (r.u8()?, NodeId(r.u32()?), r.u16()?);
+                let why = match kind {
+                    status::REACHABLE => return Ok(ToClient::Reachable { node, port }),
+                    status::NO_ROUTE => Unreachable::NoRoute,
+                    status::SINCE => Unreachable::Since(Duration::from_millis(r.u24()?.into())),
+                    status::NO_PORT => Unreachable::NoPort,
+                    _ => return Err(WireError::OutOfRange("the status")),
+                };
+                Ok(ToClient::Unreachable { node, port, why })
+            }
             ERROR => Ok(ToClient::Error {
                 refusal: Refusal::from_wire(r.u8()?)
                     .ok_or(WireError::OutOfRange("the error code"))?,
@@ -316,6 +386,13 @@ impl<'a> ToClient<'a> {
             other => Err(WireError::UnknownType(other)),
         }
     }
+}
+
+fn emit_status(w: &mut Writer<'_>, kind: u8, node: NodeId, port: u16) -> Result<(), Short> {
+    w.u8(STATUS)?;
+    w.u8(kind)?;
+    w.u32(node.0)?;
+    w.u16(port)
 }
 
 #[cfg(test)]
@@ -353,6 +430,7 @@ mod tests {
         fn to_client_round_trip(
             service in service(), recovered in any::<bool>(), remaining_ms in any::<u8>(),
             flow_seq in any::<u16>(), node in any::<u32>(), port in any::<u16>(), code in 1u8..=9,
+            ago in (0u32..=0xff_ffff).prop_map(|ms| Duration::from_millis(ms.into())),
             payload in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             let node = NodeId(node);
@@ -363,6 +441,10 @@ mod tests {
                 },
                 ToClient::Bound { node, port, max_payload: flow_seq },
                 ToClient::Error { refusal, node, port },
+                ToClient::Reachable { node, port },
+                ToClient::Unreachable { node, port, why: Unreachable::NoRoute },
+                ToClient::Unreachable { node, port, why: Unreachable::NoPort },
+                ToClient::Unreachable { node, port, why: Unreachable::Since(ago) },
             ] {
                 let mut head = [0; MAX_HEAD];
                 let mut w = Writer::new(&mut head);

@@ -4,7 +4,10 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use trunkline_client::{Address, DatagramSocket, Error, SocketOption};
+use trunkline_client::{Address, DatagramSocket, Error, SocketOption, Status};
+
+/// Messages that are looked at before the next packet of a call.
+const NEWS: usize = 64;
 
 /// A socket of either kind.
 pub enum Line {
@@ -41,25 +44,52 @@ pub struct Got {
     pub len: usize,
     /// Whether a link lost it and got it again.
     pub recovered: bool,
+    /// Who sent it, on the overlay.
+    pub from: Option<Address>,
 }
 
 impl Line {
     /// Sends `packet`; false if it could not leave now, as may happen to any
-    /// datagram.
-    pub fn send(&self, packet: &[u8], to: &Target) -> Result<bool, LineError> {
+    /// datagram. What the node says meanwhile of destinations goes to `told`.
+    pub fn send(
+        &self,
+        packet: &[u8],
+        to: &Target,
+        told: &mut impl FnMut(Status),
+    ) -> Result<bool, LineError> {
         match (self, to) {
-            (Line::Overlay(socket), Target::Overlay(to)) => match socket.send_to(packet, *to) {
-                Ok(()) => Ok(true),
-                // What the sender can mend is worth stopping for.
-                Err(
-                    e @ (Error::NoRoute { .. } | Error::NoPort { .. } | Error::TooLarge { .. }),
-                ) => Err(e.into()),
-                // The rest passes: the node is busy, restarting, or back.
-                Err(_) => Ok(false),
-            },
+            (Line::Overlay(socket), Target::Overlay(to)) => {
+                for _ in 0..NEWS {
+                    match socket.send_to(packet, *to) {
+                        Ok(()) => return Ok(true),
+                        // News, and not about this packet.
+                        Err(Error::Status(status)) if socket.status().tells_changes => told(status),
+                        // What the sender can mend is worth stopping for.
+                        Err(e @ (Error::TooLarge { .. } | Error::Status(_))) => {
+                            return Err(e.into());
+                        }
+                        // The rest passes: the node is busy, restarting, or back.
+                        Err(_) => return Ok(false),
+                    }
+                }
+                Ok(false)
+            }
             (Line::Udp(socket), Target::Udp(to)) => Ok(socket.send_to(packet, to).is_ok()),
             // `open` pairs lines with targets of their own kind.
             _ => Ok(false),
+        }
+    }
+
+    /// Takes what waits and is of no interest to who only sends, but for what the
+    /// node says of destinations; the line must not wait.
+    pub fn listen(&self, told: &mut impl FnMut(Status)) {
+        let Line::Overlay(socket) = self else { return };
+        for _ in 0..NEWS {
+            match socket.recv_from(&mut [0; 64]) {
+                Ok(_) | Err(Error::Truncated { .. }) => {}
+                Err(Error::Status(status)) => told(status),
+                Err(_) => return,
+            }
         }
     }
 
@@ -68,7 +98,9 @@ impl Line {
     pub fn recv(&self, buf: &mut [u8]) -> Result<Option<Got>, LineError> {
         match self {
             Line::Overlay(socket) => match socket.recv_from(buf) {
-                Ok(got) => Ok(Some(Got { len: got.len, recovered: got.recovered })),
+                Ok(got) => {
+                    Ok(Some(Got { len: got.len, recovered: got.recovered, from: Some(got.from) }))
+                }
                 Err(Error::WouldBlock) => Ok(None),
                 // None of them ends the socket.
                 Err(news) => {
@@ -77,7 +109,7 @@ impl Line {
                 }
             },
             Line::Udp(socket) => match socket.recv(buf) {
-                Ok(len) => Ok(Some(Got { len, recovered: false })),
+                Ok(len) => Ok(Some(Got { len, recovered: false, from: None })),
                 Err(e) => match e.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(None),
                     // An ICMP error of an earlier packet.

@@ -12,6 +12,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 use trunkline_client::{Address, Attachment, DatagramSocket, NodeId};
 use trunkline_media::audio::{self, WavError};
 use trunkline_media::codec::g711::Law;
@@ -53,6 +54,9 @@ pub enum Error {
     /// Options that do not go together.
     #[error("{0}")]
     Usage(&'static str),
+    /// The call's packets did not get there, or not to its end.
+    #[error("{0}")]
+    Broken(String),
     /// Something else of the system's.
     #[error("cannot {what}: {source}")]
     Io {
@@ -203,6 +207,20 @@ pub fn sleep_until(at: trunkline_base::Time) {
     // An interrupted sleep goes on; anything else would be a wrong argument.
     while clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &at) == Err(nix::errno::Errno::EINTR) {}
 }
+
+/// How often the end of a call is said, and how long after its last packet: each
+/// may be lost, and with all of them the listener believes that the call broke off.
+const GOODBYES: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(300),
+];
+
+/// How long the listener stays after it has heard the first of them: longer than
+/// they come, lest the node tell the caller that nobody is there.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// The samples of one packet: 20 ms at 8 kHz (Amir et al. 2005, II-A).
 pub const SAMPLES: usize = 160;

@@ -1,4 +1,5 @@
-use super::{Carrier, Error, SAMPLES, read_wav, write_wav};
+use super::line::Target;
+use super::{Carrier, Error, LINGER, SAMPLES, read_wav, seconds, write_wav};
 use crate::clock;
 use crate::score::{self, Pesq};
 use crate::stop::Signals;
@@ -12,7 +13,7 @@ use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::playout::{self, Fate, Playout, RelativeDelay};
 use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio, rate};
 use trunkline_media::quality::pesq::{self, summarize};
-use trunkline_media::rtp;
+use trunkline_media::{rtcp, rtp};
 
 /// Answer a call: play it out, conceal what is missing, write what was heard
 /// and count
@@ -21,6 +22,10 @@ use trunkline_media::rtp;
 Examples:
   trunkline call recv --socket /run/trunkline/f.sock --port 5004 --out heard.wav
   trunkline call recv --udp --port 5004 --json
+
+The caller says at the end, and now and then, how many packets it has sent (RTCP,
+to the same port). A call that ends in silence instead broke off: exit status 1.
+So does one that is shorter than --expect; a caller without RTCP needs that.
 
 Without a common clock, a packet's delay is counted from the fastest packet of
 the call; `late` means that it came more than the deadline after that.")]
@@ -39,9 +44,13 @@ pub struct Args {
     /// Play a packet this long after the fastest one's delay
     #[arg(long, default_value = "100ms")]
     deadline: Span,
-    /// Hang up after this much silence
+    /// Believe that the call broke off after this much silence
     #[arg(long, default_value = "2 s")]
     idle: Span,
+    /// How long the call is: packets that are missing up to there count as lost,
+    /// and a shorter call is a failure
+    #[arg(long, value_name = "TIME")]
+    expect: Option<Span>,
     /// Score what was heard against what was said, this WAV file: PESQ. The
     /// call must begin with its beginning, and may repeat it
     #[arg(long, value_name = "REF.wav")]
@@ -55,6 +64,11 @@ pub struct Args {
 #[derive(serde::Serialize)]
 struct Report {
     packets: usize,
+    /// As the caller said last; it may have sent more.
+    sent: Option<u32>,
+    ended: Ending,
+    /// Up to where it was heard of.
+    heard_s: f64,
     played: usize,
     recovered: usize,
     late: usize,
@@ -66,6 +80,18 @@ struct Report {
     /// Only where it was asked for; none if nobody speaks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pesq: Option<Option<Pesq>>,
+}
+
+/// How a call ended.
+#[derive(serde::Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+enum Ending {
+    /// The caller hung up.
+    Bye,
+    /// In silence.
+    BrokeOff,
+    /// This end hung up, by a signal or because it was too long.
+    Stopped,
 }
 
 #[derive(serde::Serialize)]
@@ -98,34 +124,126 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let open = args.carrier.open(SocketAddr::new(args.listen, args.port), args.port)?;
     open.line.set_patience(Duration::from_millis(100))?;
     errln!("listening on {}", open.local);
-    let (law, packets) = listen(args, &open.line, &stop)?;
-    if packets.is_empty() {
+    let call = listen(args, &open.line, &stop)?;
+    if call.packets.is_empty() {
         outln!("{}", if args.json { "{\"packets\":0}" } else { "nothing came" });
-        return Ok(());
+        return match args.expect {
+            Some(_) => Err(Error::Broken("no call came".into())),
+            None => Ok(()),
+        };
     }
-    let (mut report, pcm) = play(args, law, &packets);
+    let extent = call.extent();
+    let (mut report, pcm) = play(args, &call, extent);
     report.pesq = said.map(|said| compare(&said, &pcm));
     if let Some(path) = &args.out {
         write_wav(path, &pcm)?;
     }
     print(args, &report);
-    Ok(())
+    verdict(args, call.ending, extent)
 }
 
-/// Takes packets of the first caller until it falls silent.
-fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<(Law, Vec<Packet>), Error> {
-    let mut packets: Vec<Packet> = Vec::new();
+/// What came of a call.
+struct Call {
+    law: Law,
+    packets: Vec<Packet>,
+    /// The caller's last report.
+    report: Option<rtcp::Report>,
+    ending: Ending,
+}
+
+/// Which packets there were, as far as is known.
+#[derive(Clone, Copy)]
+struct Extent {
+    /// Number of the first.
+    first: u16,
+    count: usize,
+}
+
+impl Call {
+    /// From the first to the last packet that came, and those around them that the
+    /// caller says it has sent.
+    fn extent(&self) -> Extent {
+        let Some(first) = self.packets.first() else { return Extent { first: 0, count: 0 } };
+        let (mut highest, mut last) = (i64::from(first.sequence), first.timestamp);
+        let mut lowest = highest;
+        for p in &self.packets {
+            // As far from the highest as 16 bits can say (RFC 3550, A.1).
+            let number = highest + i64::from(p.sequence.wrapping_sub(highest as u16) as i16);
+            lowest = lowest.min(number);
+            if number > highest {
+                (highest, last) = (number, p.timestamp);
+            }
+        }
+        let heard = usize::try_from(highest - lowest).unwrap_or(0) + 1;
+        let sent = self.report.map_or(0, |r| r.packets as usize).min(MAX_PACKETS);
+        let missing = sent.saturating_sub(heard);
+        // A report has the time of the packet that would come next.
+        let ahead = self.report.map_or(0, |r| r.timestamp.wrapping_sub(last) as i32);
+        let behind = usize::try_from(ahead / SAMPLES as i32 - 1).unwrap_or(0).min(missing);
+        let before = missing - behind;
+        Extent { first: (lowest - before as i64) as u16, count: heard + missing }
+    }
+}
+
+/// Whether the call was whole.
+fn verdict(args: &Args, ending: Ending, extent: Extent) -> Result<(), Error> {
+    let expected = args.expect.map(packets_in);
+    if expected.map_or(ending != Ending::BrokeOff, |expected| extent.count >= expected) {
+        return Ok(());
+    }
+    let after = length(extent.count);
+    let of = expected.map_or(String::new(), |n| format!(" of {:.1} s", length(n)));
+    Err(Error::Broken(match ending {
+        Ending::BrokeOff => format!(
+            "the call broke off after {after:.1} s{of}: neither packets nor its end (RTCP BYE) \
+             came for {:?}",
+            args.idle.0
+        ),
+        Ending::Bye => format!("the caller hung up after {after:.1} s{of}"),
+        Ending::Stopped => format!("stopped after {after:.1} s{of}"),
+    }))
+}
+
+/// Seconds of so many packets.
+fn length(packets: usize) -> f64 {
+    packets as f64 / 50.0
+}
+
+fn packets_in(span: Span) -> usize {
+    ((seconds(span) * 50.0).ceil() as usize).min(MAX_PACKETS)
+}
+
+/// Takes packets of the first caller until it has hung up or falls silent.
+fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error> {
+    let mut call =
+        Call { law: Law::Mu, packets: Vec::new(), report: None, ending: Ending::Stopped };
     let mut caller: Option<(u32, Law)> = None;
     let mut buf = [0; 9_000];
-    let mut last = clock::now();
-    while packets.len() < MAX_PACKETS && !stop.wait(Duration::ZERO) {
+    let (mut last, mut bye) = (clock::now(), None);
+    while call.packets.len() < MAX_PACKETS && !stop.wait(Duration::ZERO) {
         // Strangers' packets do not keep a call alive.
-        if !packets.is_empty() && clock::now().since(last) > args.idle.0 {
+        if let Some(ending) = ended(args, caller.is_some(), last, bye) {
+            call.ending = ending;
             break;
         }
         let Some(got) = line.recv(&mut buf)? else { continue };
-        let arrival = clock::now();
-        let Ok(view) = rtp::parse(&buf[..got.len.min(buf.len())]) else { continue };
+        let (arrival, bytes) = (clock::now(), &buf[..got.len.min(buf.len())]);
+        if rtcp::is_rtcp(bytes) {
+            let control = rtcp::parse(bytes).ok();
+            let Some(control) = control.filter(|c| caller.is_some_and(|(ssrc, _)| ssrc == c.ssrc))
+            else {
+                continue;
+            };
+            last = arrival;
+            // They may overtake each other.
+            let newer = |r: &rtcp::Report| call.report.is_none_or(|old| r.packets >= old.packets);
+            call.report = control.report.filter(newer).or(call.report);
+            if control.bye {
+                bye.get_or_insert(arrival);
+            }
+            continue;
+        }
+        let Ok(view) = rtp::parse(bytes) else { continue };
         let law = match view.payload_type {
             rtp::PCMU => Law::Mu,
             rtp::PCMA => Law::A,
@@ -136,8 +254,12 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<(Law, Vec<P
         {
             continue;
         }
-        last = arrival;
-        packets.push(Packet {
+        (last, call.law) = (arrival, law);
+        // So that the caller's node knows that somebody listens. A few may be lost.
+        if let Some(from) = got.from.filter(|_| call.packets.len() < 3) {
+            let _ = line.send(&rtcp::empty_report(0), &Target::Overlay(from), &mut |_| {});
+        }
+        call.packets.push(Packet {
             sequence: view.sequence,
             timestamp: view.timestamp,
             arrival,
@@ -145,25 +267,45 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<(Law, Vec<P
             payload: view.payload.to_vec(),
         });
     }
-    Ok((caller.map_or(Law::Mu, |c| c.1), packets))
+    // A signal in the moment after the end changes nothing.
+    if bye.is_some() {
+        call.ending = Ending::Bye;
+    }
+    Ok(call)
 }
 
-fn play(args: &Args, law: Law, packets: &[Packet]) -> (Report, Vec<i16>) {
+/// Whether a call that has begun, of which something was heard `last`, is over.
+fn ended(args: &Args, begun: bool, last: Time, bye: Option<Time>) -> Option<Ending> {
+    let now = clock::now();
+    match bye {
+        // What is still under way may come.
+        Some(bye) => (now.since(bye) > LINGER).then_some(Ending::Bye),
+        None => (begun && now.since(last) > args.idle.0).then_some(Ending::BrokeOff),
+    }
+}
+
+fn play(args: &Args, call: &Call, extent: Extent) -> (Report, Vec<i16>) {
+    let Call { law, packets, report, ending } = call;
     let mut clock = RelativeDelay::new(8_000);
     // Twice: the fastest packet may not be the first.
     for p in packets {
         clock.observe(p.timestamp, p.arrival);
     }
     let mut delays = Vec::with_capacity(packets.len());
-    let mut playout =
-        Playout::new(playout::Config { deadline: args.deadline.0, ..playout::Config::default() });
+    let first_sequence = Some(extent.first);
+    let config =
+        playout::Config { deadline: args.deadline.0, first_sequence, ..playout::Config::default() };
+    let mut playout = Playout::new(config);
     for p in packets {
         let delay = clock.observe(p.timestamp, p.arrival);
         delays.push(delay.as_secs_f64() * 1e3);
         // A packet that no playout can place is counted as lost.
         let _ = playout.receive(p.sequence, delay, p.recovered, &p.payload);
     }
-    let played = playout.finish(None, &mut Concealing::new(law));
+    // What would still have come counts only of a call that was not hung up.
+    let expected = args.expect.filter(|_| *ending != Ending::Bye).map_or(0, packets_in);
+    let sent = Some(extent.count.max(expected));
+    let played = playout.finish(sent, &mut Concealing::new(*law));
     delays.sort_by(f64::total_cmp);
     let at = |share: f64| quantile(&delays, share).unwrap_or(0.0);
     let share = played.missed_share();
@@ -174,6 +316,9 @@ fn play(args: &Args, law: Law, packets: &[Packet]) -> (Report, Vec<i16>) {
     let rating = rate(&heard);
     let report = Report {
         packets: played.fates.len(),
+        sent: report.map(|r| r.packets),
+        ended: *ending,
+        heard_s: length(extent.count),
         played: played.count(Fate::Played),
         recovered: played.count(Fate::Recovered),
         late: played.count(Fate::Late),

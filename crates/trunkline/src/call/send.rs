@@ -1,12 +1,17 @@
 use super::line::Target;
-use super::{Carrier, Error, LawName, SAMPLES, read_wav, seconds, sleep_until};
+use super::{Carrier, Error, GOODBYES, LawName, SAMPLES, read_wav, seconds, sleep_until};
 use crate::clock;
+use crate::stop::Signals;
 use crate::units::Span;
+use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use trunkline_client::{Service, SocketOption};
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_client::{Service, SocketOption, Status, Unreachable};
 use trunkline_media::codec::g711::Law;
+use trunkline_media::rtcp;
 use trunkline_media::rtp::{self, Packetizer, Stream};
 
 /// Play a WAV file into a call
@@ -15,7 +20,11 @@ use trunkline_media::rtp::{self, Packetizer, Stream};
 Examples:
   trunkline call send --socket /run/trunkline/a.sock --to 6:5004 speech.wav
   trunkline call send --node a.toml --to 6:5004 speech.wav     # node included
-  trunkline call send --udp --to 192.0.2.6:5004 speech.wav     # past the overlay")]
+  trunkline call send --udp --to 192.0.2.6:5004 speech.wav     # past the overlay
+
+Sender reports and, at the end, a goodbye (RTCP) go to the same port, so that the
+listener knows how many packets there were. Exit status 1 if the node says that
+packets don't get there: no route, or nobody listens. SIGINT hangs up.")]
 pub struct Args {
     #[command(flatten)]
     carrier: Carrier,
@@ -36,9 +45,14 @@ pub struct Args {
     /// Stop after this much, repeating the file if it is shorter
     #[arg(long)]
     duration: Option<Span>,
+    /// Print what was sent as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: &Args) -> Result<(), Error> {
+    let stop = Signals::block()
+        .map_err(|source| Error::Io { what: "take over SIGTERM and SIGINT", source })?;
     let pcm = read_wav(&args.file)?;
     let any: IpAddr = match (&args.to, args.carrier.udp) {
         (Target::Udp(SocketAddr::V6(_)), true) => Ipv6Addr::UNSPECIFIED.into(),
@@ -53,6 +67,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         let set = |option| socket.set_option(option).map_err(super::LineError::from);
         set(SocketOption::Service(service))?;
         set(SocketOption::Deadline(args.deadline.0))?;
+        open.line.set_patience(Duration::ZERO)?;
     }
     let law = Law::from(args.law);
     let mut codes = Vec::with_capacity(pcm.len());
@@ -60,35 +75,213 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let whole = codes.len().div_ceil(SAMPLES);
     let count = args.duration.map_or(whole, |d| (seconds(d) * 50.0).ceil() as usize);
     errln!("calling {} from {}: {} s", args.to, open.local, count as f64 / 50.0);
-    send_all(args, &open.line, &codes, count)
+    let mut call = Call::new(args, &open.line);
+    call.talk(&codes, count, &stop)?;
+    call.hang_up()?;
+    call.conclude()
 }
 
-fn send_all(args: &Args, line: &super::Line, codes: &[u8], count: usize) -> Result<(), Error> {
-    let mut packetizer =
-        Packetizer::new(Stream::g711(Law::from(args.law), clock::now().as_nanos() as u32));
-    let bar = progress(count);
-    let start = clock::now();
-    let (mut packet, mut unsent) = ([0; rtp::HEADER_LEN + SAMPLES], 0u64);
-    for k in 0..count {
-        sleep_until(start + packetizer.interval() * k as u32);
-        let at = k * SAMPLES % codes.len().next_multiple_of(SAMPLES);
-        let frame = &codes[at..codes.len().min(at + SAMPLES)];
-        // 172 bytes hold the header and a frame.
-        let n = packetizer.write(frame, &mut packet).unwrap_or(0);
-        unsent += u64::from(!line.send(&packet[..n], &args.to)?);
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    // For a node in this process: the last packets may be asked for again.
-    std::thread::sleep(args.deadline.0);
-    outln!(
-        "sent {count} packets{}",
-        match unsent {
-            0 => String::new(),
-            n => format!("; {n} could not leave because the node was away or busy"),
+/// A call to be made.
+struct Call<'a> {
+    args: &'a Args,
+    line: &'a super::Line,
+    ssrc: u32,
+    packetizer: Packetizer,
+    octets: u32,
+    /// Packets that could not leave.
+    unsent: u64,
+    reach: Reach,
+}
+
+/// What the node says of the other end.
+struct Reach {
+    start: Time,
+    /// Since when it can't be reached, and why.
+    lost: Option<(Time, Status)>,
+    /// For how long it could not be reached before.
+    before: Duration,
+}
+
+impl Reach {
+    fn told(&mut self, to: &Target, status: Status) {
+        let now = clock::now();
+        if *to != Target::Overlay(status.to()) {
+            return;
         }
-    );
-    Ok(())
+        match status {
+            Status::Unreachable { .. } => {
+                let since = self.lost.map_or(now, |(since, _)| since);
+                self.lost = Some((since, status));
+            }
+            Status::Reachable { .. } => {
+                self.before += self.lost.take().map_or(Duration::ZERO, |(at, _)| now.since(at));
+            }
+        }
+    }
+
+    /// When it could not be reached any more, if it can't be.
+    fn lost_after(&self) -> Option<(Duration, Status)> {
+        self.lost.map(|(since, status)| (since.since(self.start), status))
+    }
+
+    /// Whether the call has not come about.
+    fn is_hopeless(&self) -> bool {
+        let Some((since, Status::Unreachable { why, .. })) = self.lost else { return false };
+        let lasting = match why {
+            Unreachable::NoRoute => true,
+            Unreachable::NoPort => clock::now().since(since) >= RINGING,
+            Unreachable::Since(_) => false,
+        };
+        lasting && since.since(self.start) < AT_ONCE && self.before.is_zero()
+    }
+}
+
+/// A call is given up if it turns out so early that no route is known, or nobody
+/// listens. A way that was lost, and all that comes later, may heal.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// How long a caller waits for somebody to listen; a listener says that it is there.
+const RINGING: Duration = Duration::from_secs(2);
+
+/// Packets between two sender reports: 5 s (RFC 3550, 6.2), at first half of it.
+const REPORT_EVERY: u32 = 250;
+
+impl Call<'_> {
+    fn new<'a>(args: &'a Args, line: &'a super::Line) -> Call<'a> {
+        let start = clock::now();
+        let ssrc = start.as_nanos() as u32;
+        Call {
+            args,
+            line,
+            ssrc,
+            packetizer: Packetizer::new(Stream::g711(Law::from(args.law), ssrc)),
+            octets: 0,
+            unsent: 0,
+            reach: Reach { start, lost: None, before: Duration::ZERO },
+        }
+    }
+
+    fn send(&mut self, packet: &[u8]) -> Result<bool, Error> {
+        let Call { args, line, reach, .. } = self;
+        let mut told = |status| reach.told(&args.to, status);
+        let left = line.send(packet, &args.to, &mut told)?;
+        line.listen(&mut told);
+        Ok(left)
+    }
+
+    /// Sends `count` packets, unless it is stopped or hopeless.
+    fn talk(&mut self, codes: &[u8], count: usize, stop: &Signals) -> Result<(), Error> {
+        let bar = progress(count);
+        let start = clock::now();
+        let mut packet = [0; rtp::HEADER_LEN + SAMPLES];
+        for k in 0..count {
+            sleep_until(start + self.packetizer.interval() * k as u32);
+            if stop.wait(Duration::ZERO) || self.reach.is_hopeless() {
+                break;
+            }
+            let at = k * SAMPLES % codes.len().next_multiple_of(SAMPLES);
+            let frame = &codes[at..codes.len().min(at + SAMPLES)];
+            // 172 bytes hold the header and a frame.
+            let n = self.packetizer.write(frame, &mut packet).unwrap_or(0);
+            self.octets = self.octets.wrapping_add(frame.len() as u32);
+            self.unsent += u64::from(!self.send(&packet[..n])?);
+            if self.packetizer.packets() % REPORT_EVERY == REPORT_EVERY / 2 {
+                self.report(false)?;
+            }
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// Says how many packets there were: also those that could not leave, since
+    /// the listener misses them like the others.
+    fn report(&mut self, bye: bool) -> Result<(), Error> {
+        let report = rtcp::Report {
+            ssrc: self.ssrc,
+            ntp: ntp(),
+            timestamp: self.packetizer.timestamp(),
+            packets: self.packetizer.packets(),
+            octets: self.octets,
+        };
+        let mut packet = [0; rtcp::MAX_LEN];
+        let n = report.emit(bye, &mut packet).unwrap_or(0);
+        self.send(&packet[..n]).map(drop)
+    }
+
+    /// Says that this was all.
+    fn hang_up(&mut self) -> Result<(), Error> {
+        let end = clock::now();
+        for after in GOODBYES {
+            sleep_until(end + after);
+            if self.reach.is_hopeless() {
+                return Ok(());
+            }
+            self.report(true)?;
+        }
+        // For a node in this process: the last packets may be asked for again.
+        std::thread::sleep(self.args.deadline.0);
+        let Call { args, line, reach, .. } = self;
+        line.listen(&mut |status| reach.told(&args.to, status));
+        Ok(())
+    }
+
+    /// Says what the call was like.
+    fn conclude(&self) -> Result<(), Error> {
+        let (sent, unsent) = (self.packetizer.packets(), self.unsent);
+        let lost = self.reach.lost_after();
+        let unreachable = self.reach.before
+            + self.reach.lost.map_or(Duration::ZERO, |(since, _)| clock::now().since(since));
+        if self.args.json {
+            let why = lost.map(|(_, status)| status.to_string());
+            let after = lost.map(|(after, _)| after.as_secs_f64());
+            outln!(
+                "{}",
+                serde_json::json!({
+                    "sent": sent,
+                    "unsent": unsent,
+                    "unreachable_s": unreachable.as_secs_f64(),
+                    "broke_off_after_s": after,
+                    "why": why,
+                })
+            );
+        } else {
+            let mut line = format!("sent {sent} packets");
+            if unsent > 0 {
+                let _ =
+                    write!(line, "; {unsent} could not leave because the node was away or busy");
+            }
+            if !unreachable.is_zero() && !self.reach.is_hopeless() {
+                let s = unreachable.as_secs_f64();
+                let _ = write!(line, "; for {s:.1} s {} could not be reached", self.args.to);
+            }
+            outln!("{line}");
+        }
+        let Some((after, status)) = lost else { return Ok(()) };
+        let what = match self.reach.is_hopeless() {
+            true => "the call did not come about".to_owned(),
+            false => format!("the call broke off after {:.1} s", after.as_secs_f64()),
+        };
+        Err(Error::Broken(format!("{what}: {status}; {}", advice(&status))))
+    }
+}
+
+fn advice(status: &Status) -> &'static str {
+    match status {
+        Status::Unreachable { why: Unreachable::NoPort, .. } => {
+            "does anybody listen there (`trunkline call recv --port`)?"
+        }
+        _ => "`trunkline routes` and `trunkline links` say what is known here",
+    }
+}
+
+/// The time as RTCP writes it.
+fn ntp() -> u64 {
+    /// From 1900 to 1970, in seconds (RFC 868).
+    const TO_UNIX: u64 = 2_208_988_800;
+    let now = Duration::from_nanos(clock::since_epoch());
+    let fraction = (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;
+    now.as_secs().wrapping_add(TO_UNIX) << 32 | fraction
 }
 
 /// A bar that shows itself only to people, and only if it takes long enough.

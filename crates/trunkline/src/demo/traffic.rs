@@ -292,7 +292,8 @@ fn send(
             // 172 bytes hold the header and a frame.
             let n = packetizer.write(frame, &mut packet).unwrap_or(0);
             let now = clock::now();
-            let left = caller.line.send(&packet[..n], &caller.to);
+            // A report says what is lost, and when.
+            let left = caller.line.send(&packet[..n], &caller.to, &mut |_| {});
             if left.map_err(|e| Error::Process(format!("a caller: {e}")))? {
                 sent[(kind as usize * plan.calls + call) * plan.packets + k] = Some(now);
             }

@@ -115,6 +115,11 @@ impl Collector for Node {
             single(s.node.echoes_answered),
         )?;
         f.counters(
+            "ports_denied",
+            "Packets to ports that nobody has, whose source was told so",
+            single(s.node.ports_denied),
+        )?;
+        f.counters(
             "node_drops",
             "Packets and messages dropped outside any link",
             s.node.drops.iter().map(|(why, n)| (vec![label("reason", why.label())], n)),

@@ -118,6 +118,9 @@ struct Trace {
     node: u32,
     reached: bool,
     hops: Vec<Hop>,
+    /// Why no more was sent: this node knows no way there, most likely.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -134,16 +137,23 @@ const SILENT: u8 = 5;
 /// Runs `trunkline trace`.
 pub fn trace(args: &TraceArgs) -> Result<(), Error> {
     let mut client = args.at.connect()?;
-    let mut result = Trace { node: args.to, reached: false, hops: Vec::new() };
+    let mut result = Trace { node: args.to, reached: false, hops: Vec::new(), refused: None };
     let mut silent = 0;
-    for hop in 1..=args.max_hops {
+    'hops: for hop in 1..=args.max_hops {
         let mut found = Hop { hop, from: Vec::new(), rtt_ms: Vec::new() };
         for probe in 0..args.probes {
             if probe > 0 {
                 // Not all into one burst of losses.
                 std::thread::sleep(Duration::from_millis(20));
             }
-            let echo = args.packet.send(&mut client, args.to, hop)?;
+            let echo = match args.packet.send(&mut client, args.to, hop) {
+                // Also in the middle of a trace: the way was lost meanwhile.
+                Err(Error::Refused(why)) => {
+                    result.refused = Some(why.message);
+                    break 'hops;
+                }
+                echo => echo?,
+            };
             result.reached |= echo.reached;
             found.from.extend(echo.from.filter(|n| !found.from.contains(n)));
             found.rtt_ms.push(echo.rtt_ms);
@@ -159,6 +169,9 @@ pub fn trace(args: &TraceArgs) -> Result<(), Error> {
     }
     if args.json {
         print_json(&result)?;
+    }
+    if let Some(why) = result.refused {
+        return Err(Error::Failed(why));
     }
     if result.reached {
         return Ok(());

@@ -255,7 +255,7 @@ fn listen(args: &Args, overlay: &Overlay, own: NodeId, dscp: u8) -> Result<Vec<F
                     overlay.at, address.port
                 )));
             }
-            Target::Overlay(address) => Port::Overlay(overlay.bind(address.port)?),
+            Target::Overlay(address) => overlay.bind(address.port)?.into(),
         };
         forwards.push(Forward { listen, to });
     }

@@ -6,10 +6,12 @@ use crate::datapath::mmsg::{BATCH, RxBatch, TxBatch, TxItem};
 use arrayvec::ArrayVec;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use trunkline_client::DatagramSocket;
+use trunkline_client::{Address, DatagramSocket, Error, Status};
 
 /// The longest packet that any node carries, in bytes.
 const PACKET: usize = 9_000;
@@ -23,9 +25,63 @@ const NEWS: usize = 8;
 /// A socket of a proxy.
 pub enum Port {
     /// A virtual port.
-    Overlay(DatagramSocket),
+    Overlay(Box<Virtual>),
     /// A UDP port, and how what it sends is marked (DSCP).
     Udp { socket: Socket, dscp: u8 },
+}
+
+/// A virtual port, and what is known of where its packets go.
+pub struct Virtual {
+    socket: DatagramSocket,
+    /// Where they don't get to; a node says that of 256.
+    lost: RefCell<BTreeMap<Address, Reason>>,
+}
+
+impl Virtual {
+    /// Takes an error of the node; true if the call is worth repeating.
+    fn take(&self, error: &Error, n: usize, tally: &mut Tally) -> bool {
+        let mut lost = self.lost.borrow_mut();
+        match error {
+            Error::Status(status @ Status::Reachable { to }) => {
+                lost.remove(to);
+                tally.reachable(status);
+            }
+            Error::Status(status @ Status::Unreachable { to, why }) => {
+                let reason = Reason::of(*why);
+                // A node that doesn't tell of the end tells of each packet.
+                if self.socket.status().tells_changes {
+                    lost.insert(*to, reason);
+                }
+                let why = format_args!("{status}: packets to there are lost");
+                tally.drop(reason, 1, why);
+            }
+            // From now on it tells everything anew.
+            Error::Reconnected => lost.clear(),
+            _ => {}
+        }
+        drop(lost);
+        tally.overlay(error, n)
+    }
+
+    fn send(&self, bytes: &[u8], to: Address, tally: &mut Tally) {
+        for _ in 0..NEWS {
+            match self.socket.send_to(bytes, to) {
+                Ok(()) => {
+                    tally.to_overlay.add(bytes);
+                    if let Some(reason) = self.lost.borrow().get(&to) {
+                        tally.count(*reason);
+                    }
+                    return;
+                }
+                Err(error) => {
+                    if !self.take(&error, 1, tally) {
+                        return;
+                    }
+                }
+            }
+        }
+        tally.drop(Reason::NodeAway, 1, "the node refuses packets: they are dropped");
+    }
 }
 
 /// A packet and who sent it.
@@ -58,6 +114,12 @@ fn udp(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
+impl From<DatagramSocket> for Port {
+    fn from(socket: DatagramSocket) -> Port {
+        Port::Overlay(Box::new(Virtual { socket, lost: RefCell::default() }))
+    }
+}
+
 impl Port {
     /// Listens on UDP.
     pub fn listen(address: SocketAddr, dscp: u8) -> io::Result<Port> {
@@ -86,18 +148,18 @@ impl Port {
     pub fn recv<'m>(&self, memory: &'m mut Memory, tally: &mut Tally) -> Packets<'m> {
         let mut packets = Packets::new();
         match self {
-            Port::Overlay(socket) => {
+            Port::Overlay(port) => {
                 for room in memory.overlay.chunks_mut(PACKET) {
-                    match socket.recv_from(room) {
+                    match port.socket.recv_from(room) {
                         Ok(got) => {
                             let bytes = &room[..got.len];
                             tally.from_overlay.add(bytes);
                             packets.push((Target::Overlay(got.from), bytes));
                         }
-                        Err(trunkline_client::Error::WouldBlock) => break,
+                        Err(Error::WouldBlock) => break,
                         // News: the descriptor stays readable if there is more.
                         Err(error) => {
-                            tally.overlay(&error, 0);
+                            port.take(&error, 0, tally);
                         }
                     }
                 }
@@ -115,9 +177,9 @@ impl Port {
     /// Sends packets to `to`; what can't go is counted.
     pub fn send(&self, to: &Target, packets: &[Packet<'_>], tx: &mut TxBatch, tally: &mut Tally) {
         match (self, to) {
-            (Port::Overlay(socket), Target::Overlay(to)) => {
+            (Port::Overlay(port), Target::Overlay(to)) => {
                 for (_, bytes) in packets {
-                    send_overlay(socket, bytes, *to, tally);
+                    port.send(bytes, *to, tally);
                 }
             }
             (Port::Udp { socket, dscp }, Target::Udp(to)) => {
@@ -127,25 +189,6 @@ impl Port {
             _ => {}
         }
     }
-}
-
-fn send_overlay(
-    socket: &DatagramSocket,
-    bytes: &[u8],
-    to: trunkline_client::Address,
-    tally: &mut Tally,
-) {
-    for _ in 0..NEWS {
-        match socket.send_to(bytes, to) {
-            Ok(()) => return tally.to_overlay.add(bytes),
-            Err(error) => {
-                if !tally.overlay(&error, 1) {
-                    return;
-                }
-            }
-        }
-    }
-    tally.drop(Reason::NodeAway, 1, "the node refuses packets: they are dropped");
 }
 
 fn send_udp(
@@ -192,7 +235,7 @@ fn udp_error(error: &io::Error, n: usize, tally: &mut Tally) {
 impl AsFd for Port {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Port::Overlay(socket) => socket.as_fd(),
+            Port::Overlay(port) => port.socket.as_fd(),
             Port::Udp { socket, .. } => socket.as_fd(),
         }
     }

@@ -188,7 +188,7 @@ impl Relay {
             // Displaced or expired meanwhile: so is the port.
             let Some(slot) = self.slot_of(ticket) else { continue };
             match result {
-                Ok(socket) => self.begin(slot, Port::Overlay(socket)),
+                Ok(socket) => self.begin(slot, socket.into()),
                 Err(error) => {
                     let Some(Far::Opening { waiting, .. }) = self.flows.remove(slot) else {
                         continue;

@@ -4,7 +4,7 @@ use crate::clock;
 use std::fmt::Display;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_client::Error;
+use trunkline_client::{Error, Status, Unreachable};
 
 /// The same thing is said again only after this.
 const QUIET: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ pub enum Reason {
     NodeAway,
     /// The node does not keep up.
     NodeBusy,
-    /// The node knows no way to the other end's node.
+    /// The node knows no way to the other end's node, or has lost it.
     NoRoute,
     /// Nobody is bound to the virtual port.
     NoPort,
@@ -47,6 +47,16 @@ impl Reason {
         (Reason::UdpRefused, "udp_refused"),
         (Reason::UdpUnsent, "udp_unsent"),
     ];
+}
+
+impl Reason {
+    /// Why a destination can't be reached.
+    pub fn of(why: Unreachable) -> Reason {
+        match why {
+            Unreachable::NoRoute | Unreachable::Since(_) => Reason::NoRoute,
+            Unreachable::NoPort => Reason::NoPort,
+        }
+    }
 }
 
 /// Packets and bytes of one direction.
@@ -88,6 +98,7 @@ pub struct Tally {
 struct Told {
     back: Option<Time>,
     full: Option<Time>,
+    reachable: Option<Time>,
     other: Option<Time>,
 }
 
@@ -107,6 +118,21 @@ impl Tally {
         self.dropped[reason as usize] += n as u64;
         if n > 0 && due(&mut self.said[reason as usize]) {
             tracing::warn!("{why}");
+        }
+    }
+
+    /// Counts a packet that ended for `reason`, of which has been told before.
+    pub fn count(&mut self, reason: Reason) {
+        self.dropped[reason as usize] += 1;
+    }
+
+    /// Says that what was told of a destination is over.
+    pub fn reachable(&mut self, status: &Status) {
+        // It may happen again.
+        self.said[Reason::NoRoute as usize] = None;
+        self.said[Reason::NoPort as usize] = None;
+        if due(&mut self.told.reachable) {
+            tracing::info!("{status}");
         }
     }
 
@@ -139,8 +165,8 @@ impl Tally {
                 let why = "the node does not keep up: packets are dropped";
                 self.drop(Reason::NodeBusy, n, why);
             }
-            Error::NoRoute { .. } => self.drop(Reason::NoRoute, 1, error),
-            Error::NoPort { .. } => self.drop(Reason::NoPort, 1, error),
+            // Whoever sent has counted what is lost for it.
+            Error::Status(_) => {}
             Error::Reconnected => {
                 self.reconnects += 1;
                 // What was said while it was away can be said again.

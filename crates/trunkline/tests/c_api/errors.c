@@ -33,6 +33,7 @@ static double now(void)
 static void no_socket(int fd)
 {
     struct tl_addr addr = {1, 1};
+    struct tl_status status;
     char buf[10] = {0};
     int value = 1;
     size_t len = sizeof value;
@@ -45,6 +46,8 @@ static void no_socket(int fd)
     FAILS(tl_setsockopt(fd, TL_NONBLOCK, &value, sizeof value), EBADF);
     FAILS(tl_getsockopt(fd, TL_NONBLOCK, &value, &len), EBADF);
     FAILS(tl_getsockname(fd, &addr), EBADF);
+    FAILS(tl_status(fd, &status), EBADF);
+    FAILS(tl_status(fd, NULL), EBADF);
     FAILS(tl_close(fd), EBADF);
 }
 
@@ -282,6 +285,64 @@ static int news(int fd)
     return errno;
 }
 
+/* What becomes of packets, once for each change. */
+static void statuses(const char *node1, const char *node2)
+{
+    int fd = tl_socket(node1), far, value;
+    struct tl_addr nowhere = {99, 1}, to;
+    struct tl_status status;
+    char buf[10];
+
+    CHECK(fd >= 0 && get(fd, TL_STATUS) == 0);
+    for (value = -1; value <= 2; value += 3)
+        FAILS(tl_setsockopt(fd, TL_STATUS, &value, sizeof value), EINVAL);
+    set(fd, TL_STATUS, 1);
+    CHECK(tl_bind(fd, 0) == 0 && get(fd, TL_STATUS) == 1);
+    value = 0;
+    FAILS(tl_setsockopt(fd, TL_STATUS, &value, sizeof value), EINVAL);
+    FAILS(tl_status(fd, NULL), EFAULT);
+    FAILS(tl_status(fd, &status), ENOMSG);
+
+    CHECK(tl_sendto(fd, "packet", 6, 0, &nowhere) == 6);
+    CHECK(news(fd) == EHOSTUNREACH);
+    CHECK(tl_status(fd, &status) == 0 && status.why == TL_NO_ROUTE);
+    CHECK(status.to.node == 99 && status.to.port == 1 && status.since_ms == 0);
+    FAILS(tl_status(fd, &status), ENOMSG);
+    CHECK(tl_sendto(fd, "packet", 6, 0, &nowhere) == 6); /* told already */
+    FAILS(tl_recvfrom(fd, buf, sizeof buf, TL_DONTWAIT, NULL), EAGAIN);
+
+    /* The far node says that nobody has the port. */
+    far = bound(node2, 0);
+    to = name(far);
+    CHECK(tl_close(far) == 0);
+    do
+        CHECK(tl_sendto(fd, "packet", 6, 0, &to) == 6);
+    while (!readable(fd, 20));
+    CHECK(news(fd) == ECONNREFUSED);
+    CHECK(tl_status(fd, &status) == 0 && status.why == TL_NO_PORT);
+    CHECK(status.to.node == 2 && status.to.port == to.port);
+    /* A packet from there says that somebody does. */
+    far = bound(node2, to.port);
+    nowhere = name(fd);
+    CHECK(tl_sendto(far, "packet", 6, 0, &nowhere) == 6);
+    CHECK(readable(fd, 10000) && tl_recvfrom(fd, buf, sizeof buf, TL_DONTWAIT, NULL) == 6);
+    CHECK(news(fd) == EREMCHG);
+    CHECK(tl_status(fd, &status) == 0 && status.why == TL_REACHABLE);
+    CHECK(status.to.node == 2 && status.to.port == to.port);
+    CHECK(tl_close(far) == 0);
+
+    /* Without TL_STATUS every packet is told, as in older versions. */
+    CHECK(tl_close(fd) == 0);
+    fd = bound(node1, 0);
+    nowhere.node = 99;
+    for (value = 0; value < 2; value++) {
+        CHECK(tl_sendto(fd, "packet", 6, 0, &nowhere) == 6);
+        CHECK(news(fd) == EHOSTUNREACH);
+        CHECK(tl_status(fd, &status) == 0 && status.why == TL_NO_ROUTE);
+    }
+    CHECK(tl_close(fd) == 0);
+}
+
 static void restart(const char *node1, const char *node2)
 {
     int near = bound(node1, 4321), far = bound(node2, 0);
@@ -348,6 +409,7 @@ int main(int argc, char **argv)
     options(argv[1]);
     binding(argv[1], argv[3]);
     packets(argv[1], argv[2]);
+    statuses(argv[1], argv[2]);
     restart(argv[1], argv[2]);
     closed_behind_our_back(argv[1]);
     no_descriptors_left(argv[1]);

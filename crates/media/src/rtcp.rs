@@ -1,0 +1,205 @@
+//! RTCP (RFC 3550 §6): what a sender says of its stream, and that it has ended.
+//!
+//! Only that: how many packets were sent and whether more will come, which a
+//! receiver cannot know of packets that don't. Reports of what was received are
+//! read past. (Who reads them: `rtcp-types` takes the cumulative loss, which is
+//! signed, for unsigned.)
+
+use rtcp_types::{
+    Bye, Compound, Packet, RtcpPacketWriterExt, RtcpWriteError, Sdes, SdesChunk, SdesItem,
+    SenderReport,
+};
+
+/// Bytes of the longest packet that this module writes.
+pub const MAX_LEN: usize = 28 + MAX_SDES + 8;
+
+/// A description's header, source, type, length, text and end, in whole words.
+const MAX_SDES: usize = (4 + 4 + 2 + MAX_NAME + 1).next_multiple_of(4);
+
+/// Bytes of the longest canonical name that this module writes.
+pub const MAX_NAME: usize = 64;
+
+/// The canonical name (RFC 3550 §6.5.1): one of a short life, which tells
+/// nobody anything (RFC 7022 §4.2).
+fn name(ssrc: u32) -> String {
+    format!("{ssrc:08x}@trunkline")
+}
+
+/// What a sender says of its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// Who sends.
+    pub ssrc: u32,
+    /// The time on the wall: seconds since 1900 in the high half, their fraction
+    /// in the low one; 0 if the sender knows none.
+    pub ntp: u64,
+    /// The same moment in the payload's clock.
+    pub timestamp: u32,
+    /// Packets sent since the beginning.
+    pub packets: u32,
+    /// Bytes of payload in them.
+    pub octets: u32,
+}
+
+/// An RTCP packet, as far as a receiver of voice needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Control {
+    /// Who sent it.
+    pub ssrc: u32,
+    /// What it says of its stream.
+    pub report: Option<Report>,
+    /// Whether the stream is over.
+    pub bye: bool,
+}
+
+/// A packet that could not be read or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RtcpError {
+    /// Bytes that make no compound packet, or one without a sender.
+    #[error("not an RTCP packet with a sender")]
+    Malformed,
+    /// The caller's buffer is too small.
+    #[error("cannot write an RTCP packet of {need} bytes into a buffer of {have}")]
+    NoRoom {
+        /// Bytes of the whole packet.
+        need: usize,
+        /// Bytes of the buffer.
+        have: usize,
+    },
+}
+
+/// Whether `bytes`, which came to a port where RTP and RTCP share one, are RTCP:
+/// its packet types are 192 to 223, where RTP's marker and payload type together
+/// are not allowed to be (RFC 5761 §4).
+pub fn is_rtcp(bytes: &[u8]) -> bool {
+    matches!(bytes, [first, 192..=223, ..] if first >> 6 == 2)
+}
+
+impl Report {
+    /// Writes the report, who speaks and, if `bye`, that this was all, as one
+    /// packet (RFC 3550 §6.1) to the front of `out`; returns its length, at most
+    /// [`MAX_LEN`].
+    pub fn emit(&self, bye: bool, out: &mut [u8]) -> Result<usize, RtcpError> {
+        let &Report { ssrc, ntp, timestamp, packets, octets } = self;
+        let (name, have) = (name(ssrc), out.len());
+        let item = SdesItem::builder(SdesItem::CNAME, &name);
+        let packet = Compound::builder()
+            .add_packet(
+                SenderReport::builder(ssrc)
+                    .ntp_timestamp(ntp)
+                    .rtp_timestamp(timestamp)
+                    .packet_count(packets)
+                    .octet_count(octets),
+            )
+            .add_packet(Sdes::builder().add_chunk(SdesChunk::builder(ssrc).add_item(item)));
+        let written = match bye {
+            true => packet.add_packet(Bye::builder().add_source(ssrc)).write_into(out),
+            false => packet.write_into(out),
+        };
+        written.map_err(|e| match e {
+            RtcpWriteError::OutputTooSmall(need) => RtcpError::NoRoom { need, have },
+            // Nothing else can go wrong with one short name.
+            _ => RtcpError::Malformed,
+        })
+    }
+}
+
+/// What a receiver says before it has anything to say (RFC 3550 §6.4.2): a report of
+/// nothing, by `ssrc`.
+pub fn empty_report(ssrc: u32) -> [u8; 8] {
+    let [a, b, c, d] = ssrc.to_be_bytes();
+    [0x80, 201, 0, 1, a, b, c, d]
+}
+
+/// Reads one packet. Never panics, whatever the bytes.
+pub fn parse(bytes: &[u8]) -> Result<Control, RtcpError> {
+    let mut report = None;
+    let (mut ssrc, mut bye) = (None, false);
+    for packet in Compound::parse(bytes).map_err(|_| RtcpError::Malformed)? {
+        match packet.map_err(|_| RtcpError::Malformed)? {
+            Packet::Sr(sr) => {
+                ssrc.get_or_insert(sr.ssrc());
+                report = Some(Report {
+                    ssrc: sr.ssrc(),
+                    ntp: sr.ntp_timestamp(),
+                    timestamp: sr.rtp_timestamp(),
+                    packets: sr.packet_count(),
+                    octets: sr.octet_count(),
+                });
+            }
+            Packet::Rr(rr) => {
+                ssrc.get_or_insert(rr.ssrc());
+            }
+            // A mixer may say it of others.
+            Packet::Bye(packet) => {
+                let first = packet.ssrcs().next();
+                bye |= first.is_some_and(|first| *ssrc.get_or_insert(first) == first);
+            }
+            _ => {}
+        }
+    }
+    let ssrc = ssrc.ok_or(RtcpError::Malformed)?;
+    Ok(Control { ssrc, report: report.filter(|r| r.ssrc == ssrc), bye })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn parse_inverts_emit(
+            ssrc: u32, ntp: u64, timestamp: u32, packets: u32, octets: u32, bye: bool,
+        ) {
+            let report = Report { ssrc, ntp, timestamp, packets, octets };
+            let mut out = [0; MAX_LEN];
+            let len = report.emit(bye, &mut out).unwrap();
+            prop_assert!(is_rtcp(&out[..len]));
+            prop_assert_eq!(parse(&out[..len]), Ok(Control { ssrc, report: Some(report), bye }));
+            let need = RtcpError::NoRoom { need: len, have: len - 1 };
+            prop_assert_eq!(report.emit(bye, &mut out[..len - 1]), Err(need));
+        }
+
+        #[test]
+        fn any_bytes_are_a_packet_or_an_error(
+            mut bytes in vec(any::<u8>(), 0..120), lead: bool, kind in 192u8..224,
+        ) {
+            // Half of the time with a head that fits, so as to get past it.
+            if lead && bytes.len() >= 4 {
+                let words = (bytes.len() / 4 - 1) as u16;
+                (bytes[0], bytes[1]) = (0x80 | bytes[0] & 0x1f, kind);
+                bytes[2..4].copy_from_slice(&words.to_be_bytes());
+            }
+            let _ = parse(&bytes);
+        }
+
+        /// Voice is not taken for control, nor the other way round.
+        #[test]
+        fn the_two_share_a_port(marker: bool, payload in vec(any::<u8>(), 0..200), first: u8) {
+            for payload_type in [crate::rtp::PCMU, crate::rtp::PCMA, 18, 96, 127] {
+                let view = crate::rtp::RtpView {
+                    payload_type, marker, sequence: 1, timestamp: 2, ssrc: 3, payload: &payload,
+                };
+                let mut out = [0; 300];
+                let len = view.emit(&mut out).unwrap();
+                prop_assert!(!is_rtcp(&out[..len]));
+            }
+            prop_assert!(!is_rtcp(&[first]) && !is_rtcp(&[first & 0x7f, 200, 0, 0]));
+        }
+    }
+
+    /// As ffmpeg writes it, with `-rtpflags send_bye`: no name beside the end, and
+    /// the end in a packet of its own.
+    #[test]
+    fn others_write_it_otherwise() {
+        let bye = [0x81, 203, 0, 1, 0, 0, 0, 7];
+        assert_eq!(parse(&bye), Ok(Control { ssrc: 7, report: None, bye: true }));
+        let empty_rr = empty_report(9);
+        let of_another = [&empty_rr[..], &bye].concat();
+        assert_eq!(parse(&of_another), Ok(Control { ssrc: 9, report: None, bye: false }));
+        assert_eq!(parse(&[]), Err(RtcpError::Malformed));
+        assert_eq!(parse(&[0x80, 203, 0, 0]), Err(RtcpError::Malformed), "nobody's end");
+    }
+}

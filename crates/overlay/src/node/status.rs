@@ -1,0 +1,480 @@
+//! What becomes of applications' packets, told to the applications: that no way
+//! leads to their destination, that there was one, that nobody has the port
+//! there; and when that is over.
+//!
+//! Of its own routes a node knows by itself. That a port is not bound is for the
+//! far node to say, in a message from port 0 to port 0 as echoes are, whose flow
+//! sequence number is that of the packet it is about. Since anybody's packet can
+//! make a node answer, and anybody can write any source into a packet:
+//! - what comes from a node itself or goes to one is never answered;
+//! - an answer is no larger than the packet;
+//! - one flow is answered at most once a second, and all together at most
+//!   [`ANSWERS_PER_SECOND`] times, beside the echoes, so that neither keeps the
+//!   other from being answered;
+//! - an answer counts only for a flow that an application has, and if it has the
+//!   number of one of the last packets of it (RFC 5927, 4.1). Who is not on the
+//!   way has to guess that.
+
+use super::echo::{ANSWERS_PER_SECOND, NODE_PORT};
+use super::forwarder::{Forwarder, Packet};
+use super::local::Sink;
+use crate::counters::Drop;
+use crate::handshake::Rate;
+use crate::handshake::limit::Bucket;
+use crate::route::{ForwardingTable, Metric};
+use crate::session::{Cause, Flow};
+use crate::wire::{DataHeader, MAX_HOPS, NodeId};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use trunkline_base::Time;
+use trunkline_base::wire::{Reader, Short, Writer};
+
+/// The kind of the message, beside those of echoes.
+const PORT_UNBOUND: u8 = 4;
+
+/// One flow is told at most so often that its port is not bound.
+const EACH: Duration = Duration::from_secs(1);
+
+/// Flows that are told apart for that.
+const FLOWS: usize = 256;
+
+const LIMIT: Rate = Rate { per_second: ANSWERS_PER_SECOND, burst: ANSWERS_PER_SECOND };
+
+/// How often it is looked whether what was unreachable is reachable again, and at
+/// how many flows at once.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOKS: usize = 1_024;
+
+/// Nodes of which it is known when their route was lost.
+const MAX_LOST: usize = 4_096;
+
+/// "Nobody has the port that this packet was for."
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortUnbound {
+    /// The virtual port that the packet came from.
+    pub from: u16,
+    /// The one that it was for.
+    pub to: u16,
+}
+
+impl PortUnbound {
+    /// Bytes of the message.
+    pub const SIZE: usize = 5;
+
+    /// Writes it.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        w.u8(PORT_UNBOUND)?;
+        w.u16(self.from)?;
+        w.u16(self.to)
+    }
+
+    /// Reads a payload, of which what follows the message is passed over; `None`
+    /// if it is no such message.
+    pub fn parse(payload: &[u8]) -> Option<PortUnbound> {
+        let mut r = Reader::new(payload);
+        let kind = r.u8().ok()?;
+        let message = PortUnbound { from: r.u16().ok()?, to: r.u16().ok()? };
+        (kind == PORT_UNBOUND && message.from != NODE_PORT && message.to != NODE_PORT)
+            .then_some(message)
+    }
+}
+
+/// Who was told lately that a port is not bound.
+#[derive(Debug)]
+pub(super) struct Denials {
+    /// By a hash of the flow: its ends, and when it was told.
+    told: Box<[Option<(u64, Time)>; FLOWS]>,
+    bucket: Bucket,
+}
+
+impl Default for Denials {
+    fn default() -> Denials {
+        Denials { told: Box::new([None; FLOWS]), bucket: Bucket::FULL }
+    }
+}
+
+impl Denials {
+    /// Whether the source of a packet may be told.
+    fn may_tell(&mut self, now: Time, h: &DataHeader) -> bool {
+        let ports = u32::from(h.source_port) << 16 | u32::from(h.destination_port);
+        let flow = u64::from(h.source.0) << 32 | u64::from(ports);
+        // Fibonacci hashing (Knuth 3, 6.4). Flows that share a place are told in
+        // turns, and more often.
+        let place = flow.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        let Some(told) = self.told.get_mut(place as usize) else { return false };
+        if told.is_some_and(|(other, at)| other == flow && now.since(at) < EACH)
+            || !self.bucket.take(now, LIMIT)
+        {
+            return false;
+        }
+        *told = Some((flow, now));
+        true
+    }
+}
+
+/// When it was noticed that a node has no route any more.
+#[derive(Debug, Default)]
+pub(super) struct Lost(BTreeMap<NodeId, Time>);
+
+impl Lost {
+    /// Routes change.
+    pub(super) fn note(&mut self, now: Time, old: &ForwardingTable, new: &ForwardingTable) {
+        if old.destinations() == new.destinations() {
+            return;
+        }
+        let gone = |node: &NodeId| new.next_hop(*node, Metric::default()).is_none();
+        self.0.retain(|node, _| gone(node));
+        for node in old.destinations().iter().filter(|node| gone(node)) {
+            if self.0.len() < MAX_LOST {
+                self.0.entry(*node).or_insert(now);
+            }
+        }
+    }
+}
+
+impl Forwarder {
+    /// Whether a way leads to `node`, as far as is known here.
+    pub(super) fn reach(&self, now: Time, node: NodeId, metric: Metric) -> Result<(), Cause> {
+        let Some(hop) = self.next_hop(node, metric) else {
+            return Err(self.lost.0.get(&node).map_or(Cause::NoRoute, |at| Cause::Lost(*at)));
+        };
+        let link = self.links().get(hop.link).ok_or(Cause::NoRoute)?;
+        match link.monitor().down_since() {
+            None => Ok(()),
+            Some((since, true)) => Err(Cause::Lost(since)),
+            // It may yet come up: it had no time to show that it doesn't.
+            Some((begun, false)) if now.since(begun) < link.config().liveness.dead_after => Ok(()),
+            Some(_) => Err(Cause::NoRoute),
+        }
+    }
+
+    /// Notes whether a packet of `flow`, just sent, has found a way, and tells
+    /// its application what of that is news.
+    pub(super) fn note(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        metric: Metric,
+        found: Result<(), Cause>,
+        sink: &mut impl Sink,
+    ) {
+        match found {
+            Ok(()) if self.statuses.is_empty() => return,
+            Ok(()) if flow.1.0 == self.id => self.statuses.clear(flow),
+            Ok(()) => self.statuses.sent(now, flow),
+            Err(cause) => self.statuses.set(now, flow, metric, cause),
+        }
+        self.tell(now, flow, sink);
+    }
+
+    /// An application was handed a packet from where its `flow` goes.
+    pub(super) fn note_heard(&mut self, now: Time, flow: Flow, sink: &mut impl Sink) {
+        if !self.statuses.is_empty() {
+            self.statuses.heard(flow);
+            self.tell(now, flow, sink);
+        }
+    }
+
+    /// Tells the application of `flow` what it doesn't know, now or, if it is told
+    /// too much or doesn't keep up, later.
+    fn tell(&mut self, now: Time, flow: Flow, sink: &mut impl Sink) {
+        let Some(news) = self.statuses.news(now, flow) else { return };
+        if self.sessions.may_tell(now, flow.0) && self.say(flow.0, &news, &[], sink) {
+            self.statuses.told(flow);
+        }
+    }
+
+    /// Tells applications of destinations that can be reached again, also those
+    /// that have stopped sending.
+    pub(super) fn look_again(&mut self, now: Time, sink: &mut impl Sink) {
+        if self.statuses.is_empty() || now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK_EVERY;
+        for _ in 0..LOOKS {
+            let Some((flow, cause, metric)) = self.statuses.after(self.looked_at) else {
+                self.looked_at = None;
+                return;
+            };
+            self.looked_at = Some(flow);
+            let (node, port) = flow.1;
+            let over = match cause {
+                Some(Cause::NoPort) => node == self.id && self.sessions.holder(port).is_some(),
+                Some(_) => self.reach(now, node, metric).is_ok(),
+                None => false,
+            };
+            if over {
+                self.statuses.clear(flow);
+            }
+            self.tell(now, flow, sink);
+        }
+    }
+
+    /// Tells the source of `packet`, which came for a port that nobody has.
+    pub(super) fn deny_port(&mut self, now: Time, packet: &Packet<'_>) {
+        let h = &packet.header;
+        let nodes = h.source_port == NODE_PORT || h.destination_port == NODE_PORT;
+        if nodes || packet.payload.len() < PortUnbound::SIZE || !self.denials.may_tell(now, h) {
+            return;
+        }
+        let mut payload = [0; PortUnbound::SIZE];
+        let message = PortUnbound { from: h.source_port, to: h.destination_port };
+        if message.emit(&mut Writer::new(&mut payload)).is_err() {
+            return;
+        }
+        let &DataHeader { source, service, flow_seq, .. } = h;
+        let said = self.send_own(now, source, service, (MAX_HOPS - 1, flow_seq), &payload);
+        match said {
+            Ok(()) => self.stats.ports_denied += 1,
+            Err((link, why)) => self.drop_counted(link, why),
+        }
+    }
+
+    /// Takes a packet to port 0 of this node, if it says that a port is not bound.
+    pub(super) fn on_port_unbound(
+        &mut self,
+        now: Time,
+        packet: &Packet<'_>,
+        sink: &mut impl Sink,
+    ) -> Option<Result<(), Drop>> {
+        let h = &packet.header;
+        let message = PortUnbound::parse(packet.payload).filter(|_| h.source_port == NODE_PORT)?;
+        let peer = (h.source, message.to);
+        let id = self.sessions.holder(message.from);
+        let Some(id) = id.filter(|id| self.sessions.has_sent(*id, peer, h.flow_seq)) else {
+            return Some(Err(Drop::EchoUnasked));
+        };
+        if self.hears_statuses(id) {
+            let metric = self.sessions.metric_of(id).unwrap_or(self.metric);
+            self.note(now, (id, peer), metric, Err(Cause::NoPort), sink);
+        }
+        Some(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::TxArena;
+    use crate::link;
+    use crate::node::{Config, Node, Start};
+    use crate::session::SessionId;
+    use crate::session::wire::{
+        FIRST_SESSION_VERSION, MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable,
+    };
+    use crate::wire::{Incarnation, Service};
+    use proptest::prelude::*;
+
+    const HERE: NodeId = NodeId(1);
+    const NEAR: NodeId = NodeId(2);
+    const FAR: NodeId = NodeId(9);
+
+    /// What applications are told, but for packets.
+    #[derive(Default)]
+    struct Told(Vec<(SessionId, ToClient<'static>)>);
+    impl Sink for Told {
+        fn deliver(&mut self, to: SessionId, head: &[u8], _: &[u8]) -> bool {
+            let message = match ToClient::parse(head).unwrap() {
+                ToClient::Reachable { node, port } => ToClient::Reachable { node, port },
+                ToClient::Unreachable { node, port, why } => {
+                    ToClient::Unreachable { node, port, why }
+                }
+                ToClient::Error { refusal, node, port } => ToClient::Error { refusal, node, port },
+                ToClient::Bound { .. } | ToClient::Received { .. } => return true,
+            };
+            self.0.push((to, message));
+            true
+        }
+    }
+
+    fn node() -> Node {
+        let mut config = Config::new(HERE);
+        let mut link = link::Config::new(NEAR);
+        link.address = Some(([192, 0, 2, 2], 7_000).into());
+        config.links.push(link);
+        Node::new(config, Start::simulated(Time::ZERO, Incarnation(1), 1)).unwrap()
+    }
+
+    fn say(
+        node: &mut Node,
+        at: Time,
+        id: SessionId,
+        message: ToNode<'_>,
+    ) -> Vec<ToClient<'static>> {
+        let mut head = [0; MAX_HEAD];
+        let mut w = Writer::new(&mut head);
+        message.emit_head(&mut w).unwrap();
+        let mut told = Told::default();
+        node.session_recv(at, id, w.written(), &mut told);
+        told.0.into_iter().map(|(to, message)| (to == id).then_some(message).unwrap()).collect()
+    }
+
+    fn bind(node: &mut Node, version: u8, port: u16) -> SessionId {
+        let id = node.session_open().unwrap();
+        assert_eq!(say(node, Time::ZERO, id, ToNode::Bind { version, port }), []);
+        id
+    }
+
+    fn send(to: NodeId, port: u16) -> ToNode<'static> {
+        let service = Service::BestEffort;
+        ToNode::Send { service, deadline_ms: 100, to, port, payload: &[] }
+    }
+
+    fn packet(source: (NodeId, u16), port: u16, flow_seq: u16, payload: &[u8]) -> Packet<'_> {
+        let header = DataHeader {
+            metric: Metric::default(),
+            service: Service::BestEffort,
+            recovered: false,
+            hop_limit: 30,
+            link_seq: 0,
+            source: source.0,
+            destination: HERE,
+            source_port: source.1,
+            destination_port: port,
+            flow_seq,
+            remaining_ms: 0,
+        };
+        Packet { header, payload, deadline: Time::from_millis(200) }
+    }
+
+    fn unreachable(node: NodeId, port: u16, why: Unreachable) -> ToClient<'static> {
+        ToClient::Unreachable { node, port, why }
+    }
+
+    /// Bytes that the node sends now.
+    fn sent(node: &mut Node) -> usize {
+        let mut arena = TxArena::new(1 << 16, 256);
+        node.transmit(Time::ZERO, &mut arena);
+        arena.bytes().len()
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(from in 1u16.., to in 1u16.., filling in 0usize..20) {
+            let message = PortUnbound { from, to };
+            let mut bytes = vec![0; PortUnbound::SIZE + filling];
+            message.emit(&mut Writer::new(&mut bytes)).unwrap();
+            prop_assert_eq!(PortUnbound::parse(&bytes), Some(message));
+            prop_assert_eq!(PortUnbound::parse(&bytes[..PortUnbound::SIZE - 1]), None);
+        }
+
+        /// Whatever comes for whatever port, the node sends no more than came.
+        #[test]
+        fn any_bytes(
+            from in 0u32..4, ports in (0u16..3, 0u16..3),
+            bytes in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let mut node = node();
+            bind(&mut node, SESSION_VERSION, 2);
+            sent(&mut node);
+            let packet = packet((NodeId(from), ports.0), ports.1, 7, &bytes);
+            node.forwarder.deny_port(Time::ZERO, &packet);
+            let mut told = Told::default();
+            let _ = node.forwarder.on_port_unbound(Time::ZERO, &packet, &mut told);
+            prop_assert!(told.0.is_empty(), "of a flow that there is not");
+            let payload = sent(&mut node).saturating_sub(crate::wire::DATA_OVERHEAD);
+            prop_assert!(payload <= bytes.len(), "{payload} for {}", bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_client_of_version_1_is_served_as_ever_and_one_of_2_hears_of_changes() {
+        let mut node = node();
+        let (one, two) =
+            (bind(&mut node, FIRST_SESSION_VERSION, 1), bind(&mut node, SESSION_VERSION, 2));
+        let refused = |refusal, node, port| [ToClient::Error { refusal, node, port }];
+        for _ in 0..3 {
+            let told = say(&mut node, Time::ZERO, one, send(FAR, 5));
+            assert_eq!(told, refused(Refusal::NoRoute, FAR, 5));
+            let told = say(&mut node, Time::ZERO, one, send(HERE, 5));
+            assert_eq!(told, refused(Refusal::NoPort, HERE, 5));
+        }
+        for round in 0..3 {
+            for (to, why) in [(FAR, Unreachable::NoRoute), (HERE, Unreachable::NoPort)] {
+                let told = say(&mut node, Time::ZERO, two, send(to, 5));
+                let news = [unreachable(to, 5, why)];
+                assert_eq!(told, if round == 0 { &news[..] } else { &[] });
+            }
+        }
+        // The drops are counted for both.
+        let drops = node.stats().drops;
+        assert_eq!((drops.get(Drop::NoRoute), drops.get(Drop::NoPort)), (6, 6));
+        // The port is taken: said when it is looked at, without a packet.
+        let five = bind(&mut node, SESSION_VERSION, 5);
+        let mut told = Told::default();
+        node.forwarder.look_again(Time::ZERO, &mut told);
+        assert_eq!(told.0, [(two, ToClient::Reachable { node: HERE, port: 5 })]);
+        node.session_close(five);
+        node.session_close(two);
+        assert!(node.forwarder.statuses.after(None).is_none(), "it ends with its session");
+        let newer = node.session_open().unwrap();
+        let bind = ToNode::Bind { version: SESSION_VERSION + 1, port: 3 };
+        assert_eq!(
+            say(&mut node, Time::ZERO, newer, bind),
+            refused(Refusal::Version, NodeId(0), 3)
+        );
+    }
+
+    #[test]
+    fn a_link_that_never_comes_up_is_no_way_once_it_had_its_time() {
+        let mut node = node();
+        let id = bind(&mut node, SESSION_VERSION, 2);
+        assert_eq!(say(&mut node, Time::from_millis(100), id, send(NEAR, 5)), []);
+        let told = say(&mut node, Time::from_millis(3_000), id, send(NEAR, 5));
+        assert_eq!(told, [unreachable(NEAR, 5, Unreachable::NoRoute)]);
+    }
+
+    #[test]
+    fn a_port_that_nobody_has_is_denied_within_bounds() {
+        let mut node = node();
+        let mut denied = |at: u64, source, port, payload: &[u8]| {
+            let before = node.stats().ports_denied;
+            let packet = packet(source, port, 1, payload);
+            node.forwarder.deny_port(Time::from_millis(at), &packet);
+            node.stats().ports_denied - before
+        };
+        let voice = &[0; 172];
+        assert_eq!(denied(0, (NEAR, 0), 5, voice), 0, "a node is never answered");
+        assert_eq!(denied(0, (NEAR, 5), 0, voice), 0);
+        assert_eq!(denied(0, (NEAR, 5), 5, &voice[..4]), 0, "an answer would be larger");
+        assert_eq!(denied(0, (NEAR, 5), 5, &voice[..5]), 1);
+        assert_eq!(denied(999, (NEAR, 5), 5, voice), 0, "one flow hears it once a second");
+        assert_eq!(denied(1_000, (NEAR, 5), 5, voice), 1);
+        let all: u64 = (1..=1_000).map(|port| denied(9_000, (NEAR, port), 5, voice)).sum();
+        assert_eq!(all, u64::from(ANSWERS_PER_SECOND), "all together");
+    }
+
+    #[test]
+    fn a_denial_counts_for_a_flow_that_there_is() {
+        let mut node = node();
+        let (one, two) =
+            (bind(&mut node, FIRST_SESSION_VERSION, 1), bind(&mut node, SESSION_VERSION, 2));
+        for id in [one, two, two] {
+            assert_eq!(say(&mut node, Time::ZERO, id, send(NEAR, 5)), []);
+        }
+        // Of the second session's first packet.
+        let seq = (0..=u16::MAX)
+            .find(|seq| node.forwarder.sessions.has_sent(two, (NEAR, 5), *seq))
+            .map(|oldest| oldest.wrapping_add(1_022))
+            .unwrap();
+        let mut hear = |source: (NodeId, u16), seq, from, to| {
+            let mut payload = [0; PortUnbound::SIZE];
+            PortUnbound { from, to }.emit(&mut Writer::new(&mut payload)).unwrap();
+            let mut told = Told::default();
+            let packet = packet(source, 0, seq, &payload);
+            let done = node.forwarder.on_port_unbound(Time::ZERO, &packet, &mut told);
+            (done, told.0)
+        };
+        let unasked = (Some(Err(Drop::EchoUnasked)), vec![]);
+        assert_eq!(hear((FAR, 0), seq, 2, 5), unasked, "another node");
+        assert_eq!(hear((NEAR, 0), seq, 2, 6), unasked, "another port");
+        assert_eq!(hear((NEAR, 0), seq, 3, 5), unasked, "no application");
+        assert_eq!(hear((NEAR, 0), seq.wrapping_add(9_000), 2, 5), unasked, "no such packet");
+        assert_eq!(hear((NEAR, 7), seq, 2, 5).0, None, "an application says so");
+        let news = (two, unreachable(NEAR, 5, Unreachable::NoPort));
+        assert_eq!(hear((NEAR, 0), seq, 2, 5), (Some(Ok(())), vec![news]));
+        assert_eq!(hear((NEAR, 0), seq, 2, 5), (Some(Ok(())), vec![]), "told once");
+        let first = seq.wrapping_sub(1);
+        assert_eq!(hear((NEAR, 0), first, 1, 5), (Some(Ok(())), vec![]), "of version 1");
+    }
+}
