@@ -2,6 +2,8 @@
 //! as JSON, what they change, and how they fail.
 
 mod common;
+#[path = "operate/ways.rs"]
+mod ways;
 
 use common::{Chain, Ended, Node, Setup, get, ms, run, stream, trunkline, wait_for};
 use nix::sys::signal::{Signal, kill};
@@ -181,30 +183,6 @@ fn ping_and_trace_measure_the_way() {
     assert!(ended.stderr.contains("node 3 is the last that answers"), "{}", ended.stderr);
 }
 
-#[test]
-fn a_way_that_is_lost_is_said_at_once() {
-    let mut chain = slow(2);
-    chain.nodes[1].crash();
-    let first = &chain.nodes[0];
-    wait_for("the link to go down", || (first.metrics().sum("link_up", "") == 0).then_some(()));
-    for command in ["trace", "ping"] {
-        let begun = Instant::now();
-        let ended = operate(first, &[command, "2"]);
-        let line = ended.one_line(1);
-        assert!(line.contains("this node has had no route to node 2 for "), "{line}");
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    }
-    let ended = operate(first, &["trace", "2", "--json"]);
-    let trace: Value = serde_json::from_str(&ended.stdout).expect("JSON");
-    assert_eq!(
-        (ended.code, &trace["reached"], &trace["hops"]),
-        (Some(1), &json!(false), &json!([]))
-    );
-    assert!(trace["refused"].as_str().is_some_and(|why| why.contains("no route")), "{trace}");
-    let ended = operate(first, &["trace", "99"]);
-    assert!(ended.one_line(1).contains("no route to node 99"), "{}", ended.stderr);
-}
-
 /// Runs `act` while a call goes from the first to the last node; what is lost
 /// of the call.
 fn during_a_call(chain: &Chain, act: impl FnOnce(&Chain)) -> usize {
@@ -281,65 +259,6 @@ fn a_rate_that_is_reloaded_is_kept_to() {
     ok(&chain.nodes[0], &["reload"]);
     let came = stream(&here, &there, 0..200, ms(1)).len();
     assert!(came < 50, "{came} of 2.0 Mbit/s went through 0.1 Mbit/s");
-    chain.first().assert_healthy();
-}
-
-/// Two outages within a minute, and the link costs more: seen in the table, in
-/// the JSON, in the metrics and in the log; until the operator wants none of it.
-#[test]
-fn a_link_that_keeps_failing_is_damped_and_stays_the_way() {
-    let mut chain = start(&Setup { nodes: 3, ..Setup::default() });
-    let downs = |chain: &Chain| ok_json(&chain.nodes[0], &["links"])[0]["downs"].as_u64();
-    let up = |chain: &Chain| ok_json(&chain.nodes[0], &["links"])[0]["up"] == json!(true);
-    for n in 1..=2 {
-        chain.nodes[1].process().signal(Signal::SIGSTOP);
-        wait_for("the link to go down", || (downs(&chain) >= Some(n)).then_some(()));
-        chain.nodes[1].process().signal(Signal::SIGCONT);
-        wait_for("the link to be up", || up(&chain).then_some(()));
-        // Whatever was held against it: it is the only way, and taken at once.
-        let route = || ok_json(&chain.nodes[0], &["routes"]).as_array().map(Vec::len);
-        wait_for("the way to node 3", || route().filter(|n| *n == 2));
-    }
-    let link = || ok_json(&chain.nodes[0], &["links"])[0].clone();
-    assert_eq!(link()["damping"], 0.5);
-    let left = link()["damping_left_s"].as_f64().expect("a time");
-    assert!((40.0..=120.0).contains(&left), "{left}");
-    let table = ok(&chain.nodes[0], &["links"]);
-    assert!(table.contains("  damping  ") && table.contains("  50 %, "), "{table}");
-    let (_, metrics) = get(chain.nodes[0].http, "/metrics").expect("an answer");
-    let ratio = "trunkline_link_damping_ratio{neighbour=\"2\",path=\"\"} 0.5\n";
-    assert!(metrics.contains(ratio), "{metrics}");
-    let far = chain.nodes[2].bind(5_000);
-    let near = chain.nodes[0].bind(0);
-    assert_eq!(stream(&near, &far, 0..50, ms(2)).len(), 50);
-    edit(&chain.nodes[0], "[node]", "[routing]\ndamping = \"0 s\"\n[node]");
-    let done = ok_json(&chain.nodes[0], &["reload"]);
-    assert_eq!(done["applied"], json!(["[[link]] to 2: [routing] damping"]));
-    wait_for("an end of it", || (link()["damping"] == 0.0).then_some(()));
-    let log = chain.first().process().stderr();
-    assert_eq!(log.matches("the link keeps failing").count(), 1, "{log}");
-    chain.first().assert_healthy();
-}
-
-#[test]
-fn a_penalty_that_is_reloaded_is_part_of_the_cost() {
-    let mut chain = start(&Setup { link: "# penalty\n", ..Setup::default() });
-    let node = &chain.nodes[0];
-    let cost = || ok_json(node, &["routes", "--metric", "latency"])[0]["cost"].as_f64();
-    let before = wait_for("the link's cost", cost);
-    edit(node, "# penalty", "penalty = \"250ms\"");
-    let done = ok_json(node, &["reload"]);
-    assert_eq!(done["applied"], json!(["[[link]] to 2: penalty"]));
-    let after = wait_for("another cost", || cost().filter(|ms| *ms > before + 200.0));
-    assert!((after - before - 250.0).abs() < 20.0, "{before} {after}");
-    assert_eq!(ok_json(node, &["links"])[0]["penalty_ms"], 250.0);
-    let table = ok(node, &["links"]);
-    assert!(table.contains("  penalty  ") && table.contains("  250 ms  "), "{table}");
-    edit(node, "penalty = \"250ms\"", "penalty = \"9 s\"");
-    let ended = operate(node, &["reload"]);
-    assert_eq!(ended.code, Some(2));
-    assert!(ended.stderr.contains("out of range (penalty: 0 to 5 s)"), "{}", ended.stderr);
-    assert_eq!(ok_json(node, &["links"])[0]["penalty_ms"], 250.0);
     chain.first().assert_healthy();
 }
 
@@ -670,32 +589,4 @@ fn a_node_that_had_no_time_to_run_does_not_take_that_for_the_way() {
         let links = ok_json(node, &["links"]);
         assert!(links[0]["downs"].as_u64() <= Some(1), "at node {}: {links}", node.id);
     }
-}
-
-/// Both know the relay's key, and nobody has told them each other's.
-#[test]
-fn why_there_is_no_route_to_a_node_that_is_heard_of() {
-    let mut chain = Chain::prepare(&Setup { nodes: 3, sealed: true, ..Setup::default() });
-    for node in &chain.nodes {
-        let text = fs::read_to_string(&node.config).expect("written before");
-        let line = format!("[node]\ncontrol = {:?}", control(node).to_str().expect("text"));
-        let text = text.replacen("[node]", &line, 1);
-        let text: String = text
-            .lines()
-            .filter(|l| *l != "[[route]]" && !l.starts_with("to = ") && !l.starts_with("via = "))
-            .map(|l| format!("{l}\n"))
-            .collect();
-        fs::write(&node.config, text).expect("written");
-    }
-    chain.nodes.iter_mut().for_each(Node::start);
-    chain.wait_until_up();
-    let why = "node 3: no route, known by records signed with a key that this node doesn't know: \
-               add [[known]], or certificates and [overlay] keys";
-    let first = &chain.nodes[0];
-    wait_for("the reason", || ok(first, &["routes"]).contains(why).then_some(()));
-    let status = ok(first, &["status"]);
-    assert!(status.contains(&format!("unknown   {why}")), "{status}");
-    assert_eq!(ok_json(first, &["status"])["unknown_nodes"], json!([3]));
-    // The relay knows both.
-    assert_eq!(ok_json(&chain.nodes[1], &["status"])["unknown_nodes"], json!([]));
 }

@@ -1,0 +1,179 @@
+use super::*;
+
+const GOOD: &str = r#"
+[node]
+id = 2
+name = "B"
+unsealed = true
+listen = ["127.0.0.1:7002"]
+socket = "/run/trunkline/b.sock"
+remote = ["127.0.0.1:7800", "[::1]:7800"]
+remote_open = true
+
+[[link]]
+neighbour = 1
+address = "127.0.0.1:7001"
+rate = "10 Mbit/s"
+
+[[link]]
+neighbour = 3
+path = "isp2"
+mtu = 1400
+dscp = 0
+penalty = "20ms"
+
+[[route]]
+to = [4, 5]
+via = 3
+
+[[route]]
+to = "*"
+via = 1
+
+[realtime]
+reorder = 3
+repeat_share = "20%"
+
+[hello]
+interval = "50ms"
+
+[runtime]
+offload = false
+"#;
+
+fn mistake(text: &str) -> String {
+    parse(Path::new("x.toml"), text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_whole_file() {
+    let c = parse(Path::new("x.toml"), GOOD).unwrap();
+    assert_eq!((c.name.as_str(), c.overlay.id, c.overlay.links.len()), ("B", NodeId(2), 2));
+    let (a, b) = (&c.overlay.links[0], &c.overlay.links[1]);
+    assert_eq!(a.rate.unwrap().as_bps(), 10_000_000);
+    assert_eq!((a.dscp, b.dscp, b.mtu, b.path.as_str()), (46, 0, 1400, "isp2"));
+    assert_eq!([a, b].map(|link| link.penalty.as_millis()), [0, 20]);
+    assert_eq!((a.realtime.reorder, a.realtime.repeat_share), (3, 0.2));
+    assert_eq!(a.liveness.interval.as_millis(), 50);
+    assert_eq!(c.overlay.routes.len(), 3);
+    assert!(!c.runtime.offload);
+    assert_eq!(c.remote.len(), 2);
+    let closed = GOOD.replace("remote = [", "# remote = [").replace("remote_open", "# ");
+    assert!(parse(Path::new("x.toml"), &closed).unwrap().remote.is_empty(), "off by default");
+}
+
+#[test]
+fn who_may_attach_from_other_hosts_is_said() {
+    let key = trunkline_overlay::handshake::Identity::from_secret(&[7; 32]).public();
+    let client =
+        |name| format!("[[client]]\nname = \"{name}\"\nkey = \"{key}\"\nbind = [4000]\nto = [3]\n");
+    let nobody = GOOD.replace("remote_open = true\n", "");
+    assert!(mistake(&nobody).contains("add a [[client]]"));
+    assert!(mistake(&(nobody.clone() + &client("pbx"))).contains("[node] has none: give `key`"));
+    let sealed = |text: &str| {
+        let text = text.replace("unsealed = true", "key = \"b.key\"");
+        text.replace("neighbour = ", &format!("key = \"{key}\"\nneighbour = "))
+    };
+    let c = parse(Path::new("x.toml"), &sealed(&(nobody.clone() + &client("pbx")))).unwrap();
+    assert_eq!((c.clients[0].name.as_str(), c.clients[0].key), ("pbx", key));
+    assert_eq!(*c.overlay.access.clients[0].bind, [4_000..=4_000]);
+    let twice = sealed(&(nobody + &client("pbx") + &client("other")));
+    assert!(mistake(&twice).contains("the name or the key of [[client]] \"pbx\""));
+    let nowhere = GOOD.replace("remote = [", "# remote = [");
+    assert!(mistake(&nowhere).contains("remote_open is about `remote`"));
+}
+
+#[test]
+fn damping_is_a_half_life_or_none() {
+    let with = |text: &str| GOOD.replace("[hello]", &format!("[routing]\n{text}\n[hello]"));
+    let half_life = |text| {
+        let c = parse(Path::new("x.toml"), &with(text)).unwrap();
+        c.overlay.links[0].damping.as_secs()
+    };
+    assert_eq!(["", "damping = \"5 min\"", "damping = \"0 s\""].map(half_life), [60, 300, 0]);
+    let short = mistake(&with("damping = \"10 ms\""));
+    assert!(short.contains("[routing] damping: 1 s to 1 h, or 0 s for none"), "{short}");
+    assert!(short.contains(" | damping = \"10 ms\""), "{short}");
+    let typo = mistake(&with("dampening = \"10 s\""));
+    assert!(typo.contains("did you mean `damping`?"), "{typo}");
+}
+
+#[test]
+fn mistakes_have_a_line_and_a_way_out() {
+    let typo = mistake(&GOOD.replace("neighbour = 1", "neighbor = 1"));
+    assert!(typo.starts_with("x.toml:12:1: unknown field `neighbor`"), "{typo}");
+    assert!(typo.contains("did you mean `neighbour`?"), "{typo}");
+    let value = mistake(&GOOD.replace("10 Mbit/s", "fast"));
+    assert!(value.starts_with("x.toml:14:8: "), "{value}");
+    let route = mistake(&GOOD.replace("via = 3", "via = 9"));
+    assert!(route.starts_with("x.toml:23:1: a route goes via node 9"), "{route}");
+    let mtu = mistake(&GOOD.replace("1400", "100"));
+    assert!(mtu.starts_with("x.toml:16:1: link to neighbour 3: out of range (mtu"), "{mtu}");
+    let penalty = mistake(&GOOD.replace("20ms", "6 s"));
+    assert!(penalty.contains("link to neighbour 3: out of range (penalty: 0 to 5 s)"), "{penalty}");
+    let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
+    assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
+    for nowhere in ["relay.example.org:7000", "192.0.2.1"] {
+        let address = mistake(&GOOD.replace("127.0.0.1:7001", nowhere));
+        assert!(address.starts_with("x.toml:13:11: this is no address"), "{address}");
+    }
+    let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));
+    assert!(family.contains("no address of its family"), "{family}");
+    assert!(mistake("").contains("missing field `node`"));
+    let two =
+        mistake(&GOOD.replace("[\"127.0.0.1:7002\"]", "[\"127.0.0.1:7002\", \"127.0.0.2:7002\"]"));
+    assert!(two.contains("two addresses of one family"), "{two}");
+    let keyless = mistake(&GOOD.replace("unsealed = true", ""));
+    assert!(keyless.contains("trunkline keygen FILE"), "{keyless}");
+    let key = mistake(&GOOD.replace("neighbour = 1", "neighbour = 1\nkey = \"AAAA\""));
+    assert!(key.contains("44 characters of base64"), "{key}");
+    let sealed = GOOD.replace("unsealed = true", "key = \"b.key\"");
+    let stranger = mistake(&sealed);
+    assert!(stranger.contains("neighbour 1 has no key"), "{stranger}");
+    let overlay = "[overlay]\nkeys = [\"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=\"]\n[hello]";
+    let c = parse(Path::new("x.toml"), &sealed.replace("[hello]", overlay)).unwrap();
+    assert!(c.key_files.is_some() && c.overlay.sealing.is_none(), "not read yet");
+    let version = |n: &str| format!("[overlay]\nnewest_version = {n}\n[hello]");
+    for n in ["0", "4", "256", "-1"] {
+        let wrong = mistake(&GOOD.replace("[hello]", &version(n)));
+        assert!(wrong.starts_with("x.toml:36:18: newest_version is "), "{wrong}");
+        assert!(wrong.contains("this build speaks protocol versions 1 to 3"), "{wrong}");
+    }
+    let unsealed = mistake(&GOOD.replace("[hello]", &version("1")));
+    assert!(unsealed.contains("mean nothing to an unsealed node"), "{unsealed}");
+    let priority = mistake(&GOOD.replace("offload = false", "realtime_priority = 0"));
+    assert!(priority.contains("1 to 99"), "{priority}");
+    let memory = mistake(&GOOD.replace("[hello]", "[best_effort]\nmemory = \"10 B\"\n[hello]"));
+    assert!(memory.contains("[best_effort] memory"), "{memory}");
+    let (node, rest) = GOOD.split_once("[[link]]").unwrap();
+    let (_, rest) = rest.split_once("[realtime]").unwrap();
+    let relay = format!("{node}[realtime]{rest}");
+    assert!(parse(Path::new("x.toml"), &relay).is_ok());
+    let hello = mistake(&relay.replace("50ms", "1ms"));
+    assert!(hello.starts_with("x.toml:16:12: out of range ([hello] interval: 20 ms"), "{hello}");
+    let path = mistake(&GOOD.replace("isp2", &"isp".repeat(30)));
+    assert!(path.starts_with("x.toml:16:1: the path \"isp"), "{path}");
+}
+#[test]
+fn what_would_do_harm_in_silence_is_a_mistake() {
+    for nobody in ["0.0.0.0:7001", "127.0.0.1:0", "224.0.0.1:7001", "255.255.255.255:7001"] {
+        let address = mistake(&GOOD.replace("127.0.0.1:7001", nobody));
+        assert!(address.starts_with(&format!("x.toml:11:1: address {nobody} ")), "{address}");
+    }
+    let both = GOOD.replace("[\"127.0.0.1:7002\"]", "[\"0.0.0.0:7002\", \"[::]:7002\"]");
+    let local = |ip: &str| both.replace("127.0.0.1:7001", &format!("[{ip}]:7001"));
+    assert!(mistake(&local("fe80::1")).contains("add the number of its interface"));
+    assert!(mistake(&local("::ffff:192.0.2.1")).contains("is of IPv4"));
+    assert!(parse(Path::new("x.toml"), &local("fe80::1%2")).is_ok());
+    let wrong_type = mistake(&GOOD.replace("dscp = 0", "dscp = 256"));
+    assert!(wrong_type.contains("expected a number from 0 to 255"), "{wrong_type}");
+    let log = |filter| mistake(&format!("{GOOD}[log]\nfilter = \"{filter}\""));
+    for slip in ["loud", "", "info,lnk"] {
+        assert!(log(slip).contains("is no level: write error, warn"), "{}", log(slip));
+    }
+    assert!(log("trunkline=loud").contains("is not understood"));
+    for filter in ["INFO", "off", "warn,trunkline=debug"] {
+        let text = format!("{GOOD}[log]\nfilter = \"{filter}\"");
+        assert!(parse(Path::new("x.toml"), &text).is_ok(), "{filter}");
+    }
+}
