@@ -118,8 +118,10 @@ fn a_node_that_nobody_could_attach_to_does_not_start() {
     let text = fs::read_to_string(&node.config).expect("written");
     fs::write(&node.config, text.replace("remote_open = true\n", "")).expect("written");
     let ended = run(&mut node.command());
-    let line = ended.one_line(2);
-    assert!(line.contains("add a [[client]]") && line.contains("remote_open = true"), "{line}");
+    let said = &ended.stderr;
+    assert_eq!(ended.code, Some(2), "{said}");
+    assert!(said.contains("add a [[client]]") && said.contains("remote_open = true"), "{said}");
+    assert!(said.contains("| remote = ["), "the line that is wrong: {said}");
 }
 
 #[test]

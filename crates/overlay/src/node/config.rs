@@ -183,7 +183,7 @@ impl link::Config {
         range("[realtime] max_wait: 1 ms to 10 s", wait(self.realtime.max_wait))?;
         range("[best_effort] max_wait: 1 ms to 10 s", wait(self.best_effort.max_wait))?;
         range("[hello] interval: 20 ms or more", self.liveness.interval.as_millis() >= 20)?;
-        range("[hello] dead_after: three intervals or more, and 1 s unless given", {
+        range("[hello] dead_after: three times `interval` or more, and 1 s unless given", {
             self.liveness.dead_after >= 3 * self.liveness.interval
         })
     }

@@ -60,14 +60,14 @@ pub fn syntax_mistake(path: &Path, text: &str, error: &toml::de::Error) -> Mista
     Mistake { suggestion, ..mistake(path, text, error.span(), what) }
 }
 
-/// Where the value is that `what` is about, if it names it as `[section] key`; that
-/// of another key, where it is about a default beside which that is wrong.
+/// Where the value is that `what` is about, if it names it as `[section] key`; or
+/// else that of another key of the section which it names.
 fn named(text: &str, what: &str) -> Option<Range<usize>> {
     let (section, rest) = what.split_once('[')?.1.split_once("] ")?;
-    let key = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
+    let mut words = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let file = toml::de::DeTable::parse(text).ok()?;
     let section = file.get_ref().get(section)?.get_ref().as_table()?;
-    Some(section.get(key).or_else(|| section.values().next())?.span())
+    Some(words.find_map(|word| section.get(word))?.span())
 }
 
 /// serde's message, without Rust's names of types.
