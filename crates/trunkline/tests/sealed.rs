@@ -141,7 +141,11 @@ fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
     assert_eq!(reloaded["applied"], serde_json::json!(["[overlay] keys, revoked"]));
     // A ping shows that there is no way any more, and goes on.
     assert_eq!(pinged.code, Some(0), "{}", pinged.stderr);
-    assert!(pinged.stdout.contains("\n8: this node has had no route to node 3 for "), "{}", pinged.stdout);
+    assert!(
+        pinged.stdout.contains("\n8: this node has had no route to node 3 for "),
+        "{}",
+        pinged.stdout
+    );
     wait_for("the end of node 3's link", || {
         (json(&relay, &["status"])["links_up"] == 1).then_some(())
     });

@@ -111,7 +111,9 @@ impl Heard {
         }
         let (since, before) = self.stretches[1];
         let ahead = 1 + u64::from(wire.wrapping_sub((highest + 1) as u16));
-        let later = deadline.since(self.latest).as_nanos() as u64;
+        // How long ago the deadline of what comes after it was, nobody has said.
+        let in_time = deadline > now;
+        let later = if in_time { deadline.since(self.latest).as_nanos() as u64 } else { 0 };
         let seq = if later >= ahead * (1_000_000_000 / FASTEST) {
             // Of a fast flow more than a turn may have gone by.
             let time = self.last.since(since).as_nanos().max(16_000_000) as u64;
@@ -128,7 +130,9 @@ impl Heard {
         if new {
             self.new += 1;
             self.last = now;
-            self.latest = self.latest.max(deadline);
+            if in_time {
+                self.latest = self.latest.max(deadline);
+            }
         }
         new
     }
@@ -161,6 +165,20 @@ mod tests {
         assert_eq!(heard, [true, true, true, false, false]);
         assert!(!is_new(200, 8));
         assert!(is_new(300, 8), "silent for longer than any deadline");
+    }
+
+    /// What is left of a packet's time is never said to be less than nothing, so a
+    /// late copy seems to be of use for longer than its original was.
+    #[test]
+    fn a_copy_that_comes_late_is_a_copy() {
+        for late in 1..LIFE.as_millis() as u64 {
+            let mut d = Dedup::default();
+            let at = Time::from_millis;
+            assert!(d.is_new(at(1_000), at(1_000), 7) && d.is_new(at(1_000), at(1_000), 8));
+            let now = at(1_000 + late);
+            assert!(!d.is_new(now, now, 7), "{late} ms late");
+            assert!(d.is_new(now, now, 9));
+        }
     }
 
     /// A flow, its network, and what has come of it.

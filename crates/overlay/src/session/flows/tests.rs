@@ -66,7 +66,8 @@ proptest! {
     fn what_is_counted_is_what_one_counts(
         start in any::<u16>(),
         fates in prop::collection::vec(
-            (prop_oneof![6 => Just(0usize), 1 => 1usize..100], 0u64..50, 0u64..250, any::<u8>()),
+            // Nothing comes 255 ms after it was sent, the longest time of use.
+            (prop_oneof![6 => Just(0usize), 1 => 1usize..100], 0u64..39, 0u64..250, any::<u8>()),
             1..500,
         ),
     ) {
@@ -75,10 +76,13 @@ proptest! {
         for (lost, shift, copy, dice) in fates {
             (number, sent) = (number + 1 + lost as u64, sent + 1 + lost as u64);
             let shift = if dice % 3 == 0 { shift } else { 0 };
-            let left = if dice % 7 == 0 { 0 } else { 50 };
-            arrivals.push((sent * 5_000 + shift * 5_000, number, left));
+            let late = if dice % 7 == 0 { 11 } else { 0 };
+            let mut arrives = |ms: u64| {
+                arrivals.push((ms * 1_000, number, (sent * 5 + 50).saturating_sub(ms)));
+            };
+            arrives((sent + shift + late) * 5);
             if dice % 5 == 0 {
-                arrivals.push((sent * 5_000 + copy * 1_000 + 1, number, 50));
+                arrives(sent * 5 + copy);
             }
         }
         arrivals.sort_unstable();
