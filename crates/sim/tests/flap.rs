@@ -177,3 +177,23 @@ fn a_call_stays_off_a_way_that_keeps_failing_until_it_has_been_calm() {
     assert_eq!([60, 92, 150, 200, 271].map(delay), [24; 5]);
     assert_eq!(delay(275), 20);
 }
+
+/// Longer than sessions are kept that were replaced: at its end both ends of a link
+/// begin handshakes, which may cross.
+#[test]
+fn what_was_begun_at_both_ends_of_a_stall_ends_in_one_session() {
+    for seed in 0..12 {
+        let mut world = built(row(false), seed);
+        let there = calls(&mut world, (0, 2), RT, 5_000, 1, (FIRST, 4_000))[0];
+        let back = calls(&mut world, (2, 0), RT, 5_000, 1, (FIRST, 4_000))[0];
+        let start = at(30_000 + 37 * seed);
+        world.run_until(start);
+        world.stall(HostId(1), start + ms(3_000));
+        let end = start + ms(3_000);
+        world.run_until(end + ms(40_000));
+        for call in [there, back] {
+            let gap = gap(&world, call, (FIRST, end, end + ms(39_000)));
+            assert!(gap <= ms(1_200), "seed {seed}: {gap:?} more");
+        }
+    }
+}

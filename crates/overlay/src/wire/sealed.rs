@@ -26,7 +26,7 @@ const REKEY_AFTER: u64 = 1 << 30;
 const REJECT_AFTER: u64 = 1 << 31;
 /// How old a session may get.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(180);
-/// How long a replaced session still opens what is under way.
+/// How long a replaced session still opens what is under way, from the last that came.
 const STRAGGLERS: Duration = Duration::from_secs(10);
 
 /// Which end of a handshake.
@@ -78,8 +78,12 @@ struct Session {
     first_sent: Option<u64>,
     /// When it is of no use any more.
     ends: Time,
+    /// The same if it is never replaced.
+    expires: Time,
     /// Whether it has been replaced, and `ends` was drawn near for it.
     replaced: bool,
+    /// Whether an envelope was opened with it since `ends` was set.
+    used: bool,
 }
 
 /// The sessions of one link.
@@ -142,7 +146,9 @@ impl Sealed {
             seen: None,
             first_sent: None,
             ends: now + MAX_AGE,
+            expires: now + MAX_AGE,
             replaced: false,
+            used: false,
         };
         match keys.role {
             Role::Initiator => self.switch_to(session),
@@ -158,9 +164,11 @@ impl Sealed {
     /// Ends sessions whose time is over; call with the link's other timers, and
     /// after envelopes were opened.
     pub fn handle_timeout(&mut self, now: Time) {
-        if let Some(previous) = self.previous.as_mut().filter(|s| !s.replaced) {
-            previous.replaced = true;
-            previous.ends = previous.ends.min(now + STRAGGLERS);
+        // If two handshakes have crossed, the peer may go on with what was replaced.
+        let due = |s: &&mut Session| !s.replaced || (s.used && s.ends <= now);
+        if let Some(previous) = self.previous.as_mut().filter(due) {
+            (previous.replaced, previous.used) = (true, false);
+            previous.ends = previous.expires.min(now + STRAGGLERS);
         }
         for slot in [&mut self.previous, &mut self.current, &mut self.next] {
             if slot.as_ref().is_some_and(|s| s.ends <= now) {
@@ -275,7 +283,12 @@ impl Sealed {
         self.heard = near.max(counter);
         if let Some(next) = self.next.take_if(|next| next.serial == serial) {
             self.confirmed = true;
-            self.switch_to(next);
+            // Of two handshakes that crossed, both ends shall use the later one.
+            if self.current.as_ref().is_some_and(|current| current.serial > serial) {
+                self.previous = Some(next);
+            } else {
+                self.switch_to(next);
+            }
         }
         Ok((opened, counter))
     }
@@ -300,6 +313,7 @@ impl Session {
             0..,
         );
         opened.map_err(|_| OpenError::Forged)?;
+        self.used = true;
         match &mut self.seen {
             Some(seen) => {
                 seen.insert(counter);
@@ -395,11 +409,44 @@ mod tests {
         assert_eq!(b.indices().count(), 2);
         b.handle_timeout(NOW + STRAGGLERS - Duration::from_nanos(1));
         assert_eq!(b.open(&mut late[0].clone()), Ok((Opened::Same, 1)));
+        // And ten more after each that comes.
         b.handle_timeout(NOW + STRAGGLERS);
+        assert_eq!(b.indices().count(), 2);
+        b.handle_timeout(NOW + 2 * STRAGGLERS);
         assert_eq!(b.open(&mut late[1].clone()), Err(OpenError::NoSession));
         assert_eq!(b.next_timeout(), NOW + MAX_AGE);
         b.clear();
         assert_eq!((b.ready(), b.next_timeout()), (false, Time::NEVER));
+    }
+
+    /// Both ends begin, and both are answered, in any order: whatever each then uses,
+    /// the other opens, long after.
+    #[test]
+    fn handshakes_that_cross_end_in_a_link_that_lasts() {
+        let (alpha, beta) = (Role::Initiator, Role::Responder);
+        // Which of the two sessions each end has first.
+        for (a_first, b_first) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+            let (mut a, mut b) = (Sealed::new(), Sealed::new());
+            for (end, first, of_1, of_2) in
+                [(&mut a, a_first, alpha, beta), (&mut b, b_first, beta, alpha)]
+            {
+                for n in [first, 3 - first] {
+                    end.install(keys(if n == 1 { of_1 } else { of_2 }, n), NOW);
+                }
+            }
+            // Under way at once, as both may send.
+            for second in 0..60 {
+                let now = NOW + Duration::from_secs(second);
+                let (to_b, to_a) = (say(&mut a), say(&mut b));
+                let heard = to_b.is_none_or(|mut e| b.open(&mut e).is_ok());
+                assert!(heard, "{a_first} {b_first}: {second} s");
+                let heard = to_a.is_none_or(|mut e| a.open(&mut e).is_ok());
+                assert!(heard, "{a_first} {b_first}: {second} s");
+                a.handle_timeout(now);
+                b.handle_timeout(now);
+            }
+            assert!(a.ready() && b.ready());
+        }
     }
 
     #[test]
