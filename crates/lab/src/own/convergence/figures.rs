@@ -24,7 +24,7 @@ pub fn simulated() -> Figure {
         chart: Box::new(|t| spread(t, PLACES[0])),
         claims: vec![
             soon("leave", PLACES[0], &FAILURES, 1.2, "paper-hellos"),
-            soon("join", PLACES[0], &ARRIVALS, 1.0, "paper-hellos"),
+            soon("join", PLACES[0], &ARRIVALS, 1.0, "news-held-back"),
             settles(PLACES[0]),
         ],
     }

@@ -21,9 +21,6 @@ const CERTAIN: [f64; WORSE] = [26.0, 16.0];
 const CERTAIN_BETTER: f64 = 20.0;
 /// From here on more traffic would tell sooner.
 const SUSPECT: f64 = 2.0;
-/// A question that so many bursts have left open has its answer: what came
-/// since it was asked, known to a quarter, is what the link is like.
-const ANSWERED: usize = 32;
 
 /// Hypothetical P(lost | previous lost); less than the loss itself (the first)
 /// means independent losses.
@@ -164,8 +161,6 @@ pub(super) struct ChangeMeter {
     settled: bool,
     /// What speaks for a bad link, while that is more than [`SUSPECT`].
     doubt: Option<f64>,
-    /// Bursts since it came into question whether the link is worse.
-    asked: Option<usize>,
     changes: u64,
 }
 
@@ -183,7 +178,6 @@ impl Default for ChangeMeter {
             published: None,
             settled: false,
             doubt: None,
-            asked: None,
             changes: 0,
         }
     }
@@ -213,12 +207,12 @@ impl ChangeMeter {
     }
 
     pub fn on_gap(&mut self, lost: u64) {
-        self.ask();
         let burst = Burst { before: core::mem::take(&mut self.open), lost };
         if self.history.len() == HISTORY {
             self.history.pop_front();
         }
         self.history.push_back(burst);
+        self.assume(self.most_likely().is_some_and(|(.., sum)| sum > 0.0));
         self.since.add(burst);
         for (sums, ratios) in
             self.worse.as_flattened_mut().iter_mut().zip(self.worse_by.as_flattened())
@@ -235,21 +229,6 @@ impl ChangeMeter {
         match self.most_likely() {
             Some((level, b, sum)) if sum >= CERTAIN[WORSE - 1] => self.worsened(level, b),
             _ => self.drifted(),
-        }
-    }
-
-    /// Sets the hypotheses for the next burst. Whether the link is worse may
-    /// stay in question for ever where it is so by less than the tests look for;
-    /// what has come since it was asked, and not what raised the question, then
-    /// answers it.
-    fn ask(&mut self) {
-        let in_question = self.most_likely().is_some_and(|(.., sum)| sum > 0.0);
-        self.asked = in_question.then(|| self.asked.map_or(0, |bursts| bursts + 1));
-        if self.asked == Some(ANSWERED) {
-            self.count_from(self.history.len() - ANSWERED);
-            self.test_anew();
-        } else {
-            self.assume(in_question);
         }
     }
 
@@ -347,8 +326,7 @@ impl ChangeMeter {
         if self.since.events == 0.0 {
             self.since = Mean { packets: 4.0, lost: 1.0, events: 1.0 };
         }
-        self.test_anew();
-        self.publish();
+        self.anew();
     }
 
     fn look_for_better(&mut self) {
@@ -372,8 +350,7 @@ impl ChangeMeter {
             sum += self.better_by[k].gap(burst.lost) + self.better_by[k].run(burst.before);
         }
         self.count_from(begin);
-        self.test_anew();
-        self.publish();
+        self.anew();
     }
 
     /// The change began after so many of the bursts that are remembered.
@@ -383,13 +360,14 @@ impl ChangeMeter {
         self.history.iter().for_each(|&burst| self.since.add(burst));
     }
 
-    fn test_anew(&mut self) {
-        (self.doubt, self.asked) = (None, None);
+    fn anew(&mut self) {
+        self.doubt = None;
         self.worse = Default::default();
         self.better = Default::default();
         self.assumed = (0.0, 0.0, 0.0);
         self.settled = false;
         self.assume(false);
+        self.publish();
     }
 
     /// Corrects what was published: once when enough has come since the last
