@@ -273,7 +273,7 @@ impl fmt::Display for Status {
                 Unreachable::NoRoute => write!(f, "there is no route to node {}", to.node),
                 Unreachable::Since(ago) => {
                     let s = ago.as_secs_f64();
-                    write!(f, "node {} cannot be reached since {s:.1} s ago", to.node)
+                    write!(f, "node {} has been unreachable for {s:.1} s", to.node)
                 }
                 Unreachable::NoPort => write!(f, "no application is bound to {to}"),
             },

@@ -262,6 +262,21 @@ fn a_call_that_ends_in_silence_broke_off() {
     assert!(said.contains("broke off after 3.0 s of 8.0 s: "), "{said}");
     assert!(report["mos"].as_f64() < Some(2.0), "{report}");
 
+    // Longer than it should have been, so that there was more to come: with RTCP its
+    // silence is no end, also of a call that was as long as expected when it came.
+    let two = ["--expect", "2 s"];
+    let (code, report, said) = heard(&two, |caller| {
+        caller.talk(0..150);
+        caller.report(125, false);
+    });
+    assert_eq!((code, &report["ended"]), (Some(1), &json!("broke-off")), "{said}");
+    assert!(said.contains("broke off after 3.0 s: "), "{said}");
+    let (code, ..) = heard(&["--expect", "3 s"], |caller| {
+        caller.talk(0..150);
+        caller.report(125, false);
+    });
+    assert_eq!(code, Some(0), "all of it has come");
+
     // A caller that speaks no RTCP, and one that hangs up before its time.
     let (code, report, said) = heard(&["--expect", "3 s"], |caller| caller.talk(0..150));
     assert_eq!((code, &report["lost"]), (Some(0), &json!(0)), "{said}");
@@ -271,6 +286,65 @@ fn a_call_that_ends_in_silence_broke_off() {
     });
     assert_eq!((code, &report["lost"]), (Some(1), &json!(0)), "it did not say more");
     assert!(said.contains("the caller hung up after 3.0 s of 8.0 s"), "{said}");
+}
+
+/// The first line that `call recv` without --json says of what the caller does.
+fn told_in_words(call: impl FnOnce(&Caller, &mut Process)) -> String {
+    let to = free_port(Ipv4Addr::LOCALHOST.into());
+    let mut listener = Process::start(
+        trunkline(["call", "recv", "--udp", "--listen", "127.0.0.1", "--idle", "600ms", "--port"])
+            .arg(to.port().to_string())
+            .args(["--deadline", "10 s"]),
+    );
+    listener.wait_for_word("listening on");
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    call(&Caller { socket, to }, &mut listener);
+    listener.wait();
+    listener.rest().0.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn what_is_not_a_whole_call_is_not_called_one() {
+    let line = told_in_words(|caller, _| caller.talk(0..50));
+    assert!(line.starts_with("50 packets, then it broke off: 50 played, "), "{line}");
+    let line = told_in_words(|caller, listener| {
+        caller.talk(0..50);
+        std::thread::sleep(common::ms(300));
+        listener.signal(nix::sys::signal::Signal::SIGINT);
+    });
+    assert!(line.starts_with("50 packets, then it was stopped here: 50 played, "), "{line}");
+    let line = told_in_words(|caller, _| {
+        caller.talk(0..50);
+        caller.report(50, true);
+    });
+    assert!(line.starts_with("50 packets: 50 played, "), "{line}");
+}
+
+#[test]
+fn a_listener_that_stood_still_has_heard_no_silence() {
+    let (code, report, said) = {
+        let to = free_port(Ipv4Addr::LOCALHOST.into());
+        let mut listener = Process::start(
+            trunkline(["call", "recv", "--udp", "--listen", "127.0.0.1", "--json", "--port"])
+                .arg(to.port().to_string())
+                .args(["--idle", "600ms", "--deadline", "10 s"]),
+        );
+        listener.wait_for_word("listening on");
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let caller = Caller { socket, to };
+        caller.talk(0..50);
+        std::thread::sleep(common::ms(200));
+        listener.signal(nix::sys::signal::Signal::SIGSTOP);
+        std::thread::sleep(common::ms(1_500));
+        caller.talk(50..100);
+        caller.report(100, true);
+        listener.signal(nix::sys::signal::Signal::SIGCONT);
+        let code = listener.wait().code();
+        let (stdout, stderr) = listener.rest();
+        (code, serde_json::from_str::<Value>(&stdout).expect("JSON"), stderr)
+    };
+    assert_eq!((code, &report["ended"]), (Some(0), &json!("bye")), "{said}");
+    assert_eq!(report["packets"], 100, "{report}");
 }
 
 #[test]
@@ -293,11 +367,18 @@ fn a_path_that_dies_under_a_call_is_told_at_both_ends() {
     assert_eq!(sender.wait().code(), Some(1), "{}", sender.stderr());
     let (sent, told) = sender.rest();
     let sent: Value = serde_json::from_str(&sent).expect("JSON");
-    assert!(told.contains("s: node 2 cannot be reached since "), "{told}");
+    assert!(told.contains("s: node 2 has been unreachable for "), "{told}");
     assert_eq!((&sent["sent"], &sent["unsent"]), (&json!(250), &json!(0)), "{sent}");
     let after = sent["broke_off_after_s"].as_f64().expect("a number");
     assert!((2.0..4.5).contains(&after), "{sent}");
-    assert!(sent["why"].as_str().is_some_and(|why| why.contains("since")), "{sent}");
+    // As long as it was when the call ended, not when the node found out.
+    let why = sent["why"].as_str().expect("a reason");
+    let unreachable = why.strip_prefix("node 2 has been unreachable for ").expect(why);
+    let unreachable: f64 = unreachable.trim_end_matches(" s").parse().expect(why);
+    assert!(
+        (unreachable - sent["unreachable_s"].as_f64().expect("a number")).abs() < 0.5,
+        "{sent}"
+    );
 
     assert_eq!(listener.wait().code(), Some(1), "{}", listener.stderr());
     let (report, told) = listener.rest();

@@ -210,12 +210,12 @@ fn what_does_not_get_there_is_counted_and_said_once() {
     chain.nodes[1].crash();
     // A node finds out after a second.
     say(75);
-    told("node 2 cannot be reached since ");
+    told("node 2 has been unreachable for ");
     let (tally, said) = end(near);
     let dropped = |why: &str| tally["dropped"][why].as_u64().expect("a count");
     assert!((25..=31).contains(&dropped("no_port")), "{tally}");
     assert!((10..=40).contains(&dropped("no_route")), "{tally}");
-    for what in ["no application is bound", "can be reached again", "cannot be reached since"] {
+    for what in ["no application is bound", "can be reached again", "has been unreachable for"] {
         assert_eq!(said.matches(what).count(), 1, "{said}");
     }
 }

@@ -112,6 +112,8 @@ impl Line {
                 Ok(len) => Ok(Some(Got { len, recovered: false, from: None })),
                 Err(e) => match e.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(None),
+                    // It was stopped (Ctrl-Z), and goes on.
+                    io::ErrorKind::Interrupted => Ok(None),
                     // An ICMP error of an earlier packet.
                     io::ErrorKind::ConnectionRefused => Ok(None),
                     _ => Err(LineError::Udp(e)),

@@ -25,7 +25,8 @@ Examples:
 
 The caller says at the end, and now and then, how many packets it has sent (RTCP,
 to the same port). A call that ends in silence instead broke off: exit status 1.
-So does one that is shorter than --expect; a caller without RTCP needs that.
+The same for one that is shorter than --expect, which a caller without RTCP needs;
+and for a longer one that had sent RTCP.
 
 Without a common clock, a packet's delay is counted from the fastest packet of
 the call; `late` means that it came more than the deadline after that.")]
@@ -110,6 +111,9 @@ struct Packet {
     payload: Vec<u8>,
 }
 
+/// How long it waits for a packet before it looks whether the call is over.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// Longer calls are cut here: four hours, as the audio files are.
 const MAX_PACKETS: usize = 4 * 3600 * 50;
 
@@ -122,7 +126,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let said = args.score.as_deref().map(read_wav).transpose()?;
     let open = args.carrier.open(SocketAddr::new(args.listen, args.port), args.port)?;
-    open.line.set_patience(Duration::from_millis(100))?;
+    open.line.set_patience(PATIENCE)?;
     errln!("listening on {}", open.local);
     let call = listen(args, &open.line, &stop)?;
     if call.packets.is_empty() {
@@ -138,8 +142,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if let Some(path) = &args.out {
         write_wav(path, &pcm)?;
     }
-    print(args, &report);
-    verdict(args, call.ending, extent)
+    print(args, &report, is_whole(args, &call, extent));
+    verdict(args, &call, extent)
 }
 
 /// What came of a call.
@@ -185,14 +189,26 @@ impl Call {
     }
 }
 
-/// Whether the call was whole.
-fn verdict(args: &Args, ending: Ending, extent: Extent) -> Result<(), Error> {
-    let expected = args.expect.map(packets_in);
-    if expected.map_or(ending != Ending::BrokeOff, |expected| extent.count >= expected) {
+/// Whether the call was as long as it should be.
+fn is_whole(args: &Args, call: &Call, extent: Extent) -> bool {
+    let silent = call.ending == Ending::BrokeOff;
+    match args.expect.map(packets_in) {
+        // Without RTCP its silence may be its end, but one that tells has not told it.
+        Some(expected) if silent && call.report.is_some() => extent.count == expected,
+        Some(expected) => extent.count >= expected,
+        None => !silent,
+    }
+}
+
+fn verdict(args: &Args, call: &Call, extent: Extent) -> Result<(), Error> {
+    if is_whole(args, call, extent) {
         return Ok(());
     }
-    let after = length(extent.count);
-    let of = expected.map_or(String::new(), |n| format!(" of {:.1} s", length(n)));
+    let (ending, after) = (call.ending, length(extent.count));
+    let of = match args.expect.map(packets_in).filter(|n| *n > extent.count) {
+        Some(expected) => format!(" of {:.1} s", length(expected)),
+        None => String::new(),
+    };
     Err(Error::Broken(match ending {
         Ending::BrokeOff => format!(
             "the call broke off after {after:.1} s{of}: neither packets nor its end (RTCP BYE) \
@@ -219,8 +235,13 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
         Call { law: Law::Mu, packets: Vec::new(), report: None, ending: Ending::Stopped };
     let mut caller: Option<(u32, Law)> = None;
     let mut buf = [0; 9_000];
-    let (mut last, mut bye) = (clock::now(), None);
+    let (mut last, mut bye, mut others) = (clock::now(), None, false);
+    let mut looked = last;
     while call.packets.len() < MAX_PACKETS && !stop.wait(Duration::ZERO) {
+        // Silence is what was listened to: not the time in which this process was stopped.
+        let now = clock::now();
+        last += now.since(looked).saturating_sub(2 * PATIENCE);
+        looked = now;
         // Strangers' packets do not keep a call alive.
         if let Some(ending) = ended(args, caller.is_some(), last, bye) {
             call.ending = ending;
@@ -249,9 +270,13 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
             rtp::PCMA => Law::A,
             _ => continue,
         };
-        if view.payload.len() > SAMPLES
-            || *caller.get_or_insert((view.ssrc, law)) != (view.ssrc, law)
-        {
+        if view.payload.len() > SAMPLES {
+            continue;
+        }
+        if *caller.get_or_insert((view.ssrc, law)) != (view.ssrc, law) {
+            if !std::mem::replace(&mut others, true) {
+                errln!("somebody else calls as well and is not heard: a listener takes one call");
+            }
             continue;
         }
         (last, call.law) = (arrival, law);
@@ -348,15 +373,22 @@ fn compare(said: &[i16], heard: &[i16]) -> Option<Pesq> {
     }
 }
 
-fn print(args: &Args, r: &Report) {
+fn print(args: &Args, r: &Report, whole: bool) {
     if args.json {
         // Numbers and fixed names: this cannot fail.
         outln!("{}", serde_json::to_string(r).unwrap_or_default());
         return;
     }
     let d = &r.delay_above_fastest_ms;
+    // Beside the numbers, which are those of the part that was heard of.
+    let until = match (r.ended, whole) {
+        (Ending::BrokeOff, false) => ", then it broke off",
+        (Ending::Bye, false) => ", then the caller hung up too early",
+        (Ending::Stopped, _) => ", then it was stopped here",
+        (_, true) => "",
+    };
     outln!(
-        "{} packets: {} played, {} of them recovered; {} late, {} lost: {:.2} % missed",
+        "{} packets{until}: {} played, {} of them recovered; {} late, {} lost: {:.2} % missed",
         r.packets,
         r.played + r.recovered,
         r.recovered,

@@ -98,6 +98,8 @@ struct Reach {
     start: Time,
     /// Since when it can't be reached, and why.
     lost: Option<(Time, Status)>,
+    /// When the node said so last.
+    told: Time,
     /// For how long it could not be reached before.
     before: Duration,
 }
@@ -108,6 +110,7 @@ impl Reach {
         if *to != Target::Overlay(status.to()) {
             return;
         }
+        self.told = now;
         match status {
             Status::Unreachable { .. } => {
                 let since = self.lost.map_or(now, |(since, _)| since);
@@ -121,7 +124,12 @@ impl Reach {
 
     /// When it could not be reached any more, if it can't be.
     fn lost_after(&self) -> Option<(Duration, Status)> {
-        self.lost.map(|(since, status)| (since.since(self.start), status))
+        let (since, mut status) = self.lost?;
+        if let Status::Unreachable { why: Unreachable::Since(ago), .. } = &mut status {
+            // As it is now, not as it was when the node said so.
+            *ago += clock::now().since(self.told);
+        }
+        Some((since.since(self.start), status))
     }
 
     /// Whether the call has not come about.
@@ -157,7 +165,7 @@ impl Call<'_> {
             packetizer: Packetizer::new(Stream::g711(Law::from(args.law), ssrc)),
             octets: 0,
             unsent: 0,
-            reach: Reach { start, lost: None, before: Duration::ZERO },
+            reach: Reach { start, lost: None, told: start, before: Duration::ZERO },
         }
     }
 
@@ -246,7 +254,8 @@ impl Call<'_> {
                 })
             );
         } else {
-            let mut line = format!("sent {sent} packets");
+            let s = if sent == 1 { "" } else { "s" };
+            let mut line = format!("sent {sent} packet{s}");
             if unsent > 0 {
                 let _ =
                     write!(line, "; {unsent} could not leave because the node was away or busy");

@@ -28,6 +28,7 @@ pub fn check(file: &File) -> Result<(), Wrong> {
             return Err((None, what));
         }
     }
+    check_apart(file)?;
     for section in &file.link {
         let (link, span) = (section.get_ref(), || Some(section.span()));
         if link.neighbour == NOBODY {
@@ -55,6 +56,25 @@ pub fn check(file: &File) -> Result<(), Wrong> {
         Some(known) => Err((Some(known.span()), nobody("node"))),
         None => Ok(()),
     }
+}
+
+/// Whether two of the node's doors are one, which it could not open.
+fn check_apart(file: &File) -> Result<(), Wrong> {
+    let node = &file.node;
+    if let (Some(socket), Some(control)) = (&node.socket, &node.control)
+        && socket == control
+    {
+        let what = "[node] control is where `socket` is: applications attach at one and the \
+                    operator at the other, so name another";
+        return Err((None, what.into()));
+    }
+    let shared =
+        |http: &SocketAddr| node.remote.iter().find(|a| is_own(http, a) || is_own(a, http));
+    if let Some((http, remote)) = node.http.as_ref().and_then(|h| Some((h, shared(h)?))) {
+        let what = format!("[node] http {http} is taken by `remote` {remote}: give another port");
+        return Err((None, what));
+    }
+    Ok(())
 }
 
 /// Whether what is sent to `to` arrives at `listen`, as far as that can be told
@@ -95,6 +115,8 @@ listen = ["0.0.0.0:7000", "[2001:db8::1]:7000"]
 remote = ["127.0.0.1:7800"]
 remote_open = true
 http = "127.0.0.1:9101"
+socket = "a.sock"
+control = "a.ctl"
 
 [[link]]
 neighbour = 2
@@ -118,12 +140,15 @@ via = 2
             ("0.0.0.0:7000", "0.0.0.0:0", "4:10", "[node] listen 0.0.0.0:0 has port 0: give"),
             ("127.0.0.1:7800", "127.0.0.1:0", "5:10", "[node] remote 127.0.0.1:0 has port 0"),
             ("127.0.0.1:9101", "127.0.0.1:0", "7:8", "[node] http 127.0.0.1:0 has port 0"),
-            ("neighbour = 2", "neighbour = 0", "9:1", "neighbour is 0, which is no node's id"),
-            ("192.0.2.2:7000", "127.0.0.1:7000", "9:1", "where this node itself listens: give"),
-            ("192.0.2.2:7000", "[2001:db8::1]:7000", "9:1", "where this node itself listens"),
-            ("[4, 5]", "[4, 0]", "13:1", "one of `to` is 0"),
-            ("via = 2", "via = 0", "13:1", "via is 0"),
-            ("[[route]]", "[hello]\ninterval = \"500ms\"\n[[route]]", "14:12", "1 s unless given"),
+            ("a.ctl", "a.sock", "9:11", "[node] control is where `socket` is: "),
+            ("127.0.0.1:9101", "127.0.0.1:7800", "7:8", "taken by `remote` 127.0.0.1:7800: give"),
+            ("127.0.0.1:9101", "0.0.0.0:7800", "7:8", "[node] http 0.0.0.0:7800 is taken by"),
+            ("neighbour = 2", "neighbour = 0", "11:1", "neighbour is 0, which is no node's id"),
+            ("192.0.2.2:7000", "127.0.0.1:7000", "11:1", "where this node itself listens: give"),
+            ("192.0.2.2:7000", "[2001:db8::1]:7000", "11:1", "where this node itself listens"),
+            ("[4, 5]", "[4, 0]", "15:1", "one of `to` is 0"),
+            ("via = 2", "via = 0", "15:1", "via is 0"),
+            ("[[route]]", "[hello]\ninterval = \"500ms\"\n[[route]]", "16:12", "1 s unless given"),
         ] {
             let error = mistake(old, new).expect_err(new);
             assert!(error.starts_with(&format!("x.toml:{place}: ")), "{error}");
