@@ -7,19 +7,37 @@ pub struct Rtt {
     smoothed: Option<Duration>,
     /// Half of it, which every packet wants to know.
     one_way: Duration,
+    /// The latest sample, if it was less than half of the average.
+    low: Option<Duration>,
 }
 
 /// A sample above this is a mistake or a lie: no link is a minute long.
 const ABSURD: Duration = Duration::from_secs(60);
 
+/// So much below is chance.
+const CHANCE: Duration = Duration::from_millis(1);
+
 impl Rtt {
     /// Takes a sample; absurd ones are ignored.
+    ///
+    /// What was held back somewhere, by a kernel that looks for its neighbour's
+    /// address or by a radio that is handed over, comes a second late and with
+    /// what is not. An average needs several seconds to forget it, and meanwhile
+    /// no packet seems to have time left for recovery. But nothing is faster than
+    /// its way: two in a row of less than half of the average show that the
+    /// average is of the past.
     pub fn sample(&mut self, rtt: Duration) {
         if rtt > ABSURD {
             return;
         }
-        let smoothed = self.smoothed.map_or(rtt, |s| (s * 7 + rtt) / 8);
-        *self = Rtt { smoothed: Some(smoothed), one_way: smoothed / 2 };
+        let is_low = self.smoothed.is_some_and(|s| rtt + CHANCE < s / 2);
+        let smoothed = match (self.smoothed, self.low) {
+            (Some(_), Some(before)) if is_low => rtt.max(before),
+            (Some(s), _) => (s * 7 + rtt) / 8,
+            (None, _) => rtt,
+        };
+        let low = is_low.then_some(rtt);
+        *self = Rtt { smoothed: Some(smoothed), one_way: smoothed / 2, low };
     }
 
     /// The average; `None` before the first sample.
@@ -31,5 +49,39 @@ impl Rtt {
     /// one-way delay, for want of synchronised clocks.
     pub fn one_way(self) -> Duration {
         self.one_way
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn after(samples: &[u64]) -> Rtt {
+        let mut rtt = Rtt::default();
+        for &sample in samples {
+            rtt.sample(ms(sample));
+        }
+        rtt
+    }
+
+    #[test]
+    fn what_was_held_back_for_a_second_is_forgotten_at_once() {
+        let held = [20, 20, 1_020, 820, 620, 420, 220];
+        assert!(after(&held).get() > Some(ms(250)));
+        let whole = [&held[..], &[20, 22]].concat();
+        assert_eq!(after(&whole).get(), Some(ms(22)), "by two that were not");
+        assert_eq!(after(&whole).one_way(), ms(11));
+        assert_eq!(after(&[1_020, 20, 22]).get(), Some(ms(22)), "also at the start");
+    }
+
+    #[test]
+    fn one_that_is_faster_than_the_others_counts_an_eighth() {
+        assert_eq!(after(&[80, 8]).get(), Some(ms(71)));
+        assert!(after(&[80, 8, 80, 8]).get() > Some(ms(60)));
+        assert_eq!(after(&[80, 48, 48]).get().map(|d| d.as_millis()), Some(72));
     }
 }

@@ -43,6 +43,10 @@ use trunkline_overlay::wire::NodeId;
 /// Messages that one application may hand over before the others have a turn.
 const MESSAGES_PER_TURN: usize = 32;
 
+/// Connections taken from one door before other events get their turn: some 40 µs
+/// each. Who connects without end would keep the thread from everything else.
+const ADMITTED_PER_TURN: usize = 16;
+
 /// Connections kept open for applications that were turned away.
 const TURNED_AWAY: usize = 16;
 
@@ -449,7 +453,8 @@ impl PacketThread {
     }
 
     fn on_listener(&mut self) {
-        while let Some(listener) = &mut self.listener {
+        for _ in 0..ADMITTED_PER_TURN {
+            let Some(listener) = &mut self.listener else { return };
             match listener.accept() {
                 Ok(Some(socket)) => {
                     self.admit(Carrier::Unix(Unix::new(socket)), Client::Local);

@@ -2,7 +2,7 @@
 
 use super::super::remote::{Session, Verdict};
 use super::super::sessions::Carrier;
-use super::{PacketThread, token};
+use super::{ADMITTED_PER_TURN, PacketThread, token};
 use crate::clock::{self, Stamps};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use std::os::fd::AsFd;
@@ -12,7 +12,8 @@ use trunkline_overlay::session::remote::Token;
 
 impl PacketThread {
     pub(super) fn on_remote(&mut self, index: usize) {
-        while let Some(remote) = self.remotes.get_mut(index) {
+        for _ in 0..ADMITTED_PER_TURN {
+            let Some(remote) = self.remotes.get_mut(index) else { return };
             let (session, from) = match remote.accept() {
                 Ok(Some(guest)) => guest,
                 Ok(None) => return,
