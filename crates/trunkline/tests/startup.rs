@@ -24,10 +24,16 @@ fn single() -> (TempDir, Node) {
     (dir, node)
 }
 
+/// Takes a port that was found to be free. A process that another test begins holds
+/// what it was tried with until it has become another program.
+fn hold<T>(bind: impl Fn() -> std::io::Result<T>) -> T {
+    wait_for("a port that is free", || bind().ok())
+}
+
 #[test]
 fn a_busy_udp_port_is_named() {
     let (_dir, node) = single();
-    let _busy = UdpSocket::bind(node.udp).expect("free");
+    let _busy = hold(|| UdpSocket::bind(node.udp));
     let ended = run(&mut node.command());
     let line = ended.one_line(1);
     assert!(line.contains(&format!("cannot listen on UDP {}", node.udp)), "{line}");
@@ -37,7 +43,7 @@ fn a_busy_udp_port_is_named() {
 #[test]
 fn a_busy_http_port_is_named_and_nothing_stays() {
     let (_dir, node) = single();
-    let _busy = TcpListener::bind(node.http).expect("free");
+    let _busy = hold(|| TcpListener::bind(node.http));
     let ended = run(&mut node.command());
     assert_eq!(ended.code, Some(1));
     let line = ended.stderr.lines().last().expect("a line");
@@ -133,13 +139,13 @@ fn a_socket_in_no_folder_is_named() {
 fn a_taken_address_for_remote_applications_is_named() {
     let (_dir, node) = single();
     node.write("");
-    let tcp = std::net::TcpListener::bind(node.remote).expect("free");
+    let tcp = hold(|| TcpListener::bind(node.remote));
     let ended = run(&mut node.command());
     let line = ended.one_line(1);
     assert!(line.contains(&format!("TCP and UDP {}", node.remote)), "{line}");
     assert!(line.contains("change `remote` in [node]"), "{line}");
     drop(tcp);
-    let _udp = std::net::UdpSocket::bind(node.remote).expect("free");
+    let _udp = hold(|| UdpSocket::bind(node.remote));
     assert!(run(&mut node.command()).one_line(1).contains("change `remote` in [node]"));
 }
 
