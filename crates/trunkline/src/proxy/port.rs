@@ -52,8 +52,7 @@ impl Virtual {
                 if self.socket.status().tells_changes {
                     lost.insert(*to, reason);
                 }
-                let why = format_args!("{status}: packets to there are lost");
-                tally.drop(reason, 1, why);
+                tally.drop(reason, 1, format_args!("{status}: packets to there are lost"));
             }
             // From now on it tells everything anew.
             Error::Reconnected => lost.clear(),
