@@ -144,7 +144,7 @@ impl Bounds {
 
 fn packets_dropped(drops: &Drops) -> u64 {
     // The others drop whole envelopes, or repeats of packets that were sent.
-    const PACKETS: [Drop; 13] = [
+    const PACKETS: [Drop; 14] = [
         Drop::Bounced,
         Drop::Duplicate,
         Drop::FlowDuplicate,
@@ -155,6 +155,7 @@ fn packets_dropped(drops: &Drops) -> u64 {
         Drop::NoAddress,
         Drop::QueueFull,
         Drop::QueueDelay,
+        Drop::Late,
         Drop::SessionFull,
         Drop::EchoLimit,
         Drop::EchoUnasked,
