@@ -3,7 +3,7 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use trunkline_base::Time;
 use trunkline_overlay::arena::TxArena;
 use trunkline_overlay::node::{Drained, Node, Sink, Why};
@@ -97,7 +97,8 @@ pub struct Once {
 struct Heard {
     last: Time,
     highest: u16,
-    seen: BTreeSet<u16>,
+    /// Until when each was of use.
+    seen: BTreeMap<u16, Time>,
 }
 
 const WINDOW: u16 = 256;
@@ -106,8 +107,9 @@ const SILENCE: Duration = Duration::from_millis(255);
 const FLOWS: usize = 256;
 
 impl Once {
-    /// The packet numbered `seq` of `flow` is handed over at `now`.
-    pub fn check(&mut self, now: Time, flow: Flow, seq: u16) {
+    /// The packet numbered `seq` of `flow` is handed over at `now`, with `left` of its
+    /// time.
+    pub fn check(&mut self, now: Time, left: Duration, flow: Flow, seq: u16) {
         let heard = self.flows.entry(flow).or_insert_with(|| Heard::new(now, seq));
         if now.since(heard.last) > SILENCE {
             *heard = Heard::new(now, seq);
@@ -120,9 +122,12 @@ impl Once {
             heard.highest = seq;
         }
         heard.last = now;
-        let again = !heard.seen.insert(seq);
+        // A copy has its original's deadline; by so much more, it is another packet.
+        const ANOTHER: Duration = Duration::from_millis(60);
+        let before = heard.seen.insert(seq, now + left);
+        let again = before.is_some_and(|until| now + left < until + ANOTHER);
         let highest = heard.highest;
-        heard.seen.retain(|&seq| highest.wrapping_sub(seq) < WINDOW);
+        heard.seen.retain(|&seq, _| highest.wrapping_sub(seq) < WINDOW);
         let remembered = self.flows.keys().filter(|f| f.0 == flow.0).count() <= FLOWS;
         assert!(!(again && remembered), "{flow:?}: number {seq} came twice");
     }
@@ -135,6 +140,6 @@ impl Once {
 
 impl Heard {
     fn new(last: Time, highest: u16) -> Heard {
-        Heard { last, highest, seen: BTreeSet::new() }
+        Heard { last, highest, seen: BTreeMap::new() }
     }
 }

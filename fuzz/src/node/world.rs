@@ -407,10 +407,11 @@ impl World {
                     assert!(self.open.contains(&message.to) && !held(port) && port != 0);
                     assert_eq!(self.ports.insert(message.to, port), None, "bound twice");
                 }
-                ToClient::Received { from, port, flow_seq, payload, .. } => {
+                ToClient::Received { from, port, flow_seq, payload, remaining_ms, .. } => {
+                    let left = Duration::from_millis(remaining_ms.into());
                     assert!(self.ports.contains_key(&message.to), "a packet without a port");
                     assert_eq!(payload, message.payload);
-                    self.once.check(self.now, (message.to.0, from.0, port), flow_seq);
+                    self.once.check(self.now, left, (message.to.0, from.0, port), flow_seq);
                 }
                 ToClient::Error { refusal: Refusal::PortInUse, port, .. } => assert!(held(port)),
                 ToClient::Error { .. } => {}
