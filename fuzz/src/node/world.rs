@@ -404,7 +404,7 @@ impl World {
                     assert!(self.open.contains(&message.to) && !held(port) && port != 0);
                     assert_eq!(self.ports.insert(message.to, port), None, "bound twice");
                 }
-                ToClient::Received { from, port, payload, .. } => {
+                ToClient::Received { payload, .. } => {
                     // A neighbour that lies about deadlines can have its own packets
                     // delivered twice; between honest nodes `two_nodes` looks at that.
                 }
