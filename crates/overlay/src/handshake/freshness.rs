@@ -11,10 +11,10 @@
 //! it: it counts, whatever its stamp.
 //!
 //! A nonce counts once, within [`CHALLENGE_FOR`], and only until another
-//! initiation has counted. Whoever has recorded or held up an initiation with
+//! initiation has counted. A party that recorded or delayed an initiation with
 //! it has nothing, once the sender's next one, with the same nonce, has arrived.
 //! Copies of old initiations are challenged with the same nonce as long as it
-//! stands, lest they take it from who is being asked; they can't read it.
+//! stands, so that they cannot take it from the node being asked; they cannot read it.
 //!
 //! What is remembered never falls by that. Were it the stamp of the last
 //! initiation that counted, then, after the clock has gone back, every one that
