@@ -405,6 +405,8 @@ impl World {
                     assert_eq!(self.ports.insert(message.to, port), None, "bound twice");
                 }
                 ToClient::Received { payload, .. } => {
+                    assert!(self.ports.contains_key(&message.to), "a packet without a port");
+                    assert_eq!(payload, message.payload);
                     // A neighbour that lies about deadlines can have its own packets
                     // delivered twice; between honest nodes `two_nodes` looks at that.
                 }
