@@ -3,7 +3,7 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trunkline_base::Time;
 use trunkline_overlay::arena::TxArena;
 use trunkline_overlay::node::{Drained, Node, Sink, Why};
@@ -87,8 +87,8 @@ impl Sink for Applications {
 pub type Flow = (u32, u32, u16);
 
 /// Sees to it that an application is handed no packet twice, as far as a node
-/// promises: among the last [`WINDOW`] numbers of a flow, until the flow has
-/// been silent for longer than any deadline or has begun anew.
+/// promises whatever its neighbours say: among the last [`WINDOW`] numbers of a slow
+/// flow, until it has been silent for longer than any deadline.
 #[derive(Default)]
 pub struct Once {
     flows: BTreeMap<Flow, Heard>,
@@ -97,37 +97,39 @@ pub struct Once {
 struct Heard {
     last: Time,
     highest: u16,
-    /// Until when each was of use.
-    seen: BTreeMap<u16, Time>,
+    packets: usize,
+    seen: BTreeSet<u16>,
 }
 
 const WINDOW: u16 = 256;
 const SILENCE: Duration = Duration::from_millis(255);
+/// What is further ahead than this is behind.
+const AHEAD: u16 = 1 << 14;
+/// From so many packets on, a flow may be fast enough for its numbers to come round.
+const SLOW: usize = 256;
 /// The flows that a node remembers of a session.
 const FLOWS: usize = 256;
 
 impl Once {
-    /// The packet numbered `seq` of `flow` is handed over at `now`, with `left` of its
-    /// time.
-    pub fn check(&mut self, now: Time, left: Duration, flow: Flow, seq: u16) {
+    /// The packet numbered `seq` of `flow` is handed over at `now`.
+    pub fn check(&mut self, now: Time, flow: Flow, seq: u16) {
         let heard = self.flows.entry(flow).or_insert_with(|| Heard::new(now, seq));
         if now.since(heard.last) > SILENCE {
             *heard = Heard::new(now, seq);
         }
+        heard.last = now;
+        heard.packets += 1;
         let behind = heard.highest.wrapping_sub(seq);
-        if (WINDOW..1 << 15).contains(&behind) {
-            // Far behind all others: its source has restarted (RFC 3550, A.1).
-            *heard = Heard::new(now, seq);
-        } else if behind >= 1 << 15 {
+        if (WINDOW..=u16::MAX - AHEAD).contains(&behind) {
+            // Nothing is known of what lies so far back (RFC 3550, A.1).
+            return;
+        }
+        if behind >= WINDOW {
             heard.highest = seq;
         }
-        heard.last = now;
-        // A copy has its original's deadline; by so much more, it is another packet.
-        const ANOTHER: Duration = Duration::from_millis(60);
-        let before = heard.seen.insert(seq, now + left);
-        let again = before.is_some_and(|until| now + left < until + ANOTHER);
+        let again = !heard.seen.insert(seq) && heard.packets < SLOW;
         let highest = heard.highest;
-        heard.seen.retain(|&seq, _| highest.wrapping_sub(seq) < WINDOW);
+        heard.seen.retain(|&seq| highest.wrapping_sub(seq) < WINDOW);
         let remembered = self.flows.keys().filter(|f| f.0 == flow.0).count() <= FLOWS;
         assert!(!(again && remembered), "{flow:?}: number {seq} came twice");
     }
@@ -140,6 +142,6 @@ impl Once {
 
 impl Heard {
     fn new(last: Time, highest: u16) -> Heard {
-        Heard { last, highest, seen: BTreeMap::new() }
+        Heard { last, highest, packets: 0, seen: BTreeSet::new() }
     }
 }

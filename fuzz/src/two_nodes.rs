@@ -309,8 +309,7 @@ impl World<'_> {
             let bytes = [&message.head[..], &message.payload].concat();
             match ToClient::parse(&bytes).expect("a client understands its node") {
                 ToClient::Received { service, remaining_ms, flow_seq, from, port, .. } => {
-                    let left = Duration::from_millis(remaining_ms.into());
-                    once.check(self.now, left, (message.to.0, from.0, port), flow_seq);
+                    once.check(self.now, (message.to.0, from.0, port), flow_seq);
                     if alters {
                         continue;
                     }

@@ -1,6 +1,6 @@
 use super::Step;
 use super::check::{Bounds, Emitted};
-use crate::driver::{Applications, Envelope, LARGEST, settle, take};
+use crate::driver::{Applications, Envelope, LARGEST, Once, settle, take};
 use crate::script::micros;
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
@@ -129,6 +129,7 @@ pub struct World {
     open: Vec<SessionId>,
     /// The ports that open sessions hold.
     ports: BTreeMap<SessionId, u16>,
+    once: Once,
     peers: Vec<Peer>,
     under_way: VecDeque<Datagram>,
     said: VecDeque<(usize, Vec<u8>)>,
@@ -151,6 +152,7 @@ impl World {
             twin_applications: Applications::default(),
             open: Vec::new(),
             ports: BTreeMap::new(),
+            once: Once::default(),
             peers: (0..LINKS).map(|i| Peer::new(i, 5, now)).collect(),
             under_way: VecDeque::new(),
             said: VecDeque::new(),
@@ -379,6 +381,7 @@ impl World {
         self.twin.session_close(id);
         self.open.retain(|&open| open != id);
         self.ports.remove(&id);
+        self.once.forget(id);
     }
 
     /// A session that is not open may speak too: its end and its last message
@@ -404,11 +407,10 @@ impl World {
                     assert!(self.open.contains(&message.to) && !held(port) && port != 0);
                     assert_eq!(self.ports.insert(message.to, port), None, "bound twice");
                 }
-                ToClient::Received { payload, .. } => {
+                ToClient::Received { from, port, flow_seq, payload, .. } => {
                     assert!(self.ports.contains_key(&message.to), "a packet without a port");
                     assert_eq!(payload, message.payload);
-                    // A neighbour that lies about deadlines can have its own packets
-                    // delivered twice; between honest nodes `two_nodes` looks at that.
+                    self.once.check(self.now, (message.to.0, from.0, port), flow_seq);
                 }
                 ToClient::Error { refusal: Refusal::PortInUse, port, .. } => assert!(held(port)),
                 ToClient::Error { .. } => {}

@@ -65,6 +65,9 @@ pub struct ForwarderStats {
     pub echoes_answered: u64,
     /// Packets to ports that nobody has, whose source was told so.
     pub ports_denied: u64,
+    /// Packets of other nodes that said so of theirs, to a node whose application had
+    /// sent there.
+    pub denials_believed: u64,
     /// Sessions open now.
     pub sessions: u64,
     /// Flows that made room for others in the table of flows.

@@ -242,6 +242,7 @@ impl Forwarder {
         let Some(id) = id.filter(|id| self.sessions.has_sent(*id, peer, h.flow_seq)) else {
             return Some(Err(Drop::EchoUnasked));
         };
+        self.stats.denials_believed += 1;
         if self.hears_statuses(id) {
             let metric = self.sessions.metric_of(id).unwrap_or(self.metric);
             self.note(now, (id, peer), metric, Err(Cause::NoPort), sink);

@@ -43,7 +43,8 @@ fn key((node, port): Peer) -> u64 {
 ///   while its number is in the window.)
 /// - A copy has its original's deadline, as far as delays are known. So what is
 ///   of use for longer than anything before is new, if the numbers that lie
-///   between can have been sent in that time: at most [`FASTEST`] a second.
+///   between can have been sent in that time: at most [`FASTEST`] a second, and at
+///   most [`LOST`] for each that came.
 ///
 /// A number whose next turn is at most [`AHEAD`] ahead is ahead. So no flow loses
 /// a packet for its number up to 64,000 packets a second, at which [`AHEAD`] are
@@ -64,9 +65,16 @@ struct Heard {
     latest: Time,
     /// How many were new.
     new: u64,
-    /// When the present stretch of [`LIFE`] began and the one before, and the
-    /// highest numbers then.
-    stretches: [(Time, u64); 2],
+    /// The present stretch of [`LIFE`] and the one before.
+    stretches: [Stretch; 2],
+}
+
+/// How things were when a stretch of a flow began.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    began: Time,
+    highest: u64,
+    new: u64,
 }
 
 /// No deadline is longer.
@@ -77,6 +85,10 @@ const AHEAD: u64 = 1 << 14;
 
 /// Packets a second that no flow exceeds: one core forwards fewer.
 const FASTEST: u64 = 1_000_000;
+
+/// Numbers that may lie between two packets of a fast flow, for each packet that
+/// came lately: a slow flow does not leap, whatever a neighbour says of deadlines.
+const LOST: u64 = 256;
 
 /// Words of the window of a new flow, enough for 500 packets a second, and the
 /// size of the largest: a turn.
@@ -95,8 +107,8 @@ impl Dedup {
                 let memory = memory.unwrap_or_else(|| vec![0; WORDS].into());
                 let seq = first(wire);
                 let window = SeqWindow::starting_at(seq, memory);
-                let (last, latest, stretches) = (now, deadline, [(now, seq); 2]);
-                *heard = Some(Heard { window, last, latest, new: 0, stretches });
+                let stretches = [Stretch { began: now, highest: seq, new: 0 }; 2];
+                *heard = Some(Heard { window, last: now, latest: deadline, new: 1, stretches });
                 true
             }
         }
@@ -106,25 +118,27 @@ impl Dedup {
 impl Heard {
     fn is_new(&mut self, now: Time, deadline: Time, wire: u16) -> bool {
         let highest = self.window.highest();
-        if now.since(self.stretches[0].0) > LIFE {
-            self.stretches = [(self.last, highest), self.stretches[0]];
+        if now.since(self.stretches[0].began) > LIFE {
+            let present = Stretch { began: self.last, highest, new: self.new };
+            self.stretches = [present, self.stretches[0]];
         }
-        let (since, before) = self.stretches[1];
+        let before = self.stretches[1];
         let ahead = 1 + u64::from(wire.wrapping_sub((highest + 1) as u16));
         // How long ago the deadline of what comes after it was, nobody has said.
         let in_time = deadline > now;
         let later = if in_time { deadline.since(self.latest).as_nanos() as u64 } else { 0 };
-        let seq = if later >= ahead * (1_000_000_000 / FASTEST) {
+        let fast = ahead <= LOST * (self.new - before.new);
+        let seq = if fast && later >= ahead * (1_000_000_000 / FASTEST) {
             // Of a fast flow more than a turn may have gone by.
-            let time = self.last.since(since).as_nanos().max(16_000_000) as u64;
-            let gone = (highest - before).saturating_mul(later) / time;
+            let time = self.last.since(before.began).as_nanos().max(16_000_000) as u64;
+            let gone = (highest - before.highest).saturating_mul(later) / time;
             highest + ahead + ((gone.saturating_sub(ahead) + (1 << 15)) & !0xffff)
         } else if ahead <= AHEAD {
             highest + ahead
         } else {
             highest + ahead - (1 << 16)
         };
-        self.make_room(1 + seq.max(highest) - seq.min(before));
+        self.make_room(1 + seq.max(highest) - seq.min(before.highest));
         // Nothing is known of one behind the window.
         let new = seq + self.window.size() <= highest || self.window.insert(seq);
         if new {
@@ -178,6 +192,19 @@ mod tests {
             let now = at(1_000 + late);
             assert!(!d.is_new(now, now, 7), "{late} ms late");
             assert!(d.is_new(now, now, 9));
+        }
+    }
+
+    /// A neighbour can say any deadline; one number is delivered once all the same.
+    #[test]
+    fn a_slow_flow_does_not_leap_for_a_later_deadline() {
+        let mut d = Dedup::default();
+        let at = Time::from_millis;
+        for n in 0..200 {
+            assert!(d.is_new(at(1_000 + n), at(1_000), n as u16));
+        }
+        for n in 0..200 {
+            assert!(!d.is_new(at(1_200 + n / 4), at(1_300 + n), n as u16), "{n}");
         }
     }
 

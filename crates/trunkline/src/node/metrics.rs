@@ -120,6 +120,11 @@ impl Collector for Node {
             single(s.node.ports_denied),
         )?;
         f.counters(
+            "denials_believed",
+            "What other nodes said of their ports, to a node whose application had sent there",
+            single(s.node.denials_believed),
+        )?;
+        f.counters(
             "node_drops",
             "Packets and messages dropped outside any link",
             s.node.drops.iter().map(|(why, n)| (vec![label("reason", why.label())], n)),
