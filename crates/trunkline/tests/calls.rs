@@ -280,6 +280,15 @@ fn a_call_that_ends_in_silence_broke_off() {
     // A caller that speaks no RTCP, and one that hangs up before its time.
     let (code, report, said) = heard(&["--expect", "3 s"], |caller| caller.talk(0..150));
     assert_eq!((code, &report["lost"]), (Some(0), &json!(0)), "{said}");
+    // Its last packets may be lost, which counts, but is not its end.
+    for (came, whole) in [(145, true), (144, false)] {
+        let (code, report, said) = heard(&["--expect", "3 s"], |caller| caller.talk(0..came));
+        assert_eq!(
+            (code, &report["lost"]),
+            (Some(i32::from(!whole)), &json!(150 - came)),
+            "{said}"
+        );
+    }
     let (code, report, said) = heard(&eight, |caller| {
         caller.talk(0..150);
         caller.report(150, true);
