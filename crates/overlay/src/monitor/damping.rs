@@ -27,7 +27,8 @@ const MOST: f64 = 2.0 * MANY;
 const LIGHT: f64 = 0.5;
 const HEAVY: f64 = 0.75;
 
-/// One minute: failures that far apart are still the same trouble to who is
+/// One minute, while the link is up (RFC 2439, 4.3, has a slower decay for what is
+/// down): failures that far apart are still the same trouble to who is
 /// talking, and a link that was mended is believed after one to three.
 pub const HALF_LIFE: Duration = Duration::from_secs(60);
 
@@ -37,7 +38,8 @@ pub struct Damping {
     /// Share of packets that the link is said to lose on top of what is
     /// measured, 0 to 1; 0 for a link that is not damped.
     pub share: f64,
-    /// Until when it is damped, if it does not fail again.
+    /// Until when it is damped, if it does not fail again; if it is down, at the
+    /// earliest.
     pub until: Option<Time>,
 }
 
@@ -46,8 +48,9 @@ pub struct Damping {
 pub(super) struct Flaps {
     /// Zero: nothing is held against a link.
     half_life: Duration,
-    /// RFC 2439's figure of merit at a moment.
+    /// RFC 2439's figure of merit when the link failed, or came back.
     merit: (f64, Time),
+    down: bool,
     /// Until when the link is damped heavily, and at all.
     heavy_until: Time,
     until: Time,
@@ -56,7 +59,7 @@ pub(super) struct Flaps {
 impl Flaps {
     pub fn new(half_life: Duration) -> Flaps {
         let (merit, never) = ((0.0, Time::ZERO), Time::ZERO);
-        Flaps { half_life, merit, heavy_until: never, until: never }
+        Flaps { half_life, merit, down: false, heavy_until: never, until: never }
     }
 
     /// What is held against the link so far stays; without a half-life, nothing.
@@ -72,10 +75,11 @@ impl Flaps {
         if self.half_life.is_zero() {
             return;
         }
+        self.came_back(now);
         let (merit, at) = self.merit;
         let half_lives = now.since(at).as_secs_f64() / self.half_life.as_secs_f64();
         let merit = (merit * libm::exp2(-half_lives) + 1.0).min(MOST);
-        self.merit = (merit, now);
+        (self.merit, self.down) = ((merit, now), true);
         if merit >= SUPPRESS || now < self.until {
             let falls_to =
                 |least: f64| now + self.half_life.mul_f64(libm::log2(merit / least).max(0.0));
@@ -83,12 +87,22 @@ impl Flaps {
         }
     }
 
+    /// The link is up: nothing was forgiven while it was not.
+    pub fn came_back(&mut self, now: Time) {
+        if core::mem::take(&mut self.down) {
+            let outage = now.since(core::mem::replace(&mut self.merit.1, now));
+            self.heavy_until += outage;
+            self.until += outage;
+        }
+    }
+
     /// What is held against the link at `now`: less from step to step, of which
     /// there are two.
     pub fn damping(&self, now: Time) -> Damping {
-        let share = match now {
-            _ if now < self.heavy_until => HEAVY,
-            _ if now < self.until => LIGHT,
+        let at = if self.down { self.merit.1 } else { now };
+        let share = match at {
+            now if now < self.heavy_until => HEAVY,
+            now if now < self.until => LIGHT,
             _ => return Damping::default(),
         };
         Damping { share, until: Some(self.until) }
@@ -97,6 +111,7 @@ impl Flaps {
     /// When a link damped by `share` is damped less.
     pub fn eases_at(&self, share: f64) -> Option<Time> {
         match share {
+            _ if self.down => None,
             HEAVY.. => Some(self.heavy_until),
             LIGHT.. => Some(self.until),
             _ => None,
@@ -115,7 +130,10 @@ mod tests {
 
     fn after(failures: &[f64]) -> Flaps {
         let mut flaps = Flaps::new(HALF_LIFE);
-        failures.iter().for_each(|&s| flaps.failed(at(s)));
+        for &s in failures {
+            flaps.failed(at(s));
+            flaps.came_back(at(s));
+        }
         flaps
     }
 
@@ -145,6 +163,20 @@ mod tests {
         let flaps = after(&many);
         assert_eq!(steps(&flaps, 297.0), [(357, HEAVY), (477, LIGHT)]);
         assert_eq!(flaps.damping(at(477.5)), Damping::default());
+    }
+
+    #[test]
+    fn an_outage_forgives_nothing() {
+        let mut flaps = after(&[10.0]);
+        flaps.failed(at(60.0));
+        let damped = flaps.damping(at(60.0));
+        assert_eq!((damped.share, flaps.damping(at(1_000.0))), (LIGHT, damped));
+        assert_eq!(flaps.eases_at(LIGHT), None);
+        flaps.came_back(at(1_000.0));
+        let at_once = after(&[950.0, 1_000.0]);
+        assert_eq!(steps(&flaps, 1_000.0), steps(&at_once, 1_000.0));
+        flaps.failed(at(1_010.0));
+        assert_eq!(flaps.merit.0, after(&[950.0, 1_000.0, 1_010.0]).merit.0);
     }
 
     #[test]

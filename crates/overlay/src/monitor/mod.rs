@@ -166,6 +166,7 @@ impl LinkMonitor {
         let came_up = self.hello.on_hello(at, hello);
         if came_up {
             self.since = at;
+            self.flaps.came_back(at);
         }
         if self.hello.is_up() && self.rtt().get().is_some() {
             let quality = Quality {
