@@ -175,6 +175,18 @@ fn a_path_that_dies_in_the_last_moment_is_told_to_the_caller() {
     assert_eq!(listener.wait().code(), Some(1));
 }
 
+#[test]
+fn the_first_report_may_overtake_the_first_packet() {
+    for ssrc in [7, 8] {
+        let (listener, at) = listen_on_udp(&["--idle", "500ms", "--expect", "1 s"]);
+        // Of an earlier call's end it may be, or of this one's beginning.
+        Caller::new(ssrc, at).report(1, 0, ssrc != 7);
+        Caller::new(7, at).talk(60);
+        let (code, report, told) = ended(listener);
+        assert_eq!((code, &report["packets"]), (Some(i32::from(ssrc == 7)), &json!(60)), "{told}");
+    }
+}
+
 /// A caller on UDP with a number of its own.
 struct Caller {
     ssrc: u32,

@@ -267,13 +267,16 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
         let Some(got) = line.recv(&mut buf)? else { continue };
         let (arrival, bytes) = (clock::now(), &buf[..got.len.min(buf.len())]);
         if rtcp::is_rtcp(bytes) {
-            let control = rtcp::parse(bytes).ok();
-            let Some(control) =
-                control.filter(|c| caller.as_ref().is_some_and(|caller| caller.ssrc == c.ssrc))
-            else {
-                continue;
-            };
-            last = arrival;
+            let Ok(control) = rtcp::parse(bytes) else { continue };
+            match &caller {
+                Some(caller) if caller.ssrc == control.ssrc => last = arrival,
+                Some(_) => continue,
+                // It may have overtaken the first packet, which tells.
+                None => {
+                    call.report = control.report.filter(|_| !control.bye);
+                    continue;
+                }
+            }
             if let Some(report) = control.report {
                 answers.report(&report, &got.from);
                 call.reported(report);
@@ -294,6 +297,7 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
             continue;
         }
         (caller.at, last, call.law) = (got.from, arrival, law);
+        call.report = call.report.filter(|report| report.ssrc == view.ssrc);
         answers.packet(view.sequence, view.timestamp, arrival, &got.from);
         call.packets.push(Packet {
             sequence: view.sequence,
