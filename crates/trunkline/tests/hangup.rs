@@ -293,7 +293,7 @@ fn a_listener_that_stops_hangs_up() {
     let chain = Chain::of(2);
     let said = speech(chain.dir.path());
     for overlay in [true, false] {
-        let (mut listener, sender) = if overlay {
+        let (listener, sender) = if overlay {
             let mut listener = Process::start(
                 trunkline(["call", "recv", "--json", "--socket"]).arg(&chain.nodes[1].socket),
             );
@@ -340,7 +340,7 @@ fn what_was_sent_is_known_only_of_a_call_whose_end_was_heard() {
     assert_eq!((&whole["sent"], &whole["packets"]), (&json!(60), &json!(60)), "{whole}");
 
     // Who heard nobody says as much about it.
-    let (mut listener, _) = listen_on_udp(&[]);
+    let (listener, _) = listen_on_udp(&[]);
     listener.signal(Signal::SIGTERM);
     let (code, nothing, _) = ended(listener);
     assert_eq!((code, &nothing["ended"]), (Some(0), &json!("stopped")), "{nothing}");

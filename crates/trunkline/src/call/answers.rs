@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn what_came_is_counted_over_a_wrap() {
         let mut heard = Heard::default();
-        let mut hear = |heard: &mut Heard, n: u32, late: u64| {
+        let hear = |heard: &mut Heard, n: u32, late: u64| {
             let arrival = Time::from_nanos(u64::from(n) * 20_000_000 + late);
             heard.packet((65_530 + n) as u16, n * 160, arrival);
         };
