@@ -259,7 +259,11 @@ mod tests {
                 (bytes[0], bytes[1]) = (0x80 | bytes[0] & 0x1f, kind);
                 bytes[2..4].copy_from_slice(&words.to_be_bytes());
             }
-            let _ = parse(&bytes);
+            let Ok(packet) = parse(&bytes) else { return Ok(()) };
+            let mut out = [0; MAX_LEN];
+            let Control { ssrc, bye, ref reception, .. } = packet;
+            let len = emit_reception(ssrc, reception.as_ref(), bye, &mut out).unwrap();
+            prop_assert_eq!(parse(&out[..len]), Ok(Control { report: None, ..packet }));
         }
 
         /// Voice is not taken for control, nor the other way round.
