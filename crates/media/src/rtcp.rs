@@ -1,17 +1,16 @@
-//! RTCP (RFC 3550 §6): what a sender says of its stream, and that it has ended.
+//! RTCP (RFC 3550 §6): what the two ends of a stream say to each other.
 //!
-//! Only that: how many packets were sent and whether more will come, which a
-//! receiver cannot know of packets that don't. Reports of what was received are
-//! read past. (Who reads them: `rtcp-types` takes the cumulative loss, which is
-//! signed, for unsigned.)
+//! The sender, how many packets there were and whether more will come, which a
+//! receiver cannot know of packets that don't; the receiver, what came, and that it
+//! has heard the sender's report.
 
 use rtcp_types::{
-    Bye, Compound, Packet, RtcpPacketWriterExt, RtcpWriteError, Sdes, SdesChunk, SdesItem,
-    SenderReport,
+    Bye, Compound, CompoundBuilder, Packet, ReceiverReport, ReportBlock, RtcpPacketWriterExt,
+    RtcpWriteError, Sdes, SdesChunk, SdesItem, SenderReport,
 };
 
 /// Bytes of the longest packet that this module writes.
-pub const MAX_LEN: usize = 28 + MAX_SDES + 8;
+pub const MAX_LEN: usize = 32 + MAX_SDES + 8;
 
 /// A description's header, source, type, length, text and end, in whole words.
 const MAX_SDES: usize = (4 + 4 + 2 + MAX_NAME + 1).next_multiple_of(4);
@@ -41,14 +40,36 @@ pub struct Report {
     pub octets: u32,
 }
 
-/// An RTCP packet, as far as a receiver of voice needs it.
+/// What a receiver says of a stream (RFC 3550 §6.4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reception {
+    /// Who sends it.
+    pub source: u32,
+    /// The share that was lost since the receiver said so last, in 1/256.
+    pub fraction_lost: u8,
+    /// Packets lost since the beginning; below zero if more came than were sent.
+    /// 24 bits of it are written.
+    pub lost: i32,
+    /// The highest number that came; the upper 16 bits count how often it wrapped.
+    pub highest: u32,
+    /// How unevenly packets come (§6.4.1), in units of the payload's clock.
+    pub jitter: u32,
+    /// The sender's report that came last, by its [`Report::stamp`]; 0 if none did.
+    pub report: u32,
+    /// How long ago that was, in 1/65,536 s.
+    pub since: u32,
+}
+
+/// An RTCP packet, as far as the two ends of a call need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
     /// Who sent it.
     pub ssrc: u32,
     /// What it says of its stream.
     pub report: Option<Report>,
-    /// Whether the stream is over.
+    /// What it says first of somebody's stream to it.
+    pub reception: Option<Reception>,
+    /// Whether it leaves: its stream is over, or it listens no more.
     pub bye: bool,
 }
 
@@ -75,45 +96,91 @@ pub fn is_rtcp(bytes: &[u8]) -> bool {
     matches!(bytes, [first, 192..=223, ..] if first >> 6 == 2)
 }
 
+/// Writes the rest of a compound packet (RFC 3550 §6.1) behind `packet`: who speaks
+/// and, if `bye`, that it leaves.
+fn finish(
+    packet: CompoundBuilder<'_>,
+    ssrc: u32,
+    bye: bool,
+    out: &mut [u8],
+) -> Result<usize, RtcpError> {
+    let (name, have) = (name(ssrc), out.len());
+    let item = SdesItem::builder(SdesItem::CNAME, &name);
+    let packet =
+        packet.add_packet(Sdes::builder().add_chunk(SdesChunk::builder(ssrc).add_item(item)));
+    let written = match bye {
+        true => packet.add_packet(Bye::builder().add_source(ssrc)).write_into(out),
+        false => packet.write_into(out),
+    };
+    written.map_err(|e| match e {
+        RtcpWriteError::OutputTooSmall(need) => RtcpError::NoRoom { need, have },
+        // Nothing else can go wrong with one short name and a loss of 24 bits.
+        _ => RtcpError::Malformed,
+    })
+}
+
 impl Report {
+    /// By what a receiver names this report: the middle of [`Report::ntp`].
+    pub fn stamp(&self) -> u32 {
+        (self.ntp >> 16) as u32
+    }
+
     /// Writes the report, who speaks and, if `bye`, that this was all, as one
     /// packet (RFC 3550 §6.1) to the front of `out`; returns its length, at most
     /// [`MAX_LEN`].
     pub fn emit(&self, bye: bool, out: &mut [u8]) -> Result<usize, RtcpError> {
         let &Report { ssrc, ntp, timestamp, packets, octets } = self;
-        let (name, have) = (name(ssrc), out.len());
-        let item = SdesItem::builder(SdesItem::CNAME, &name);
-        let packet = Compound::builder()
-            .add_packet(
-                SenderReport::builder(ssrc)
-                    .ntp_timestamp(ntp)
-                    .rtp_timestamp(timestamp)
-                    .packet_count(packets)
-                    .octet_count(octets),
-            )
-            .add_packet(Sdes::builder().add_chunk(SdesChunk::builder(ssrc).add_item(item)));
-        let written = match bye {
-            true => packet.add_packet(Bye::builder().add_source(ssrc)).write_into(out),
-            false => packet.write_into(out),
-        };
-        written.map_err(|e| match e {
-            RtcpWriteError::OutputTooSmall(need) => RtcpError::NoRoom { need, have },
-            // Nothing else can go wrong with one short name.
-            _ => RtcpError::Malformed,
-        })
+        let report = SenderReport::builder(ssrc)
+            .ntp_timestamp(ntp)
+            .rtp_timestamp(timestamp)
+            .packet_count(packets)
+            .octet_count(octets);
+        finish(Compound::builder().add_packet(report), ssrc, bye, out)
     }
 }
 
-/// What a receiver says before it has anything to say (RFC 3550 §6.4.2): a report of
-/// nothing, by `ssrc`.
-pub fn empty_report(ssrc: u32) -> [u8; 8] {
-    let [a, b, c, d] = ssrc.to_be_bytes();
-    [0x80, 201, 0, 1, a, b, c, d]
+/// Writes what the receiver `ssrc` says to a sender, as one packet, to the front of
+/// `out`: `reception` of its stream, if there is something to say, and who speaks; if
+/// `bye`, that it listens no more. Returns its length, at most [`MAX_LEN`].
+pub fn emit_reception(
+    ssrc: u32,
+    reception: Option<&Reception>,
+    bye: bool,
+    out: &mut [u8],
+) -> Result<usize, RtcpError> {
+    let block = |r: &Reception| {
+        ReportBlock::builder(r.source)
+            .fraction_lost(r.fraction_lost)
+            .cumulative_lost(r.lost as u32 & 0xff_ffff)
+            .extended_sequence_number(r.highest)
+            .interarrival_jitter(r.jitter)
+            .last_sender_report_timestamp(r.report)
+            .delay_since_last_sender_report_timestamp(r.since)
+    };
+    let report = ReceiverReport::builder(ssrc);
+    let report = match reception {
+        Some(reception) => report.add_report_block(block(reception)),
+        None => report,
+    };
+    finish(Compound::builder().add_packet(report), ssrc, bye, out)
+}
+
+fn read_block(block: &ReportBlock<'_>) -> Reception {
+    Reception {
+        source: block.ssrc(),
+        fraction_lost: block.fraction_lost(),
+        // Its 24 bits are signed, which `rtcp-types` leaves to the reader.
+        lost: (block.cumulative_lost() << 8) as i32 >> 8,
+        highest: block.extended_sequence_number(),
+        jitter: block.interarrival_jitter(),
+        report: block.last_sender_report_timestamp(),
+        since: block.delay_since_last_sender_report_timestamp(),
+    }
 }
 
 /// Reads one packet. Never panics, whatever the bytes.
 pub fn parse(bytes: &[u8]) -> Result<Control, RtcpError> {
-    let mut report = None;
+    let (mut report, mut reception) = (None, None);
     let (mut ssrc, mut bye) = (None, false);
     for packet in Compound::parse(bytes).map_err(|_| RtcpError::Malformed)? {
         match packet.map_err(|_| RtcpError::Malformed)? {
@@ -126,9 +193,11 @@ pub fn parse(bytes: &[u8]) -> Result<Control, RtcpError> {
                     packets: sr.packet_count(),
                     octets: sr.octet_count(),
                 });
+                reception = reception.or(sr.report_blocks().next().map(|b| read_block(&b)));
             }
             Packet::Rr(rr) => {
                 ssrc.get_or_insert(rr.ssrc());
+                reception = reception.or(rr.report_blocks().next().map(|b| read_block(&b)));
             }
             // A mixer may say it of others.
             Packet::Bye(packet) => {
@@ -139,7 +208,7 @@ pub fn parse(bytes: &[u8]) -> Result<Control, RtcpError> {
         }
     }
     let ssrc = ssrc.ok_or(RtcpError::Malformed)?;
-    Ok(Control { ssrc, report: report.filter(|r| r.ssrc == ssrc), bye })
+    Ok(Control { ssrc, report: report.filter(|r| r.ssrc == ssrc), reception, bye })
 }
 
 #[cfg(test)]
@@ -157,9 +226,27 @@ mod tests {
             let mut out = [0; MAX_LEN];
             let len = report.emit(bye, &mut out).unwrap();
             prop_assert!(is_rtcp(&out[..len]));
-            prop_assert_eq!(parse(&out[..len]), Ok(Control { ssrc, report: Some(report), bye }));
+            let control = Control { ssrc, report: Some(report), reception: None, bye };
+            prop_assert_eq!(parse(&out[..len]), Ok(control));
             let need = RtcpError::NoRoom { need: len, have: len - 1 };
             prop_assert_eq!(report.emit(bye, &mut out[..len - 1]), Err(need));
+        }
+
+        #[test]
+        fn a_receiver_is_read_as_it_was_written(
+            ssrc: u32, source: u32, fraction_lost: u8, lost in -(1 << 23)..1 << 23,
+            highest: u32, jitter: u32, ntp: u64, since: u32, any: bool, bye: bool,
+        ) {
+            let sent = Report { ssrc: source, ntp, timestamp: 0, packets: 0, octets: 0 };
+            let report = sent.stamp();
+            let said =
+                Reception { source, fraction_lost, lost, highest, jitter, report, since };
+            let reception = any.then_some(said);
+            let mut out = [0; MAX_LEN];
+            let len = emit_reception(ssrc, reception.as_ref(), bye, &mut out).unwrap();
+            prop_assert!(is_rtcp(&out[..len]));
+            let control = Control { ssrc, report: None, reception, bye };
+            prop_assert_eq!(parse(&out[..len]), Ok(control));
         }
 
         #[test]
@@ -172,7 +259,11 @@ mod tests {
                 (bytes[0], bytes[1]) = (0x80 | bytes[0] & 0x1f, kind);
                 bytes[2..4].copy_from_slice(&words.to_be_bytes());
             }
-            let _ = parse(&bytes);
+            let Ok(packet) = parse(&bytes) else { return Ok(()) };
+            let mut out = [0; MAX_LEN];
+            let Control { ssrc, bye, ref reception, .. } = packet;
+            let len = emit_reception(ssrc, reception.as_ref(), bye, &mut out).unwrap();
+            prop_assert_eq!(parse(&out[..len]), Ok(Control { report: None, ..packet }));
         }
 
         /// Voice is not taken for control, nor the other way round.
@@ -195,10 +286,11 @@ mod tests {
     #[test]
     fn others_write_it_otherwise() {
         let bye = [0x81, 203, 0, 1, 0, 0, 0, 7];
-        assert_eq!(parse(&bye), Ok(Control { ssrc: 7, report: None, bye: true }));
-        let empty_rr = empty_report(9);
-        let of_another = [&empty_rr[..], &bye].concat();
-        assert_eq!(parse(&of_another), Ok(Control { ssrc: 9, report: None, bye: false }));
+        assert_eq!(parse(&bye), Ok(Control { ssrc: 7, report: None, reception: None, bye: true }));
+        let empty = [0x80, 201, 0, 1, 0, 0, 0, 9];
+        let of_another = [&empty[..], &bye].concat();
+        let control = Control { ssrc: 9, report: None, reception: None, bye: false };
+        assert_eq!(parse(&of_another), Ok(control));
         assert_eq!(parse(&[]), Err(RtcpError::Malformed));
         assert_eq!(parse(&[0x80, 203, 0, 0]), Err(RtcpError::Malformed), "nobody's end");
     }

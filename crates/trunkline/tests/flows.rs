@@ -108,12 +108,12 @@ fn a_call_is_counted_as_its_listener_hears_it() {
         let of = |key: &str| report[key].as_u64().expect("a count");
         let (call, about) = (&flow["call"], format!("{report} {flow}"));
         assert_eq!(flow["application"], Value::Null, "{about}");
-        // Two sender reports on the way, and five with the goodbye, are packets of
+        // Three sender reports on the way, and five with the goodbye, are packets of
         // the flow too.
         let reports = call["expected"].as_u64().map(|n| n.wrapping_sub(of("packets")));
-        assert!(reports.is_some_and(|n| (3..=7).contains(&n)), "{about}");
+        assert!(reports.is_some_and(|n| (4..=8).contains(&n)), "{about}");
         let heard = flow["packets"].as_u64().map(|n| n.wrapping_sub(of("packets") - of("lost")));
-        assert!(heard.is_some_and(|n| (1..=7).contains(&n)), "{about}");
+        assert!(heard.is_some_and(|n| (1..=8).contains(&n)), "{about}");
         // The listener's deadline counts from the fastest packet on.
         let missed = |v: &Value| v["lost"].as_u64().zip(v["late"].as_u64()).map(|(a, b)| a + b);
         // A node counts from the first packet it heard of; the caller's reports tell

@@ -143,14 +143,14 @@ const VARIES: &[(&str, &[(usize, May)])] = &[
         ],
     ),
     // ffmpeg's reports, and what it tries before it makes packets smaller; receiver
-    // reports of 8 bytes and denials of ports may be lost.
+    // reports of 40 bytes, a goodbye of 48 and denials of ports may be lost.
     (
-        "to the overlay, 3",
+        "to the overlay, 4",
         &[
             (0, Scale(1.1)),
             (1, Scale(1.2)),
-            (2, Be(1.0, 3.0)),
-            (3, Be(8.0, 24.0)),
+            (2, Be(1.0, 4.0)),
+            (3, Be(40.0, 168.0)),
             (4, Be(1.0, 8.0)),
             (7, Be(1.0, 8.0)),
             (8, Be(2.0, 4.0)),

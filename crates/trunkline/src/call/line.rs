@@ -44,9 +44,21 @@ pub struct Got {
     pub len: usize,
     /// Whether a link lost it and got it again.
     pub recovered: bool,
-    /// Who sent it, on the overlay.
-    pub from: Option<Address>,
+    /// Who sent it.
+    pub from: Target,
 }
+
+/// What comes to who only sends.
+#[derive(Clone, Copy, Debug)]
+pub enum News<'a> {
+    /// The node says it of a destination.
+    Status(Status),
+    /// A packet and who sent it; of longer ones than RTCP is, UDP's beginning.
+    Packet(&'a [u8], Target),
+}
+
+/// As much of a packet as [`News`] has: RTCP is shorter.
+const SHORT: usize = 1_024;
 
 impl Line {
     /// Sends `packet`; false if it could not leave now, as may happen to any
@@ -80,15 +92,21 @@ impl Line {
         }
     }
 
-    /// Takes what waits and is of no interest to who only sends, but for what the
-    /// node says of destinations; the line must not wait.
-    pub fn listen(&self, told: &mut impl FnMut(Status)) {
-        let Line::Overlay(socket) = self else { return };
+    /// Takes what waits; the line must not wait.
+    pub fn listen(&self, mut told: impl FnMut(News<'_>)) {
+        let mut buf = [0; SHORT];
         for _ in 0..NEWS {
-            match socket.recv_from(&mut [0; 64]) {
-                Ok(_) | Err(Error::Truncated { .. }) => {}
-                Err(Error::Status(status)) => told(status),
-                Err(_) => return,
+            match self {
+                Line::Overlay(socket) => match socket.recv_from(&mut buf) {
+                    Ok(got) => told(News::Packet(&buf[..got.len], Target::Overlay(got.from))),
+                    Err(Error::Status(status)) => told(News::Status(status)),
+                    Err(Error::Truncated { .. }) => {}
+                    Err(_) => return,
+                },
+                Line::Udp(socket) => match socket.recv_from(&mut buf) {
+                    Ok((len, from)) => told(News::Packet(&buf[..len], Target::Udp(from))),
+                    Err(_) => return,
+                },
             }
         }
     }
@@ -98,9 +116,11 @@ impl Line {
     pub fn recv(&self, buf: &mut [u8]) -> Result<Option<Got>, LineError> {
         match self {
             Line::Overlay(socket) => match socket.recv_from(buf) {
-                Ok(got) => {
-                    Ok(Some(Got { len: got.len, recovered: got.recovered, from: Some(got.from) }))
-                }
+                Ok(got) => Ok(Some(Got {
+                    len: got.len,
+                    recovered: got.recovered,
+                    from: Target::Overlay(got.from),
+                })),
                 Err(Error::WouldBlock) => Ok(None),
                 // None of them ends the socket.
                 Err(news) => {
@@ -108,8 +128,8 @@ impl Line {
                     Ok(None)
                 }
             },
-            Line::Udp(socket) => match socket.recv(buf) {
-                Ok(len) => Ok(Some(Got { len, recovered: false, from: None })),
+            Line::Udp(socket) => match socket.recv_from(buf) {
+                Ok((len, from)) => Ok(Some(Got { len, recovered: false, from: Target::Udp(from) })),
                 Err(e) => match e.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(None),
                     // It was stopped (Ctrl-Z), and goes on.

@@ -1,5 +1,6 @@
 //! `trunkline call`: a WAV file as a voice call, by hand.
 
+mod answers;
 pub mod line;
 mod recv;
 mod send;
@@ -209,7 +210,8 @@ pub fn sleep_until(at: trunkline_base::Time) {
 }
 
 /// How often the end of a call is said, and how long after its last packet: each
-/// may be lost, and with all of them the listener believes that the call broke off.
+/// may be lost, or the answer to it; with all of them, the listener believes that the
+/// call broke off, or the caller that nobody has heard its end.
 const GOODBYES: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(50),

@@ -1,3 +1,4 @@
+use super::answers::Answers;
 use super::line::Target;
 use super::{Carrier, Error, LINGER, SAMPLES, read_wav, seconds, write_wav};
 use crate::clock;
@@ -23,10 +24,13 @@ Examples:
   trunkline call recv --socket /run/trunkline/f.sock --port 5004 --out heard.wav
   trunkline call recv --udp --port 5004 --json
 
-The caller says at the end, and now and then, how many packets it has sent (RTCP,
-to the same port). A call that ends in silence instead broke off: exit status 1.
-The same for one that is shorter than --expect, which a caller without RTCP needs;
-and for a longer one that had sent RTCP.
+The caller says at the beginning, now and then, and at the end, how many packets it
+has sent (RTCP, to the same port), and is told that this was heard. A call that ends
+in silence instead broke off: exit status 1. The same for one that is shorter than
+--expect, which a caller without RTCP needs; and for a longer one that had sent RTCP.
+
+A listener takes one call. Others who call meanwhile are told that it hung up, as the
+caller is when the listener is stopped.
 
 Without a common clock, a packet's delay is counted from the fastest packet of
 the call; `late` means that it came more than the deadline after that.")]
@@ -65,7 +69,7 @@ pub struct Args {
 #[derive(serde::Serialize)]
 struct Report {
     packets: usize,
-    /// As the caller said last; it may have sent more.
+    /// As the caller said when it hung up.
     sent: Option<u32>,
     ended: Ending,
     /// Up to where it was heard of.
@@ -74,10 +78,11 @@ struct Report {
     recovered: usize,
     late: usize,
     lost: usize,
-    missed_percent: f64,
+    // Of no packets there is nothing to say.
+    missed_percent: Option<f64>,
     delay_above_fastest_ms: Quantiles,
-    r: f64,
-    mos: f64,
+    r: Option<f64>,
+    mos: Option<f64>,
     /// Only where it was asked for; none if nobody speaks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pesq: Option<Option<Pesq>>,
@@ -97,9 +102,9 @@ enum Ending {
 
 #[derive(serde::Serialize)]
 struct Quantiles {
-    p50: f64,
-    p99: f64,
-    max: f64,
+    p50: Option<f64>,
+    p99: Option<f64>,
+    max: Option<f64>,
 }
 
 /// One RTP packet, as it came.
@@ -129,16 +134,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     open.line.set_patience(PATIENCE)?;
     errln!("listening on {}", open.local);
     let call = listen(args, &open.line, &stop)?;
-    if call.packets.is_empty() {
-        outln!("{}", if args.json { "{\"packets\":0}" } else { "nothing came" });
-        return match args.expect {
-            Some(_) => Err(Error::Broken("no call came".into())),
-            None => Ok(()),
-        };
-    }
     let extent = call.extent();
     let (mut report, pcm) = play(args, &call, extent);
-    report.pesq = said.map(|said| compare(&said, &pcm));
+    report.pesq = said.map(|said| if pcm.is_empty() { None } else { compare(&said, &pcm) });
     if let Some(path) = &args.out {
         write_wav(path, &pcm)?;
     }
@@ -164,6 +162,13 @@ struct Extent {
 }
 
 impl Call {
+    /// Reports may overtake each other.
+    fn reported(&mut self, report: rtcp::Report) {
+        if self.report.is_none_or(|old| report.packets >= old.packets) {
+            self.report = Some(report);
+        }
+    }
+
     /// From the first to the last packet that came, and those around them that the
     /// caller says it has sent.
     fn extent(&self) -> Extent {
@@ -210,6 +215,9 @@ fn verdict(args: &Args, call: &Call, extent: Extent) -> Result<(), Error> {
     if is_whole(args, call, extent) {
         return Ok(());
     }
+    if call.packets.is_empty() {
+        return Err(Error::Broken("no call came".into()));
+    }
     let (ending, after) = (call.ending, length(extent.count));
     let of = match args.expect.map(packets_in).filter(|n| *n > extent.count) {
         Some(expected) => format!(" of {:.1} s", length(expected)),
@@ -235,11 +243,20 @@ fn packets_in(span: Span) -> usize {
     ((seconds(span) * 50.0).ceil() as usize).min(MAX_PACKETS)
 }
 
+/// Who is heard.
+struct Caller {
+    ssrc: u32,
+    law: Law,
+    /// Where it is; it may move.
+    at: Target,
+}
+
 /// Takes packets of the first caller until it has hung up or falls silent.
 fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error> {
     let mut call =
         Call { law: Law::Mu, packets: Vec::new(), report: None, ending: Ending::Stopped };
-    let mut caller: Option<(u32, Law)> = None;
+    let mut caller: Option<Caller> = None;
+    let mut answers = Answers::new(line);
     let mut buf = [0; 9_000];
     let (mut last, mut bye, mut others) = (clock::now(), None, false);
     let mut looked = last;
@@ -256,40 +273,38 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
         let Some(got) = line.recv(&mut buf)? else { continue };
         let (arrival, bytes) = (clock::now(), &buf[..got.len.min(buf.len())]);
         if rtcp::is_rtcp(bytes) {
-            let control = rtcp::parse(bytes).ok();
-            let Some(control) = control.filter(|c| caller.is_some_and(|(ssrc, _)| ssrc == c.ssrc))
-            else {
-                continue;
-            };
-            last = arrival;
-            // They may overtake each other.
-            let newer = |r: &rtcp::Report| call.report.is_none_or(|old| r.packets >= old.packets);
-            call.report = control.report.filter(newer).or(call.report);
+            let Ok(control) = rtcp::parse(bytes) else { continue };
+            match &caller {
+                Some(caller) if caller.ssrc == control.ssrc => last = arrival,
+                Some(_) => continue,
+                // It may have overtaken the first packet, which tells.
+                None => {
+                    call.report = control.report.filter(|_| !control.bye);
+                    continue;
+                }
+            }
+            if let Some(report) = control.report {
+                answers.report(&report, &got.from);
+                call.reported(report);
+            }
             if control.bye {
                 bye.get_or_insert(arrival);
             }
             continue;
         }
-        let Ok(view) = rtp::parse(bytes) else { continue };
-        let law = match view.payload_type {
-            rtp::PCMU => Law::Mu,
-            rtp::PCMA => Law::A,
-            _ => continue,
-        };
-        if view.payload.len() > SAMPLES {
-            continue;
-        }
-        if *caller.get_or_insert((view.ssrc, law)) != (view.ssrc, law) {
+        let Some((view, law)) = voice(bytes) else { continue };
+        let first = || Caller { ssrc: view.ssrc, law, at: got.from };
+        let caller = caller.get_or_insert_with(first);
+        if (caller.ssrc, caller.law) != (view.ssrc, law) {
+            answers.turn_away(&got.from);
             if !std::mem::replace(&mut others, true) {
                 errln!("somebody else calls as well and is not heard: a listener takes one call");
             }
             continue;
         }
-        (last, call.law) = (arrival, law);
-        // So that the caller's node knows that somebody listens. A few may be lost.
-        if let Some(from) = got.from.filter(|_| call.packets.len() < 3) {
-            let _ = line.send(&rtcp::empty_report(0), &Target::Overlay(from), &mut |_| {});
-        }
+        (caller.at, last, call.law) = (got.from, arrival, law);
+        call.report = call.report.filter(|report| report.ssrc == view.ssrc);
+        answers.packet(view.sequence, view.timestamp, arrival, &got.from);
         call.packets.push(Packet {
             sequence: view.sequence,
             timestamp: view.timestamp,
@@ -298,11 +313,24 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
             payload: view.payload.to_vec(),
         });
     }
-    // A signal in the moment after the end changes nothing.
-    if bye.is_some() {
-        call.ending = Ending::Bye;
+    match (bye, caller) {
+        // A signal in the moment after the end changes nothing.
+        (Some(_), _) => call.ending = Ending::Bye,
+        (None, Some(caller)) => answers.hang_up(&caller.at),
+        (None, None) => {}
     }
     Ok(call)
+}
+
+/// A packet of voice, by its encoding.
+fn voice(bytes: &[u8]) -> Option<(rtp::RtpView<'_>, Law)> {
+    let view = rtp::parse(bytes).ok().filter(|view| view.payload.len() <= SAMPLES)?;
+    let law = match view.payload_type {
+        rtp::PCMU => Law::Mu,
+        rtp::PCMA => Law::A,
+        _ => return None,
+    };
+    Some((view, law))
 }
 
 /// Whether a call that has begun, of which something was heard `last`, is over.
@@ -317,6 +345,7 @@ fn ended(args: &Args, begun: bool, last: Time, bye: Option<Time>) -> Option<Endi
 
 fn play(args: &Args, call: &Call, extent: Extent) -> (Report, Vec<i16>) {
     let Call { law, packets, report, ending } = call;
+    let any = !packets.is_empty();
     let mut clock = RelativeDelay::new(8_000);
     // Twice: the fastest packet may not be the first.
     for p in packets {
@@ -334,11 +363,11 @@ fn play(args: &Args, call: &Call, extent: Extent) -> (Report, Vec<i16>) {
         let _ = playout.receive(p.sequence, delay, p.recovered, &p.payload);
     }
     // What would still have come counts only of a call that was not hung up.
-    let expected = args.expect.filter(|_| *ending != Ending::Bye).map_or(0, packets_in);
+    let expected = args.expect.filter(|_| any && *ending != Ending::Bye).map_or(0, packets_in);
     let sent = Some(extent.count.max(expected));
     let played = playout.finish(sent, &mut Concealing::new(*law));
     delays.sort_by(f64::total_cmp);
-    let at = |share: f64| quantile(&delays, share).unwrap_or(0.0);
+    let at = |share: f64| quantile(&delays, share);
     let share = played.missed_share();
     let heard = Parameters::default()
         .with_delay(args.deadline.0 + Duration::from_millis(20))
@@ -347,18 +376,18 @@ fn play(args: &Args, call: &Call, extent: Extent) -> (Report, Vec<i16>) {
     let rating = rate(&heard);
     let report = Report {
         packets: played.fates.len(),
-        sent: report.map(|r| r.packets),
+        sent: report.filter(|_| *ending == Ending::Bye).map(|r| r.packets),
         ended: *ending,
         heard_s: length(extent.count),
         played: played.count(Fate::Played),
         recovered: played.count(Fate::Recovered),
         late: played.count(Fate::Late),
         lost: played.count(Fate::Lost),
-        missed_percent: share * 100.0,
+        missed_percent: any.then_some(share * 100.0),
         delay_above_fastest_ms: Quantiles { p50: at(0.5), p99: at(0.99), max: at(1.0) },
         // Below 0 the scale has no meaning left.
-        r: rating.r.max(0.0),
-        mos: rating.mos(),
+        r: any.then_some(rating.r.max(0.0)),
+        mos: any.then_some(rating.mos()),
         pesq: None,
     };
     (report, played.pcm)
@@ -386,6 +415,12 @@ fn print(args: &Args, r: &Report, whole: bool) {
         return;
     }
     let d = &r.delay_above_fastest_ms;
+    let (Some(missed), Some(rating), Some(mos), Some(p50), Some(p99), Some(max)) =
+        (r.missed_percent, r.r, r.mos, d.p50, d.p99, d.max)
+    else {
+        outln!("nothing came");
+        return;
+    };
     // Beside the numbers, which are those of the part that was heard of.
     let until = match (r.ended, whole) {
         (Ending::BrokeOff, false) => ", then it broke off",
@@ -400,15 +435,10 @@ fn print(args: &Args, r: &Report, whole: bool) {
         r.recovered,
         r.late,
         r.lost,
-        r.missed_percent
+        missed
     );
-    outln!(
-        "delay above the fastest: p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms",
-        d.p50,
-        d.p99,
-        d.max
-    );
-    outln!("E-model at {:?} playout: R {:.1}, MOS {:.2}", args.deadline.0, r.r, r.mos);
+    outln!("delay above the fastest: p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms");
+    outln!("E-model at {:?} playout: R {rating:.1}, MOS {mos:.2}", args.deadline.0);
     if let Some(pesq) = r.pesq {
         outln!("{}", score::line(pesq));
     }

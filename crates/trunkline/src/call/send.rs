@@ -1,4 +1,4 @@
-use super::line::Target;
+use super::line::{News, Target};
 use super::{Carrier, Error, GOODBYES, LawName, SAMPLES, read_wav, seconds, sleep_until};
 use crate::clock;
 use crate::stop::Signals;
@@ -24,7 +24,9 @@ Examples:
 
 Sender reports and, at the end, a goodbye (RTCP) go to the same port, so that the
 listener knows how many packets there were. Exit status 1 if the node says that
-packets don't get there: no route, or nobody listens. SIGINT hangs up.")]
+packets don't get there (no route, or nobody listens), if the listener hangs up (it
+was stopped, or is in another call), or if it answers reports as `call recv` does, but
+not the goodbye. SIGINT hangs up.")]
 pub struct Args {
     #[command(flatten)]
     carrier: Carrier,
@@ -67,8 +69,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
         let set = |option| socket.set_option(option).map_err(super::LineError::from);
         set(SocketOption::Service(service))?;
         set(SocketOption::Deadline(args.deadline.0))?;
-        open.line.set_patience(Duration::ZERO)?;
     }
+    open.line.set_patience(Duration::ZERO)?;
     let law = Law::from(args.law);
     let mut codes = Vec::with_capacity(pcm.len());
     law.encode_to(&pcm, &mut codes);
@@ -89,8 +91,49 @@ struct Call<'a> {
     packetizer: Packetizer,
     octets: u32,
     /// Packets that could not leave.
-    unsent: u64,
+    unsent: u32,
+    /// Packets that left while the other end could not be reached.
+    unreachable: u32,
     reach: Reach,
+    listener: Listener,
+}
+
+/// What the other end says.
+#[derive(Default)]
+struct Listener {
+    /// Whether it answers reports at once, as `call recv` does.
+    answers: bool,
+    /// The stamps of the goodbyes that it was sent.
+    goodbyes: Vec<u32>,
+    /// Whether it has heard one of them.
+    confirmed: bool,
+    /// When it hung up.
+    hung_up: Option<Time>,
+}
+
+impl Listener {
+    /// It has sent `bytes` to the caller `ssrc`.
+    fn says(&mut self, ssrc: u32, bytes: &[u8]) {
+        let Some(control) = rtcp::parse(bytes).ok().filter(|_| rtcp::is_rtcp(bytes)) else {
+            return;
+        };
+        // After the caller's goodbye it may well say its own.
+        if control.bye && self.goodbyes.is_empty() {
+            self.hung_up.get_or_insert(clock::now());
+        }
+        if let Some(heard) = control.reception.filter(|r| r.source == ssrc && r.report != 0) {
+            match self.goodbyes.contains(&heard.report) {
+                true => self.confirmed = true,
+                // Others say it in their own time, and may say nothing in the end.
+                false => self.answers |= heard.since == 0,
+            }
+        }
+    }
+
+    /// Whether it should have heard the end, and has not said so.
+    fn has_missed_the_end(&self) -> bool {
+        self.answers && !self.goodbyes.is_empty() && !self.confirmed
+    }
 }
 
 /// What the node says of the other end.
@@ -154,6 +197,13 @@ const RINGING: Duration = Duration::from_secs(2);
 /// Packets between two sender reports: 5 s (RFC 3550, 6.2), at first half of it.
 const REPORT_EVERY: u32 = 250;
 
+/// How long a caller waits for the answer to its goodbyes: longer than any way there
+/// and back.
+const CONFIRMING: Duration = Duration::from_secs(2);
+
+/// How often it looks for it.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 impl Call<'_> {
     fn new<'a>(args: &'a Args, line: &'a super::Line) -> Call<'a> {
         let start = clock::now();
@@ -165,26 +215,42 @@ impl Call<'_> {
             packetizer: Packetizer::new(Stream::g711(Law::from(args.law), ssrc)),
             octets: 0,
             unsent: 0,
+            unreachable: 0,
+            listener: Listener::default(),
             reach: Reach { start, lost: None, told: start, before: Duration::ZERO },
         }
     }
 
     fn send(&mut self, packet: &[u8]) -> Result<bool, Error> {
         let Call { args, line, reach, .. } = self;
-        let mut told = |status| reach.told(&args.to, status);
-        let left = line.send(packet, &args.to, &mut told)?;
-        line.listen(&mut told);
+        let left = line.send(packet, &args.to, &mut |status| reach.told(&args.to, status))?;
+        self.listen();
         Ok(left)
     }
 
-    /// Sends `count` packets, unless it is stopped or hopeless.
+    /// Takes what the node and the other end have said.
+    fn listen(&mut self) {
+        let Call { args, line, ssrc, reach, listener, .. } = self;
+        line.listen(|news| match news {
+            News::Status(status) => reach.told(&args.to, status),
+            News::Packet(bytes, from) if from == args.to => listener.says(*ssrc, bytes),
+            News::Packet(..) => {}
+        });
+    }
+
+    /// Whether there is nobody to talk to.
+    fn is_over(&self) -> bool {
+        self.reach.is_hopeless() || self.listener.hung_up.is_some()
+    }
+
+    /// Sends `count` packets, unless it is stopped or over.
     fn talk(&mut self, codes: &[u8], count: usize, stop: &Signals) -> Result<(), Error> {
         let bar = progress(count);
         let start = clock::now();
         let mut packet = [0; rtp::HEADER_LEN + SAMPLES];
         for k in 0..count {
             sleep_until(start + self.packetizer.interval() * k as u32);
-            if stop.wait(Duration::ZERO) || self.reach.is_hopeless() {
+            if stop.wait(Duration::ZERO) || self.is_over() {
                 break;
             }
             let at = k * SAMPLES % codes.len().next_multiple_of(SAMPLES);
@@ -192,8 +258,13 @@ impl Call<'_> {
             // 172 bytes hold the header and a frame.
             let n = self.packetizer.write(frame, &mut packet).unwrap_or(0);
             self.octets = self.octets.wrapping_add(frame.len() as u32);
-            self.unsent += u64::from(!self.send(&packet[..n])?);
-            if self.packetizer.packets() % REPORT_EVERY == REPORT_EVERY / 2 {
+            match self.send(&packet[..n])? {
+                true => self.unreachable += u32::from(self.reach.lost.is_some()),
+                false => self.unsent += 1,
+            }
+            // From the first packet on the listener knows that it will hear the end.
+            let packets = self.packetizer.packets();
+            if packets == 1 || packets % REPORT_EVERY == REPORT_EVERY / 2 {
                 self.report(false)?;
             }
             bar.inc(1);
@@ -212,67 +283,133 @@ impl Call<'_> {
             packets: self.packetizer.packets(),
             octets: self.octets,
         };
+        if bye {
+            self.listener.goodbyes.push(report.stamp());
+        }
         let mut packet = [0; rtcp::MAX_LEN];
         let n = report.emit(bye, &mut packet).unwrap_or(0);
         self.send(&packet[..n]).map(drop)
     }
 
-    /// Says that this was all.
+    /// Says that this was all, and waits until somebody has heard it.
     fn hang_up(&mut self) -> Result<(), Error> {
         let end = clock::now();
         for after in GOODBYES {
             sleep_until(end + after);
-            if self.reach.is_hopeless() {
+            if self.is_over() {
                 return Ok(());
             }
             self.report(true)?;
         }
-        // For a node in this process: the last packets may be asked for again.
-        std::thread::sleep(self.args.deadline.0);
-        let Call { args, line, reach, .. } = self;
-        line.listen(&mut |status| reach.told(&args.to, status));
-        Ok(())
+        let said = clock::now();
+        loop {
+            self.listen();
+            let waited = clock::now().since(said);
+            // Where it can't be reached, nothing more need be known.
+            let missed = self.listener.has_missed_the_end() && self.reach.lost.is_none();
+            let wait = if missed { CONFIRMING } else { Duration::ZERO };
+            // At least this, for a node in this process: the last packets may be asked
+            // for again.
+            if waited >= wait.max(self.args.deadline.0) {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Says what the call was like.
     fn conclude(&self) -> Result<(), Error> {
-        let (sent, unsent) = (self.packetizer.packets(), self.unsent);
-        let lost = self.reach.lost_after();
-        let unreachable = self.reach.before
+        let packets = self.packetizer.packets();
+        // Of a call that didn't come about the first ones are lost as well, which left
+        // before the node said so.
+        let unreachable = match self.reach.is_hopeless() {
+            true => packets - self.unsent,
+            false => self.unreachable,
+        };
+        let sent = packets - self.unsent - unreachable;
+        let unreachable_for = self.reach.before
             + self.reach.lost.map_or(Duration::ZERO, |(since, _)| clock::now().since(since));
+        let failure = self.failure();
         if self.args.json {
-            let why = lost.map(|(_, status)| status.to_string());
-            let after = lost.map(|(after, _)| after.as_secs_f64());
             outln!(
                 "{}",
                 serde_json::json!({
+                    "packets": packets,
                     "sent": sent,
-                    "unsent": unsent,
-                    "unreachable_s": unreachable.as_secs_f64(),
-                    "broke_off_after_s": after,
-                    "why": why,
+                    "unsent": self.unsent,
+                    "unreachable": unreachable,
+                    "unreachable_s": unreachable_for.as_secs_f64(),
+                    "broke_off_after_s": failure.as_ref().and_then(|f| f.after_s),
+                    "why": failure.as_ref().map(|f| &f.why),
                 })
             );
         } else {
-            let s = if sent == 1 { "" } else { "s" };
-            let mut line = format!("sent {sent} packet{s}");
-            if unsent > 0 {
-                let _ =
-                    write!(line, "; {unsent} could not leave because the node was away or busy");
+            let mut line = format!("sent {sent} ");
+            if sent < packets {
+                let _ = write!(line, "of {packets} ");
             }
-            if !unreachable.is_zero() && !self.reach.is_hopeless() {
-                let s = unreachable.as_secs_f64();
+            line += if packets == 1 { "packet" } else { "packets" };
+            if self.unsent > 0 {
+                let n = self.unsent;
+                let _ = write!(line, "; {n} could not leave because the node was away or busy");
+            }
+            if !unreachable_for.is_zero() && !self.reach.is_hopeless() {
+                let s = unreachable_for.as_secs_f64();
                 let _ = write!(line, "; for {s:.1} s {} could not be reached", self.args.to);
             }
             outln!("{line}");
         }
-        let Some((after, status)) = lost else { return Ok(()) };
-        let what = match self.reach.is_hopeless() {
-            true => "the call did not come about".to_owned(),
-            false => format!("the call broke off after {:.1} s", after.as_secs_f64()),
-        };
-        Err(Error::Broken(format!("{what}: {status}; {}", advice(&status))))
+        failure.map_or(Ok(()), |failure| Err(Error::Broken(failure.complaint)))
     }
+
+    /// Why the call was not whole, as far as is known.
+    fn failure(&self) -> Option<Failure> {
+        let listener = &self.listener;
+        if let Some(at) = listener.hung_up {
+            let after = at.since(self.reach.start).as_secs_f64();
+            return Some(Failure {
+                complaint: format!(
+                    "the other end hung up after {after:.1} s: it may be in another call, or \
+                     was stopped"
+                ),
+                why: "the other end hung up".into(),
+                after_s: Some(after),
+            });
+        }
+        if let Some((after, status)) = self.reach.lost_after() {
+            let after = after.as_secs_f64();
+            let what = match self.reach.is_hopeless() {
+                true => "the call did not come about".to_owned(),
+                false => format!("the call broke off after {after:.1} s"),
+            };
+            return Some(Failure {
+                complaint: format!("{what}: {status}; {}", advice(&status)),
+                why: status.to_string(),
+                after_s: Some(after),
+            });
+        }
+        listener.has_missed_the_end().then(|| {
+            let why = "nobody confirmed the end of the call".to_owned();
+            Failure {
+                complaint: format!(
+                    "{why}: the listener answered before, but not the {} goodbyes; the last \
+                     packets may not have come",
+                    listener.goodbyes.len()
+                ),
+                why,
+                after_s: None,
+            }
+        })
+    }
+}
+
+/// Why a call was not whole.
+struct Failure {
+    /// For people, with what to do about it.
+    complaint: String,
+    why: String,
+    /// How long it was then, where that is known.
+    after_s: Option<f64>,
 }
 
 fn advice(status: &Status) -> &'static str {
