@@ -2,6 +2,7 @@
 
 mod access;
 mod mistake;
+mod number;
 mod places;
 mod sealing;
 
@@ -96,6 +97,7 @@ impl Config {
 #[serde(deny_unknown_fields, default)]
 pub struct Runtime {
     /// SCHED_FIFO priority of the packet thread.
+    #[serde(deserialize_with = "number::priority")]
     pub realtime_priority: Option<u8>,
     /// The processor that the packet thread stays on.
     pub cpu: Option<usize>,
@@ -179,6 +181,7 @@ struct LinkSection {
     key: Option<sealing::Key>,
     address: Option<SocketAddr>,
     mtu: Option<usize>,
+    #[serde(default, deserialize_with = "number::dscp")]
     dscp: Option<u8>,
     rate: Option<Rate>,
     penalty: Option<Span>,
@@ -488,9 +491,6 @@ fn check_remote(file: &File) -> Result<(), &'static str> {
 }
 
 fn check_runtime(runtime: &Runtime) -> Result<(), &'static str> {
-    if runtime.realtime_priority.is_some_and(|p| !(1..=99).contains(&p)) {
-        return Err("[runtime] realtime_priority is out of range (1 to 99)");
-    }
     if runtime.cpu.is_some_and(|cpu| cpu >= 1_024) {
         return Err("[runtime] cpu is out of range (0 to 1023)");
     }

@@ -165,8 +165,14 @@ fn what_would_do_harm_in_silence_is_a_mistake() {
     assert!(mistake(&local("fe80::1")).contains("add the number of its interface"));
     assert!(mistake(&local("::ffff:192.0.2.1")).contains("is of IPv4"));
     assert!(parse(Path::new("x.toml"), &local("fe80::1%2")).is_ok());
-    let wrong_type = mistake(&GOOD.replace("dscp = 0", "dscp = 256"));
-    assert!(wrong_type.contains("expected a number from 0 to 255"), "{wrong_type}");
+    for value in ["256", "64", "-1", "\"EF\""] {
+        let dscp = mistake(&GOOD.replace("dscp = 0", &format!("dscp = {value}")));
+        assert!(dscp.starts_with("x.toml:20:8: "), "{dscp}");
+        assert!(dscp.contains("expected a number from 0 to 63, without quotes"), "{dscp}");
+        assert!(dscp.contains("EF is 46"), "{dscp}");
+    }
+    let priority = mistake(&GOOD.replace("offload = false", "realtime_priority = 300"));
+    assert!(priority.contains("expected a number from 1 to 99"), "{priority}");
     let log = |filter| mistake(&format!("{GOOD}[log]\nfilter = \"{filter}\""));
     for slip in ["loud", "", "info,lnk"] {
         assert!(log(slip).contains("is no level: write error, warn"), "{}", log(slip));
