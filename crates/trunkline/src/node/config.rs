@@ -291,6 +291,16 @@ pub fn check_folders(config: &Config, path: &Path, text: &str) -> Result<(), Mis
         .map_err(|what| mistake(path, text, None, what))
 }
 
+/// Whether the keys in `config`, the file at `path` with this `text`, go with the
+/// node's own; call once that is read.
+pub fn check_keys(config: &Config, path: &Path, text: &str) -> Result<(), Mistake> {
+    sealing::check_keys(&config.overlay).map_err(|(key, what)| {
+        let key = key.map(|key| key.to_string());
+        let span = key.and_then(|key| Some(text.find(&key)?..text.find(&key)? + key.len()));
+        mistake(path, text, span, what.into())
+    })
+}
+
 /// Reads and checks `text`, the content of `path`.
 pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     let file: File = toml::from_str(text).map_err(|e| syntax_mistake(path, text, &e))?;
@@ -425,6 +435,10 @@ fn defaults(file: &File, neighbour: NodeId) -> link::Config {
 fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
     let NodeSection { key, certificate, unsealed, .. } = &file.node;
     match (key, unsealed) {
+        (Some(key), _) if sealing::is_key_itself(key) => {
+            Err("[node] key is a key itself: give the name of a file with the secret one, which \
+                 `trunkline keygen FILE` makes; this node's public key is for its neighbours")
+        }
         (Some(_), true) => Err("[node] has a key and is unsealed: take one of the two away"),
         (None, false) => Err("[node] has no key: make one with `trunkline keygen FILE` and give \
                               key = \"FILE\"; or say unsealed = true, and nothing is protected"),
