@@ -364,6 +364,7 @@ impl PacketThread {
                 self.node.handle_timeout(now);
                 self.end_handshakes(now);
                 self.return_to_doors(now);
+                self.node.flush(now);
                 self.armed = Time::ZERO;
             }
             self.hand_out_echoes();
@@ -626,7 +627,7 @@ impl PacketThread {
     fn arm(&mut self) -> io::Result<()> {
         let (at, _) = self.node.node().next_timeout(clock::now());
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.lobby.next_timeout());
-        let at = at.min(self.reopen);
+        let at = at.min(self.reopen).min(self.node.flush_at());
         // While a socket is full, its becoming writable is what to wait for; but
         // not for ever.
         let at = match self.ends {
