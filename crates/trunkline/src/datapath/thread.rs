@@ -277,6 +277,8 @@ struct PacketThread {
     message: Box<[u8]>,
     stats: ThreadStats,
     complaints: Complaints,
+    /// About those that show no key.
+    strangers: Complaints,
     echoes: operate::Waiting,
     /// When to look after the doors again, if they are left alone.
     reopen: Time,
@@ -319,6 +321,7 @@ impl PacketThread {
             message: vec![0; MAX_MESSAGE + 1].into(),
             stats: ThreadStats::default(),
             complaints: Complaints::default(),
+            strangers: Complaints::default(),
             echoes: operate::Waiting::default(),
             reopen: Time::NEVER,
             ends: None,
