@@ -104,7 +104,7 @@ impl Udp {
     ) {
         let since = *self.behind.get_or_insert(now);
         for _ in 0..BATCHES_PER_TURN {
-            if !self.recv(stamps, now, &mut take).is_some_and(|last| since.since(last) > BEHIND) {
+            if self.recv(stamps, now, &mut take).is_none_or(|last| since.since(last) <= BEHIND) {
                 self.behind = None;
                 return;
             }
