@@ -365,3 +365,47 @@ fn many_addresses_get_no_more_than_one() {
     assert_eq!(net.link(1).address(), Some(net.reached[0]));
     assert_eq!(net.down(), 0);
 }
+
+/// For how long node 2 goes on at the old address after node 1 has got another
+/// mapping in the middle of a call, right after 5 s in which copies overtook what
+/// it sends, from as many addresses in turn; and how many packets were missed.
+fn followed_after(kind: Links, racers: u16) -> (Duration, [i64; 2]) {
+    let mut net = Net::new(kind, ms(20));
+    let (new, mut took) = (address(1, 40_002), None);
+    let racer = |n: u16| address(66, 40_000 + n);
+    let missed = net.missed(10 * SECOND, |net| {
+        for n in 0..500 {
+            net.racer = (racers > 0).then(|| racer(n % racers.max(1)));
+            net.run(ms(10));
+        }
+        net.racer = None;
+        (net.outside, net.reached) = (new, vec![new]);
+        let begun = net.now;
+        while net.link(1).address() != Some(new) && net.now.since(begun) < 4 * SECOND {
+            net.run(STEP);
+        }
+        took = Some(net.now.since(begun));
+    });
+    for n in 0..racers {
+        let bytes = |map: &BTreeMap<_, _>| map.get(&racer(n)).copied().unwrap_or(0);
+        let (sent, had) = (bytes(&net.sent), bytes(&net.had));
+        assert!(sent <= 3 * had, "{kind:?}, of {racers} {n}: {sent} bytes for {had}");
+    }
+    assert_eq!(net.down(), 0, "{kind:?}");
+    (took.unwrap(), missed)
+}
+
+#[test]
+fn a_mapping_that_is_new_right_after_an_attack_is_followed_as_soon() {
+    for kind in KINDS {
+        let (alone, _) = followed_after(kind, 0);
+        for racers in [1, 3, 50, 500] {
+            let (after, missed) = followed_after(kind, racers);
+            println!("{kind:?}, after copies from {racers}: {after:?} {missed:?}; else {alone:?}");
+            // What was under way, as without.
+            assert!(missed[0] <= 3 && missed[1] <= 0, "{kind:?} {racers}: {missed:?}");
+            // Two round trips and a hello later.
+            assert!(after <= alone + ms(2 * 40 + 100), "{kind:?} {racers}: {after:?}, {alone:?}");
+        }
+    }
+}

@@ -25,8 +25,13 @@ pub enum KeyFileError {
         source: io::Error,
     },
     /// Others could copy it.
-    #[error("{} can be read by others than its owner: chmod 600 {}", .0.display(), .0.display())]
-    Exposed(PathBuf),
+    #[error("{} can be read by others than its owner: chmod 600 {}{advice}", path.display(), path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// What else may be the matter, after a comma; may be empty.
+        advice: &'static str,
+    },
     /// No key is in it.
     #[error("{} holds no secret key: {source}; `trunkline keygen` makes one", path.display())]
     Key {
@@ -91,7 +96,15 @@ pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
         .map_err(|source| KeyFileError::Key { path: path.to_owned(), source })?;
     let others = if meta.uid() == 0 { 0o037 } else { 0o077 };
     if meta.mode() & others != 0 {
-        return Err(KeyFileError::Exposed(path.to_owned()));
+        // Half of all secrets are points of the curve as well.
+        let advice = match text.parse::<PublicKey>() {
+            Ok(_) => {
+                ", if it holds the secret key; it may as well be the public one, which is no use \
+                 here: name the file that `trunkline keygen` made"
+            }
+            Err(_) => "",
+        };
+        return Err(KeyFileError::Exposed { path: path.to_owned(), advice });
     }
     Ok(identity)
 }

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use trunkline_client::{Address, NodeId, Service, SocketOption};
 
 /// The first bytes of a recording.
@@ -168,9 +169,17 @@ fn a_recording_is_for_its_owner_alone() {
 fn a_full_disk_is_told() {
     let mut chain = Chain::prepare(&Setup::default());
     let node = chain.first();
-    node.start_with(&["--record", "/dev/full"]);
-    node.process().signal(Signal::SIGTERM);
-    assert_eq!(node.process().wait().code(), Some(1));
-    let (_, stderr) = node.process().rest();
-    assert!(stderr.contains("recording is cut short: No space left"), "{stderr}");
+    for waits in [false, true] {
+        node.start_with(&["--record", "/dev/full"]);
+        if waits {
+            // Nobody calls: what there is to write would be in memory for an hour.
+            let begun = Instant::now();
+            node.process().wait_for_word("the recording stops here");
+            assert!(begun.elapsed() < ms(4_000), "told after {:?}", begun.elapsed());
+        }
+        node.process().signal(Signal::SIGTERM);
+        assert_eq!(node.process().wait().code(), Some(1));
+        let (_, stderr) = node.process().rest();
+        assert!(stderr.contains("recording is cut short: No space left"), "{stderr}");
+    }
 }

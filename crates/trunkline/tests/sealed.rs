@@ -258,7 +258,8 @@ fn key_files_that_are_of_no_use_are_named() {
     let file = |name: &str| operator.dir.path().join(name);
     let wrong = |why: &str| {
         let ended = run(trunkline(["check"]).arg(&node.config));
-        assert!(ended.one_line(2).contains(why), "{why}: {}", ended.stderr);
+        assert_eq!(ended.code, Some(2), "{why}: {}", ended.stderr);
+        assert!(ended.stderr.contains(why), "{why}: {}", ended.stderr);
     };
     fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o644)).expect("done");
     wrong("can be read by others than its owner: chmod 600");
@@ -287,6 +288,25 @@ fn key_files_that_are_of_no_use_are_named() {
     assert!(ended.stderr.contains("has been OVER for "), "{}", ended.stderr);
     fs::write(file("1.cert"), before).expect("written");
     drop(other);
+    // The public key where the secret one belongs, and the other way round.
+    let (secret, public) =
+        (fs::read_to_string(file("1.key")), done(run(trunkline(["pubkey"]).arg(file("1.key")))));
+    let secret = secret.expect("there");
+    fs::write(file("1.key"), &public).expect("written");
+    wrong("1.key, but that is the public key: [node] key is to name the file with the secret one");
+    fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o644)).expect("done");
+    wrong("it may as well be the public one, which is no use here: name the file that");
+    fs::write(file("1.key"), &secret).expect("written");
+    fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o600)).expect("done");
+    let named = format!("{:?}", file("1.key"));
+    edit(&node, &named, &format!("{:?}", public.trim()));
+    wrong("[node] key is a key itself: give the name of a file with the secret one");
+    edit(&node, &format!("{:?}", public.trim()), &named);
+    // And this node's own where another's belongs.
+    let overlay_keys = format!("keys = [\"{}\"]", operator.public.trim());
+    edit(&node, &overlay_keys, &format!("{overlay_keys}\nrevoked = [\"{}\"]", public.trim()));
+    wrong("[overlay] revoked has this node's own key, so none that is told so believes it");
+    edit(&node, &format!("revoked = [\"{}\"]", public.trim()), "");
     // A key is never overwritten.
     let again = run(trunkline(["keygen"]).arg(file("1.key")));
     assert!(again.one_line(1).contains("File exists (os error 17); no key"), "{}", again.stderr);

@@ -5,7 +5,7 @@ mod common;
 use common::{Node, Process, free_port, ms, run, temp_dir, trunkline, wait_for};
 use nix::sys::signal::Signal;
 use socket2::{Domain, SockAddr, Socket, Type};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -313,6 +313,43 @@ fn metrics_and_health_are_served_to_many() {
     assert!(status.ends_with("404 Not Found"), "{status}");
     // A port of its own, so that it is known to be free.
     assert_ne!(node.http, free_port(IP));
+}
+
+/// By the rules of `promtool check metrics`, for who does not ask for OpenMetrics.
+#[test]
+fn metrics_are_named_as_the_format_has_it_that_was_asked_for() {
+    let (_dir, mut node) = single();
+    node.start();
+    let page = |accept: &str| {
+        let mut stream = std::net::TcpStream::connect(node.http).expect("it listens");
+        let ask = format!("GET /metrics HTTP/1.0\r\nAccept: {accept}\r\n\r\n");
+        stream.write_all(ask.as_bytes()).expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        text
+    };
+    let prometheus = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+    let open = page(prometheus);
+    assert!(open.contains("content-type: application/openmetrics-text; version=1.0.0"), "{open}");
+    assert!(open.contains("# TYPE trunkline_forwarded counter\n") && open.ends_with("# EOF\n"));
+    let text = page("*/*");
+    assert!(text.contains("content-type: text/plain; version=0.0.4"), "{text}");
+    assert!(!text.contains("# EOF"));
+    let told = |what: &str, name: &str| {
+        let start = format!("# {what} {name} ");
+        text.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_default()
+    };
+    let (_, body) = text.split_once("\r\n\r\n").expect("a head");
+    let values: Vec<_> = body.lines().filter(|line| !line.starts_with('#')).collect();
+    assert!(values.len() > 50, "{text}");
+    for line in values {
+        let name = line.split(['{', ' ']).next().expect("a name");
+        assert!(told("HELP", name).len() > 5, "{name} has no help text");
+        let kind = told("TYPE", name);
+        assert_eq!(kind == "counter", name.ends_with("_total"), "{name}: {kind}");
+        let bucket = name.ends_with("_bucket") || line.contains("le=\"");
+        assert_eq!(kind == "untyped", bucket, "{line}: {kind}");
+    }
 }
 
 /// More than have a place, each sending a byte of a header now and then.

@@ -131,7 +131,10 @@ pub enum KeyError {
     #[error("a key is 44 characters of base64, the last one `=`; copy it whole")]
     NotBase64,
     /// 32 bytes that are no point of the curve, or one of small order.
-    #[error("these 32 bytes are no public key; take what `keygen` printed for that node")]
+    #[error(
+        "these 32 bytes are no public key, and may be a secret one, which belongs in no other file \
+         than its own: take what `trunkline pubkey` prints where that is"
+    )]
     NoPoint,
 }
 

@@ -232,12 +232,13 @@ pub enum Event {
         /// Whether it is this node's initiation that the other has challenged.
         own: bool,
     },
-    /// Someone who has a key was refused: for the log.
+    /// Someone was refused: for the log.
     Refused {
         /// From where.
         from: SocketAddr,
-        /// Which node it says it is.
-        node: NodeId,
+        /// Which node it says it is; `None` of what is not for this node's key,
+        /// and can't be read, which is told once a second at most.
+        node: Option<NodeId>,
         /// What is wrong.
         why: Refusal,
     },
@@ -267,6 +268,8 @@ pub struct Handshakes {
     sent: u64,
     pub(super) cookies: Cookies,
     pub(super) strangers: Bucket,
+    /// When a wrong mac is told of again.
+    pub(super) tell_bad_mac: Time,
     pub(super) proven: Bucket,
     pub(super) answers: Bucket,
     pub(super) sources: PerSource,
@@ -310,6 +313,7 @@ impl Handshakes {
             sent: 0,
             cookies: Cookies::new([entropy.random(), entropy.random()]),
             strangers: Bucket::FULL,
+            tell_bad_mac: Time::ZERO,
             proven: Bucket::FULL,
             answers: Bucket::FULL,
             sources: PerSource::new(config.limits.table),

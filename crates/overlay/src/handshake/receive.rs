@@ -47,6 +47,9 @@ pub(super) struct Opened {
     pub len: usize,
 }
 
+/// Between two events about a wrong mac.
+const BAD_MAC_AGAIN: Duration = Duration::from_secs(1);
+
 impl Handshakes {
     /// Takes a datagram of which [`Kind::is_handshake`] is true. `unix_secs`
     /// (seconds since 1970) is for the expiry of certificates.
@@ -62,6 +65,12 @@ impl Handshakes {
         };
         if let Err(why) = done {
             self.stats.refuse(why);
+            // Anybody can send as many of these as he likes: a word now and then
+            // will do for the log.
+            if why == Refusal::BadMac && now >= self.tell_bad_mac {
+                self.tell_bad_mac = now + BAD_MAC_AGAIN;
+                self.push(Event::Refused { from, node: None, why });
+            }
         }
     }
 
@@ -146,7 +155,7 @@ impl Handshakes {
             };
             if let Err(why) = believed {
                 // Where a file names the wrong neighbour, this is all that shows it.
-                self.push(Event::Refused { from, node: certificate.node(), why });
+                self.push(Event::Refused { from, node: Some(certificate.node()), why });
                 return Err(why);
             }
             neighbour.query = None;
@@ -186,7 +195,7 @@ impl Handshakes {
         self.identified(now, unix_secs, opened).inspect_err(|why| {
             // A copy, or a race, is no news.
             if !matches!(why, Refusal::Replayed | Refusal::Simultaneous) {
-                self.push(Event::Refused { from, node, why: *why });
+                self.push(Event::Refused { from, node: Some(node), why: *why });
             }
         })
     }
@@ -399,7 +408,7 @@ impl Handshakes {
         let (payload, version) = taken.inspect_err(|why| {
             self.by_index.remove(&response.receiver);
             let node = self.neighbours.get(&link).map_or(NodeId(0), |n| n.peer.node);
-            self.push(Event::Refused { from, node, why: *why });
+            self.push(Event::Refused { from, node: Some(node), why: *why });
         })?;
         let [forth, back] = attempt.handshake.split().map_err(|_| Refusal::Forged)?;
         // Whoever answers has received it there, wherever the answer comes from.

@@ -15,10 +15,12 @@
 //! - If it doesn't, asked several times, the neighbour has moved. Until that is
 //!   known, all that is sent goes to both.
 //!
-//! There is one candidate; another takes its place after [`SPACING`], and later
-//! after each that came to nothing. So a member that sends from ten thousand
-//! addresses gets nothing more by it, and who sends copies does not make the link
-//! look as if it lost what is sent to nobody.
+//! There is one candidate; until it has answered, another takes its place after
+//! [`SPACING`], or two round trips if that is sooner. The last [`REMEMBERED`] that
+//! came to nothing are candidates again later and later, each for itself: so who
+//! sends copies from one address gets little by it, who sends from ten thousand no
+//! more than three bytes for each of his, and a neighbour that moves right after is
+//! followed as soon as ever.
 //!
 //! How an address is asked depends on what the other end speaks: protocol version
 //! 3 has [`PathFrame`]. In versions 1 and 2 control begins a handshake there
@@ -43,13 +45,19 @@ use rand::rngs::ChaCha20Rng;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 
-/// Between two candidates, at least: most round trips are shorter, so that one
-/// that answers has the time to.
+/// Between two candidates, where no round trip is known, and until the same may be
+/// one again that did not answer: most round trips are shorter, so that one that
+/// answers has the time to.
 const SPACING: Duration = Duration::from_millis(250);
-/// It doubles so often with each that did not answer.
+/// What an answer may take beside its round trip, where that is known.
+const ANSWER: Duration = Duration::from_millis(50);
+/// For an address that did not answer it doubles so often.
 const MAX_DOUBLINGS: u32 = 4;
-/// After so long without one all is forgotten.
+/// After so long without another try it is forgotten.
 const FORGET: Duration = Duration::from_secs(30);
+/// So many of them are remembered. With more, each is tried more often: what it
+/// gets is still bounded by what came from there.
+const REMEMBERED: usize = 8;
 /// Between two challenges of one candidate…
 const CHALLENGE_AGAIN: Duration = Duration::from_millis(100);
 /// …and between two handshakes, of which the other end answers two a second, or
@@ -80,9 +88,8 @@ pub(super) struct State {
     candidate: Option<Candidate>,
     /// No other candidate before this.
     closed_until: Time,
-    /// How many of the last came to nothing, and what the last one was to say.
-    failures: u32,
-    late: Option<[u8; 8]>,
+    /// Those that came to nothing.
+    failed: [Option<Failed>; REMEMBERED],
     /// Where the response went of the session that waits to be used.
     answered: Option<SocketAddr>,
     /// A challenge of the neighbour's that waits for this end's answer.
@@ -91,6 +98,17 @@ pub(super) struct State {
     last: Option<SocketAddr>,
     /// Whether control has not been told yet of the present address.
     moved: bool,
+}
+
+/// A candidate that came to nothing.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    address: SocketAddr,
+    /// Not again before this.
+    until: Time,
+    times: u32,
+    /// What it was to say.
+    nonce: Option<[u8; 8]>,
 }
 
 #[derive(Debug)]
@@ -127,11 +145,37 @@ impl State {
     /// The candidate is none.
     fn dismiss(&mut self) {
         let Some(candidate) = self.candidate.take() else { return };
-        if candidate.proven.is_none() {
-            self.closed_until = candidate.since + SPACING * (1 << self.failures.min(MAX_DOUBLINGS));
-            self.failures = self.failures.saturating_add(1);
+        if candidate.proven.is_some() {
+            return;
         }
-        self.late = candidate.nonces.map(|[there, _]| there);
+        let Candidate { address, since, nonces, .. } = candidate;
+        let times = self.failure(address).map_or(0, |f| f.times);
+        let until = since + SPACING * (1 << times.min(MAX_DOUBLINGS));
+        let nonce = nonces.map(|[there, _]| there);
+        let failed = Failed { address, until, times: times.saturating_add(1), nonce };
+        // In its own place, or that of the one which may be tried soonest.
+        let of = |f: &Option<Failed>| f.map(|f| (f.address != address, f.until));
+        if let Some(place) = self.failed.iter_mut().min_by_key(|f| of(f)) {
+            *place = Some(failed);
+        }
+    }
+
+    fn failure(&self, address: SocketAddr) -> Option<&Failed> {
+        self.failed.iter().flatten().find(|f| f.address == address)
+    }
+
+    fn forget(&mut self, which: impl Fn(&Failed) -> bool) {
+        for place in &mut self.failed {
+            place.take_if(|f| which(f));
+        }
+    }
+
+    /// Whether `address` may be the candidate.
+    fn admits(&mut self, at: Time, address: SocketAddr) -> bool {
+        // One that has answered is about to be where the neighbour is, or none.
+        let open = self.candidate.as_ref().is_none_or(|c| c.proven.is_none());
+        self.forget(|f| at >= f.until + FORGET);
+        open && at >= self.closed_until && self.failure(address).is_none_or(|f| at >= f.until)
     }
 }
 
@@ -146,6 +190,8 @@ impl Link {
         newest: bool,
         first: bool,
     ) {
+        let round_trip = self.monitor.rtt().get();
+        let spacing = round_trip.map_or(SPACING, |rtt| SPACING.min(2 * rtt + ANSWER));
         let place = &mut self.place;
         place.last = Some(from);
         let agreed = place.answered.take_if(|_| first) == Some(from);
@@ -160,12 +206,9 @@ impl Link {
             return self.move_to(from);
         }
         let other = place.candidate.as_ref().is_none_or(|c| c.address != from);
-        if other && newest && at >= place.closed_until {
-            if at >= place.closed_until + FORGET {
-                place.failures = 0;
-            }
+        if other && newest && place.admits(at, from) {
             place.dismiss();
-            place.closed_until = place.closed_until.max(at + SPACING);
+            place.closed_until = at + spacing;
             place.candidate = Some(Candidate {
                 address: from,
                 since: at,
@@ -187,7 +230,7 @@ impl Link {
 
     fn move_to(&mut self, to: SocketAddr) {
         self.address = Some(to);
-        (self.place.candidate, self.place.failures) = (None, 0);
+        (self.place.candidate, self.place.failed) = (None, Default::default());
         self.place.moved = true;
     }
 
@@ -266,9 +309,7 @@ impl Link {
             // From wherever it comes: who says it has received it.
             PathFrame::Response(data) => {
                 // It was there after all.
-                if self.place.late.take_if(|late| *late == data).is_some() {
-                    self.place.failures = 0;
-                }
+                self.place.forget(|f| f.nonce == Some(data));
                 let Some(candidate) = &mut self.place.candidate else { return Ok(()) };
                 match candidate.nonces {
                     Some([there, _]) if there == data => drop(candidate.proven.get_or_insert(now)),

@@ -5,12 +5,14 @@
 //! the start (times, incarnation, seed, entropy, configuration text); the others follow
 //! in the order of the calls.
 
+use crate::clock;
 use crate::node::config::Secrets;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
@@ -204,10 +206,16 @@ pub fn read_echo(r: &mut Reader<'_>) -> Result<(Time, Echo), Short> {
     Ok((now, Echo { to, service, size: size as usize, hops, nonce: r.u64()? }))
 }
 
+/// How long a record may wait in memory: a full disk is to be heard of while
+/// something can be done about it.
+const FLUSH: Duration = Duration::from_secs(1);
+
 /// Writes records; after the first failure (a full disk) it stops, and says so
 /// once.
 pub struct Recorder {
     out: io::Result<BufWriter<File>>,
+    /// When to write what is in memory; `NEVER` if nothing is.
+    flush_at: Time,
 }
 
 /// A file for its owner alone, empty. One that others could read is not made
@@ -246,7 +254,7 @@ impl Recorder {
         let file = private(path)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         out.write_all(MAGIC)?;
-        let mut recorder = Recorder { out: Ok(out) };
+        let mut recorder = Recorder { out: Ok(out), flush_at: Time::NEVER };
         recorder.write(Tag::Start, start);
         Ok(recorder)
     }
@@ -259,9 +267,28 @@ impl Recorder {
             .write_all(&[tag as u8])
             .and_then(|()| out.write_all(&len))
             .and_then(|()| out.write_all(body));
+        if self.flush_at == Time::NEVER {
+            self.flush_at = clock::now() + FLUSH;
+        }
+        self.note(done);
+    }
+
+    /// Writes what has waited for long enough.
+    fn flush(&mut self, now: Time) {
+        if now < self.flush_at {
+            return;
+        }
+        self.flush_at = Time::NEVER;
+        if let Ok(out) = &mut self.out {
+            let done = out.flush();
+            self.note(done);
+        }
+    }
+
+    fn note(&mut self, done: io::Result<()>) {
         if let Err(error) = done {
             tracing::error!(%error, "the recording stops here: the file cannot be written");
-            self.out = Err(error);
+            (self.out, self.flush_at) = (Err(error), Time::NEVER);
         }
     }
 
@@ -409,6 +436,18 @@ impl Tap {
             recorder.write(Tag::Reconfigure, &body);
         }
         self.node.reconfigure(now, changes);
+    }
+
+    /// Writes what has waited for a second, if a recording runs.
+    pub fn flush(&mut self, now: Time) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.flush(now);
+        }
+    }
+
+    /// When to call [`Tap::flush`].
+    pub fn flush_at(&self) -> Time {
+        self.recorder.as_ref().map_or(Time::NEVER, |recorder| recorder.flush_at)
     }
 
     /// Completes the recording, if one runs.

@@ -277,6 +277,8 @@ struct PacketThread {
     message: Box<[u8]>,
     stats: ThreadStats,
     complaints: Complaints,
+    /// About those that show no key.
+    strangers: Complaints,
     echoes: operate::Waiting,
     /// When to look after the doors again, if they are left alone.
     reopen: Time,
@@ -319,6 +321,7 @@ impl PacketThread {
             message: vec![0; MAX_MESSAGE + 1].into(),
             stats: ThreadStats::default(),
             complaints: Complaints::default(),
+            strangers: Complaints::default(),
             echoes: operate::Waiting::default(),
             reopen: Time::NEVER,
             ends: None,
@@ -348,7 +351,8 @@ impl PacketThread {
         let mut events = [EpollEvent::empty(); EVENTS];
         while self.ends.is_none_or(|at| clock::now() < at) {
             self.arm()?;
-            let n = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+            let wait = if self.is_behind() { EpollTimeout::ZERO } else { EpollTimeout::NONE };
+            let n = match self.epoll.wait(&mut events, wait) {
                 Ok(n) => n,
                 Err(Errno::EINTR) => continue,
                 Err(e) => return Err(e.into()),
@@ -359,11 +363,13 @@ impl PacketThread {
             for event in &events[..n] {
                 self.on_event(event, &stamps)?;
             }
+            self.catch_up(&stamps)?;
             let now = clock::now();
-            if now >= self.armed {
+            if now >= self.armed && !self.is_behind() {
                 self.node.handle_timeout(now);
                 self.end_handshakes(now);
                 self.return_to_doors(now);
+                self.node.flush(now);
                 self.armed = Time::ZERO;
             }
             self.hand_out_echoes();
@@ -409,9 +415,23 @@ impl PacketThread {
         let now = clock::now();
         let (node, carriers) = (&mut self.node, &mut self.carriers);
         if let Some(udp) = self.udp.get_mut(index) {
-            while udp.recv(stamps, now, |batch| node.recv(now, batch, carriers)) {}
+            udp.recv_turn(stamps, now, |batch| node.recv(now, batch, carriers));
         }
         Ok(())
+    }
+
+    /// Another turn for each socket that is behind, whether or not more waits there.
+    fn catch_up(&mut self, stamps: &Stamps) -> io::Result<()> {
+        for i in 0..self.udp.len() {
+            if self.udp[i].is_behind() {
+                self.on_udp(i, EpollFlags::EPOLLIN, stamps)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_behind(&self) -> bool {
+        self.udp.iter().any(Udp::is_behind)
     }
 
     fn on_session(&mut self, id: SessionId, events: EpollFlags, stamps: &Stamps) {
@@ -626,7 +646,7 @@ impl PacketThread {
     fn arm(&mut self) -> io::Result<()> {
         let (at, _) = self.node.node().next_timeout(clock::now());
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.lobby.next_timeout());
-        let at = at.min(self.reopen);
+        let at = at.min(self.reopen).min(self.node.flush_at());
         // While a socket is full, its becoming writable is what to wait for; but
         // not for ever.
         let at = match self.ends {

@@ -19,6 +19,10 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 /// Datagrams that waited for longer show that this process had no time to run.
 const BEHIND: Duration = Duration::from_millis(100);
 
+/// Batches that a socket may hand over before all else gets its turn: more than
+/// comes at once unless this process had no time to run, and a few milliseconds.
+const BATCHES_PER_TURN: usize = 16;
+
 /// What a socket counts.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct UdpStats {
@@ -40,6 +44,9 @@ pub struct Udp {
     overflow_seen: u32,
     /// When nothing waited to be received.
     empty: Time,
+    /// When more was found to have waited for longer than [`BEHIND`] than a turn
+    /// takes, until what had waited then has been received.
+    behind: Option<Time>,
     stats: UdpStats,
 }
 
@@ -71,6 +78,7 @@ impl Udp {
             gso,
             overflow_seen: 0,
             empty: clock::now(),
+            behind: None,
             stats: UdpStats::default(),
         })
     }
@@ -86,23 +94,45 @@ impl Udp {
         address.ok_or_else(|| io::Error::other("a UDP socket without an address"))
     }
 
-    /// Receives one batch and hands it to `take` in slices of at most
-    /// [`BATCH`] datagrams; true if the last of them waited for more than
-    /// [`BEHIND`], and more may wait. Then receive on before any timer is looked
-    /// at: what is there to hear must not be taken for silence.
+    /// Receives what waits as [`Udp::recv`] does, on while that has waited for more
+    /// than [`BEHIND`], but no more than a turn.
+    pub fn recv_turn(
+        &mut self,
+        stamps: &Stamps,
+        now: Time,
+        mut take: impl FnMut(&mut [RxDatagram<'_>]),
+    ) {
+        let since = *self.behind.get_or_insert(now);
+        for _ in 0..BATCHES_PER_TURN {
+            if self.recv(stamps, now, &mut take).is_none_or(|last| since.since(last) <= BEHIND) {
+                self.behind = None;
+                return;
+            }
+        }
+    }
+
+    /// Whether to have another turn before silence is judged: what is there to
+    /// hear must not be taken for it. What came after it was first so counts no more,
+    /// lest a node with too much to do judges nothing at all.
+    pub fn is_behind(&self) -> bool {
+        self.behind.is_some()
+    }
+
+    /// Receives one batch and hands it to `take` in slices of at most [`BATCH`]
+    /// datagrams; when the last of them came, if more may wait.
     pub fn recv(
         &mut self,
         stamps: &Stamps,
         now: Time,
         mut take: impl FnMut(&mut [RxDatagram<'_>]),
-    ) -> bool {
+    ) -> Option<Time> {
         let n = match self.rx.recv(self.socket.as_fd()) {
             Ok(n) => n,
             Err(_) => {
                 // An ICMP error of an earlier send surfaces here; reading it
                 // clears it.
                 self.stats.recv_errors += 1;
-                return false;
+                return None;
             }
         };
         let (empty, mut last) = (self.empty, now);
@@ -134,7 +164,7 @@ impl Udp {
         if n < BATCH {
             self.empty = now;
         }
-        n == BATCH && now.since(last) > BEHIND
+        (n == BATCH).then_some(last)
     }
 
     /// Whether this socket can reach `to`'s address family.
@@ -233,4 +263,43 @@ fn is_busy(e: &io::Error) -> bool {
 
 fn refuses_offload(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::thread::sleep;
+
+    /// A node that comes back after a stop finds thousands of datagrams, and each
+    /// takes it some time: others get their turn meanwhile, and silence is judged
+    /// only after what had come before.
+    #[test]
+    fn a_socket_with_much_to_say_takes_turns() {
+        const EACH: Duration = Duration::from_micros(20);
+        let mut udp = Udp::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("bound");
+        let to = udp.local_addr().expect("bound");
+        let from = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        let send = |n| (0..n).for_each(|_| assert!(from.send_to(&[0; 100], to).is_ok()));
+        send(2_500);
+        sleep(BEHIND + Duration::from_millis(20));
+        let (mut all, mut turns, mut longest) = (0, 0, Duration::ZERO);
+        while turns == 0 || udp.is_behind() {
+            // It goes on coming.
+            send(200);
+            let (stamps, now) = (Stamps::sample(), clock::now());
+            let mut came = 0;
+            udp.recv_turn(&stamps, now, |batch| {
+                came += batch.len();
+                sleep(EACH * batch.len() as u32);
+            });
+            longest = longest.max(clock::now().since(now));
+            assert!(came <= BATCHES_PER_TURN * BATCH, "{came} in a turn");
+            (all, turns) = (all + came, turns + 1);
+        }
+        println!("{all} datagrams in {turns} turns, the longest of {longest:?}");
+        // A system whose sockets hold less has dropped some.
+        assert!(turns > 1 || all < BATCHES_PER_TURN * BATCH, "{all} in {turns}");
+        assert!(turns < 10, "what comes later keeps it behind for ever");
+    }
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod mistake;
+mod number;
 mod places;
 mod sealing;
 
@@ -96,6 +97,7 @@ impl Config {
 #[serde(deny_unknown_fields, default)]
 pub struct Runtime {
     /// SCHED_FIFO priority of the packet thread.
+    #[serde(deserialize_with = "number::priority")]
     pub realtime_priority: Option<u8>,
     /// The processor that the packet thread stays on.
     pub cpu: Option<usize>,
@@ -179,6 +181,7 @@ struct LinkSection {
     key: Option<sealing::Key>,
     address: Option<SocketAddr>,
     mtu: Option<usize>,
+    #[serde(default, deserialize_with = "number::dscp")]
     dscp: Option<u8>,
     rate: Option<Rate>,
     penalty: Option<Span>,
@@ -286,6 +289,16 @@ pub fn load(path: &Path) -> Result<Config, Mistake> {
 pub fn check_folders(config: &Config, path: &Path, text: &str) -> Result<(), Mistake> {
     places::check_folders(config.socket.as_deref(), config.control.as_deref())
         .map_err(|what| mistake(path, text, None, what))
+}
+
+/// Whether the keys in `config`, the file at `path` with this `text`, go with the
+/// node's own; call once that is read.
+pub fn check_keys(config: &Config, path: &Path, text: &str) -> Result<(), Mistake> {
+    sealing::check_keys(&config.overlay).map_err(|(key, what)| {
+        let key = key.map(|key| key.to_string());
+        let span = key.and_then(|key| Some(text.find(&key)?..text.find(&key)? + key.len()));
+        mistake(path, text, span, what.into())
+    })
 }
 
 /// Reads and checks `text`, the content of `path`.
@@ -422,6 +435,10 @@ fn defaults(file: &File, neighbour: NodeId) -> link::Config {
 fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
     let NodeSection { key, certificate, unsealed, .. } = &file.node;
     match (key, unsealed) {
+        (Some(key), _) if sealing::is_key_itself(key) => {
+            Err("[node] key is a key itself: give the name of a file with the secret one, which \
+                 `trunkline keygen FILE` makes; this node's public key is for its neighbours")
+        }
         (Some(_), true) => Err("[node] has a key and is unsealed: take one of the two away"),
         (None, false) => Err("[node] has no key: make one with `trunkline keygen FILE` and give \
                               key = \"FILE\"; or say unsealed = true, and nothing is protected"),
@@ -488,9 +505,6 @@ fn check_remote(file: &File) -> Result<(), &'static str> {
 }
 
 fn check_runtime(runtime: &Runtime) -> Result<(), &'static str> {
-    if runtime.realtime_priority.is_some_and(|p| !(1..=99).contains(&p)) {
-        return Err("[runtime] realtime_priority is out of range (1 to 99)");
-    }
     if runtime.cpu.is_some_and(|cpu| cpu >= 1_024) {
         return Err("[runtime] cpu is out of range (0 to 1023)");
     }

@@ -5,7 +5,7 @@ use crate::datapath::Asker;
 use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -85,12 +85,18 @@ async fn ask<T: Send + 'static>(
     tokio::task::spawn_blocking(move || what(&asker)).await.ok().flatten()
 }
 
-async fn metrics_page(State(asker): State<Asker>) -> Response {
+async fn metrics_page(State(asker): State<Asker>, asked: HeaderMap) -> Response {
     let text = |asker: &Asker| metrics::render(asker.snapshot()?, asker.all_flows().ok()?).ok();
     let Some(text) = ask(asker, text).await else {
         return SILENT.into_response();
     };
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    // Prometheus asks for it. What `curl` prints is for `promtool check metrics`,
+    // which reads nothing else than the older format.
+    let mut accepts = asked.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
+    let (kind, text) = match accepts.any(|kinds| kinds.contains("application/openmetrics-text")) {
+        true => (metrics::OPEN_METRICS, text),
+        false => (metrics::CLASSIC, metrics::classic(&text)),
+    };
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 

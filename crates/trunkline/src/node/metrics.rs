@@ -1,9 +1,10 @@
-//! The packet thread's counters in Prometheus' text format.
+//! The packet thread's counters in the text formats of OpenMetrics and Prometheus.
 
 use super::flows::{Distribution, distributions};
 use crate::datapath::{FlowSnapshot, LinkSnapshot, Snapshot};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
@@ -11,6 +12,35 @@ use std::fmt;
 use trunkline_overlay::counters::Traffic;
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LinkQuality;
+
+/// How [`render`]'s text is called in HTTP (OpenMetrics 1.0.0).
+pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How [`classic`]'s is called.
+pub const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The text of [`render`] in Prometheus' older format, for who does not ask for
+/// OpenMetrics: there a counter is called as its values are, with `_total`, and
+/// nothing marks the end.
+pub fn classic(open_metrics: &str) -> String {
+    let kind = |line: &str| Some(line.strip_prefix("# TYPE ")?.split_once(' ')?.1 == "counter");
+    let mut out = String::with_capacity(open_metrics.len() + (1 << 10));
+    let mut lines = open_metrics.lines().filter(|line| *line != "# EOF").peekable();
+    let mut counter = false;
+    while let Some(line) = lines.next() {
+        // What a metric is comes after what it is for.
+        let told = kind(line).or_else(|| kind(lines.peek()?));
+        counter = told.unwrap_or(counter);
+        match line.strip_prefix("# ").and_then(|line| line.split_once(' ')?.1.split_once(' ')) {
+            Some((name, _)) if counter => {
+                out.push_str(&line.replacen(name, &format!("{name}_total"), 1))
+            }
+            Some((_, "unknown")) => out.push_str(&line.replace(" unknown", " untyped")),
+            _ => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
+}
 
 /// The text of `snapshot` and `flows`.
 pub fn render(snapshot: Snapshot, flows: Vec<FlowSnapshot>) -> Result<String, fmt::Error> {
@@ -48,6 +78,17 @@ impl Family<'_, '_> {
         self.encode(name, help, values.map(|(l, v)| (l, ConstGauge::new(v))))
     }
 
+    /// Numbers that are what they are now, as a gauge, by bounds, as a histogram:
+    /// neither type may be said of them.
+    fn distribution(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (Labels, f64)>,
+    ) -> fmt::Result {
+        self.encode(name, help, values.map(|(l, v)| (l, Untyped(v))))
+    }
+
     fn encode<M: EncodeMetric>(
         &mut self,
         name: &str,
@@ -65,6 +106,18 @@ impl Family<'_, '_> {
             value.encode(encoder.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+}
+
+struct Untyped(f64);
+
+impl EncodeMetric for Untyped {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_gauge(&self.0)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Unknown
     }
 }
 
@@ -175,7 +228,7 @@ impl Node {
             let bound = |le: f64| if le.is_finite() { le.to_string() } else { "+Inf".into() };
             let buckets =
                 at_most.into_iter().map(|(le, n)| (vec![label("le", bound(le))], n as f64));
-            f.gauges(name, help, buckets)?;
+            f.distribution(name, help, buckets)?;
         }
         Ok(())
     }
@@ -359,5 +412,24 @@ impl Node {
                 drops
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::classic;
+
+    #[test]
+    fn the_older_format_names_counters_as_their_values_and_has_no_end() {
+        let open = "# HELP a_drops Dropped\n# TYPE a_drops counter\na_drops_total{why=\"x\"} 3\n\
+                    # HELP a_up Whether\n# TYPE a_up gauge\na_up 1.0\n\
+                    # HELP a_mos_bucket By MOS\n# TYPE a_mos_bucket unknown\n\
+                    a_mos_bucket{le=\"1\"} 2.0\n# EOF\n";
+        let text = "# HELP a_drops_total Dropped\n# TYPE a_drops_total counter\n\
+                    a_drops_total{why=\"x\"} 3\n\
+                    # HELP a_up Whether\n# TYPE a_up gauge\na_up 1.0\n\
+                    # HELP a_mos_bucket By MOS\n# TYPE a_mos_bucket untyped\n\
+                    a_mos_bucket{le=\"1\"} 2.0\n";
+        assert_eq!(classic(open), text);
     }
 }

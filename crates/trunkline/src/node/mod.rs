@@ -199,6 +199,7 @@ fn read(path: &Path) -> Result<(Config, String), Error> {
         suggestion: None,
     })?;
     let text = std::fs::read_to_string(path).map_err(cannot(format!("read {}", path.display())))?;
+    config::check_keys(&config, path, &text)?;
     Ok((config, text))
 }
 

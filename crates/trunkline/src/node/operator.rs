@@ -144,6 +144,7 @@ impl Operator {
         let mut new = config::parse(&self.path, &text).map_err(|e| mistake(&e))?;
         new.unlock().map_err(|e| mistake(&e))?;
         new.overlay.validate().map_err(|e| mistake(&e))?;
+        config::check_keys(&new, &self.path, &text).map_err(|e| mistake(&e))?;
         if let Some(over) = new_but_over(&running, &new) {
             return Err(mistake(&over));
         }

@@ -89,7 +89,10 @@ fn admit(mut stream: UnixStream, places: &Arc<AtomicUsize>, operator: &Arc<impl 
     let before = places.fetch_add(1, Ordering::Relaxed);
     let place = Place(Arc::clone(places));
     if timeouts.is_err() || before >= CONNECTIONS {
-        let message = format!("{CONNECTIONS} others are connected to this node: try again later");
+        let message = format!(
+            "{CONNECTIONS} others are connected to this node's control socket, and more are not served: \
+             end one of them, or try again in a minute, when those that ask nothing are closed"
+        );
         let _ = say(&mut stream, Err(Refused { message, code: 1 }));
         return;
     }

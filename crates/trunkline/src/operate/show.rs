@@ -4,6 +4,7 @@ use super::protocol::{Ask, Link, Route, Status};
 use super::table::{Align, NOTHING, count, lines, number, percent, span};
 use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print_json};
 use crate::node::expiry::Standing;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Runs `trunkline status`.
@@ -165,12 +166,49 @@ fn title(l: &Link) -> String {
     parts.join(" ")
 }
 
+/// An entry of `routes --json`.
+#[derive(Serialize)]
+struct Entry<'a> {
+    destination: Option<u32>,
+    next_hop: Option<u32>,
+    path: Option<&'a str>,
+    up: bool,
+    cost: Option<f64>,
+    onward_ms: Option<f64>,
+    /// Why there is no way; `null` where there is one.
+    reason: Option<&'static str>,
+}
+
+/// The routes, and after them the nodes that are heard of and that none leads to.
+fn with_missing<'a>(routes: &'a [Route], unknown: &[u32]) -> Vec<Entry<'a>> {
+    let there = routes.iter().map(|r| Entry {
+        destination: r.destination,
+        next_hop: Some(r.next_hop),
+        path: Some(&r.path),
+        up: r.up,
+        cost: r.cost,
+        onward_ms: Some(r.onward_ms),
+        reason: None,
+    });
+    let missing = unknown.iter().map(|node| Entry {
+        destination: Some(*node),
+        next_hop: None,
+        path: None,
+        up: false,
+        cost: None,
+        onward_ms: None,
+        reason: Some("unknown_key"),
+    });
+    there.chain(missing).collect()
+}
+
 /// Runs `trunkline routes`.
 pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     let mut node = args.at.connect()?;
     let routes: Vec<Route> = node.ask(&Ask::Routes { metric: args.metric })?;
     if args.json {
-        return print_json(&routes);
+        let status: Status = node.ask(&Ask::Status {})?;
+        return print_json(&with_missing(&routes, &status.unknown_nodes));
     }
     if routes.is_empty() {
         outln!("no routes: the node has no links");

@@ -109,6 +109,11 @@ fn why_there_is_no_route_to_a_node_that_is_heard_of() {
     let status = ok(first, &["status"]);
     assert!(status.contains(&format!("unknown   {why}")), "{status}");
     assert_eq!(ok_json(first, &["status"])["unknown_nodes"], json!([3]));
+    let routes = ok_json(first, &["routes"]);
+    assert_eq!((&routes[0]["next_hop"], &routes[0]["reason"]), (&json!(2), &Value::Null));
+    let missing = &routes[1];
+    assert_eq!((&missing["destination"], &missing["next_hop"]), (&json!(3), &Value::Null));
+    assert_eq!(missing["reason"], "unknown_key");
     // The relay knows both.
     assert_eq!(ok_json(&chain.nodes[1], &["status"])["unknown_nodes"], json!([]));
 }

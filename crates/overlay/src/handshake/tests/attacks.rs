@@ -245,6 +245,27 @@ fn a_link_outlives_a_flood_from_its_neighbours_address() {
     assert!(begun(&b) - before >= 2, "{:?}", b.established);
 }
 
+/// Whoever was given the wrong key of a node is found in its log; a flood of such
+/// costs a line a second.
+#[test]
+fn a_wrong_mac_is_told_now_and_then() {
+    let mut b = End::new(2, config(2), None);
+    let wrong = message::MacKey::for_node(&identity(3).public()).unwrap();
+    let bytes = message::Initiation { cookie: [0; 16], noise: &[9; 200] }.emit(&wrong);
+    let mut told = Vec::new();
+    for n in 0..20_000 {
+        b.machine.recv(ms(n / 10), 0, spoofed(n), &bytes);
+        while let Some(event) = b.machine.poll() {
+            let Event::Refused { from, node: None, why: Refusal::BadMac } = event else {
+                panic!("{event:?}")
+            };
+            told.push((n, from));
+        }
+    }
+    assert_eq!(told, [(0, spoofed(0)), (10_000, spoofed(10_000))]);
+    assert_eq!(b.refused(Refusal::BadMac), 20_000);
+}
+
 #[test]
 fn queries_without_the_overlay_key_stay_unanswered() {
     let mut b = End::new(2, certified(2), None);
@@ -408,7 +429,11 @@ fn what_is_remembered_of_strangers_is_bounded() {
     for n in 0..super::super::machine::MAX_SEEN as u64 + 100 {
         let key = crate::handshake::identity::DhKey([n as u8; 32]);
         b.machine.remember(key, n.to_string(), freshness_of(key, n));
-        b.machine.push(Event::Refused { from: address(9), node: NodeId(9), why: Refusal::Revoked });
+        b.machine.push(Event::Refused {
+            from: address(9),
+            node: Some(NodeId(9)),
+            why: Refusal::Revoked,
+        });
     }
     assert_eq!(b.machine.seen.len(), super::super::machine::MAX_SEEN);
     let events = core::iter::from_fn(|| b.machine.poll()).count();

@@ -9,7 +9,7 @@ fn refused(a: Config, b: Config, a_knows: bool, b_knows: bool, why: Refusal) -> 
     assert!(!a.seal.ready());
     assert!(a.refused(why) + b.refused(why) > 0, "{:?} {:?}", a.machine.stats(), b.machine.stats());
     a.events.iter().find_map(|e| match e {
-        Event::Refused { node, .. } => Some(*node),
+        Event::Refused { node, .. } => *node,
         _ => None,
     })
 }

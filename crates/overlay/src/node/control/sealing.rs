@@ -34,12 +34,13 @@ pub enum Notice {
     Damped(LinkId),
     /// It has not failed again, and costs what is measured.
     Undamped(LinkId),
-    /// A handshake of someone who has a key was refused.
+    /// A handshake was refused.
     Refused {
         /// From where.
         from: SocketAddr,
-        /// Which node it says it is.
-        node: NodeId,
+        /// Which node it says it is; `None` of what is not for this node's key,
+        /// and can't be read, which is told once a second at most.
+        node: Option<NodeId>,
         /// What is wrong.
         why: Refusal,
     },

@@ -15,7 +15,16 @@ impl PacketThread {
                 Notice::Down(link) => self.log_link(link, false),
                 Notice::Damped(link) => self.log_damping(link, true),
                 Notice::Undamped(link) => self.log_damping(link, false),
-                Notice::Refused { from, node, why } => {
+                Notice::Refused { from, node: None, why } => {
+                    let what = format!(
+                        "a handshake from {from} was refused: {}, it is for another key than this \
+                         node's, or of another overlay",
+                        why.label()
+                    );
+                    // Garbage must not crowd out who has a key.
+                    self.strangers.warn(clock::now(), &what);
+                }
+                Notice::Refused { from, node: Some(node), why } => {
                     let what = format!(
                         "a handshake from {from}, which says it is node {node}, was refused: {}",
                         why.label()

@@ -98,6 +98,9 @@ impl<'de> Deserialize<'de> for NodeSet {
         Ok(NodeSet(match Written::deserialize(d)? {
             Written::Word(Word::All) => Nodes::All,
             Written::Word(Word::None) => Nodes::only([]),
+            Written::Some(ids) if ids.contains(&0) => {
+                return Err(de::Error::custom("0 is no node's id: ids begin with 1"));
+            }
             Written::Some(ids) => Nodes::only(ids.into_iter().map(NodeId)),
         }))
     }
@@ -115,18 +118,27 @@ impl Default for Ports {
 impl<'de> Deserialize<'de> for Ports {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Ports, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged, expecting = "a port (0 to 65535) or a range such as \"6000-6099\"")]
+        #[serde(untagged, expecting = "a port (1 to 65535) or a range such as \"6000-6099\"")]
         enum Written {
             One(u16),
             Range(String),
         }
-        let range = |written| match written {
-            Written::One(port) => Ok(port..=port),
-            Written::Range(text) => parse_range(&text).ok_or_else(|| {
-                de::Error::custom(format!(
-                    "`{text}` is no range of ports: write it as \"6000-6099\""
-                ))
-            }),
+        let no_range = |text| {
+            de::Error::custom(format!("`{text}` is no range of ports: write it as \"6000-6099\""))
+        };
+        let range = |written| {
+            let range = match written {
+                Written::One(port) => port..=port,
+                Written::Range(text) => parse_range(&text).ok_or_else(|| no_range(text))?,
+            };
+            // Of a range that only begins with it nothing is wrong.
+            match *range.end() {
+                0 => Err(de::Error::custom(
+                    "port 0 is nobody's: who asks for it is given a free port of this list; name \
+                     ports from 1 on, or leave the line out for all",
+                )),
+                _ => Ok(range),
+            }
         };
         let ranges: Result<_, D::Error> =
             Vec::<Written>::deserialize(d)?.into_iter().map(range).collect();
@@ -163,7 +175,12 @@ mod tests {
         let wrong = |text| read(text).unwrap_err();
         assert!(wrong("transit = \"some\"").contains("\"all\", \"none\" or a list of node ids"));
         assert!(wrong("bind = [\"12-10\"]").contains("`12-10` is no range of ports"));
-        assert!(wrong("bind = [70000]").contains("a port (0 to 65535)"));
+        assert!(wrong("bind = [70000]").contains("a port (1 to 65535)"));
+        for zero in ["bind = [0]", "bind = [5, \"0-0\"]"] {
+            assert!(wrong(zero).contains("port 0 is nobody's: who asks for it is given"), "{zero}");
+        }
+        assert!(read("bind = [\"0-65535\"]").is_ok() && read("bind = []").is_ok());
+        assert!(wrong("to = [3, 0]").contains("0 is no node's id: ids begin with 1"));
         assert!(wrong("transt = \"all\"").contains("unknown field `transt`"));
     }
 }

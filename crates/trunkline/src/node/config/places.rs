@@ -51,10 +51,27 @@ pub fn check(file: &File) -> Result<(), Wrong> {
             let key = if to_nobody { "one of `to`" } else { "via" };
             return Err((Some(section.span()), nobody(key)));
         }
+        if let Destinations::Some(to) = &route.to {
+            check_destinations(to, node.id).map_err(|what| (Some(section.span()), what))?;
+        }
     }
     match file.known.iter().find(|known| known.get_ref().node() == NOBODY) {
         Some(known) => Err((Some(known.span()), nobody("node"))),
         None => Ok(()),
+    }
+}
+
+/// Whether a route to these nodes leads anywhere from `own`.
+fn check_destinations(to: &[u32], own: u32) -> Result<(), String> {
+    match to {
+        [] => Err("`to` is empty, so the route leads nowhere: name the nodes, or \"*\" for all \
+                   others, or take the [[route]] away"
+            .into()),
+        to if to.contains(&own) => Err(format!(
+            "one of `to` is {own}, which is this node itself: take it out, for what is for this \
+             node takes no route"
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -148,6 +165,8 @@ via = 2
             ("192.0.2.2:7000", "[2001:db8::1]:7000", "11:1", "where this node itself listens"),
             ("[4, 5]", "[4, 0]", "15:1", "one of `to` is 0"),
             ("via = 2", "via = 0", "15:1", "via is 0"),
+            ("[4, 5]", "[4, 1]", "15:1", "one of `to` is 1, which is this node itself: take it"),
+            ("[4, 5]", "[]", "15:1", "`to` is empty, so the route leads nowhere: name the nodes"),
             ("[[route]]", "[hello]\ninterval = \"500ms\"\n[[route]]", "16:12", "1 s unless given"),
         ] {
             let error = mistake(old, new).expect_err(new);

@@ -5,14 +5,14 @@ use crate::keys::{self, KeyFileError};
 use crate::units::Span;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use toml::Spanned;
 use trunkline_overlay::handshake::{
-    CURRENT, Certificate, Identity, OLDEST, Offer, PublicKey, Trust,
+    CURRENT, Certificate, Identity, KeyError, OLDEST, Offer, PublicKey, Trust,
 };
 use trunkline_overlay::link;
 use trunkline_overlay::monitor::HALF_LIFE;
-use trunkline_overlay::node::{Routing, Sealing};
+use trunkline_overlay::node::{self as overlay, Routing, Sealing};
 use trunkline_overlay::route::{Limits, Metric};
 use trunkline_overlay::wire::NodeId;
 
@@ -96,7 +96,17 @@ pub struct Key(pub PublicKey);
 
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Key, D::Error> {
-        String::deserialize(d)?.parse().map(Key).map_err(de::Error::custom)
+        let text = String::deserialize(d)?;
+        text.parse().map(Key).map_err(|why| match why {
+            // Base64 has no dot.
+            KeyError::NotBase64 if text.starts_with('/') || text.contains('.') => {
+                de::Error::custom(format!(
+                    "a public key belongs here, not the name of a file: write what `trunkline \
+                     pubkey {text}` prints"
+                ))
+            }
+            why => de::Error::custom(why),
+        })
     }
 }
 
@@ -184,6 +194,12 @@ impl KeyFiles {
         let wrong = |what| Err(KeyFileError::Certificate { path: path.clone(), what });
         if certificate.key() != identity.public() {
             let key = self.key.display();
+            if is_secret(&identity, &certificate.key()) {
+                return wrong(format!(
+                    "is for the key in {key}, but that is the public key: [node] key is to name \
+                     the file with the secret one, which `trunkline keygen` made"
+                ));
+            }
             return wrong(format!("is for another key than that of {key}: certify this one"));
         }
         if certificate.node() != node {
@@ -203,6 +219,42 @@ impl KeyFiles {
         let Secrets { identity, certificate } = secrets.clone();
         let (newcomer, offer) = (template, Offer { newest, ..Offer::default() });
         Sealing { certificate, trust, known, newcomers, newcomer, offer, ..Sealing::new(identity) }
+    }
+}
+
+/// Whether `key` is what is to be secret of `identity`: each is 32 bytes, and so
+/// either may have been taken for the other.
+fn is_secret(identity: &Identity, key: &PublicKey) -> bool {
+    *identity.secret_text() == key.to_string()
+}
+
+/// Whether [node] key is the text of a key where a file's name belongs.
+pub fn is_key_itself(path: &Path) -> bool {
+    let text = path.to_str().unwrap_or_default();
+    !matches!(text.parse::<PublicKey>(), Err(KeyError::NotBase64))
+}
+
+/// What is wrong with the keys that a sealed node is given, now that its own is
+/// known: the key that is meant, unless the message names it as `[section] key`; and why.
+pub fn check_keys(config: &overlay::Config) -> Result<(), (Option<PublicKey>, &'static str)> {
+    let Some(Sealing { identity, trust, known, .. }) = &config.sealing else { return Ok(()) };
+    let own = identity.public();
+    if trust.revoked.contains(&own) {
+        let what = "[overlay] revoked has this node's own key, so none that is told so believes \
+                    it: give it another key (`trunkline keygen`), or take this one out";
+        return Err((None, what));
+    }
+    let links = config.links.iter().filter_map(|link| link.key);
+    let known = known.iter().map(|(_, key)| *key);
+    let all = known.chain(links).chain(trust.overlay_keys.iter().chain(&trust.revoked).copied());
+    match all.into_iter().find(|key| is_secret(identity, key)) {
+        Some(secret) => Err((
+            Some(secret),
+            "a public key belongs here, and this is what the file that [node] key names holds: \
+             write what `trunkline pubkey` prints where the other's key is; if that file holds \
+             the secret key, it is none any more, so make another (`trunkline keygen`)",
+        )),
+        None => Ok(()),
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use trunkline_overlay::handshake::PublicKey;
 
 const GOOD: &str = r#"
 [node]
@@ -165,8 +166,14 @@ fn what_would_do_harm_in_silence_is_a_mistake() {
     assert!(mistake(&local("fe80::1")).contains("add the number of its interface"));
     assert!(mistake(&local("::ffff:192.0.2.1")).contains("is of IPv4"));
     assert!(parse(Path::new("x.toml"), &local("fe80::1%2")).is_ok());
-    let wrong_type = mistake(&GOOD.replace("dscp = 0", "dscp = 256"));
-    assert!(wrong_type.contains("expected a number from 0 to 255"), "{wrong_type}");
+    for value in ["256", "64", "-1", "\"EF\""] {
+        let dscp = mistake(&GOOD.replace("dscp = 0", &format!("dscp = {value}")));
+        assert!(dscp.starts_with("x.toml:20:8: "), "{dscp}");
+        assert!(dscp.contains("expected a number from 0 to 63, without quotes"), "{dscp}");
+        assert!(dscp.contains("EF is 46"), "{dscp}");
+    }
+    let priority = mistake(&GOOD.replace("offload = false", "realtime_priority = 300"));
+    assert!(priority.contains("expected a number from 1 to 99"), "{priority}");
     let log = |filter| mistake(&format!("{GOOD}[log]\nfilter = \"{filter}\""));
     for slip in ["loud", "", "info,lnk"] {
         assert!(log(slip).contains("is no level: write error, warn"), "{}", log(slip));
@@ -176,4 +183,47 @@ fn what_would_do_harm_in_silence_is_a_mistake() {
         let text = format!("{GOOD}[log]\nfilter = \"{filter}\"");
         assert!(parse(Path::new("x.toml"), &text).is_ok(), "{filter}");
     }
+}
+
+#[test]
+fn a_key_of_the_other_kind_is_told_apart() {
+    let sealed = GOOD.replace("unsealed = true", "key = \"b.key\"").replace("remote", "# remote");
+    let identity = |n| trunkline_overlay::handshake::Identity::from_secret(&[n; 32]);
+    let keys = |first: &str| {
+        let text = sealed.replace("neighbour = 1", &format!("neighbour = 1\nkey = \"{first}\""));
+        let other = format!("neighbour = 3\nkey = \"{}\"", identity(3).public());
+        text.replace("neighbour = 3", &other)
+    };
+    let file = mistake(&keys("/etc/trunkline/a.key"));
+    assert!(
+        file.starts_with("x.toml:13:7: a public key belongs here, not the name of a"),
+        "{file}"
+    );
+    assert!(file.contains("`trunkline pubkey /etc/trunkline/a.key` prints"), "{file}");
+    let inline = mistake(&sealed.replace("b.key", &identity(2).public().to_string()));
+    assert!(
+        inline.starts_with("x.toml:5:7: [node] key is a key itself: give the name"),
+        "{inline}"
+    );
+    // Some secrets are no points of the curve, and are known by that…
+    let no_point = mistake(&keys(&identity(2).secret_text()));
+    assert!(no_point.contains("no public key, and may be a secret one"), "{no_point}");
+    // …and others only once the node's own is read.
+    let secret =
+        (0..).map(identity).find(|i| i.secret_text().parse::<PublicKey>().is_ok()).unwrap();
+    let with = |text: &str| {
+        let mut config = parse(Path::new("x.toml"), text).unwrap();
+        config.unlock_with(&Secrets { identity: secret.clone(), certificate: None });
+        check_keys(&config, Path::new("x.toml"), text).map_err(|e| e.to_string())
+    };
+    assert_eq!(with(&keys(&identity(1).public().to_string())), Ok(()));
+    let own = with(&keys(&secret.secret_text())).unwrap_err();
+    assert!(own.starts_with("x.toml:13:8: a public key belongs here, and this is what"), "{own}");
+    let revoked = format!("[overlay]\nrevoked = [\"{}\"]\n[hello]", secret.public());
+    let text = keys(&identity(1).public().to_string()).replace("[hello]", &revoked);
+    let revoked = with(&text).unwrap_err();
+    assert!(
+        revoked.starts_with("x.toml:38:11: [overlay] revoked has this node's own"),
+        "{revoked}"
+    );
 }

@@ -1,0 +1,35 @@
+//! Numbers of less than a byte, whose range a mistake names.
+
+use serde::de::{self, Deserializer, Unexpected, Visitor};
+use std::fmt;
+use std::ops::RangeInclusive;
+
+struct Within {
+    range: RangeInclusive<u8>,
+    /// What to know beside the range; may be empty.
+    hint: &'static str,
+}
+
+impl Visitor<'_> for Within {
+    type Value = u8;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a number from {} to {}{}", self.range.start(), self.range.end(), self.hint)
+    }
+
+    fn visit_i64<E: de::Error>(self, n: i64) -> Result<u8, E> {
+        let within = u8::try_from(n).ok().filter(|n| self.range.contains(n));
+        within.ok_or_else(|| E::invalid_value(Unexpected::Signed(n), &self))
+    }
+}
+
+/// A differentiated services code point (RFC 2474).
+pub fn dscp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
+    let hint = ", without quotes: names are not understood, EF is 46, AF41 is 34, CS5 is 40";
+    d.deserialize_i64(Within { range: 0..=63, hint }).map(Some)
+}
+
+/// A priority under SCHED_FIFO (sched(7)).
+pub fn priority<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
+    d.deserialize_i64(Within { range: 1..=99, hint: "" }).map(Some)
+}
