@@ -420,14 +420,14 @@ impl Handshakes {
     /// The initiator of the link's last handshake has used its keys.
     pub fn confirmed(&mut self, link: LinkId) {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
-        let Some(live) = neighbour.next.take() else { return };
+        let Some((live, out)) = neighbour.confirm() else { return };
         neighbour.rest_until(live.since + REKEY_AFTER + RESPONDER_WAITS);
         // It has had the response.
         neighbour.credit = None;
         // Of no use any more; left open, whoever has recorded it could have it
         // answered much later.
         let moot = neighbour.attempt.take();
-        if let Some(out) = neighbour.switch_to(live) {
+        if let Some(out) = out {
             self.retire(link, out.index);
         }
         if let Some(moot) = moot {
@@ -608,7 +608,7 @@ impl Handshakes {
     /// Takes note of a session that begins `now`; `live` in the slot that its
     /// role says.
     pub(super) fn live(index: ReceiverIndex, now: Time) -> Live {
-        Live { index, since: now, until: now + crate::wire::MAX_AGE }
+        Live { index, since: now, until: now + crate::wire::MAX_AGE, overtaken: false }
     }
 
     /// Remembers the last initiation of who has no link.

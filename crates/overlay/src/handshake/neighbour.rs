@@ -48,6 +48,8 @@ pub(super) struct Live {
     pub index: ReceiverIndex,
     pub since: Time,
     pub until: Time,
+    /// Whether it waited to be used when this end began another one.
+    pub overtaken: bool,
 }
 
 #[derive(Debug)]
@@ -203,13 +205,28 @@ impl Neighbour {
         live.map(|live| live.index).chain(attempt)
     }
 
-    /// Makes `live` the session that is used; returns the one it pushes out.
-    pub fn switch_to(&mut self, live: Live) -> Option<Live> {
-        let out = self.current.replace(live);
-        match out {
-            Some(out) => self.previous.replace(out),
-            None => None,
+    /// Uses `live`, which this end began; returns the session that it pushes out.
+    pub fn begin(&mut self, live: Live) -> Option<Live> {
+        if let Some(next) = &mut self.next {
+            next.overtaken = true;
         }
+        self.switch_to(live)
+    }
+
+    /// The other end has used the session that it began: that one, and the one that
+    /// it pushes out.
+    pub fn confirm(&mut self) -> Option<(Live, Option<Live>)> {
+        let live = self.next.take()?;
+        // Of two handshakes that crossed, both ends use the later one.
+        let out = match self.current {
+            Some(_) if live.overtaken => self.previous.replace(live),
+            _ => self.switch_to(live),
+        };
+        Some((live, out))
+    }
+
+    fn switch_to(&mut self, live: Live) -> Option<Live> {
+        self.current.replace(live).and_then(|out| self.previous.replace(out))
     }
 
     /// When there is something to do.

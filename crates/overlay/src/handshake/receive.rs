@@ -458,7 +458,7 @@ impl Handshakes {
     fn initiator_live(&mut self, now: Time, link: LinkId, index: ReceiverIndex) {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
         neighbour.rest_until(now + REKEY_AFTER);
-        if let Some(out) = neighbour.switch_to(Handshakes::live(index, now)) {
+        if let Some(out) = neighbour.begin(Handshakes::live(index, now)) {
             self.retire(link, out.index);
         }
     }

@@ -312,6 +312,69 @@ fn the_responder_rekeys_if_the_initiator_does_not() {
     assert!(b.events.iter().any(|e| matches!(e, Event::Retired { .. })));
 }
 
+/// No index that is retired is still one of the seal's: envelopes with it would be
+/// nobody's, and the other end not heard.
+fn nothing_in_use_is_retired(end: &mut End, about: &str) {
+    let retired: Vec<_> = end
+        .events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Retired { index, .. } => Some(*index),
+            _ => None,
+        })
+        .collect();
+    let lost = end.sealed().indices().find(|index| retired.contains(index));
+    assert_eq!(lost, None, "{about}");
+}
+
+/// Both ends begin at once, again and again, as after outages.
+#[test]
+fn handshakes_that_cross_retire_nothing_in_use() {
+    // Who is answered before it hears that the other has begun too, if anybody, in
+    // rounds of each kind.
+    for order in 0..9 {
+        let mut a = End::new(1, config(1), Some(peer(2, true, true)));
+        let mut b = End::new(2, config(2), Some(peer(1, true, true)));
+        for round in 0..6u64 {
+            let about = format!("order {order}, round {round}");
+            let now = ms(round * 2_000);
+            let early = [order / 3, order % 3][round as usize % 2];
+            let begun = [&mut a, &mut b].map(|end| {
+                end.machine.restart(LINK, now);
+                end.wake(now).remove(0).1
+            });
+            let (at_a, at_b) = (a.at, b.at);
+            let mut to_a = vec![begun[1].clone()];
+            let mut to_b = vec![begun[0].clone()];
+            // Each list is heard in its order; an answer comes first where it is early.
+            if early == 1 {
+                let answer = b.hear(now, at_a, &to_b.remove(0));
+                to_a.splice(0..0, answer.into_iter().map(|(_, bytes)| bytes));
+            } else if early == 2 {
+                let answer = a.hear(now, at_b, &to_a.remove(0));
+                to_b.splice(0..0, answer.into_iter().map(|(_, bytes)| bytes));
+            }
+            while !(to_a.is_empty() && to_b.is_empty()) {
+                for bytes in std::mem::take(&mut to_a) {
+                    to_b.extend(a.hear(now, at_b, &bytes).into_iter().map(|(_, b)| b));
+                }
+                for bytes in std::mem::take(&mut to_b) {
+                    to_a.extend(b.hear(now, at_a, &bytes).into_iter().map(|(_, b)| b));
+                }
+            }
+            for _ in 0..2 {
+                for from_a in [true, false] {
+                    let (from, to) = if from_a { (&mut a, &mut b) } else { (&mut b, &mut a) };
+                    let Some(envelope) = from.say(b"x") else { continue };
+                    nothing_in_use_is_retired(to, &about);
+                    to.open(&envelope).expect(&about);
+                }
+            }
+            assert!(a.seal.ready() && b.seal.ready(), "{about}");
+        }
+    }
+}
+
 #[test]
 fn retries_back_off_to_one_a_second_and_never_stop() {
     let mut a = End::new(1, config(1), Some(peer(2, true, true)));

@@ -140,9 +140,8 @@ impl HelloClock {
         }
         let came_up = !self.up && self.dead_moment().is_some_and(|dead| at < dead);
         self.up |= came_up;
-        // One that is heard should know soon, and so should one that can't have heard
-        // this end since the link went down there.
-        if hello.probe || !self.up || hello.echo.is_none() {
+        // One that is heard should know soon: its link may be down until it does.
+        if hello.probe || !self.up || came_up {
             self.hasten(at);
         }
         came_up
@@ -378,27 +377,27 @@ mod tests {
         assert_eq!(probes, [660, 680, 700], "650 ms after the last hello");
     }
 
-    /// The neighbour stood still, and has just found that it has heard nothing for
-    /// too long: it waits for a hello.
+    /// The neighbour's link is not up before it knows that it is heard again.
     #[test]
-    fn a_neighbour_to_whom_the_link_is_down_is_answered_at_once() {
+    fn who_comes_up_says_so_at_once() {
         let mut h = HelloClock::new(Liveness::default(), Time::ZERO);
         h.next(ms(0), false);
-        receive(&mut h, ms(40), &Hello { echo: Some((0, 0)), ..hears(0) });
-        assert!(h.is_up() && h.due_at() == ms(200));
-        receive(&mut h, ms(50), &hears(0));
-        assert_eq!(h.due_at(), ms(50));
+        assert!(receive(&mut h, ms(40), &hears(0)));
+        assert_eq!(h.due_at(), ms(40));
+        h.next(ms(40), false);
+        assert!(!receive(&mut h, ms(60), &hears(0)));
+        assert_eq!(h.due_at(), ms(240));
     }
 
     #[test]
     fn a_hello_rides_a_sixth_early_and_never_too_often() {
-        let echo = |at| Hello { echo: Some((micros(ms(at)), 0)), ..hears(0) };
         let mut h = HelloClock::new(Liveness::default(), Time::ZERO);
         h.next(ms(0), false);
-        receive(&mut h, ms(0), &echo(0));
+        receive(&mut h, ms(0), &hears(0));
+        h.next(ms(0), false);
         assert!(!h.rides(ms(166)) && h.rides(ms(167)) && !h.is_due(ms(167)));
         h.next(ms(167), false);
-        receive(&mut h, ms(167), &echo(167));
+        receive(&mut h, ms(167), &hears(0));
         assert_eq!(h.due_at(), ms(367), "counted from where it went");
         h.hasten(ms(168));
         assert!(!h.rides(ms(176)) && h.rides(ms(177)));
