@@ -228,7 +228,7 @@ fn is_secret(identity: &Identity, key: &PublicKey) -> bool {
     *identity.secret_text() == key.to_string()
 }
 
-/// Whether [node] key is the text of a key where a file's name belongs.
+/// Whether `[node] key` is the text of a key where a file's name belongs.
 pub fn is_key_itself(path: &Path) -> bool {
     let text = path.to_str().unwrap_or_default();
     !matches!(text.parse::<PublicKey>(), Err(KeyError::NotBase64))
