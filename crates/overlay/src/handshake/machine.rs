@@ -549,7 +549,7 @@ impl Handshakes {
         };
         let bytes = Initiation { cookie: neighbour.cookie(now), noise: &noise }.emit(mac);
         if !neighbour.pay(to, bytes.len()) {
-            // Whoever was heard of from there has to begin.
+            // Nothing more may go there unless something comes from there first.
             neighbour.try_at = Time::NEVER;
             self.by_index.remove(&index);
             return;
