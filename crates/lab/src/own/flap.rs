@@ -74,7 +74,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "flap",
-        revision: 2,
+        revision: 1,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

@@ -22,7 +22,7 @@ pub fn all() -> Vec<Figure> {
             }),
             claims: vec![
                 soon("partition", 1.5, "paper-hellos"),
-                soon("heal", 1.5, "paper-hellos"),
+                soon("heal", 1.5, "room-for-half"),
                 nothing_lost(),
             ],
         },
