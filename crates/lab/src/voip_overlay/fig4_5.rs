@@ -111,7 +111,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "loss",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

@@ -48,7 +48,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "until-deadline",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

@@ -18,7 +18,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "quality-until-deadline",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: true,
         points: Box::new(points),

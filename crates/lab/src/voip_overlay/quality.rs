@@ -207,7 +207,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "quality",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: true,
         points: Box::new(points),

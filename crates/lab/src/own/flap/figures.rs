@@ -149,12 +149,12 @@ fn changes() -> Claim {
         unit: "changes of way in ten failures, at most",
         decimals: 0,
         judge: Box::new(|t| {
-            let (mut each, mut all, mut most) = (0.0f64, 0.0, 0.0f64);
-            for r in of(t, "diamond") {
-                // Rows of one pause and outage follow each other, the first failure first.
-                all = r.number("changes_most") + if r.number("nth") > 1.0 { all } else { 0.0 };
-                (each, most) = (each.max(r.number("changes_most")), most.max(all));
-            }
+            let each = largest(of(t, "diamond").map(|r| r.number("changes_most")));
+            // Rows of one pause and outage follow each other, the first failure first.
+            let most = largest(of(t, "diamond").scan(0.0, |all, r| {
+                *all = r.number("changes_most") + if r.number("nth") > 1.0 { *all } else { 0.0 };
+                Some(*all)
+            }));
             let note = format!("Of one failure at most {each:.0}.");
             Verdict { measured: most, holds: each <= 2.0 && most <= 5.0, note }
         }),
