@@ -290,6 +290,31 @@ fn who_calls_somebody_who_is_in_a_call_is_told_so() {
     assert!(first.hears(ms(1)).iter().all(|p| rtcp::parse(p).is_ok_and(|c| !c.bye)));
 }
 
+/// Whoever can put the caller's address on a packet, or a caller whose stream changes.
+#[test]
+fn another_stream_from_where_the_caller_is_does_not_end_the_call() {
+    let (listener, at) = listen_on_udp(&["--idle", "3 s"]);
+    let caller = Caller::new(7, at);
+    let other = Caller { ssrc: 8, socket: caller.socket.try_clone().expect("a copy"), to: at };
+    let says_goodbye = |said: &[Vec<u8>]| said.iter().any(|p| rtcp::parse(p).is_ok_and(|c| c.bye));
+    caller.talk(20);
+    other.talk(5);
+    assert!(!says_goodbye(&caller.hears(ms(300))), "it is in a call with the listener");
+    caller.report(20, 1, true);
+    let (code, report, _) = ended(listener);
+    assert_eq!((code, &report["packets"], &report["lost"]), (Some(0), &json!(20), &json!(0)));
+
+    // Where the caller has fallen silent, whoever calls from there is told.
+    let (listener, at) = listen_on_udp(&["--idle", "3 s"]);
+    let caller = Caller { to: at, ..caller };
+    caller.talk(20);
+    std::thread::sleep(ms(1_200));
+    Caller { ssrc: 8, ..caller }.talk(1);
+    let said = Caller { ssrc: 7, ..other }.hears(ms(300));
+    assert!(says_goodbye(&said), "{said:?}");
+    drop(listener);
+}
+
 #[test]
 fn a_listener_that_stops_hangs_up() {
     let chain = Chain::of(2);
