@@ -187,6 +187,35 @@ fn the_first_report_may_overtake_the_first_packet() {
     }
 }
 
+#[test]
+fn a_call_whose_end_was_heard_is_whole_whatever_the_node_says_later() {
+    let chain = Chain::of(2);
+    let said = speech(chain.dir.path());
+    let listener = chain.nodes[1].bind(5_004);
+    let mut sender = Process::start(
+        trunkline(["call", "send", "--json", "--duration", "400ms", "--to", "2:5004", "--socket"])
+            .arg(&chain.nodes[0].socket)
+            .arg(&said),
+    );
+    sender.wait_for_word("calling");
+    let mut buf = [0; 300];
+    loop {
+        let got = listener.recv_from(&mut buf).expect("a packet");
+        let bytes = &buf[..got.len];
+        let control = rtcp::parse(bytes).ok().filter(|_| rtcp::is_rtcp(bytes));
+        let Some((control, report)) = control.and_then(|c| Some((c, c.report?))) else { continue };
+        let answer = reception(control.ssrc, report.ntp, 0);
+        listener.send_to(&answer, got.from).expect("sent");
+        if control.bye {
+            break;
+        }
+    }
+    // The other goodbyes find nobody.
+    drop(listener);
+    let (code, sent, told) = ended(sender);
+    assert_eq!((code, &sent["why"]), (Some(0), &Value::Null), "{sent} {told}");
+}
+
 /// A caller on UDP with a number of its own.
 struct Caller {
     ssrc: u32,
