@@ -187,6 +187,35 @@ fn the_first_report_may_overtake_the_first_packet() {
     }
 }
 
+#[test]
+fn a_call_whose_end_was_heard_is_whole_whatever_the_node_says_later() {
+    let chain = Chain::of(2);
+    let said = speech(chain.dir.path());
+    let listener = chain.nodes[1].bind(5_004);
+    let mut sender = Process::start(
+        trunkline(["call", "send", "--json", "--duration", "400ms", "--to", "2:5004", "--socket"])
+            .arg(&chain.nodes[0].socket)
+            .arg(&said),
+    );
+    sender.wait_for_word("calling");
+    let mut buf = [0; 300];
+    loop {
+        let got = listener.recv_from(&mut buf).expect("a packet");
+        let bytes = &buf[..got.len];
+        let control = rtcp::parse(bytes).ok().filter(|_| rtcp::is_rtcp(bytes));
+        let Some((control, report)) = control.and_then(|c| Some((c, c.report?))) else { continue };
+        let answer = reception(control.ssrc, report.ntp, 0);
+        listener.send_to(&answer, got.from).expect("sent");
+        if control.bye {
+            break;
+        }
+    }
+    // The other goodbyes find nobody.
+    drop(listener);
+    let (code, sent, told) = ended(sender);
+    assert_eq!((code, &sent["why"]), (Some(0), &Value::Null), "{sent} {told}");
+}
+
 /// A caller on UDP with a number of its own.
 struct Caller {
     ssrc: u32,
@@ -288,6 +317,31 @@ fn who_calls_somebody_who_is_in_a_call_is_told_so() {
     let (code, report, _) = ended(listener);
     assert_eq!((code, &report["packets"], &report["lost"]), (Some(0), &json!(20), &json!(0)));
     assert!(first.hears(ms(1)).iter().all(|p| rtcp::parse(p).is_ok_and(|c| !c.bye)));
+}
+
+/// Whoever can put the caller's address on a packet, or a caller whose stream changes.
+#[test]
+fn another_stream_from_where_the_caller_is_does_not_end_the_call() {
+    let (listener, at) = listen_on_udp(&["--idle", "3 s"]);
+    let caller = Caller::new(7, at);
+    let other = Caller { ssrc: 8, socket: caller.socket.try_clone().expect("a copy"), to: at };
+    let says_goodbye = |said: &[Vec<u8>]| said.iter().any(|p| rtcp::parse(p).is_ok_and(|c| c.bye));
+    caller.talk(20);
+    other.talk(5);
+    assert!(!says_goodbye(&caller.hears(ms(300))), "it is in a call with the listener");
+    caller.report(20, 1, true);
+    let (code, report, _) = ended(listener);
+    assert_eq!((code, &report["packets"], &report["lost"]), (Some(0), &json!(20), &json!(0)));
+
+    // Where the caller has fallen silent, whoever calls from there is told.
+    let (listener, at) = listen_on_udp(&["--idle", "3 s"]);
+    let caller = Caller { to: at, ..caller };
+    caller.talk(20);
+    std::thread::sleep(ms(1_200));
+    Caller { ssrc: 8, ..caller }.talk(1);
+    let said = Caller { ssrc: 7, ..other }.hears(ms(300));
+    assert!(says_goodbye(&said), "{said:?}");
+    drop(listener);
 }
 
 #[test]

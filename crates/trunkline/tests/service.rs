@@ -145,6 +145,27 @@ fn the_watchdog_hears_of_a_packet_thread_that_turns_and_of_no_other() {
     assert_eq!(process.wait().code(), Some(0));
 }
 
+/// It has asked to be told, and does not read.
+#[test]
+fn a_service_manager_that_hangs_does_not_keep_a_node_from_stopping() {
+    let dir = temp_dir();
+    let path = dir.path().join("notify");
+    let _manager = UnixDatagram::bind(&path).expect("bound");
+    let mut chain = Chain::prepare(&Setup::default());
+    let node = chain.first();
+    let mut command = node.command();
+    let mut process =
+        Process::start(command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "40000"));
+    // Until no more fits into its queue.
+    let other = UnixDatagram::unbound().expect("a socket");
+    other.set_nonblocking(true).expect("set");
+    wait_for("a full queue", || other.send_to(b"?", &path).is_err().then_some(()));
+    // It has something to tell meanwhile.
+    std::thread::sleep(ms(500));
+    process.signal(Signal::SIGTERM);
+    assert_eq!(process.wait().code(), Some(0));
+}
+
 #[test]
 fn the_unit_restarts_a_node_that_hangs() {
     let unit = unit();

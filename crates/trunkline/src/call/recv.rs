@@ -119,6 +119,9 @@ struct Packet {
 /// How long it waits for a packet before it looks whether the call is over.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// Whoever was heard so lately is in the call: longer than any burst of losses.
+const SPEAKING: Duration = Duration::from_secs(1);
+
 /// Longer calls are cut here: four hours, as the audio files are.
 const MAX_PACKETS: usize = 4 * 3600 * 50;
 
@@ -296,7 +299,11 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
         let first = || Caller { ssrc: view.ssrc, law, at: got.from };
         let caller = caller.get_or_insert_with(first);
         if (caller.ssrc, caller.law) != (view.ssrc, law) {
-            answers.turn_away(&got.from);
+            // What comes from where the caller speaks is not somebody else who calls, or
+            // only says so: to hang up there would end the call.
+            if got.from != caller.at || arrival.since(last) > SPEAKING {
+                answers.turn_away(&got.from);
+            }
             if !std::mem::replace(&mut others, true) {
                 errln!("somebody else calls as well and is not heard: a listener takes one call");
             }

@@ -376,7 +376,8 @@ impl Call<'_> {
                 after_s: Some(after),
             });
         }
-        if let Some((after, status)) = self.reach.lost_after() {
+        // What is said of the other end later, by whomever, changes nothing.
+        if let Some((after, status)) = self.reach.lost_after().filter(|_| !listener.confirmed) {
             let after = after.as_secs_f64();
             let what = match self.reach.is_hopeless() {
                 true => "the call did not come about".to_owned(),

@@ -4,6 +4,7 @@ pub mod config;
 pub mod expiry;
 mod flows;
 mod http;
+mod manager;
 mod metrics;
 mod operator;
 mod reload;
@@ -20,8 +21,8 @@ use crate::operate::server::{self, Bound};
 use crate::{clock, log, stop};
 use config::{Config, Mistake};
 use expiry::Watch;
+use manager::State;
 use operator::Operator;
-use sd_notify::NotifyState;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -145,11 +146,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
         });
     }
     tracing::info!(%name, "ready");
-    tell_systemd(&[NotifyState::Ready]);
-    let mut watchdog = Watchdog::new(sd_notify::watchdog_enabled(), clock::now());
+    manager::tell(State::Ready);
+    let mut watchdog = Watchdog::new(manager::patience(), clock::now());
     while !stop.wait(watchdog.patience().min(Duration::from_millis(200))) {
         if watchdog.look(clock::now(), || handle.beat()) {
-            tell_systemd(&[NotifyState::Watchdog]);
+            manager::tell(State::Alive);
         }
         if handle.is_finished() || orphaned.load(Ordering::Relaxed) || operator.wants_stop() {
             break;
@@ -160,20 +161,13 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
         operator.watch_certificate();
     }
-    tell_systemd(&[NotifyState::Stopping]);
+    manager::tell(State::Stopping);
     handle.stop().map_err(cannot("go on"))
 }
 
 fn bind_control(path: &Path) -> Result<Bound, Error> {
     server::bind(path)
         .map_err(cannot_have(format!("listen for operators at {}", path.display()), "control"))
-}
-
-/// Says so to the service manager, if one waits for it (sd_notify(3)).
-fn tell_systemd(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!(%error, "the service manager was not told");
-    }
 }
 
 /// Every application costs a descriptor; the soft limit is often too low for
