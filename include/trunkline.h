@@ -214,8 +214,9 @@ struct tl_status {
  * kept. Returns 0.
  *
  * With TL_STATUS each change is told once. That a route is back is told by
- * itself; that a port is bound, only while packets are sent to it, or when one
- * comes from there. Of ports at other nodes nothing is told about packets of less
+ * itself; that a port is bound at once when a packet comes from there, else only
+ * while packets are sent to it, after four to five seconds in which nobody denied it.
+ * Of ports at other nodes nothing is told about packets of less
  * than 5 bytes, to which an answer would be larger. A node before 0.2 tells as
  * without TL_STATUS.
  *

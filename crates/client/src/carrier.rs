@@ -110,6 +110,11 @@ impl Unix {
             Err(errno @ (Errno::ENOENT | Errno::ECONNREFUSED)) => {
                 Err(Error::NotRunning { at: path.display().to_string(), source: errno.into() })
             }
+            // A stream, as the operator's socket is.
+            Err(errno @ Errno::EPROTOTYPE) => {
+                let other = "which is no socket for applications (`socket` in [node] is)";
+                Err(Error::io(format!("{}, {other}", what()), errno))
+            }
             Err(errno) => Err(Error::io(what(), errno)),
         }
     }

@@ -184,6 +184,10 @@ fn meaning(errno: Errno) -> Option<&'static CStr> {
         Errno::ENOPROTOOPT => c"there is no such option, or it can only be read",
         Errno::ENOTCONN => c"the node is away: the packet was dropped, the socket reconnects",
         Errno::EPROTO => c"node and library do not understand each other: are both of one release?",
+        Errno::EPROTOTYPE => {
+            c"that is no socket for applications, perhaps the node's control socket: give the \
+              path that `socket` in [node] says"
+        }
         Errno::EPROTONOSUPPORT => {
             c"the node speaks another version of the session protocol: use one release for both"
         }

@@ -7,6 +7,7 @@ use common::{
 };
 use rand::RngExt;
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
 use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_client::{
@@ -69,6 +70,10 @@ fn bind_says_why_not() {
     drop(FakeNode::listen(&path));
     let failed = DatagramSocket::bind(path.as_ref(), 5).unwrap_err();
     assert!(matches!(failed, Error::NotRunning { .. }), "a stale file: {failed}");
+    let control = SocketPath::new();
+    let _operator = UnixListener::bind(&control).unwrap();
+    let failed = DatagramSocket::bind(control.as_ref(), 5).unwrap_err().to_string();
+    assert!(failed.contains("no socket for applications"), "{failed}");
 
     let node = FakeNode::listen(&path);
     let answered = |answer: &[u8]| bind_answered(&node, &path, answer).unwrap_err();

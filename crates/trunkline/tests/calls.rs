@@ -497,6 +497,12 @@ fn mistakes_are_told_before_the_call() {
     assert!(ended.one_line(1).contains("/dev/null/x: "), "{}", ended.stderr);
     let ended = run(trunkline(["call", "send", "--udp", "--to", "2:5004"]).arg(&said));
     assert!(ended.one_line(2).contains("--udp wants --to IP:PORT"), "{}", ended.stderr);
+    for nobody in ["2:0", "0:5004"] {
+        let ended =
+            run(trunkline(["call", "send", "--socket", "a.sock", "--to", nobody]).arg(&said));
+        assert!(ended.stderr.contains("numbered from 1 on"), "{}", ended.stderr);
+        assert_eq!(ended.code, Some(2));
+    }
     let absent = dir.path().join("absent.sock");
     let ended =
         run(trunkline(["call", "send", "--to", "2:5004", "--socket"]).arg(&absent).arg(&said));

@@ -425,3 +425,53 @@ fn packets_to_nowhere_are_not_called_sent() {
         assert!(line.starts_with("sent 0 of "), "{line}");
     }
 }
+
+#[test]
+fn a_goodbye_that_cannot_leave_ends_no_call_well() {
+    let told = "the end of the call could not be told";
+    let mut chain = Chain::of(2);
+    let said = speech(chain.dir.path());
+    // No socket may send to everybody without having asked for it.
+    let everybody = send_over_udp(&said, (Ipv4Addr::BROADCAST, 9).into(), "200ms");
+    let (code, sent, complaint) = ended(everybody);
+    assert_eq!((code, &sent["why"], &sent["unsent"]), (Some(1), &json!(told), &json!(10)));
+    assert!(!complaint.contains("node"), "{complaint}");
+
+    let mut listener = Process::start(
+        trunkline(["call", "recv", "--json", "--socket"]).arg(&chain.nodes[1].socket),
+    );
+    listener.wait_for_word("listening on");
+    let mut sender = Process::start(
+        trunkline(["call", "send", "--json", "--duration", "2 s", "--to", "2:5004", "--socket"])
+            .arg(&chain.nodes[0].socket)
+            .arg(&said),
+    );
+    sender.wait_for_word("calling");
+    std::thread::sleep(ms(600));
+    chain.nodes[0].crash();
+    let (code, sent, complaint) = ended(sender);
+    assert_eq!((code, &sent["why"]), (Some(1), &json!(told)), "{sent}");
+    assert!(complaint.contains("the node was away"), "{complaint}");
+    let (code, heard, _) = ended(listener);
+    assert_eq!((code, &heard["ended"]), (Some(1), &json!("broke-off")), "{heard}");
+}
+
+#[test]
+fn a_listener_says_after_a_gap_that_it_is_there() {
+    let (listener, at) = listen_on_udp(&["--idle", "2 s"]);
+    let caller = Caller::new(7, at);
+    let empty = |caller: &Caller| {
+        let heard = caller.hears(ms(200));
+        assert!(heard.iter().all(|p| p[..2] == [0x80, 201]), "{heard:?}");
+        heard.len()
+    };
+    caller.talk(10);
+    assert_eq!(empty(&caller), 3);
+    caller.talk(10);
+    assert_eq!(empty(&caller), 0, "there was no gap");
+    std::thread::sleep(ms(500));
+    caller.talk(10);
+    assert_eq!(empty(&caller), 3);
+    caller.report(10, 1 << 32, true);
+    assert_eq!(ended(listener).0, Some(0));
+}

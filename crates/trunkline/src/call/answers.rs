@@ -6,9 +6,12 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_media::rtcp::{self, Reception, Report};
 
-/// Packets of a call to which the listener says that it is there: each answer may
-/// be lost.
+/// Packets of a call, and behind a gap in it, to which the listener says that it is
+/// there: each answer may be lost.
 const GREETED: u32 = 3;
+
+/// Silence after which the caller's node may have been told that nobody listens.
+const GAP: Duration = Duration::from_millis(500);
 
 /// How often a caller that is not heard is told so.
 const TURN_AWAY_EVERY: Duration = Duration::from_secs(1);
@@ -22,6 +25,9 @@ pub struct Answers<'a> {
     line: &'a Line,
     ssrc: u32,
     heard: Heard,
+    /// When a packet came last, and how many more are answered.
+    last: Time,
+    greet: u32,
     /// Who was turned away, and when.
     strangers: Vec<(Target, Time)>,
 }
@@ -77,15 +83,21 @@ impl Heard {
 
 impl Answers<'_> {
     pub fn new(line: &Line) -> Answers<'_> {
-        let ssrc = clock::now().as_nanos() as u32;
-        Answers { line, ssrc, heard: Heard::default(), strangers: Vec::new() }
+        let last = clock::now();
+        let ssrc = last.as_nanos() as u32;
+        Answers { line, ssrc, heard: Heard::default(), last, greet: GREETED, strangers: Vec::new() }
     }
 
-    /// A packet of the call has come. Its first ones are answered, so that the
-    /// caller's node knows that somebody listens.
+    /// A packet of the call has come. Its first ones, and those behind a gap, are
+    /// answered, so that the caller's node knows that somebody listens, or does again.
     pub fn packet(&mut self, sequence: u16, timestamp: u32, arrival: Time, from: &Target) {
         self.heard.packet(sequence, timestamp, arrival);
-        if self.heard.packets <= GREETED {
+        if arrival.since(self.last) > GAP {
+            self.greet = GREETED;
+        }
+        self.last = arrival;
+        if self.greet > 0 {
+            self.greet -= 1;
             self.say(None, false, from);
         }
     }

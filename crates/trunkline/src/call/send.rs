@@ -25,8 +25,8 @@ Examples:
 Sender reports and, at the end, a goodbye (RTCP) go to the same port, so that the
 listener knows how many packets there were. Exit status 1 if the node says that
 packets don't get there (no route, or nobody listens), if the listener hangs up (it
-was stopped, or is in another call), or if it answers reports as `call recv` does, but
-not the goodbye. SIGINT hangs up.")]
+was stopped, or is in another call), if it answers reports as `call recv` does, but
+not the goodbye, or if the goodbye could not leave. SIGINT hangs up.")]
 pub struct Args {
     #[command(flatten)]
     carrier: Carrier,
@@ -96,6 +96,8 @@ struct Call<'a> {
     unreachable: u32,
     reach: Reach,
     listener: Listener,
+    /// Whether a goodbye could leave.
+    farewell: bool,
 }
 
 /// What the other end says.
@@ -217,6 +219,7 @@ impl Call<'_> {
             unsent: 0,
             unreachable: 0,
             listener: Listener::default(),
+            farewell: false,
             reach: Reach { start, lost: None, told: start, before: Duration::ZERO },
         }
     }
@@ -275,7 +278,7 @@ impl Call<'_> {
 
     /// Says how many packets there were: also those that could not leave, since
     /// the listener misses them like the others.
-    fn report(&mut self, bye: bool) -> Result<(), Error> {
+    fn report(&mut self, bye: bool) -> Result<bool, Error> {
         let report = rtcp::Report {
             ssrc: self.ssrc,
             ntp: ntp(),
@@ -288,7 +291,7 @@ impl Call<'_> {
         }
         let mut packet = [0; rtcp::MAX_LEN];
         let n = report.emit(bye, &mut packet).unwrap_or(0);
-        self.send(&packet[..n]).map(drop)
+        self.send(&packet[..n])
     }
 
     /// Says that this was all, and waits until somebody has heard it.
@@ -299,14 +302,15 @@ impl Call<'_> {
             if self.is_over() {
                 return Ok(());
             }
-            self.report(true)?;
+            self.farewell |= self.report(true)?;
         }
         let said = clock::now();
         loop {
             self.listen();
             let waited = clock::now().since(said);
-            // Where it can't be reached, nothing more need be known.
-            let missed = self.listener.has_missed_the_end() && self.reach.lost.is_none();
+            // Where it can't be reached, or nothing was said, nothing more need be known.
+            let said = self.farewell && self.reach.lost.is_none();
+            let missed = said && self.listener.has_missed_the_end();
             let wait = if missed { CONFIRMING } else { Duration::ZERO };
             // At least this, for a node in this process: the last packets may be asked
             // for again.
@@ -351,7 +355,7 @@ impl Call<'_> {
             line += if packets == 1 { "packet" } else { "packets" };
             if self.unsent > 0 {
                 let n = self.unsent;
-                let _ = write!(line, "; {n} could not leave because the node was away or busy");
+                let _ = write!(line, "; {n} could not leave because {}", self.why_unsent());
             }
             if !unreachable_for.is_zero() && !self.reach.is_hopeless() {
                 let s = unreachable_for.as_secs_f64();
@@ -360,6 +364,14 @@ impl Call<'_> {
             outln!("{line}");
         }
         failure.map_or(Ok(()), |failure| Err(Error::Broken(failure.complaint)))
+    }
+
+    /// What keeps packets from leaving.
+    fn why_unsent(&self) -> &'static str {
+        match self.line {
+            super::Line::Overlay(_) => "the node was away or busy",
+            super::Line::Udp(_) => "this host would not send there",
+        }
     }
 
     /// Why the call was not whole, as far as is known.
@@ -388,6 +400,12 @@ impl Call<'_> {
                 why: status.to_string(),
                 after_s: Some(after),
             });
+        }
+        if !listener.goodbyes.is_empty() && !self.farewell {
+            let why = "the end of the call could not be told".to_owned();
+            let complaint =
+                format!("{why}: {}; who listens must believe that it broke off", self.why_unsent());
+            return Some(Failure { complaint, why, after_s: None });
         }
         listener.has_missed_the_end().then(|| {
             let why = "nobody confirmed the end of the call".to_owned();

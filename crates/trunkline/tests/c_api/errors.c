@@ -402,6 +402,7 @@ int main(int argc, char **argv)
     CHECK(argc == 4);
     CHECK(strlen(tl_version()) >= 5);
     CHECK(strstr(tl_strerror(ECONNRESET), "back"));
+    CHECK(strstr(tl_strerror(EPROTOTYPE), "control socket"));
     CHECK(strcmp(tl_strerror(ENOTDIR), strerror(ENOTDIR)) == 0);
     CHECK(strlen(tl_strerror(0)) > 0 && strlen(tl_strerror(-1)) > 0);
     foreign_descriptors();
