@@ -46,6 +46,15 @@ fn mistake(text: &str) -> String {
     parse(Path::new("x.toml"), text).unwrap_err().to_string()
 }
 
+/// A key in the place of the configuration is not shown as the line that is wrong.
+#[test]
+fn a_secret_key_is_not_quoted() {
+    let key = "SGvzSnbUzYXXbyaBQMmfr2Km60e0zvV5cWQAB5Ii+D4=\n";
+    let said = parse(Path::new("a.key"), key).map(|_| ()).expect_err("no configuration");
+    let said = said.to_string();
+    assert!(said.contains("is a key, not a configuration") && !said.contains("SGvz"), "{said}");
+}
+
 #[test]
 fn a_whole_file() {
     let c = parse(Path::new("x.toml"), GOOD).unwrap();
