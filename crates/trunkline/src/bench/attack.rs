@@ -22,7 +22,7 @@ use trunkline_base::wire::{Reader, Writer};
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::handshake::message::{Initiation, MacKey};
 use trunkline_overlay::route::Metric;
-use trunkline_overlay::wire::{DATA_HEADER, DataHeader, Seal, Service};
+use trunkline_overlay::wire::{DATA_HEADER, DataHeader, Frame, Frames, Seal, Service};
 
 /// Measure what forged handshakes and replayed envelopes do to calls
 #[derive(clap::Args, Debug)]
@@ -360,10 +360,16 @@ impl<'a> Stage<'a> {
         while self.rx.recv(socket.as_fd()).map_err(cannot("receive"))? > 0 {
             for (m, bytes) in self.rx.iter_mut() {
                 for envelope in bytes.chunks_mut(m.stride.max(1)) {
-                    if envelope.len() != ENVELOPE || self.behind.open(envelope).is_err() {
+                    if envelope.len() < ENVELOPE || self.behind.open(envelope).is_err() {
                         continue;
                     }
-                    let mut r = Reader::new(&Seal::frames(envelope)[DATA_HEADER..]);
+                    // A hello may ride along.
+                    let data = |frame| match frame {
+                        Ok(Frame::Data(_, payload)) => Some(payload),
+                        _ => None,
+                    };
+                    let payload = Frames::new(Seal::frames(envelope)).find_map(data);
+                    let mut r = Reader::new(payload.unwrap_or_default());
                     let (Ok(number), Ok(sent)) = (r.u64(), r.u64()) else { continue };
                     if let Some(came) = self.arrived.get_mut(number as usize) {
                         *came = true;
