@@ -301,19 +301,23 @@ pub fn check_keys(config: &Config, path: &Path, text: &str) -> Result<(), Mistak
     })
 }
 
+/// What is shown of a mistake must not be a secret.
+fn check_no_key(path: &Path, text: &str) -> Result<(), Mistake> {
+    let is_key = trunkline_overlay::handshake::Identity::from_text(text).is_ok();
+    let what = "is a key, not a configuration: give the file whose `[node] key` names it";
+    let mistake = || Mistake {
+        path: path.to_owned(),
+        place: None,
+        what: what.to_owned(),
+        excerpt: String::new(),
+        suggestion: None,
+    };
+    if is_key { Err(mistake()) } else { Ok(()) }
+}
+
 /// Reads and checks `text`, the content of `path`.
 pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
-    // What is shown of a mistake must not be a secret.
-    if trunkline_overlay::handshake::Identity::from_text(text).is_ok() {
-        return Err(Mistake {
-            path: path.to_owned(),
-            place: None,
-            what: "is a key, not a configuration: give the file whose `[node] key` names it"
-                .to_owned(),
-            excerpt: String::new(),
-            suggestion: None,
-        });
-    }
+    check_no_key(path, text)?;
     let file: File = toml::from_str(text).map_err(|e| syntax_mistake(path, text, &e))?;
     let mistake = |span: Option<Range<usize>>, what: String| mistake(path, text, span, what);
     if file.node.listen.is_empty() {
