@@ -55,6 +55,15 @@ fn oldest(ages: &[Duration]) -> Duration {
     ages.iter().max().copied().unwrap_or_default()
 }
 
+/// But for one that its node had in its hands when it was stopped: taken from the
+/// queue, and not yet given to the kernel.
+#[track_caller]
+fn assert_nothing_is_late(ages: &[Duration]) {
+    // A tenth of a second until the deadline, and what a busy machine adds.
+    let late: Vec<_> = ages.iter().filter(|age| **age > ms(200)).collect();
+    assert!(late.len() <= 1, "{late:?} old");
+}
+
 /// A relay is stopped, as by a debugger or a hypervisor, for 2 s.
 #[test]
 fn a_relay_that_was_stopped_passes_nothing_on_that_is_late() {
@@ -74,8 +83,7 @@ fn a_relay_that_was_stopped_passes_nothing_on_that_is_late() {
         });
         ages(&near, &far, 5, |_| true)
     });
-    // A tenth of a second until the deadline, and what a busy machine adds.
-    assert!(oldest(&ages) < ms(200), "{:?} old", oldest(&ages));
+    assert_nothing_is_late(&ages);
     assert!(ages.len() > 100, "{} of 250 arrived", ages.len());
     let late = chain.nodes[1].metrics().drops("late");
     assert!((10..110).contains(&late), "{late} were late at the relay");
@@ -96,7 +104,7 @@ fn a_node_that_was_stopped_sends_nothing_that_is_late() {
         });
         ages(&near, &far, 2, |_| true)
     });
-    assert!(oldest(&ages) < ms(200), "{:?} old", oldest(&ages));
+    assert_nothing_is_late(&ages);
     assert!(ages.len() > 50, "{} of 100 arrived", ages.len());
 }
 
