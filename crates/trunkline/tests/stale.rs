@@ -55,13 +55,10 @@ fn oldest(ages: &[Duration]) -> Duration {
     ages.iter().max().copied().unwrap_or_default()
 }
 
-/// But for one that its node had in its hands when it was stopped: taken from the
-/// queue, and not yet given to the kernel.
 #[track_caller]
 fn assert_nothing_is_late(ages: &[Duration]) {
     // A tenth of a second until the deadline, and what a busy machine adds.
-    let late: Vec<_> = ages.iter().filter(|age| **age > ms(200)).collect();
-    assert!(late.len() <= 1, "{late:?} old");
+    assert!(oldest(ages) < ms(200), "{:?} old", oldest(ages));
 }
 
 /// A relay is stopped, as by a debugger or a hypervisor, for 2 s.
@@ -76,7 +73,8 @@ fn a_relay_that_was_stopped_passes_nothing_on_that_is_late() {
     };
     let ages = thread::scope(|scope| {
         scope.spawn(|| {
-            thread::sleep(ms(1_000));
+            // Between two packets: what is in its hands then goes out when it goes on.
+            thread::sleep(ms(1_010));
             signal(Signal::SIGSTOP);
             thread::sleep(ms(2_000));
             signal(Signal::SIGCONT);
@@ -97,7 +95,8 @@ fn a_node_that_was_stopped_sends_nothing_that_is_late() {
     let node = nix::unistd::Pid::from_raw(chain.nodes[0].process().id().cast_signed());
     let ages = thread::scope(|scope| {
         scope.spawn(|| {
-            thread::sleep(ms(500));
+            // Between two packets: what is in its hands then goes out when it goes on.
+            thread::sleep(ms(510));
             nix::sys::signal::kill(node, Signal::SIGSTOP).expect("it runs");
             thread::sleep(ms(700));
             nix::sys::signal::kill(node, Signal::SIGCONT).expect("it runs");

@@ -119,7 +119,7 @@ struct Packet {
 /// How long it waits for a packet before it looks whether the call is over.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Whoever was heard so lately is in the call: longer than any burst of losses.
+/// A sender heard this recently is still in the call: longer than any burst of losses.
 const SPEAKING: Duration = Duration::from_secs(1);
 
 /// Longer calls are cut here: four hours, as the audio files are.

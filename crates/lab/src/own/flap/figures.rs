@@ -160,8 +160,8 @@ fn changes() -> Claim {
         }),
         at: &[1.0],
         expected: true,
-        why: "The bound is this project's own target: away from what failed, and back, until it is \
-              damped.",
+        why: "The bound is this project's own target: away from what failed, and back; and as often \
+              as damping lets it, which is twice a minute apart and then away for good.",
         sabotage: "damping-off",
     }
 }

@@ -245,7 +245,7 @@ fn a_link_outlives_a_flood_from_its_neighbours_address() {
     assert!(begun(&b) - before >= 2, "{:?}", b.established);
 }
 
-/// Whoever was given the wrong key of a node is found in its log; a flood of such
+/// A peer configured with the wrong key for this node shows up in its log; a flood of such
 /// costs a line a second.
 #[test]
 fn a_wrong_mac_is_told_now_and_then() {
