@@ -152,9 +152,10 @@ fn share(overlays: u64, nodes: usize, most: f64, residual: f64) -> (usize, usize
 
 /// Half of the nodes compute by one formula, half by the other. At the losses that
 /// the paper's networks have (0 to 5 %) the two differ by 2p³·Tmax, 0.03 ms, and
-/// only ways as alike as that can make a circle. Where the measured residual loss,
-/// which the paper's formula doesn't have, is up to three times more or less than
-/// by the formula, or loss is heavy, circles are no longer rare.
+/// only ways as alike as that can make a circle: here none does, not even where the
+/// measured residual loss, which the paper's formula doesn't heed, is up to three
+/// times more or less than by the formula. Where links lose up to 90 %, which is
+/// cheap by the paper's, one pair of 22 has a circle between it.
 #[test]
 fn a_mixed_overlay_delivers_but_for_few_pairs_at_the_papers_losses() {
     let (calm, of) = share(200, 15, 0.05, 1.0);
@@ -164,8 +165,11 @@ fn a_mixed_overlay_delivers_but_for_few_pairs_at_the_papers_losses() {
     println!("pairs in a circle: {calm} of {of} with 15 nodes, {large} of {of_large} with 100;");
     println!("of {of}: {uneven} with uneven residual loss, {heavy} with up to 90 % of loss");
     assert!(calm * 1_000 <= of && large * 1_000 <= of_large);
-    assert!(uneven * 100 <= of, "{uneven} of {of}");
-    assert!(heavy > 0, "that there are circles is why nodes that differ are named");
+    assert!(uneven * 1_000 <= of, "{uneven} of {of}");
+    assert!(
+        heavy > 0 && heavy * 10 <= of,
+        "that there are circles is why nodes that differ are named"
+    );
 }
 
 /// The circle in full: 1 and 2 each take the other for closer to 3. What goes round
@@ -184,5 +188,5 @@ fn what_goes_in_a_circle_ends_with_its_hop_limit() {
     assert_eq!(circle([Paper; 3]), [0, 1, 2]);
     assert_eq!(circle([Measured; 3]), [0, 2]);
     let round = circle([Paper, Measured, Measured]);
-    assert_eq!((round.len(), round.iter().any(|&host| host == 2)), (33, false), "{round:?}");
+    assert_eq!((round.len(), round.contains(&2)), (33, false), "{round:?}");
 }
