@@ -142,6 +142,16 @@ pub fn run(script: &[u8]) {
     }
 }
 
+/// A link by two bytes, or what a node says of itself beside them.
+fn advert(end: &[u8]) -> [u8; LINK_LEN] {
+    let (to, path) = match end[0] {
+        u8::MAX => (u32::MAX, end[1] >> 7),
+        n => (u32::from(n % 32), end[1] % 2),
+    };
+    let [a, b, c, d] = to.to_be_bytes();
+    [a, b, c, d, path, 0, end[1], 0, 0, 0]
+}
+
 impl World {
     fn each(&mut self, mut f: impl FnMut(&mut Router, Time)) {
         let now = self.now;
@@ -187,15 +197,7 @@ impl World {
                 signed.extend(u32::from(origin % 32).to_be_bytes());
                 signed.extend((WALL + u64::from(seq)).to_be_bytes());
                 signed.push((ends.len() / 2).min(255) as u8);
-                for end in ends.chunks_exact(2) {
-                    // A link, or what a node says of itself beside them.
-                    let (to, path) = match end[0] {
-                        u8::MAX => (u32::MAX, end[1] >> 7),
-                        n => (u32::from(n % 32), end[1] % 2),
-                    };
-                    signed.extend(to.to_be_bytes());
-                    signed.extend([path, 0, end[1], 0, 0, 0]);
-                }
+                signed.extend(ends.chunks_exact(2).flat_map(advert));
                 self.record(link, signed, age);
             }
             Step::Introduce { link, origin, seq, age, ref certificate } => {
