@@ -93,6 +93,17 @@ impl Speech {
         self.segments.is_empty()
     }
 
+    /// The score of segment `n`, from the first on and over again, if nothing is
+    /// missed.
+    ///
+    /// # Errors
+    ///
+    /// If PESQ can't compare it.
+    pub fn lossless(&self, n: usize) -> Result<Option<Score>, PesqError> {
+        let segment = &self.segments[n % self.segments.len()];
+        segment.score(&segment.coded)
+    }
+
     /// The scores of one listener: packet `k` is missed if `missed[k]`, and the
     /// first is the first of segment `start`. Whole segments only; `None` where
     /// nobody speaks. `decoder` is new, for µ-law, and says what is heard instead
