@@ -7,19 +7,22 @@ use rand::Rng as _;
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 use trunkline_base::stats::{quantile, quantile_interval};
-use trunkline_base::{Time, rng};
+use trunkline_base::{Rng, Time, rng};
 use trunkline_sim::overlay::monitor::Liveness;
 use trunkline_sim::overlay::node::Routing;
 use trunkline_sim::overlay::route::Metric;
 use trunkline_sim::overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{VoiceSink, VoiceSource};
-use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
+use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, WorldError};
 
 /// A–B–D takes 20 ms, A–C–D 24: hosts, and ms one way. The first two are the
 /// shorter way.
 const WIRES: [(u32, u32, u64); 4] = [(0, 1, 10), (1, 3, 10), (0, 2, 12), (2, 3, 12)];
 const ENDS: [HostId; 2] = [HostId(0), HostId(3)];
+const RELAY: HostId = HostId(1);
 /// Everybody knows both ways.
+const CALL: Time = Time::from_millis(8_000);
+/// The call is under way.
 const START: Time = Time::from_millis(10_000);
 /// Nothing is found sooner, whatever the setting, as [`PRECISE`] would show.
 const EARLY: Duration = Duration::from_millis(7_500);
@@ -73,10 +76,12 @@ fn measure(
     call: bool,
     runs: u32,
 ) -> Result<Cells, PointError> {
-    let one = |run| cut(liveness, call, inputs.seed.wrapping_add(u64::from(run)));
-    let all: Vec<Cut> = (0..runs).map(one).collect::<Result<_, _>>()?;
+    let one = |run| failure(liveness, call, inputs.seed.wrapping_add(u64::from(run)));
+    let all: Vec<Failure> = (0..runs).map(one).collect::<Result<_, _>>()?;
     let mut rows = Vec::new();
-    for (what, of) in [("found (s)", (|c| c.found) as fn(&Cut) -> f64), ("left (s)", |c| c.left)] {
+    for (what, of) in
+        [("found (s)", (|c| c.found) as fn(&Failure) -> f64), ("left (s)", |c| c.left)]
+    {
         let mut values: Vec<f64> = all.iter().map(of).collect();
         values.sort_unstable_by(f64::total_cmp);
         for percent in SHARES {
@@ -92,36 +97,35 @@ fn measure(
     Ok(rows)
 }
 
-/// Seconds after a cut of the shorter way.
-struct Cut {
+/// Seconds after the shorter way has failed.
+struct Failure {
     /// Until an end of the link declared it dead.
     found: f64,
     /// Until both ends of the call send by the other way.
     left: f64,
 }
 
-fn cut(liveness: &Liveness, call: bool, seed: u64) -> Result<Cut, WorldError> {
+fn failure(liveness: &Liveness, call: bool, seed: u64) -> Result<Failure, WorldError> {
     let mut luck = rng(seed, 1);
     let mut world = overlay(liveness, seed)?;
     // Anywhere between two hellos, and on either of the two links.
     let at = START + Duration::from_micros(luck.next_u64() % 1_000_000);
-    let wire = WireId((luck.next_u64() % 2) as u32);
     if call {
-        let count = ((at + WATCHED).since(START).as_nanos() / PACKET.as_nanos()) as u64;
+        let count = ((at + WATCHED).since(CALL).as_nanos() / PACKET.as_nanos()) as u64;
         for (from, to) in [(ENDS[0], ENDS[1]), (ENDS[1], ENDS[0])] {
-            let source = VoiceSource::new(NodeId(to.0 + 1), 5_000, Service::RealTime, START, count);
+            let source = VoiceSource::new(NodeId(to.0 + 1), 5_000, Service::RealTime, CALL, count);
             world.attach(to, 5_000, VoiceSink::default())?;
             world.attach(from, 0, source)?;
         }
     }
     world.run_until(at);
-    world.cut(wire);
+    strike(&mut world, &mut luck);
     world.run_until(at + EARLY);
     let (mut found, mut left) = (None, None);
     while left.is_none() && world.now() < at + WATCHED {
         world.run_until(world.now() + PRECISE);
         let after = world.now().since(at).as_secs_f64();
-        if found.is_none() && is_found(&world, wire) {
+        if found.is_none() && is_found(&world) {
             found = Some(after);
         }
         if ENDS.iter().zip(ENDS.iter().rev()).all(|(&end, &other)| goes_round(&world, end, other)) {
@@ -129,7 +133,7 @@ fn cut(liveness: &Liveness, call: bool, seed: u64) -> Result<Cut, WorldError> {
         }
     }
     let never = WATCHED.as_secs_f64();
-    Ok(Cut { found: found.unwrap_or(never), left: left.unwrap_or(never) })
+    Ok(Failure { found: found.unwrap_or(never), left: left.unwrap_or(never) })
 }
 
 fn overlay(liveness: &Liveness, seed: u64) -> Result<World, WorldError> {
@@ -144,14 +148,22 @@ fn overlay(liveness: &Liveness, seed: u64) -> Result<World, WorldError> {
     topology.build(seed)
 }
 
-fn is_found(world: &World, WireId(wire): WireId) -> bool {
-    let (a, b, _) = WIRES[wire as usize];
-    let is_down = |at: u32, other: u32| {
-        let other = NodeId(other + 1);
-        let mut links = world.node(HostId(at)).links();
-        links.any(|(_, l)| l.config().neighbour == other && !l.monitor().is_up())
-    };
-    is_down(a, b) || is_down(b, a)
+/// One of the two links of the shorter way is cut, or leads nowhere in one
+/// direction; or their relay dies.
+fn strike(world: &mut World, luck: &mut Rng) {
+    let wire = WireId((luck.next_u64() % 2) as u32);
+    let end = [WireEnd::First, WireEnd::Second][(luck.next_u64() % 2) as usize];
+    match luck.next_u64() % 3 {
+        0 => world.cut(wire),
+        1 => world.blackhole(wire, end),
+        _ => world.crash(RELAY),
+    }
+}
+
+/// Whether any end of a link that was up has declared it dead.
+fn is_found(world: &World) -> bool {
+    let hosts = (0..world.hosts()).map(HostId).filter(|&h| !world.is_down(h));
+    hosts.flat_map(|h| world.node(h).links()).any(|(_, link)| !link.monitor().is_up())
 }
 
 /// Whether `end` sends what is for `other` by the second way.

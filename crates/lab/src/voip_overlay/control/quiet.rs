@@ -4,13 +4,15 @@ use super::row;
 use crate::experiment::{Cells, Inputs, Point, PointError, Sabotage, Size};
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_base::link_model::LinkModel;
-use trunkline_sim::overlay::link::LinkStats;
+use trunkline_base::link_model::{Ledger, LinkModel};
+use trunkline_sim::overlay::counters::Traffic;
+use trunkline_sim::overlay::link::{self, IP_UDP_HEADERS, LinkStats};
 use trunkline_sim::overlay::monitor::Liveness;
 use trunkline_sim::overlay::node::Routing;
 use trunkline_sim::overlay::route::Limits;
+use trunkline_sim::overlay::wire::NodeId;
 use trunkline_sim::random::Waxman;
-use trunkline_sim::{HostId, Topology, World, WorldError};
+use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 
 /// Links are up, and all is known.
 const START: Time = Time::from_millis(120_000);
@@ -24,6 +26,7 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     if sabotage.is("a-tenth-more-hellos") {
         liveness.interval = liveness.interval * 10 / 11;
     }
+    let headers = if sabotage.is("headers-counted") { IP_UDP_HEADERS as f64 } else { 0.0 };
     let minutes = size.pick(2, 60, 600);
     let mut points = Vec::new();
     for (x, sealed) in [(0u32, false), (1, true)] {
@@ -33,7 +36,7 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
             x: x.into(),
             figures: vec!["control-quiet"],
             weight: 2e-4 * f64::from(minutes),
-            measure: Box::new(move |inputs| hellos(inputs, &liveness, sealed, minutes)),
+            measure: Box::new(move |inputs| hellos(inputs, &liveness, sealed, headers, minutes)),
         });
     }
     let hours = size.pick(0.05, 1.0, 10.0);
@@ -69,6 +72,7 @@ fn hellos(
     inputs: &Inputs<'_>,
     liveness: &Liveness,
     sealed: bool,
+    headers: f64,
     minutes: u32,
 ) -> Result<Cells, PointError> {
     let mut topology = Topology::chain([wire()]);
@@ -81,19 +85,20 @@ fn hellos(
     }
     let mut world = topology.build(inputs.seed)?;
     world.run_until(START);
-    let said =
-        |world: &World| ends.map(|end| stats(world, end)).map(|s| (s.hellos.envelopes, all(&s)));
+    let said = |world: &World| {
+        let hellos = ends.map(|end| stats(world, end).hellos);
+        let sum = |of: fn(&Traffic) -> u64| hellos.iter().map(of).sum::<u64>();
+        [sum(|h| h.envelopes), sum(|h| h.bytes), on_the_link(world)]
+    };
     let mut before = said(&world);
     let (mut size, mut rate, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..minutes {
         world.run_until(world.now() + Duration::from_secs(60));
         let now = said(&world);
-        let grown = [0, 1].map(|end| (now[end].0 - before[end].0, now[end].1 - before[end].1));
-        let hellos = (grown[0].0 + grown[1].0) as f64;
-        let both = (grown[0].1 + grown[1].1) as f64;
-        size.push(both / hellos);
+        let [hellos, of_hellos, all] = [0, 1, 2].map(|n| (now[n] - before[n]) as f64);
+        size.push(of_hellos / hellos + headers);
         rate.push(hellos / 2.0 / 60.0);
-        bytes.push(both / 60.0);
+        bytes.push(all / 60.0);
         before = now;
     }
     let (setting, x) = (name(sealed), f64::from(u8::from(sealed)));
@@ -109,10 +114,10 @@ fn stats(world: &World, host: HostId) -> LinkStats {
     links.next().map(|(_, link)| link.stats()).unwrap_or_default()
 }
 
-/// UDP payload sent, whatever it was.
-fn all(s: &LinkStats) -> u64 {
-    let sent = [s.hellos, s.requests, s.routing, s.realtime, s.repeats, s.best_effort, s.paths];
-    sent.iter().map(|class| class.bytes).sum()
+/// UDP payload sent either way, whatever it was: handshakes among it.
+fn on_the_link(world: &World) -> u64 {
+    let payload = |l: &Ledger| l.offered.bytes - IP_UDP_HEADERS as u64 * l.offered.packets;
+    world.ledgers(WireId(0)).iter().map(payload).sum()
 }
 
 /// An overlay in which nothing happens: updates signed by a node in an hour, and
@@ -131,7 +136,10 @@ fn calm(
     };
     let bytes = |world: &World| -> [u64; 2] {
         let links = hosts().flat_map(|h| world.node(h).links().map(|(_, l)| l.stats()));
-        links.fold([0; 2], |[hellos, any], s| [hellos + s.hellos.bytes, any + all(&s)])
+        let said = |[hellos, updates]: [u64; 2], s: LinkStats| {
+            [hellos + s.hellos.bytes, updates + s.routing.bytes]
+        };
+        links.fold([0; 2], said)
     };
     let (signed_before, bytes_before) = (signed(&world), bytes(&world));
     world.run_until(START + HOUR.mul_f64(hours));
@@ -140,11 +148,12 @@ fn calm(
         .zip(&signed_before)
         .map(|(now, before)| (now - before) as f64 / hours)
         .collect();
-    let [hellos, any] = [0, 1].map(|n| (bytes(&world)[n] - bytes_before[n]) as f64);
+    let [hellos, routing] = [0, 1].map(|n| (bytes(&world)[n] - bytes_before[n]) as f64);
+    let share = 100.0 * routing / (hellos + routing);
     let x = if setting == "renewed" { 3.0 } else { 2.0 };
     Ok(vec![
         row("updates a node and hour", setting, x, &updates),
-        row("bytes that are no hellos (%)", setting, x, &[100.0 * (any - hellos) / any]),
+        row("bytes that are no hellos (%)", setting, x, &[share]),
     ])
 }
 
@@ -152,12 +161,11 @@ fn overlay(limits: Limits, seed: u64) -> Result<World, WorldError> {
     let graph = Waxman { degree: DEGREE, ..Waxman::continent(NODES) }.draw(seed);
     let mut topology = Topology::new();
     for id in 1..=NODES {
-        topology.host(trunkline_sim::overlay::wire::NodeId(id));
+        topology.host(NodeId(id));
     }
     for &(a, b, delay) in &graph.links {
         let model = LinkModel { delay, ..wire() };
-        let paper =
-            |link: &mut trunkline_sim::overlay::link::Config| link.liveness = Liveness::PAPER;
+        let paper = |link: &mut link::Config| link.liveness = Liveness::PAPER;
         topology.link_with(a, b, model.clone(), model, paper);
     }
     topology.link_state(&Routing { limits, ..Routing::default() });

@@ -19,13 +19,11 @@ const DEGREES: [u32; 6] = [3, 4, 6, 8, 10, 12];
 const NODES: u32 = 100;
 /// An IP packet in a regular Ethernet frame.
 const ETHERNET: usize = 1_500;
-/// An IP packet that passes everywhere: the daemon's default.
-const EVERYWHERE: usize = 1_280;
 /// Links that change at once, in both directions.
 const EVENTS: usize = 60;
 
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
-    let mtu = if sabotage.is("smaller-packets") { EVERYWHERE } else { ETHERNET };
+    let mtu = if sabotage.is("half-a-packet") { ETHERNET / 2 } else { ETHERNET };
     let room = mtu - IP_UDP_HEADERS - ENVELOPE_OVERHEAD;
     let overlays: u32 = size.pick(2, 20, 200);
     let degrees: &[u32] = size.pick(&[4], &DEGREES, &DEGREES);
