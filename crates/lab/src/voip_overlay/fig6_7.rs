@@ -10,7 +10,6 @@ use crate::table::{Cell, Column, Record, Table};
 use std::collections::BTreeMap;
 use trunkline_base::link_model::LinkModel;
 use trunkline_base::stats::Ratio;
-use trunkline_sim::overlay::link::realtime::Recovery;
 
 const COLUMNS: &[Column] = &[
     Column::number("links", 0),
@@ -41,9 +40,6 @@ pub fn experiment() -> Experiment {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let policy = Policy::new("paper", move |config| {
-        if sabotage.is("nacks-off") {
-            config.realtime.recovery = Recovery::Off;
-        }
         if sabotage.is("one-request-in-ten-unanswered") {
             unanswered(&mut config.realtime, LOSS_PCT / 100.0);
         }

@@ -14,7 +14,6 @@ use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::stats::{Mean, quantile, quantile_interval};
 use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::quality::pesq::Score;
-use trunkline_sim::overlay::link::realtime::Recovery;
 
 /// A row: one path, one loss rate, one burstiness.
 pub const COLUMNS: &[Column] = &[
@@ -262,9 +261,6 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
     Policy::new("overlay", move |config| {
         let realtime = &mut config.realtime;
-        if sabotage.is("nacks-off") {
-            realtime.recovery = Recovery::Off;
-        }
         if sabotage.is("one-repeat-at-a-time") {
             realtime.repeat_burst = 1;
         }
