@@ -139,9 +139,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
     Policy::new("paper", move |config| {
         let realtime = &mut config.realtime;
-        if sabotage.is("one-request-in-ten-unanswered") {
-            unanswered(realtime, loss_pct / 100.0);
-        }
+        unanswered(sabotage, realtime, loss_pct / 100.0);
         // A token bucket that holds a single repetition.
         if sabotage.is("one-repeat-at-a-time") {
             realtime.repeat_burst = 1;

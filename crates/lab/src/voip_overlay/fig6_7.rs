@@ -40,9 +40,7 @@ pub fn experiment() -> Experiment {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let policy = Policy::new("paper", move |config| {
-        if sabotage.is("one-request-in-ten-unanswered") {
-            unanswered(&mut config.realtime, LOSS_PCT / 100.0);
-        }
+        unanswered(sabotage, &mut config.realtime, LOSS_PCT / 100.0);
         if sabotage.is("wait-for-three") {
             config.realtime.reorder = 3;
         }
@@ -299,7 +297,7 @@ fn fig7() -> Figure {
                 at: &[],
                 expected: Verdict::Holds,
                 why: "(p − r)² is expected, where r is what is not recovered: 0.20 %.",
-                sabotage: "one-request-in-ten-unanswered",
+                sabotage: "one-request-in-four-unanswered",
             },
             Claim {
                 id: "twice-delay",

@@ -264,9 +264,7 @@ fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
         if sabotage.is("one-repeat-at-a-time") {
             realtime.repeat_burst = 1;
         }
-        if sabotage.is("one-request-in-ten-unanswered") {
-            unanswered(realtime, loss_pct / 100.0);
-        }
+        unanswered(sabotage, realtime, loss_pct / 100.0);
     })
 }
 
@@ -274,6 +272,13 @@ fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
 fn really(path: &Path, sabotage: Sabotage) -> Option<fn(Bursts, f64) -> Loss> {
     if sabotage.is("bursts-ignored") {
         return Some(|_, p| Bursts::PAPER[0].losing(p));
+    }
+    // Uniform where most bursty, and most bursty where uniform.
+    if sabotage.is("bursts-the-other-way-round") {
+        return Some(|bursts, p| {
+            let at = Bursts::PAPER.iter().position(|b| b.burstiness == bursts.burstiness);
+            Bursts::PAPER[Bursts::PAPER.len() - 1 - at.unwrap_or(0)].losing(p)
+        });
     }
     if !matches!(path, Path::Udp) {
         return None;
