@@ -106,12 +106,12 @@ DESTDIR ?=
 BUILT := $(CARGO_TARGET_DIR)/release
 
 .PHONY: build
-build: ## Build the binary and the C library, optimised
-	cargo build --release $(LOCKED) -p trunkline
+build: ## Build the binaries and the C library, optimised
+	cargo build --release $(LOCKED) -p trunkline -p trunkline-lab
 	scripts/c-library.sh "$(BUILT)/c-library" release $(LOCKED)
 
 .PHONY: install
-install: build ## Install binary, unit for systemd, C library, header, manual: make install PREFIX=/usr/local DESTDIR=
+install: build ## Install binaries, recordings, unit for systemd, C library, header, manual: make install PREFIX=/usr/local DESTDIR=
 	scripts/install.sh "$(BUILT)" "$(PREFIX)" "$(LIBDIR)" "$(MANDIR)" "$(DESTDIR)"
 
 .PHONY: clean

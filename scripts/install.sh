@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
 # install.sh BUILT PREFIX LIBDIR MANDIR DESTDIR: what `make install` does once
-# BUILT has the binary and c-library/ (see c-library.sh).
+# BUILT has both binaries and c-library/ (see c-library.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 built=$1 prefix=$2 libdir=$3 mandir=$4 destdir=$5
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 install -d "$destdir$prefix"/{bin,include} "$destdir$libdir/pkgconfig" "$destdir$mandir/man1"
-install -m 755 "$built/trunkline" "$destdir$prefix/bin/"
+install -m 755 "$built/trunkline" "$built/trunkline-lab" "$destdir$prefix/bin/"
+# Where trunkline-lab looks for it: beside the folder that it is in itself.
+speech="$destdir$prefix/share/trunkline/speech"
+install -d "$speech/librispeech"
+install -m 644 speech/*.{md,txt,wav} "$speech/"
+install -m 644 speech/librispeech/*.wav "$speech/librispeech/"
 install -d "$destdir$prefix/lib/systemd/system"
 sed "s|/usr/local/bin/|$prefix/bin/|" packaging/trunkline@.service \
     >"$destdir$prefix/lib/systemd/system/trunkline@.service"

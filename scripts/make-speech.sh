@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the test speech in speech/: five languages, four voices, a good minute each.
+# Makes the five languages in speech/: four voices, a good minute each. Those in
+# speech/librispeech are not made here: speech/README.md says where they are from.
 #
 #   scripts/make-speech.sh [OUT_DIR]        (default: speech/ beside this folder)
 #

@@ -13,10 +13,10 @@ use trunkline_lab::claim::{Claim, Verdict};
 use trunkline_lab::experiment::{Experiment, Figure, Size};
 use trunkline_lab::output::{self, Judged, Score};
 use trunkline_lab::own::{self, convergence};
-use trunkline_lab::plan::{Drawn, Plan, speech, whole};
+use trunkline_lab::plan::{Drawn, Plan, whole};
 use trunkline_lab::run::{Progress as _, Settings};
 use trunkline_lab::scenario::testbed::{Cpu, Effort, MAX_LATENESS_US, Testbed};
-use trunkline_lab::speech::Speech;
+use trunkline_lab::speech::{self, Filter, Speech, Variant, Voices};
 use trunkline_lab::store::write_json;
 use trunkline_lab::table::Record;
 use trunkline_lab::{Error, Papers, check, papers, report, scenario};
@@ -117,9 +117,8 @@ struct How {
     /// Points measured at once [default: one for each processor]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// The folder of the project's five recordings
-    #[arg(long, default_value = "speech", value_name = "DIR")]
-    speech: PathBuf,
+    #[command(flatten)]
+    speech: SpeechArgs,
 }
 
 impl How {
@@ -137,6 +136,33 @@ impl How {
     }
 }
 
+/// What callers say.
+#[derive(clap::Args, Debug)]
+struct SpeechArgs {
+    /// The folder of the project's recordings [default: where they were
+    /// installed, or ./speech]
+    #[arg(long, value_name = "DIR")]
+    speech: Option<PathBuf>,
+    /// Who speaks
+    #[arg(long, default_value = "librispeech")]
+    voices: Voices,
+    /// What is done to the recordings before they are coded
+    #[arg(long, default_value = "irs")]
+    filter: Filter,
+}
+
+impl SpeechArgs {
+    /// The recordings, if anybody listens to them.
+    fn load(&self, needed: bool) -> Result<Option<Speech>, Error> {
+        if !needed {
+            return Ok(None);
+        }
+        let folder = self.speech.clone().map_or_else(speech::installed, Ok)?;
+        let SpeechArgs { voices, filter, .. } = *self;
+        Speech::load(&folder, Variant { voices, filter }).map(Some)
+    }
+}
+
 /// Put the shards of a run together
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -151,9 +177,8 @@ struct Merge {
     /// Where the whole goes
     #[arg(long, default_value = "lab-out")]
     out: PathBuf,
-    /// The folder of the project's five recordings
-    #[arg(long, default_value = "speech", value_name = "DIR")]
-    speech: PathBuf,
+    #[command(flatten)]
+    speech: SpeechArgs,
 }
 
 /// Make one page of all results: every figure beside what the paper says of it
@@ -293,7 +318,7 @@ fn list(papers: &Papers, json: bool) {
 
 fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
     let plan = Plan::new(&papers.select(&args.what)?, args.how.size());
-    let speech = speech(&plan, &args.how.speech)?;
+    let speech = args.how.speech.load(plan.needs_speech())?;
     let how = &args.how;
     let settings = Settings { seed: how.seed, speech: speech.as_ref(), threads: how.threads() };
     let part = args.shard.map_or((1, 1), |Part(i, n)| (i, n));
@@ -321,7 +346,7 @@ fn scenario(args: &Run) -> Result<bool, Error> {
     let testbed = || Testbed::new(&scenario, args.trunkline.as_deref()).map_err(no_testbed);
     let testbed = args.testbed.then(testbed).transpose()?;
     let (how, folder) = (&args.how, args.out.join("scenario").join(&scenario.name));
-    let speech = scenario.pesq.then(|| Speech::load(&how.speech)).transpose()?;
+    let speech = how.speech.load(scenario.pesq)?;
     let speech = speech.as_ref();
     let mut table = scenario::simulate(&scenario, speech, how.seed)
         .map_err(|why| Error::Point { point: args.what.clone(), why })?;
@@ -432,7 +457,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
     let places = check::claims(&papers.select(&args.what)?);
     let how = &args.how;
     let needs_speech = places.iter().any(|p| p.experiment.needs_speech);
-    let speech = needs_speech.then(|| Speech::load(&how.speech)).transpose()?;
+    let speech = how.speech.load(needs_speech)?;
     let judge = |sabotaged, seed| {
         let settings = Settings { seed, speech: speech.as_ref(), threads: how.threads() };
         let batches = check::batches(&places, how.size(), sabotaged);
@@ -504,7 +529,7 @@ fn merge(papers: &Papers, args: &Merge) -> Result<bool, Error> {
     let figures: Vec<_> =
         shard.figures.iter().map(|id| papers.find(id)).collect::<Result<_, _>>()?;
     let plan = Plan::new(&figures, size);
-    let speech = speech(&plan, &args.speech)?;
+    let speech = args.speech.load(plan.needs_speech())?;
     let settings = Settings { seed: shard.seed, speech: speech.as_ref(), threads: 1 };
     plan.gather(&args.shards, &args.out, &settings)?;
     show(&plan.run(&args.out, &settings, &())?, &args.out);

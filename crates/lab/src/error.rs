@@ -49,6 +49,12 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// No speech where it is looked for.
+    #[error(
+        "there are no recordings in {}: give their folder by --speech",
+        .0.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(" nor in ")
+    )]
+    NoSpeech(Vec<PathBuf>),
     /// Shards that don't make a whole.
     #[error("{0}")]
     Shards(String),

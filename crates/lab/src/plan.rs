@@ -4,7 +4,6 @@ use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
 use crate::output::{self, Judged};
 use crate::run::{self, Job, Progress, Settings};
-use crate::speech::Speech;
 use crate::store::{Manifest, Shard, Store};
 use crate::table::{Row, Table};
 use std::path::{Path, PathBuf};
@@ -236,13 +235,4 @@ pub fn whole(folders: &[PathBuf]) -> Result<Shard, Error> {
         )));
     }
     Ok(shard)
-}
-
-/// The recordings, if `plan` listens to them.
-///
-/// # Errors
-///
-/// As [`Speech::load`].
-pub fn speech(plan: &Plan<'_>, folder: &Path) -> Result<Option<Speech>, Error> {
-    plan.needs_speech().then(|| Speech::load(folder)).transpose()
 }

@@ -5,14 +5,17 @@
 
 use crate::error::Error;
 use crate::experiment::fnv1a;
+use clap::ValueEnum;
+use std::env;
 use std::fmt;
 use std::io::Cursor;
-use std::path::Path;
-use std::sync::OnceLock;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use trunkline_media::audio::read_wav;
 use trunkline_media::codec::g711::Law;
 use trunkline_media::playout::Decoder;
 use trunkline_media::quality::pesq::{self, PesqError, SEGMENT, Score};
+use trunkline_media::telephone;
 
 /// Samples of a packet: 20 ms.
 const FRAME: usize = 160;
@@ -20,19 +23,182 @@ const FRAME: usize = 160;
 const SAMPLES: usize = 8_000 * SEGMENT.as_secs() as usize;
 /// Packets of a segment.
 pub const PACKETS: usize = SAMPLES / FRAME;
-/// The recordings, and the segments that each gives.
-const FILES: [&str; 5] =
-    ["en-allison.wav", "es-allison.wav", "fr-june.wav", "it-carlo.wav", "ru-ivrvoice.wav"];
-const OF_EACH: usize = 5;
+/// Segments of the whole: five minutes.
+const SEGMENTS: usize = 25;
+/// Of silence after each of many voices, samples: 0.5 s.
+const GAP: usize = 4_000;
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum)]
+pub enum Voices {
+    /// 22 readers of LibriSpeech, each for as long
+    #[default]
+    Librispeech,
+    /// Five languages, a minute each
+    Languages,
+}
+
+/// What is done to the recordings before they are coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum)]
+pub enum Filter {
+    /// Modified IRS of ITU-T P.830, then -26 dBov by P.56: as a telephone sends
+    #[default]
+    Irs,
+    /// Nothing
+    None,
+}
+
+/// Which speech is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Variant {
+    /// Who speaks.
+    pub voices: Voices,
+    /// What is done to it.
+    pub filter: Filter,
+}
+
+impl Variant {
+    /// Each, that of the figures first.
+    pub const ALL: [Variant; 4] = {
+        const fn of(voices: Voices, filter: Filter) -> Variant {
+            Variant { voices, filter }
+        }
+        [
+            of(Voices::Librispeech, Filter::Irs),
+            of(Voices::Librispeech, Filter::None),
+            of(Voices::Languages, Filter::Irs),
+            of(Voices::Languages, Filter::None),
+        ]
+    };
+}
+
+impl Voices {
+    /// As the command line calls them.
+    pub fn name(self) -> &'static str {
+        match self {
+            Voices::Librispeech => "librispeech",
+            Voices::Languages => "languages",
+        }
+    }
+
+    /// The recordings, below the folder of all.
+    fn files(self) -> &'static [&'static str] {
+        match self {
+            // In the order of speech/README.md.
+            Voices::Librispeech => &[
+                "librispeech/87-121553-0000.wav",
+                "librispeech/3374-298025-0000.wav",
+                "librispeech/302-123504-0000.wav",
+                "librispeech/5750-100289-0000.wav",
+                "librispeech/1116-132847-0000.wav",
+                "librispeech/5808-48608-0000.wav",
+                "librispeech/2836-5354-0000.wav",
+                "librispeech/6367-65536-0000.wav",
+                "librispeech/3235-11599-0000.wav",
+                "librispeech/7264-92310-0000.wav",
+                "librispeech/4195-17507-0000.wav",
+                "librispeech/7505-258958-0000.wav",
+                "librispeech/4680-16026-0000.wav",
+                "librispeech/8108-274318-0000.wav",
+                "librispeech/5652-19215-0000.wav",
+                "librispeech/8419-286667-0000.wav",
+                "librispeech/7113-86041-0000.wav",
+                "librispeech/8580-287363-0000.wav",
+                "librispeech/8051-118101-0000.wav",
+                "librispeech/8630-305212-0000.wav",
+                "librispeech/8468-286673-0000.wav",
+                "librispeech/8838-298545-0000.wav",
+            ],
+            Voices::Languages => &[
+                "en-allison.wav",
+                "es-allison.wav",
+                "fr-june.wav",
+                "it-carlo.wav",
+                "ru-ivrvoice.wav",
+            ],
+        }
+    }
+
+    /// How many samples of a recording are played, from its first, and of silence
+    /// after them: everyone is heard for as long.
+    fn share(self) -> (usize, usize) {
+        let each = SEGMENTS * SAMPLES / self.files().len();
+        match self {
+            Voices::Librispeech => (each - GAP, GAP),
+            // Each has pauses, and ends where a segment does.
+            Voices::Languages => (each, 0),
+        }
+    }
+}
+
+impl Filter {
+    /// As the command line calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Filter::Irs => "irs",
+            Filter::None => "none",
+        }
+    }
+
+    fn apply(self, pcm: &[i16]) -> Result<Vec<i16>, PesqError> {
+        match self {
+            Filter::Irs => Ok(telephone::sent(pcm).ok_or(PesqError::NoSpeech)?.pcm),
+            Filter::None => Ok(pcm.to_vec()),
+        }
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.voices.name(), self.filter.name())
+    }
+}
+
+/// Where the recordings are, unless the user says so: where `make install` puts
+/// them beside this program, or in the current folder.
+///
+/// # Errors
+///
+/// [`Error::NoSpeech`] names the places.
+pub fn installed() -> Result<PathBuf, Error> {
+    let program = env::current_exe().ok();
+    let prefix = program.as_deref().and_then(|p| p.parent()?.parent());
+    let installed = prefix.map(|p| p.join("share/trunkline/speech"));
+    let mut places: Vec<PathBuf> = installed.into_iter().collect();
+    places.push(PathBuf::from("speech"));
+    match places.iter().find(|place| place.is_dir()) {
+        Some(place) => Ok(place.clone()),
+        None => Err(Error::NoSpeech(places)),
+    }
+}
 
 /// The five-minute sequence, and its scores without loss.
 pub struct Speech {
+    variant: Variant,
     segments: Vec<Segment>,
     digest: u64,
+    /// All there are, for other variants.
+    recordings: Arc<Recordings>,
+}
+
+/// As read, by the order of [`Voices::files`].
+#[derive(Default)]
+struct Recordings {
+    librispeech: Vec<Vec<i16>>,
+    languages: Vec<Vec<i16>>,
+}
+
+impl Recordings {
+    fn of(&self, voices: Voices) -> &[Vec<i16>] {
+        match voices {
+            Voices::Librispeech => &self.librispeech,
+            Voices::Languages => &self.languages,
+        }
+    }
 }
 
 struct Segment {
-    /// As recorded.
+    /// As it was before coding.
     original: Vec<i16>,
     /// As it comes out of the decoder if nothing is missed.
     coded: Vec<i16>,
@@ -42,43 +208,59 @@ struct Segment {
 
 impl fmt::Debug for Speech {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Speech({} segments, {:016x})", self.segments.len(), self.digest)
+        write!(f, "Speech({}, {:016x})", self.variant, self.digest)
     }
 }
 
 impl Speech {
-    /// Reads the five recordings in `folder`, at least a minute each.
+    /// Reads the project's recordings in `folder`.
     ///
     /// # Errors
     ///
     /// [`Error::Speech`] names the file that is missing, no speech, or short.
-    pub fn load(folder: &Path) -> Result<Speech, Error> {
-        let mut segments = Vec::new();
-        for name in FILES {
-            let path = folder.join(name);
-            let bad = |why: String| Error::Speech { path: path.clone(), why };
-            let bytes = std::fs::read(&path).map_err(|e| {
-                bad(format!(
-                    "{e}: --speech must name the folder with the project's five recordings"
-                ))
-            })?;
-            let pcm = read_wav(Cursor::new(bytes)).map_err(|e| bad(e.to_string()))?;
-            if pcm.len() < OF_EACH * SAMPLES {
-                let seconds = pcm.len() / 8_000;
-                return Err(bad(format!("{seconds} s of speech are too short: 60 s are needed")));
-            }
-            segments.extend(pcm.chunks_exact(SAMPLES).take(OF_EACH).map(Segment::new));
+    pub fn load(folder: &Path, variant: Variant) -> Result<Speech, Error> {
+        let read = |voices: Voices| -> Result<Vec<_>, Error> {
+            voices.files().iter().map(|name| read(folder.join(name), voices)).collect()
+        };
+        let recordings = Recordings {
+            librispeech: read(Voices::Librispeech)?,
+            languages: read(Voices::Languages)?,
+        };
+        Speech::of(variant, Arc::new(recordings))
+            .map_err(|why| Error::Speech { path: folder.to_owned(), why: why.to_string() })
+    }
+
+    /// The same recordings, or others of the same folder, in another way.
+    ///
+    /// # Errors
+    ///
+    /// If there is a recording in which nobody speaks.
+    pub fn variant(&self, variant: Variant) -> Result<Speech, PesqError> {
+        Speech::of(variant, Arc::clone(&self.recordings))
+    }
+
+    fn of(variant: Variant, recordings: Arc<Recordings>) -> Result<Speech, PesqError> {
+        let (samples, gap) = variant.voices.share();
+        let mut pcm = Vec::with_capacity(SEGMENTS * SAMPLES);
+        for recording in recordings.of(variant.voices) {
+            pcm.extend_from_slice(&variant.filter.apply(recording)?[..samples]);
+            pcm.resize(pcm.len() + gap, 0);
         }
-        Ok(Speech::of(segments))
+        // What the division into shares left over.
+        pcm.resize(SEGMENTS * SAMPLES, 0);
+        // Of the recordings too: an experiment may play other variants.
+        let all = recordings.librispeech.iter().chain(&recordings.languages).flatten();
+        let digest = fnv1a(pcm.iter().chain(all).flat_map(|s| s.to_le_bytes()));
+        let segments = pcm.chunks_exact(SAMPLES).map(Segment::new).collect();
+        Ok(Speech { variant, segments, digest, recordings })
     }
 
-    fn of(segments: Vec<Segment>) -> Speech {
-        let samples = segments.iter().flat_map(|s| &s.original);
-        let digest = fnv1a(samples.flat_map(|s| s.to_le_bytes()));
-        Speech { segments, digest }
+    /// Which this is.
+    pub fn which(&self) -> Variant {
+        self.variant
     }
 
-    /// Stands for the samples of all recordings.
+    /// Stands for the samples that are played, and for all recordings.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -153,6 +335,21 @@ impl Speech {
     }
 }
 
+/// One recording, as long as its share at least.
+fn read(path: PathBuf, voices: Voices) -> Result<Vec<i16>, Error> {
+    let bad = |why: String| Error::Speech { path: path.clone(), why };
+    let bytes = std::fs::read(&path).map_err(|e| {
+        bad(format!("{e}: --speech must name the folder with the project's recordings"))
+    })?;
+    let pcm = read_wav(Cursor::new(bytes)).map_err(|e| bad(e.to_string()))?;
+    let (needed, seconds) = (voices.share().0, |samples: usize| samples as f64 / 8_000.0);
+    if pcm.len() < needed {
+        let (there, needed) = (seconds(pcm.len()), seconds(needed));
+        return Err(bad(format!("{there:.1} s of speech are too short: {needed:.1} s are needed")));
+    }
+    Ok(pcm)
+}
+
 fn encode(pcm: &[i16]) -> [u8; FRAME] {
     core::array::from_fn(|i| Law::Mu.encode(pcm[i]))
 }
@@ -184,7 +381,9 @@ mod tests {
             (900.0 * tone * libm::sin(n as f64 / 1_700.0).max(0.0)) as i16
         };
         let pcm: Vec<i16> = (0..2 * SAMPLES).map(sample).collect();
-        Speech::of(pcm.chunks_exact(SAMPLES).map(Segment::new).collect())
+        let segments = pcm.chunks_exact(SAMPLES).map(Segment::new).collect();
+        let (variant, recordings) = (Variant::default(), Arc::default());
+        Speech { variant, segments, digest: 0, recordings }
     }
 
     type Scores = Result<Vec<Option<Score>>, PesqError>;
@@ -228,9 +427,40 @@ mod tests {
         assert_eq!(heard(&buzz(), &[false; PACKETS - 1], 0), Ok(vec![]));
     }
 
+    /// Everyone says a number of their own: it is heard for as long from each, in
+    /// order, and the rest is silence.
+    #[test]
+    fn everyone_is_heard_for_as_long() {
+        let voice = |n: usize| vec![n as i16 + 1; 14 * 8_000];
+        let recordings = Recordings {
+            librispeech: (0..22).map(voice).collect(),
+            languages: (0..5).map(|n| voice(n).repeat(5)).collect(),
+        };
+        let recordings = Arc::new(recordings);
+        for voices in [Voices::Librispeech, Voices::Languages] {
+            let variant = Variant { voices, filter: Filter::None };
+            let speech = Speech::of(variant, Arc::clone(&recordings)).unwrap();
+            assert_eq!(speech.len(), SEGMENTS);
+            let pcm: Vec<i16> = speech.segments.iter().flat_map(|s| s.original.clone()).collect();
+            let (samples, gap) = voices.share();
+            for (n, share) in pcm.chunks_exact(samples + gap).enumerate() {
+                assert!(share[..samples].iter().all(|&s| s == n as i16 + 1), "{n}");
+                assert!(share[samples..].iter().all(|&s| s == 0), "{n}");
+            }
+        }
+        assert_eq!(
+            (Voices::Librispeech.share(), Voices::Languages.share()),
+            ((105_090, 4_000), (480_000, 0))
+        );
+        // A number is no speech, and can't be levelled.
+        let filtered = Speech::of(Variant::default(), recordings);
+        assert!(filtered.is_err_and(|e| e == PesqError::NoSpeech));
+    }
+
     #[test]
     fn a_missing_recording_is_named() {
-        let error = Speech::load(Path::new("/nowhere")).unwrap_err().to_string();
-        assert!(error.starts_with("/nowhere/en-allison.wav: ") && error.contains("--speech"));
+        let error = Speech::load(Path::new("/nowhere"), Variant::default()).unwrap_err();
+        let error = error.to_string();
+        assert!(error.starts_with("/nowhere/librispeech/87-") && error.contains("--speech"));
     }
 }

@@ -26,7 +26,7 @@ pub struct Manifest {
     seed: u64,
     /// The columns of a row.
     columns: Vec<String>,
-    /// Of the recordings, where they matter.
+    /// Which recordings, where they matter.
     speech: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl Manifest {
             size: size.name().to_owned(),
             seed,
             columns: experiment.columns.iter().map(|c| c.name.to_owned()).collect(),
-            speech: speech.map(|s| format!("{:016x}", s.digest())),
+            speech: speech.map(|s| format!("{} {:016x}", s.which(), s.digest())),
         }
     }
 

@@ -90,7 +90,7 @@ fn what_cannot_be_done_is_said_in_one_line() {
         &["no figure \"voip-overlay/fig77\"", "did you mean \"voip-overlay/fig7\"?"],
     );
     bad(&run("nonsense"), &["no figure \"nonsense\":", "list"]);
-    bad(&run("voip-overlay/fig1"), &["/nowhere/en-allison.wav", "--speech"]);
+    bad(&run("voip-overlay/fig1"), &["/nowhere/librispeech/87-121553-0000.wav", "--speech"]);
     bad(&run("/nowhere.toml"), &["/nowhere.toml: cannot be read"]);
     for (option, value) in
         [("--jobs", "0"), ("--shard", "3/2"), ("--shard", "0/2"), ("--seed", "-1")]
@@ -100,9 +100,10 @@ fn what_cannot_be_done_is_said_in_one_line() {
     }
     // Noise instead of speech.
     let noise = dir.path().join("noise");
-    fs::create_dir(&noise).unwrap();
-    fs::write(noise.join("en-allison.wav"), [7; 1_000]).unwrap();
-    bad(&tiny("voip-overlay/fig1", &out, &noise), &["noise/en-allison.wav: "]);
+    fs::create_dir_all(noise.join("librispeech")).unwrap();
+    let first = "librispeech/87-121553-0000.wav";
+    fs::write(noise.join(first), [7; 1_000]).unwrap();
+    bad(&tiny("voip-overlay/fig1", &out, &noise), &[&format!("noise/{first}: ")]);
 
     good(&run("voip-overlay/fig4"));
     let other = [&run("voip-overlay/fig4")[..], &["--seed", "2"]].concat();
@@ -112,6 +113,41 @@ fn what_cannot_be_done_is_said_in_one_line() {
     bad(&run("voip-overlay/fig4"), &["loss5.json: ", "remove it"]);
     fs::write(&point, "half of a fi").unwrap();
     bad(&run("voip-overlay/fig4"), &["loss5.json: ", "remove it"]);
+}
+
+#[test]
+fn recordings_are_found_where_they_were_installed() {
+    let dir = tempfile::tempdir().unwrap();
+    let [prefix, elsewhere] = ["prefix", "elsewhere"].map(|n| dir.path().join(n));
+    fs::create_dir_all(prefix.join("bin")).unwrap();
+    fs::create_dir_all(prefix.join("share/trunkline")).unwrap();
+    fs::create_dir(&elsewhere).unwrap();
+    let program = prefix.join("bin/trunkline-lab");
+    fs::copy(env!("CARGO_BIN_EXE_trunkline-lab"), &program).unwrap();
+    let run = |options: &[&str]| {
+        let mut command = std::process::Command::new(&program);
+        command.args(["run", "voip-overlay/fig1", "--tiny", "--out", "out"]).args(options);
+        command.current_dir(&elsewhere).output().unwrap()
+    };
+    let lost = run(&[]);
+    let error = String::from_utf8(lost.stderr).unwrap();
+    assert_eq!(lost.status.code(), Some(2), "{error}");
+    let installed = prefix.join("share/trunkline/speech");
+    let both = format!("no recordings in {} nor in speech:", installed.display());
+    assert!(error.contains(&both) && error.contains("--speech"), "{error}");
+
+    std::os::unix::fs::symlink(speech(), &installed).unwrap();
+    let found = run(&[]);
+    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+    let manifest = elsewhere.join("out/voip-overlay/quality/manifest.json");
+    let manifest = fs::read_to_string(manifest).unwrap();
+    assert!(manifest.contains("\"speech\": \"librispeech-irs "), "{manifest}");
+
+    // Other speech is another run.
+    let other = run(&["--voices", "languages", "--filter", "none"]);
+    let error = String::from_utf8(other.stderr).unwrap();
+    assert_eq!(other.status.code(), Some(2), "{error}");
+    assert!(error.contains("librispeech-irs") && error.contains("languages-none"), "{error}");
 }
 
 #[test]
@@ -155,6 +191,23 @@ fn the_report_shows_what_there_is() {
         assert!(page.contains(has), "{has}");
     }
     assert!(!page.contains("src=") && !page.contains("<script"), "nothing is loaded");
+
+    // Papers come first, and what they say is not mixed with what we say.
+    good(&tiny("own/steady", dir.path(), Path::new("/nowhere")));
+    assert!(good(&["report", "--out", out]).ends_with("report.html: 2 figures\n"));
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}"));
+    let paper = at("<h2 id=\"voip-overlay\">Amir, Danilov, Goose");
+    let own = at("<h2 id=\"own\">");
+    let sentence = at("<td>5 % loss becomes about 0.5 %</td>");
+    assert!(paper < sentence && sentence < at("id=\"voip-overlay/fig4\"") && sentence < own);
+    assert!(own < at("id=\"own/steady\""));
+    let claims = fs::read_to_string(dir.path().join("voip-overlay/fig4/claims.json")).unwrap();
+    let claims: Vec<serde_json::Value> = serde_json::from_str(&claims).unwrap();
+    let of = |whose: bool| claims.iter().filter(|c| c["published"].is_string() == whose).count();
+    assert!(page[paper..own].contains(&format!(" of {} hold", of(true))), "{}", of(true));
+    assert!(page[paper..own].contains(&format!(" of {} hold", of(false))), "{}", of(false));
+    assert!(!page[own..].contains("Of the paper's claims"));
 }
 
 #[test]

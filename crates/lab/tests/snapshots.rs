@@ -7,13 +7,13 @@ mod common;
 
 use trunkline_lab::claim::Verdict;
 use trunkline_lab::experiment::{Sabotage, Size};
-use trunkline_lab::speech::Speech;
+use trunkline_lab::speech::{Speech, Variant};
 use trunkline_lab::table::Table;
 use trunkline_lab::{output, papers, plot, run};
 
 #[test]
 fn every_experiment() {
-    let speech = Speech::load(&common::speech()).unwrap();
+    let speech = Speech::load(&common::speech(), Variant::default()).unwrap();
     for experiment in papers().0 {
         let points = (experiment.points)(Size::Tiny, Sabotage::NONE);
         let table = run::table(&experiment, &points, 1, Some(&speech)).unwrap();

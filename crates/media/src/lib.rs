@@ -47,7 +47,9 @@
 pub mod audio;
 pub mod codec;
 pub mod conceal;
+pub mod level;
 pub mod playout;
 pub mod quality;
 pub mod rtcp;
 pub mod rtp;
+pub mod telephone;

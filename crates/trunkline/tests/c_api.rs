@@ -301,6 +301,8 @@ fn install(dir: &Path, dest: &Path) -> PathBuf {
     std::fs::create_dir(&built).expect("a folder");
     symlink(library(), built.join("c-library")).expect("a link");
     symlink(env!("CARGO_BIN_EXE_trunkline"), built.join("trunkline")).expect("a link");
+    // That of another package, which may not be built; it is only copied.
+    std::fs::write(built.join("trunkline-lab"), "#!").expect("written");
     let paths = ["/opt/t", "/opt/t/lib64", "/opt/t/man"];
     output(Command::new(root().join("scripts/install.sh")).arg(&built).args(paths).arg(dest));
     dest.join("opt/t")
@@ -314,7 +316,15 @@ fn what_is_installed_is_enough_to_build_with() {
     let dir = temp_dir();
     let dest = dir.path().join("dest");
     let opt = install(dir.path(), &dest);
-    for file in ["bin/trunkline", "man/man1/trunkline.1", "man/man1/trunkline-node.1"] {
+    for file in [
+        "bin/trunkline",
+        "bin/trunkline-lab",
+        "share/trunkline/speech/en-allison.wav",
+        "share/trunkline/speech/LICENSE-LibriSpeech.txt",
+        "share/trunkline/speech/librispeech/87-121553-0000.wav",
+        "man/man1/trunkline.1",
+        "man/man1/trunkline-node.1",
+    ] {
         assert!(opt.join(file).metadata().is_ok_and(|m| m.len() > 0), "{file}");
     }
     let flags = output(

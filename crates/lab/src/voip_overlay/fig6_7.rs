@@ -10,7 +10,6 @@ use crate::table::{Cell, Column, Record, Table};
 use std::collections::BTreeMap;
 use trunkline_base::link_model::LinkModel;
 use trunkline_base::stats::Ratio;
-use trunkline_sim::overlay::link::realtime::Recovery;
 
 const COLUMNS: &[Column] = &[
     Column::number("links", 0),
@@ -41,12 +40,7 @@ pub fn experiment() -> Experiment {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let policy = Policy::new("paper", move |config| {
-        if sabotage.is("nacks-off") {
-            config.realtime.recovery = Recovery::Off;
-        }
-        if sabotage.is("one-request-in-ten-unanswered") {
-            unanswered(&mut config.realtime, LOSS_PCT / 100.0);
-        }
+        unanswered(sabotage, &mut config.realtime, LOSS_PCT / 100.0);
         if sabotage.is("wait-for-three") {
             config.realtime.reorder = 3;
         }
@@ -303,7 +297,7 @@ fn fig7() -> Figure {
                 at: &[],
                 expected: Verdict::Holds,
                 why: "(p − r)² is expected, where r is what is not recovered: 0.20 %.",
-                sabotage: "one-request-in-ten-unanswered",
+                sabotage: "one-request-in-four-unanswered",
             },
             Claim {
                 id: "twice-delay",

@@ -102,7 +102,7 @@ fn fig10() -> Figure {
                 at: &[0.0, 0.5, 3.5],
                 expected: Verdict::Holds,
                 why: "",
-                sabotage: "one-request-in-ten-unanswered",
+                sabotage: "one-request-in-four-unanswered",
             },
             whatever(
                 Statistic::P5,
@@ -134,7 +134,7 @@ fn sustained(
         at,
         expected: Verdict::Holds,
         why: "",
-        sabotage: "one-request-in-ten-unanswered",
+        sabotage: "one-request-in-four-unanswered",
     }
 }
 

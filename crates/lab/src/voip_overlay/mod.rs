@@ -10,7 +10,7 @@ pub mod fig9_10;
 pub mod fig9b_10b;
 pub mod quality;
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Sabotage};
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_sim::overlay::link::realtime;
@@ -40,9 +40,15 @@ pub fn burst_label(burst: &str) -> String {
     if burst == "uniform" { "uniform".to_owned() } else { format!("burstiness {burst} %") }
 }
 
-/// A sabotage the size of what it breaks: one request in ten of those that come
-/// on a link that loses `p` both ways is not answered, whatever else happens.
-pub fn unanswered(config: &mut realtime::Config, p: f64) {
-    config.repeat_share = 0.9 * p * (1.0 - p);
-    config.repeat_burst = 50;
+/// Sabotages the size of what they break: `one-request-in-ten-unanswered`, or in
+/// four, of those that come on a link that loses `p` both ways.
+pub fn unanswered(sabotage: Sabotage, config: &mut realtime::Config, p: f64) {
+    for (name, answered) in
+        [("one-request-in-ten-unanswered", 0.9), ("one-request-in-four-unanswered", 0.75)]
+    {
+        if sabotage.is(name) {
+            config.repeat_share = answered * p * (1.0 - p);
+            config.repeat_burst = 50;
+        }
+    }
 }

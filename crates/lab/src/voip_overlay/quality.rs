@@ -14,7 +14,6 @@ use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::stats::{Mean, quantile, quantile_interval};
 use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::quality::pesq::Score;
-use trunkline_sim::overlay::link::realtime::Recovery;
 
 /// A row: one path, one loss rate, one burstiness.
 pub const COLUMNS: &[Column] = &[
@@ -262,15 +261,10 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
     Policy::new("overlay", move |config| {
         let realtime = &mut config.realtime;
-        if sabotage.is("nacks-off") {
-            realtime.recovery = Recovery::Off;
-        }
         if sabotage.is("one-repeat-at-a-time") {
             realtime.repeat_burst = 1;
         }
-        if sabotage.is("one-request-in-ten-unanswered") {
-            unanswered(realtime, loss_pct / 100.0);
-        }
+        unanswered(sabotage, realtime, loss_pct / 100.0);
     })
 }
 
@@ -278,6 +272,13 @@ fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
 fn really(path: &Path, sabotage: Sabotage) -> Option<fn(Bursts, f64) -> Loss> {
     if sabotage.is("bursts-ignored") {
         return Some(|_, p| Bursts::PAPER[0].losing(p));
+    }
+    // Uniform where most bursty, and most bursty where uniform.
+    if sabotage.is("bursts-the-other-way-round") {
+        return Some(|bursts, p| {
+            let at = Bursts::PAPER.iter().position(|b| b.burstiness == bursts.burstiness);
+            Bursts::PAPER[Bursts::PAPER.len() - 1 - at.unwrap_or(0)].losing(p)
+        });
     }
     if !matches!(path, Path::Udp) {
         return None;

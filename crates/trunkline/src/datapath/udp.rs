@@ -111,9 +111,9 @@ impl Udp {
         }
     }
 
-    /// Whether to have another turn before silence is judged: what is there to
-    /// hear must not be taken for it. What came after it was first so counts no more,
-    /// lest a node with too much to do judges nothing at all.
+    /// Whether to have another turn before silence is judged: what waits to be
+    /// read must not be taken for silence. Only what waited when the first such
+    /// turn began counts, or a node with too much to do would never judge at all.
     pub fn is_behind(&self) -> bool {
         self.behind.is_some()
     }

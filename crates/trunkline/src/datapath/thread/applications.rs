@@ -1,0 +1,122 @@
+//! What the packet thread does for applications on this host: it lets them in,
+//! reads what they say, and hangs up.
+
+use super::super::sessions::{Carrier, Read};
+use super::super::unix::Unix;
+use super::{ADMITTED_PER_TURN, PacketThread, token};
+use crate::clock::{self, Stamps};
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+use std::os::fd::AsFd;
+use trunkline_client::in_process::Acceptor;
+use trunkline_overlay::node::Client;
+use trunkline_overlay::session::SessionId;
+use trunkline_overlay::session::wire::Refusal;
+
+/// Messages that one application may hand over before the others have a turn.
+const MESSAGES_PER_TURN: usize = 32;
+
+/// Connections kept open for applications that were turned away.
+pub(super) const TURNED_AWAY: usize = 16;
+
+impl PacketThread {
+    pub(super) fn on_session(&mut self, id: SessionId, events: EpollFlags, stamps: &Stamps) {
+        if events.contains(EpollFlags::EPOLLOUT) {
+            self.on_unstuck(id);
+        }
+        let now = clock::now();
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(carrier) = self.carriers.get_mut(id) else { return };
+            match carrier.recv(&mut self.message, now) {
+                Read::Message(n) => {
+                    // What the node would find too old for its queues, it drops.
+                    let at = carrier.sent_at(stamps, now);
+                    let message = &self.message[..n];
+                    self.node.session_recv(at, id, message, &mut self.carriers);
+                }
+                Read::Handled => self.carriers.note_stuck(id),
+                Read::Hello(hello) => {
+                    let client = self.carriers.client(id);
+                    if let Some(earlier) = self.carriers.remotes.identify(id, client, hello) {
+                        self.close(earlier);
+                    }
+                }
+                Read::Empty => return,
+                Read::Broken => {
+                    self.carriers.remotes.stats.streams += 1;
+                    return self.close(id);
+                }
+                Read::Closed => return self.close(id),
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, id: SessionId) {
+        if let Some(carrier) = self.carriers.remove(id) {
+            let _ = self.epoll.delete(carrier.as_fd());
+        }
+        self.node.session_close(id);
+    }
+
+    pub(super) fn on_listener(&mut self) {
+        for _ in 0..ADMITTED_PER_TURN {
+            let Some(listener) = &mut self.listener else { return };
+            match listener.accept() {
+                Ok(Some(socket)) => {
+                    self.admit(Carrier::Unix(Unix::new(socket)), Client::Local);
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    if listener.is_stuck() {
+                        self.leave_doors();
+                    }
+                    let what = format!("an application could not attach: {error}");
+                    return self.complaints.warn(clock::now(), &what);
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_acceptor(&mut self) {
+        while let Some(end) = self.acceptor.as_mut().and_then(Acceptor::accept) {
+            self.admit(Carrier::InProcess(end), Client::Local);
+        }
+    }
+
+    pub(super) fn turn_away(&mut self, mut carrier: Carrier, why: Refusal) {
+        carrier.turn_away(self.carriers.now, why);
+        // Closing now, with messages unread, could overtake the answer: it stays
+        // until others have come to the same door.
+        if self.turned_away.len() == TURNED_AWAY {
+            self.turned_away.pop_front();
+        }
+        self.turned_away.push_back(carrier);
+    }
+
+    pub(super) fn admit(&mut self, carrier: Carrier, client: Client) -> Option<SessionId> {
+        let Some(id) = self.node.session_open_for(client) else {
+            self.turn_away(carrier, Refusal::Full);
+            let what = match self.node.node().is_draining() {
+                true => "an application was turned away: this node is being drained",
+                false => {
+                    "an application was turned away: as many are attached as [node] max_sessions \
+                     allows"
+                }
+            };
+            self.complaints.warn(clock::now(), what);
+            return None;
+        };
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, token::SESSION | u64::from(id.0));
+        match self.epoll.add(carrier.as_fd(), event) {
+            Ok(()) => {
+                self.carriers.insert(id, carrier);
+                Some(id)
+            }
+            Err(error) => {
+                let what = format!("an application could not attach: {error}");
+                self.complaints.warn(clock::now(), &what);
+                self.node.session_close(id);
+                None
+            }
+        }
+    }
+}
