@@ -140,7 +140,11 @@ fn quiet() -> Figure {
             };
             Chart {
                 title: "Where nothing happens".into(),
-                x: Axis::linear("0, 1: hellos; 2, 3: updates", (-1.0, 4.0), 1.0),
+                x: Axis::linear(
+                    "a link: 0 unsealed, 1 sealed; an overlay: 2 said once, 3 renewed",
+                    (-1.0, 4.0),
+                    1.0,
+                ),
                 y: Axis::linear("bytes of a hello, updates a node and hour", (0.0, 60.0), 10.0),
                 series: marks.into_iter().enumerate().map(named).collect(),
             }
