@@ -41,10 +41,14 @@ fn whole_frame(bytes: &[u8]) {
                 let again = match record.key.part {
                     Part::Links(fragment) => {
                         let links: Vec<_> = record.links().collect();
-                        let length = |link| links.len() * link + UPDATE_OVERHEAD;
+                        // Properties are counted with the links.
+                        let count = usize::from(record.bytes()[13]);
+                        assert!(links.len() <= count);
+                        let length = |link| count * link + UPDATE_OVERHEAD;
                         let exact = [LINK_LEN, PENALISED_LEN].map(length);
                         assert!(exact.contains(&(record.bytes().len() + 2)));
-                        Update { origin, seq, fragment, draining, links }.emit()
+                        let formula = record.formula.unwrap_or_default();
+                        Update { origin, seq, fragment, draining, formula, links }.emit()
                     }
                     Part::Introduction => {
                         let certificate = record.certificate().to_vec();
@@ -56,12 +60,14 @@ fn whole_frame(bytes: &[u8]) {
                 let again =
                     trunkline_overlay::route::update::Record::parse(&mut Reader::new(&again));
                 let again = again.expect("what was written can be read");
-                // The only freedoms: a residual loss can be written in more than
+                // What this version doesn't know of properties is not written; the
+                // other freedoms: a residual loss can be written in more than
                 // one way where the loss has fewer than 255 steps, and that no
                 // link has a penalty in two.
                 assert!(again.links().eq(record.links()));
                 assert_eq!((again.key, again.seq, again.age), (record.key, seq, record.age));
                 assert_eq!(again.certificate(), record.certificate());
+                assert_eq!(again.formula, record.formula.or(again.formula));
             }
             assert!(len <= bytes.len());
         }
@@ -136,6 +142,16 @@ pub fn run(script: &[u8]) {
     }
 }
 
+/// A link by two bytes, or what a node says of itself beside them.
+fn advert(end: &[u8]) -> [u8; LINK_LEN] {
+    let (to, path) = match end[0] {
+        u8::MAX => (u32::MAX, end[1] >> 7),
+        n => (u32::from(n % 32), end[1] % 2),
+    };
+    let [a, b, c, d] = to.to_be_bytes();
+    [a, b, c, d, path, 0, end[1], 0, 0, 0]
+}
+
 impl World {
     fn each(&mut self, mut f: impl FnMut(&mut Router, Time)) {
         let now = self.now;
@@ -181,10 +197,7 @@ impl World {
                 signed.extend(u32::from(origin % 32).to_be_bytes());
                 signed.extend((WALL + u64::from(seq)).to_be_bytes());
                 signed.push((ends.len() / 2).min(255) as u8);
-                for end in ends.chunks_exact(2) {
-                    signed.extend(u32::from(end[0] % 32).to_be_bytes());
-                    signed.extend([end[1] % 2, 0, end[1], 0, 0, 0]);
-                }
+                signed.extend(ends.chunks_exact(2).flat_map(advert));
                 self.record(link, signed, age);
             }
             Step::Introduce { link, origin, seq, age, ref certificate } => {

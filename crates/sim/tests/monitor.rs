@@ -65,6 +65,23 @@ fn one_direction_dead_takes_both_ends_down() {
     }
 }
 
+/// "In under 10 seconds" (Amir et al. 2005, III-A): whenever the last hello left, and
+/// even if it is on its way as the link fails.
+#[test]
+fn the_papers_hellos_find_a_failure_in_under_ten_seconds() {
+    let mut longest = Duration::ZERO;
+    for phase in (0..1_000).step_by(20) {
+        let mut world = pair(Loss::None, &Liveness::PAPER);
+        world.run_until(at(20_000 + phase));
+        world.cut(WireId(0));
+        let cut = world.now();
+        let down = |w: &World| !quality(w, 0).up && !quality(w, 1).up;
+        let found = until(&mut world, cut + ms(15_000), down).expect("it is found");
+        longest = longest.max(found.since(cut));
+    }
+    assert!(ms(8_900) < longest && longest < ms(10_000), "{longest:?}");
+}
+
 /// An outage that was a death is not also a loss: traffic would be turned away
 /// again as soon as the link is back.
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Step as S;
 use trunkline_overlay::route::update::{Introduction, Update, sign};
-use trunkline_overlay::route::{Advert, LinkCost, Unsigned};
+use trunkline_overlay::route::{Advert, Formula, LinkCost, Unsigned};
 use trunkline_overlay::wire::{ControlKind, NodeId};
 
 fn record(signed: Vec<u8>) -> Vec<u8> {
@@ -10,11 +10,15 @@ fn record(signed: Vec<u8>) -> Vec<u8> {
 }
 
 fn update(origin: u32, links: u32) -> Vec<u8> {
+    said(origin, links, Formula::Measured)
+}
+
+fn said(origin: u32, links: u32, formula: Formula) -> Vec<u8> {
     let cost = LinkCost { latency: 100, loss: 3_277, residual: 320, penalty: 0 };
     let link = |n| Advert { neighbour: NodeId(origin + 1 + n), path: n as u8 % 2, cost };
     let links = (0..links).map(link).collect();
-    let update =
-        Update { origin: NodeId(origin), seq: 1 << 60, fragment: 0, draining: true, links };
+    let (origin, seq) = (NodeId(origin), 1 << 60);
+    let update = Update { origin, seq, fragment: 0, draining: true, formula, links };
     record(update.emit().expect("few links"))
 }
 
@@ -28,6 +32,7 @@ pub fn frames() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("records", [&[ControlKind::LinkState as u8][..], &len, &records].concat()),
         ("full_record", update(9, 32)),
+        ("formula", said(9, 3, Formula::Paper)),
         ("acks", [ack(0x80, 3), ack(0, 3), ack(7, 4)].concat()),
     ]
 }
@@ -76,6 +81,11 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
         ms(30),
     ];
     let crowd: Vec<S> = (0..32).map(|n| links(0, n, 2, &[n + 1])).collect();
+    let said = |origin, seq, formula| {
+        let ends = vec![1, 100, u8::MAX, formula];
+        S::Links { link: 0, origin, seq, age: 0, fragment: 0, ends }
+    };
+    let formulas = [said(2, 2, 1), said(4, 2, 7), said(4, 3, 0), said(2, 3, 0x80), ms(60)];
     let mut aged = start.clone();
     for _ in 0..9 {
         aged.extend([S::Sleep { unit: 3, n: 255 }, S::Wake {}, S::Wake {}]);
@@ -85,5 +95,6 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
         ("own_past", script(&[&start[..], &own].concat())),
         ("crowd", script(&[&start[..], &crowd, &[ms(60), S::Wake {}]].concat())),
         ("aged", script(&aged)),
+        ("formulas", script(&[&start[..], &formulas].concat())),
     ]
 }

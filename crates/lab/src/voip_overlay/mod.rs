@@ -1,6 +1,7 @@
 //! Amir, Danilov, Goose, Hedqvist, Terzis: *An Overlay Architecture for High
 //! Quality VoIP Streams*, CNDS-2005-1.
 
+pub mod control;
 pub mod fig1_2;
 pub mod fig4_5;
 pub mod fig4b;
@@ -25,6 +26,7 @@ pub fn experiments() -> Vec<Experiment> {
         fig6_7::experiment(),
         fig4b::experiment(),
         fig9b_10b::experiment(),
+        control::experiment(),
     ]
 }
 

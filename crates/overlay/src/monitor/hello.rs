@@ -42,9 +42,12 @@ impl Default for Liveness {
 impl Liveness {
     /// The paper's (III-A): a hello a second, "under 10 seconds" to notice a
     /// failure, no probes, the last 50 loss-free intervals, hellos by themselves.
+    /// Where a call shows life until the failure, the whole of `dead_after` is still
+    /// to come, and then the way to those who must hear of it: nine hellos are the
+    /// most that may be missing if all has left the link within 10 s.
     pub const PAPER: Liveness = Liveness {
         interval: Duration::from_secs(1),
-        dead_after: Duration::from_secs(10),
+        dead_after: Duration::from_secs(9),
         probes: false,
         loss: LossMode::Paper,
         piggyback: false,

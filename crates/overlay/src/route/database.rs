@@ -1,6 +1,7 @@
 //! The link-state database: the newest record of each kind of each node.
 
 use super::Limits;
+use super::metric::Formula;
 use super::pace::Pace;
 use super::stats::Refusal;
 use super::update::{Advert, Key, MAX_FRAGMENTS, Part, Record};
@@ -22,6 +23,7 @@ const GRACE: Duration = Duration::from_secs(60);
 pub(super) struct Entry {
     pub seq: u64,
     pub draining: bool,
+    formula: Option<Formula>,
     pub links: Box<[Advert]>,
     /// As it came, but for its age.
     pub bytes: Box<[u8]>,
@@ -141,6 +143,7 @@ impl Database {
         let entry = Entry {
             seq: record.seq,
             draining: record.draining,
+            formula: record.formula,
             links,
             bytes: record.bytes().into(),
             came: now,
@@ -162,6 +165,13 @@ impl Database {
         let first = Key { origin, part: Part::Introduction };
         let last = Key { origin, part: Part::Links(MAX_FRAGMENTS) };
         self.entries.range(first..last).map(|(&key, entry)| (key, entry))
+    }
+
+    /// By what `origin` says to compute its ways, as of what it has said last; the
+    /// outer `None` is a node of whose links nothing is here.
+    pub fn formula(&self, origin: NodeId) -> Option<Option<Formula>> {
+        let links = self.of(origin).filter(|(key, _)| key.part != Part::Introduction);
+        Some(links.max_by_key(|(_, entry)| entry.seq)?.1.formula)
     }
 
     /// Drops what nobody has refreshed in time; the dropped keys.

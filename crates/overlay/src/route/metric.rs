@@ -174,6 +174,29 @@ pub enum Formula {
     Paper,
 }
 
+impl Formula {
+    /// Both.
+    pub const ALL: [Formula; 2] = [Formula::Measured, Formula::Paper];
+
+    /// Its name in configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Formula::Measured => "daemon",
+            Formula::Paper => "paper",
+        }
+    }
+
+    /// In records. That of 0 is never said: older nodes compute by it and say nothing.
+    pub(super) fn to_wire(self) -> u16 {
+        self as u16
+    }
+
+    /// `None` for one that only a later version knows.
+    pub(super) fn from_wire(n: u16) -> Option<Formula> {
+        Formula::ALL.into_iter().find(|formula| formula.to_wire() == n)
+    }
+}
+
 /// How costs are computed: alike at every node of an overlay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CostModel {

@@ -7,6 +7,7 @@
 
 mod database;
 mod flood;
+mod formulas;
 mod keys;
 pub mod metric;
 mod own;

@@ -2,6 +2,7 @@
 
 use super::database::{Database, Entry};
 use super::keys::Signer;
+use super::metric::Formula;
 use super::update::{
     Advert, Introduction, Key, LINKS_PER_RECORD, MAX_FRAGMENTS, Part, Update, sign,
 };
@@ -26,6 +27,7 @@ pub(super) struct Own {
     /// How far to go beyond a life before: no two lives go equally far.
     leap: u64,
     pub draining: bool,
+    formula: Formula,
     certificate: Option<Vec<u8>>,
     /// Parts to be signed anew, even if they say the same.
     renew: [bool; FRAGMENTS + 1],
@@ -44,6 +46,7 @@ impl Own {
             seq,
             leap: LEAP + seq % LEAP,
             draining: false,
+            formula: config.cost.formula,
             certificate: config.certificate.clone(),
             renew: [false; FRAGMENTS + 1],
             due: now,
@@ -52,6 +55,16 @@ impl Own {
         };
         own.refresh(now, &config.limits);
         own
+    }
+
+    /// How many links one record holds beside what this node says of itself.
+    fn per_record(&self) -> usize {
+        LINKS_PER_RECORD - usize::from(self.formula != Formula::default())
+    }
+
+    /// The most links that this node can advertise.
+    pub fn max_links(&self) -> usize {
+        FRAGMENTS * self.per_record()
     }
 
     /// Something has changed.
@@ -109,7 +122,7 @@ impl Own {
         if core::mem::take(&mut self.renew[INTRODUCTION]) {
             out.extend(self.introduction(signer));
         }
-        let mut chunks = links.chunks(LINKS_PER_RECORD);
+        let mut chunks = links.chunks(self.per_record());
         // All of a node's records are renewed together.
         let refresh = self.renew[0];
         for fragment in 0..MAX_FRAGMENTS {
@@ -136,8 +149,8 @@ impl Own {
 
     fn update(&mut self, fragment: u8, links: &[Advert], signer: &dyn Signer) -> Option<Box<[u8]>> {
         let (origin, draining, links) = (self.id, self.draining, links.to_vec());
-        let seq = self.next();
-        let update = Update { origin, seq, fragment, draining, links };
+        let (seq, formula) = (self.next(), self.formula);
+        let update = Update { origin, seq, fragment, draining, formula, links };
         Some(sign(update.emit().ok()?, signer))
     }
 

@@ -1,13 +1,14 @@
 use super::Config;
 use super::database::{Database, Entry, Standing};
 use super::flood::Adjacency;
+use super::formulas::Formulas;
 use super::keys::{Keys, Signer};
-use super::metric::{LinkCost, Metric};
+use super::metric::{Formula, LinkCost, Metric};
 use super::own::Own;
 use super::spf::{Graph, Tree};
 use super::stats::{Refusal, Refusals, RouteStats};
 use super::table::{ForwardingTable, Hop, NOBODY, StaticRoute};
-use super::update::{Advert, Key, LINKS_PER_RECORD, MAX_FRAGMENTS, Part, Record, RouteFrame};
+use super::update::{Advert, Key, Part, Record, RouteFrame};
 use crate::handshake::{PublicKey, Trust};
 use crate::link::LinkId;
 use crate::wire::NodeId;
@@ -17,8 +18,6 @@ use std::sync::Arc;
 use trunkline_base::Time;
 use trunkline_base::wire::Reader;
 
-/// The most links that a node advertises.
-const MAX_LINKS: usize = MAX_FRAGMENTS as usize * LINKS_PER_RECORD;
 /// Between two rounds of checking signatures, if one is not enough.
 const CHECK_PAUSE: Duration = Duration::from_millis(1);
 /// What a wrong signature costs a neighbour, in records: an honest one has
@@ -86,6 +85,7 @@ pub struct Router {
     aside: BTreeMap<Key, Entry>,
     /// Who has said something lately, by a key that this node doesn't know.
     strangers: BTreeMap<NodeId, Time>,
+    formulas: Formulas,
     own: Own,
     check_at: Time,
     /// The link whose records are checked next.
@@ -119,6 +119,7 @@ impl Router {
             db: Database::new(),
             aside: BTreeMap::new(),
             strangers: BTreeMap::new(),
+            formulas: Formulas::new(config.cost.formula),
             own: Own::new(&config, wall_ns, now),
             check_at: now,
             turn: 0,
@@ -266,7 +267,9 @@ impl Router {
         for link in self.links.iter_mut().flatten() {
             link.adjacency.forget(key);
         }
-        self.db.remove(key)
+        let gone = self.db.remove(key);
+        self.formulas.note(key.origin, self.db.formula(key.origin));
+        gone
     }
 
     /// The time in nanoseconds since 1970.
@@ -448,6 +451,8 @@ impl Router {
         if self.db.insert(record, now, &self.config.limits) {
             self.spf_soon(now);
         }
+        let origin = record.key.origin;
+        self.formulas.note(origin, self.db.formula(origin));
         for (i, link) in self.links.iter_mut().enumerate() {
             match link {
                 Some(link) if Some(i) == from => link.adjacency.heard(record.key, record.seq),
@@ -484,7 +489,7 @@ impl Router {
             .collect();
         adverts.sort_unstable();
         adverts.dedup_by_key(|a| (a.neighbour, a.path));
-        adverts.truncate(MAX_LINKS);
+        adverts.truncate(self.own.max_links());
         adverts
     }
 
@@ -500,6 +505,7 @@ impl Router {
             for link in self.links.iter_mut().flatten() {
                 link.adjacency.forget(key);
             }
+            self.formulas.note(key.origin, self.db.formula(key.origin));
             if !self.db.has(key.origin) {
                 self.keys.forget(key.origin);
             }
@@ -587,6 +593,22 @@ impl Router {
     /// can check: there is no way to them. A few at most.
     pub fn strangers(&self) -> impl Iterator<Item = NodeId> {
         self.strangers.keys().copied().filter(|origin| !self.keys.knows(*origin))
+    }
+
+    /// By what this node computes the expected latency.
+    pub fn formula(&self) -> Formula {
+        self.config.cost.formula
+    }
+
+    /// The nodes that compute it by another formula, ascending; `None` is one that
+    /// this version doesn't know.
+    pub fn other_formulas(&self) -> impl Iterator<Item = (NodeId, Option<Formula>)> {
+        self.formulas.others()
+    }
+
+    /// A node of whom that has changed, and its formula if it is another one still.
+    pub fn next_formula_change(&mut self) -> Option<(NodeId, Option<Option<Formula>>)> {
+        self.formulas.next_change()
     }
 
     /// What was refused of the neighbour at the end of `link`.

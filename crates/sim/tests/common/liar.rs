@@ -12,7 +12,7 @@ use trunkline_overlay::handshake::{
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::{Node, Sink};
 use trunkline_overlay::route::update::{Introduction, Update, path_number, sign};
-use trunkline_overlay::route::{Advert, LinkCost, Signer};
+use trunkline_overlay::route::{Advert, Formula, LinkCost, Signer};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{ControlKind, ENVELOPE_OVERHEAD, Hello, Incarnation, NodeId, Seal};
 use trunkline_sim::{HostId, World};
@@ -184,8 +184,9 @@ pub fn record(origin: NodeId, seq: u64, links: &[NodeId], by: &dyn Signer) -> Ve
     let cost = LinkCost { latency: 1, ..LinkCost::default() };
     let advert = |&neighbour| Advert { neighbour, path: path_number(""), cost };
     let links = links.iter().map(advert).collect();
-    let signed = Update { origin, seq, fragment: 0, draining: false, links }.emit().unwrap();
-    [&sign(signed, by)[..], &[0, 0]].concat()
+    let formula = Formula::default();
+    let update = Update { origin, seq, fragment: 0, draining: false, formula, links };
+    [&sign(update.emit().unwrap(), by)[..], &[0, 0]].concat()
 }
 
 /// A routing frame around records.

@@ -35,7 +35,7 @@ use trunkline_overlay::handshake::{Certificate, HandshakeStats};
 use trunkline_overlay::link::{LinkId, LinkStats};
 use trunkline_overlay::monitor::LinkQuality;
 use trunkline_overlay::node::{Drained, ForwarderStats};
-use trunkline_overlay::route::{ForwardingTable, Refusals, RouteStats};
+use trunkline_overlay::route::{Formula, ForwardingTable, Refusals, RouteStats, Router};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::MAX_MESSAGE;
 use trunkline_overlay::wire::NodeId;
@@ -80,6 +80,11 @@ pub struct Snapshot {
     pub routing: Option<(RouteStats, usize)>,
     /// Nodes that are heard of by a key that this one doesn't know.
     pub unknown_nodes: Vec<NodeId>,
+    /// By what the node computes the expected latency, if it routes by link state.
+    pub formula: Option<Formula>,
+    /// The nodes that do it by another formula; `None` is one that this version
+    /// doesn't know.
+    pub other_formulas: Vec<(NodeId, Option<Formula>)>,
     /// The thread.
     pub thread: ThreadStats,
 }
@@ -273,6 +278,7 @@ struct PacketThread {
     complaints: Complaints,
     /// About those that show no key.
     strangers: Complaints,
+    formulas: Complaints,
     echoes: operate::Waiting,
     /// When to look after the doors again, if they are left alone.
     reopen: Time,
@@ -316,6 +322,7 @@ impl PacketThread {
             stats: ThreadStats::default(),
             complaints: Complaints::default(),
             strangers: Complaints::default(),
+            formulas: Complaints::default(),
             echoes: operate::Waiting::default(),
             reopen: Time::NEVER,
             ends: None,
@@ -487,6 +494,8 @@ impl PacketThread {
             handshakes: node.control().handshakes().cloned(),
             routing: node.control().router().map(|r| (*r.stats(), r.nodes())),
             unknown_nodes: node.router().map_or_else(Vec::new, |r| r.strangers().collect()),
+            formula: node.router().map(Router::formula),
+            other_formulas: node.router().map_or_else(Vec::new, |r| r.other_formulas().collect()),
             thread,
         }
     }

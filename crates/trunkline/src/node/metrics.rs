@@ -12,6 +12,7 @@ use std::fmt;
 use trunkline_overlay::counters::Traffic;
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LinkQuality;
+use trunkline_overlay::route::Formula;
 
 /// How [`render`]'s text is called in HTTP (OpenMetrics 1.0.0).
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -265,6 +266,12 @@ impl Node {
             let denied = std::iter::once((Labels::new(), r.denied as f64));
             let help = "Links that a node advertises and their other end does not";
             f.gauges("routing_links_denied", help, denied)?;
+            let help = "Always 1, for each node that computes ways by another formula";
+            let others = self.0.other_formulas.iter().map(|(node, formula)| {
+                let formula = formula.map_or("unknown", Formula::name).to_owned();
+                (vec![label("node", node.to_string()), label("formula", formula)], 1.0)
+            });
+            f.gauges("routing_other_formula", help, others)?;
             let help = "Computations of shortest paths";
             f.counters("routing_spf_runs", help, single(r.spf_runs))?;
         }

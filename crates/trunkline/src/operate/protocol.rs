@@ -162,6 +162,13 @@ pub struct Status {
     /// leads there.
     #[serde(default)]
     pub unknown_nodes: Vec<u32>,
+    /// By which formula the node computes the expected latency; `null` without
+    /// link-state routing.
+    #[serde(default)]
+    pub formula: Option<String>,
+    /// The nodes that do it by another, with that.
+    #[serde(default)]
+    pub other_formulas: BTreeMap<u32, String>,
     /// Links that a node advertises now and their other end does not: no way
     /// leads over them.
     #[serde(default)]

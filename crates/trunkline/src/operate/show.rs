@@ -52,6 +52,7 @@ pub fn status_lines(s: &Status) -> Vec<String> {
     updates.retain(|why, _| !matches!(why.as_str(), "duplicate" | "older" | "link_down"));
     lines.extend(counts(&updates).map(|n| format!("refused   updates: {n}")));
     lines.extend(unknown(s).map(|why| format!("unknown   {why}")));
+    lines.extend(other_formulas(s).into_iter().map(|other| format!("formula   {other}")));
     if s.links_denied > 0 {
         let links = count(s.links_denied, "link");
         lines.push(format!("denied    {links}: only one end advertises it, and nobody uses it"));
@@ -70,6 +71,25 @@ fn unknown(s: &Status) -> Option<String> {
             nodes.join(", ")
         )
     })
+}
+
+/// Who computes ways by another formula than this node.
+fn other_formulas(s: &Status) -> Vec<String> {
+    let own = s.formula.as_deref().unwrap_or_default();
+    let mut by: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (node, formula) in &s.other_formulas {
+        by.entry(formula).or_default().push(node.to_string());
+    }
+    let line = |(formula, nodes): (&str, Vec<String>)| {
+        let (node, verb) =
+            if nodes.len() == 1 { ("node", "computes") } else { ("nodes", "compute") };
+        format!(
+            "{node} {}: {verb} ways by the formula \"{formula}\", this node by \"{own}\": packets \
+             may take worse ways, or none; give all nodes one [routing] formula",
+            nodes.join(", ")
+        )
+    };
+    by.into_iter().map(line).collect()
 }
 
 /// Counts by reason in a line; `None` if there are none.
@@ -175,12 +195,15 @@ struct Entry<'a> {
     up: bool,
     cost: Option<f64>,
     onward_ms: Option<f64>,
+    /// By what the destination computes ways, where this node does it otherwise.
+    other_formula: Option<&'a str>,
     /// Why there is no way; `null` where there is one.
     reason: Option<&'static str>,
 }
 
 /// The routes, and after them the nodes that are heard of and that none leads to.
-fn with_missing<'a>(routes: &'a [Route], unknown: &[u32]) -> Vec<Entry<'a>> {
+fn with_missing<'a>(routes: &'a [Route], status: &'a Status) -> Vec<Entry<'a>> {
+    let other = |node: u32| Some(status.other_formulas.get(&node)?.as_str());
     let there = routes.iter().map(|r| Entry {
         destination: r.destination,
         next_hop: Some(r.next_hop),
@@ -188,15 +211,17 @@ fn with_missing<'a>(routes: &'a [Route], unknown: &[u32]) -> Vec<Entry<'a>> {
         up: r.up,
         cost: r.cost,
         onward_ms: Some(r.onward_ms),
+        other_formula: r.destination.and_then(other),
         reason: None,
     });
-    let missing = unknown.iter().map(|node| Entry {
+    let missing = status.unknown_nodes.iter().map(|node| Entry {
         destination: Some(*node),
         next_hop: None,
         path: None,
         up: false,
         cost: None,
         onward_ms: None,
+        other_formula: None,
         reason: Some("unknown_key"),
     });
     there.chain(missing).collect()
@@ -208,7 +233,7 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     let routes: Vec<Route> = node.ask(&Ask::Routes { metric: args.metric })?;
     if args.json {
         let status: Status = node.ask(&Ask::Status {})?;
-        return print_json(&with_missing(&routes, &status.unknown_nodes));
+        return print_json(&with_missing(&routes, &status));
     }
     if routes.is_empty() {
         outln!("no routes: the node has no links");
@@ -234,8 +259,7 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     };
     let rows: Vec<_> = routes.iter().map(row).collect();
     lines(&columns, &rows).into_iter().for_each(|line| outln!("{line}"));
-    if let Some(why) = unknown(&node.ask(&Ask::Status {})?) {
-        outln!("{why}");
-    }
+    let status: Status = node.ask(&Ask::Status {})?;
+    unknown(&status).into_iter().chain(other_formulas(&status)).for_each(|line| outln!("{line}"));
     Ok(())
 }

@@ -334,6 +334,8 @@ mod tests {
             handshakes_refused: BTreeMap::new(),
             updates_refused: BTreeMap::from([("older".to_owned(), 9)]),
             unknown_nodes: Vec::new(),
+            formula: None,
+            other_formulas: Default::default(),
             links_denied: 0,
         }
     }

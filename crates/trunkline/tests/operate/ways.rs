@@ -117,3 +117,56 @@ fn why_there_is_no_route_to_a_node_that_is_heard_of() {
     // The relay knows both.
     assert_eq!(ok_json(&chain.nodes[1], &["status"])["unknown_nodes"], json!([]));
 }
+
+/// A node by another formula than the rest is named by all of them, and refused by
+/// none: in the table, in the JSON, in the log and in the metrics.
+#[test]
+fn who_computes_ways_by_another_formula_is_named() {
+    let mut chain = Chain::prepare(&Setup { nodes: 3, ..Setup::default() });
+    for node in &chain.nodes {
+        let line = format!("[node]\ncontrol = {:?}", control(node).to_str().expect("text"));
+        edit(node, "[node]", &line);
+    }
+    edit(&chain.nodes[2], "[node]", "[routing]\nformula = \"paper\"\n[node]");
+    chain.nodes.iter_mut().for_each(Node::start);
+    chain.wait_until_up();
+    let first = &chain.nodes[0];
+    let what = "node 3: computes ways by the formula \"paper\", this node by \"daemon\": packets may \
+                take worse ways, or none; give all nodes one [routing] formula";
+    wait_for("the node that differs", || ok(first, &["routes"]).contains(what).then_some(()));
+    let status = ok(first, &["status"]);
+    assert!(status.contains(&format!("formula   {what}")), "{status}");
+    let status = ok_json(first, &["status"]);
+    assert_eq!(status["formula"], "daemon");
+    assert_eq!(
+        (&status["other_formulas"], &status["links_denied"]),
+        (&json!({"3": "paper"}), &json!(0))
+    );
+    let routes = ok_json(first, &["routes"]);
+    let routes = routes.as_array().expect("a list").iter();
+    let named: Vec<_> =
+        routes.map(|r| (r["destination"].clone(), r["other_formula"].clone())).collect();
+    assert_eq!(named, [(json!(2), Value::Null), (json!(3), json!("paper"))]);
+    let (_, metrics) = get(first.http, "/metrics").expect("an answer");
+    let line = "trunkline_routing_other_formula{node=\"3\",formula=\"paper\"} 1.0\n";
+    assert!(metrics.contains(line), "{metrics}");
+    let both = "nodes 1, 2: compute ways by the formula \"daemon\", this node by \"paper\"";
+    wait_for("the others", || ok(&chain.nodes[2], &["routes"]).contains(both).then_some(()));
+    let (far, near) = (chain.nodes[2].bind(5_000), chain.nodes[0].bind(0));
+    assert_eq!(stream(&near, &far, 0..50, ms(2)).len(), 50);
+
+    // Another formula needs a restart; then nobody differs, and that is told once.
+    edit(&chain.nodes[2], "\"paper\"", "\"daemon\"");
+    assert_eq!(ok_json(&chain.nodes[2], &["reload"])["restart"], json!(["[routing]"]));
+    chain.nodes[2].crash();
+    chain.nodes[2].start();
+    let none = json!({});
+    let others = |node: &Node| ok_json(node, &["status"])["other_formulas"].clone();
+    wait_for("one formula", || chain.nodes.iter().all(|n| others(n) == none).then_some(()));
+    assert!(!ok(&chain.nodes[0], &["routes"]).contains("formula"));
+    let log = chain.first().process().stderr();
+    let told = "node 3 computes ways by the formula \\\"paper\\\", this node by \\\"daemon\\\"";
+    let plain = told.replace('\\', "");
+    assert_eq!(log.matches(told).count() + log.matches(&plain).count(), 1, "{log}");
+    chain.first().assert_healthy();
+}

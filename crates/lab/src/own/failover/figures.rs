@@ -43,7 +43,7 @@ const SHOWN: [Shown; 3] = [
     Shown {
         figure: "failover-paper",
         settings: "paper",
-        says: "The same with the paper's hellos: every second, dead after 10 s, no probes.",
+        says: "The same with the paper's hellos: every second, dead after nine, no probes.",
         claims: Vec::new,
     },
 ];

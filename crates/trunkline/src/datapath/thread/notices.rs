@@ -4,6 +4,8 @@ use super::PacketThread;
 use crate::clock;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::Notice;
+use trunkline_overlay::route::{Formula, Router};
+use trunkline_overlay::wire::NodeId;
 
 impl PacketThread {
     /// Logs the node's news. What strangers can provoke comes at most once in
@@ -15,6 +17,11 @@ impl PacketThread {
                 Notice::Down(link) => self.log_link(link, false),
                 Notice::Damped(link) => self.log_damping(link, true),
                 Notice::Undamped(link) => self.log_damping(link, false),
+                Notice::OtherFormula(node, formula) => self.log_formula(node, formula),
+                Notice::SameFormula(node) => {
+                    let what = format!("node {node} computes ways by this node's formula now");
+                    self.formulas.warn(clock::now(), &what);
+                }
                 Notice::Refused { from, node: None, why } => {
                     let what = format!(
                         "a handshake from {from} was refused: {}, it is for another key than this \
@@ -63,6 +70,18 @@ impl PacketThread {
                 }
             }
         }
+    }
+
+    /// A whole overlay may differ: the command names all.
+    fn log_formula(&mut self, node: NodeId, formula: Option<Formula>) {
+        let own = self.node.node().router().map_or_else(Formula::default, Router::formula);
+        let (own, other) = (own.name(), formula.map_or("unknown", Formula::name));
+        let what = format!(
+            "node {node} computes ways by the formula \"{other}\", this node by \"{own}\": packets \
+             between them may take worse ways, or none; give all nodes one [routing] formula \
+             (`trunkline routes` names all that differ)"
+        );
+        self.formulas.warn(clock::now(), &what);
     }
 
     /// Once when a link begins to cost more and once when that is over: at

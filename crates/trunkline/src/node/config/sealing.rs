@@ -13,7 +13,7 @@ use trunkline_overlay::handshake::{
 use trunkline_overlay::link;
 use trunkline_overlay::monitor::HALF_LIFE;
 use trunkline_overlay::node::{self as overlay, Routing, Sealing};
-use trunkline_overlay::route::{Limits, Metric};
+use trunkline_overlay::route::{CostModel, Formula, Limits, Metric};
 use trunkline_overlay::wire::NodeId;
 
 /// Links with certified nodes that no `[[link]]` names, unless the file says:
@@ -51,6 +51,7 @@ impl KnownSection {
 pub struct RoutingSection {
     enabled: bool,
     metric: MetricName,
+    formula: FormulaName,
     max_nodes: usize,
     /// Half-life of what is held against a link that fails.
     pub damping: Span,
@@ -60,7 +61,8 @@ impl Default for RoutingSection {
     fn default() -> RoutingSection {
         let max_nodes = Limits::default().max_nodes;
         let (metric, damping) = (MetricName::ExpectedLatency, Span(HALF_LIFE));
-        RoutingSection { enabled: true, metric, max_nodes, damping }
+        let formula = FormulaName::Daemon;
+        RoutingSection { enabled: true, metric, formula, max_nodes, damping }
     }
 }
 
@@ -71,6 +73,13 @@ enum MetricName {
     Latency,
     Loss,
     Hops,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+enum FormulaName {
+    Daemon,
+    Paper,
 }
 
 impl RoutingSection {
@@ -85,8 +94,13 @@ impl RoutingSection {
             MetricName::Loss => Metric::Loss,
             MetricName::Hops => Metric::Hops,
         };
+        let formula = match self.formula {
+            FormulaName::Daemon => Formula::Measured,
+            FormulaName::Paper => Formula::Paper,
+        };
+        let cost = CostModel { formula, ..CostModel::default() };
         let limits = Limits { max_nodes: self.max_nodes, ..Limits::default() };
-        Ok(self.enabled.then(|| Routing { metric, limits, ..Routing::default() }))
+        Ok(self.enabled.then_some(Routing { metric, cost, limits }))
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use trunkline_overlay::handshake::PublicKey;
+use trunkline_overlay::route::Formula;
 
 const GOOD: &str = r#"
 [node]
@@ -106,6 +107,21 @@ fn damping_is_a_half_life_or_none() {
     assert!(short.contains(" | damping = \"10 ms\""), "{short}");
     let typo = mistake(&with("dampening = \"10 s\""));
     assert!(typo.contains("did you mean `damping`?"), "{typo}");
+}
+
+#[test]
+fn ways_are_computed_by_the_daemons_formula_or_the_papers() {
+    let with = |text: &str| GOOD.replace("[hello]", &format!("[routing]\n{text}\n[hello]"));
+    let formula = |text| {
+        let c = parse(Path::new("x.toml"), &with(text)).unwrap();
+        c.overlay.routing.unwrap().cost.formula
+    };
+    let texts = ["", "formula = \"daemon\"", "formula = \"paper\""];
+    use Formula::{Measured, Paper};
+    assert_eq!(texts.map(formula), [Measured, Measured, Paper]);
+    let typo = mistake(&with("formula = \"papers\""));
+    assert!(typo.contains(" | formula = \"papers\""), "{typo}");
+    assert!(typo.contains("did you mean `paper`?"), "{typo}");
 }
 
 #[test]

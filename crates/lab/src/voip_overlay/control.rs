@@ -1,0 +1,55 @@
+//! What the paper says of its control traffic (§III-A): hellos, link updates, how
+//! soon a dead link is left, and how many nodes there may be.
+
+mod dead;
+mod figures;
+mod nodes;
+mod quiet;
+mod updates;
+
+use super::PAPER;
+use crate::experiment::{Experiment, Point, Sabotage, Size};
+use crate::table::{Cell, Column};
+use trunkline_base::stats::Mean;
+
+/// Of very different measurements: what was measured of which setting, where on
+/// the figure's horizontal axis, and of how many.
+const COLUMNS: &[Column] = &[
+    Column::text("what"),
+    Column::text("setting"),
+    Column::number("x", 0),
+    Column::number("value", 3),
+    Column::number("low", 3),
+    Column::number("high", 3),
+    Column::number("of", 0),
+];
+
+/// The experiment.
+pub fn experiment() -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name: "control",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(points),
+        figures: figures::all(),
+    }
+}
+
+fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let mut points = updates::points(size, sabotage);
+    points.extend(quiet::points(size, sabotage));
+    points.extend(dead::points(size, sabotage));
+    points.extend(nodes::points(size, sabotage));
+    points
+}
+
+/// A row of some values' mean.
+fn row(what: &str, setting: &str, x: f64, values: &[f64]) -> Vec<Cell> {
+    let Mean { estimate, interval: (low, high) } = Mean::of(values);
+    let of = values.len() as f64;
+    let mut row = vec![Cell::from(what), setting.into()];
+    row.extend([x, estimate, low, high, of].map(Cell::from));
+    row
+}
