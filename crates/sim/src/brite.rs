@@ -237,6 +237,7 @@ mod tests {
     /// Three graphs that BRITE 2.1 drew with m = 2, α = 0.15, β = 0.2 and growth 1
     /// (incremental) or 2 (all nodes at once): in `topology/brite` of
     /// `$TRUNKLINE_DATA`, or else of `shared/data` beside the workspace.
+    #[expect(clippy::disallowed_methods, reason = "a test has to find its data")]
     fn reference(growth: u32) -> Option<Shape> {
         let root = std::env::var("TRUNKLINE_DATA").map_or_else(
             |_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
