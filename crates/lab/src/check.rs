@@ -1,7 +1,8 @@
 //! Whether the claims still do what was published, and whether each can fail.
 
+use crate::claim::{Claim, Verdict};
 use crate::error::Error;
-use crate::experiment::{Claim, Experiment, Figure, Point, Sabotage, Size};
+use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
 use crate::output::{Judged, NOTHING, judge};
 use crate::run::{self, Job, Progress, Settings};
 use crate::table::{Row, Table};
@@ -110,54 +111,96 @@ pub fn judge_all<'b>(
     Ok(judged.into_iter().map(|(_, judged)| judged).collect())
 }
 
+/// What several runs of a claim, each with a seed of its own, come to: what
+/// most of them do, or undecided. One run of a small sample may err by chance,
+/// two of three at once hardly ever.
+///
+/// # Panics
+///
+/// Without any run.
+pub fn together(runs: &[&Judged]) -> Verdict {
+    let most = |v: Verdict| 2 * runs.iter().filter(|j| j.verdict == v).count() > runs.len();
+    assert!(!runs.is_empty(), "a claim is judged at least once");
+    [Verdict::Holds, Verdict::Fails].into_iter().find(|v| most(*v)).unwrap_or(Verdict::Undecided)
+}
+
 /// How a claim did against what was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
     /// As published.
     AsPublished,
-    /// It was published as holding, and does no longer.
+    /// It was published as holding, and fails.
     Broken,
-    /// It was published as not holding, and does.
+    /// It was published as failing, and holds.
     Better,
+    /// Published as decided, and undecided here, or the other way round: what a
+    /// smaller sample may do.
+    Otherwise,
 }
 
 /// Compares.
-pub fn against(claim: &Claim, judged: &Judged) -> Against {
-    match (claim.expected, judged.holds) {
-        (true, false) => Against::Broken,
-        (false, true) => Against::Better,
-        _ => Against::AsPublished,
+pub fn against(claim: &Claim, verdict: Verdict) -> Against {
+    match (claim.expected, verdict) {
+        (Verdict::Holds, Verdict::Fails) => Against::Broken,
+        (Verdict::Fails, Verdict::Holds) => Against::Better,
+        (a, b) if a == b => Against::AsPublished,
+        _ => Against::Otherwise,
     }
 }
 
-/// Whether a sabotage did its work: a claim that held must fail. One that does
-/// not hold anyway must at least be measured otherwise, or its judge looks at
-/// nothing; as it does where the sabotage only took its points away.
+/// Whether a sabotage did its work: the claim must fail. One that does not hold
+/// anyway must at least be measured otherwise, or it looks at nothing; as it
+/// does where the sabotage only took its points away.
 pub fn can_fail(honest: &Judged, sabotaged: &Judged) -> bool {
     let moved = honest.measured != sabotaged.measured;
-    !sabotaged.holds && sabotaged.measured != NOTHING && (honest.holds || moved)
+    sabotaged.verdict == Verdict::Fails
+        && sabotaged.measured != NOTHING
+        && (honest.verdict == Verdict::Holds || moved)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Verdict::{Fails, Holds, Undecided};
+
+    fn judged(measured: &str, verdict: Verdict) -> Judged {
+        Judged {
+            id: String::new(),
+            claim: String::new(),
+            published: None,
+            bound: String::new(),
+            bound_why: String::new(),
+            measured: measured.to_owned(),
+            interval: [String::new(), String::new()],
+            unit: String::new(),
+            verdict,
+            note: String::new(),
+        }
+    }
 
     #[test]
     fn only_a_measured_failure_counts() {
-        let judged = |measured: &str, holds| Judged {
-            claim: String::new(),
-            published: String::new(),
-            measured: measured.to_owned(),
-            unit: String::new(),
-            holds,
-            note: String::new(),
-        };
-        let honest = judged("0.5", true);
-        assert!(can_fail(&honest, &judged("5.0", false)));
-        assert!(!can_fail(&honest, &judged("0.6", true)), "it survived");
-        assert!(!can_fail(&honest, &judged(NOTHING, false)), "its points are gone");
-        let failing = judged("3.8", false);
-        assert!(can_fail(&failing, &judged("3.4", false)));
-        assert!(!can_fail(&failing, &judged("3.8", false)), "the judge sees no difference");
+        let honest = judged("0.5", Holds);
+        assert!(can_fail(&honest, &judged("5.0", Fails)));
+        assert!(!can_fail(&honest, &judged("0.6", Holds)), "it survived");
+        assert!(!can_fail(&honest, &judged("0.6", Undecided)), "it may have survived");
+        assert!(!can_fail(&honest, &judged(NOTHING, Fails)), "its points are gone");
+        let failing = judged("3.8", Fails);
+        assert!(can_fail(&failing, &judged("3.4", Fails)));
+        assert!(!can_fail(&failing, &judged("3.8", Fails)), "the judge sees no difference");
+    }
+
+    #[test]
+    fn most_of_the_seeds_decide() {
+        for (verdicts, all) in [
+            (&[Holds][..], Holds),
+            (&[Holds, Fails, Holds], Holds),
+            (&[Fails, Undecided, Fails], Fails),
+            (&[Holds, Undecided, Fails], Undecided),
+            (&[Holds, Undecided, Undecided], Undecided),
+        ] {
+            let runs: Vec<Judged> = verdicts.iter().map(|v| judged("", *v)).collect();
+            assert_eq!(together(&runs.iter().collect::<Vec<_>>()), all);
+        }
     }
 }

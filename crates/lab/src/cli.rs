@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use trunkline_lab::check::Against;
-use trunkline_lab::experiment::{Claim, Experiment, Figure, Size};
-use trunkline_lab::output::{self, Judged};
+use trunkline_lab::claim::{Claim, Verdict};
+use trunkline_lab::experiment::{Experiment, Figure, Size};
+use trunkline_lab::output::{self, Judged, Score};
 use trunkline_lab::own::{self, convergence};
 use trunkline_lab::plan::{Drawn, Plan, speech, whole};
 use trunkline_lab::run::{Progress as _, Settings};
@@ -166,8 +167,9 @@ struct Report {
 /// See whether every claim still does what was published
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Exits with 1 if a claim that held no longer does; with --sabotage, if a claim
-survives what should make it fail. Stores nothing.
+Exits with 1 if a claim that was published as holding fails (at full size: or is
+undecided); with --sabotage, if a claim survives what should make it fail. Stores
+nothing.
 
 Examples:
   trunkline-lab check --quick
@@ -181,6 +183,10 @@ struct Check {
     /// Break what each claim depends on, and see it fail
     #[arg(long)]
     sabotage: bool,
+    /// Judge so many runs, with seeds that follow each other, and go by what most
+    /// of them say [default: 3 with --quick, else 1]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=99))]
+    seeds: Option<u8>,
 }
 
 /// `2/8`.
@@ -243,9 +249,11 @@ struct Listed {
 struct ListedClaim {
     id: &'static str,
     claim: &'static str,
-    published: String,
+    published: Option<&'static str>,
+    bound: String,
+    bound_why: &'static str,
     unit: &'static str,
-    holds: bool,
+    expected: Verdict,
     sabotage: &'static str,
 }
 
@@ -253,9 +261,11 @@ fn list(papers: &Papers, json: bool) {
     let claim = |c: &Claim| ListedClaim {
         id: c.id,
         claim: c.says,
-        published: format!("{:.*}", c.decimals, c.published),
+        published: c.published,
+        bound: c.bound.text(c.decimals),
+        bound_why: c.bound.why,
         unit: c.unit,
-        holds: c.expected,
+        expected: c.expected,
         sabotage: c.sabotage,
     };
     let figure = |(e, f): (&Experiment, &Figure)| Listed {
@@ -275,8 +285,8 @@ fn list(papers: &Papers, json: bool) {
     for f in &listed {
         outln!("{}  {} (§{})", f.figure, f.title, f.section);
         for c in &f.claims {
-            let word = if c.holds { "holds" } else { "does not hold" };
-            outln!("    {} ({word}): {}", c.id, c.claim);
+            let whose = if c.published.is_some() { "the paper's" } else { "our own" };
+            outln!("    {} ({whose}, {}): {}", c.id, c.expected.name(), c.claim);
         }
     }
 }
@@ -374,7 +384,7 @@ fn beside(papers: &Papers, args: &Run) -> Result<bool, Error> {
         .claims
         .iter()
         .zip(&judged)
-        .all(|(claim, judged)| check::against(claim, judged) != Against::Broken);
+        .all(|(claim, judged)| check::against(claim, judged.verdict) != Against::Broken);
     show(&[Drawn { experiment, figure: &figure, table, judged }], &args.out);
     cpu(&effort.cpu);
     Ok(in_time(effort.lateness_p999_us(), effort.valid) && good)
@@ -423,8 +433,8 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
     let how = &args.how;
     let needs_speech = places.iter().any(|p| p.experiment.needs_speech);
     let speech = needs_speech.then(|| Speech::load(&how.speech)).transpose()?;
-    let settings = Settings { seed: how.seed, speech: speech.as_ref(), threads: how.threads() };
-    let judge = |sabotaged| {
+    let judge = |sabotaged, seed| {
+        let settings = Settings { seed, speech: speech.as_ref(), threads: how.threads() };
         let batches = check::batches(&places, how.size(), sabotaged);
         let (points, weight) = check::extent(&batches);
         let bar = Bar::new(points, "points");
@@ -432,29 +442,59 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
         bar.finish();
         judged
     };
-    let honest = judge(false)?;
-    let sabotaged = if args.sabotage { judge(true)? } else { Vec::new() };
-    let mut good = true;
-    for (n, (place, judged)) in places.iter().zip(&honest).enumerate() {
-        let Judged { measured, published, unit, .. } = judged;
-        let mut line = format!("{}: {measured} {unit} (paper: {published})", place.name());
-        let against = check::against(place.claim, judged);
-        let mut word = match against {
-            Against::AsPublished if judged.holds => "holds",
-            Against::AsPublished => "does not hold, as published",
-            Against::Better => "holds, and was published as not holding",
-            Against::Broken => "NO LONGER HOLDS",
-        };
-        good &= against != Against::Broken;
-        if let Some(broken) = sabotaged.get(n) {
-            let _ = write!(line, "; with {}: {}", place.claim.sabotage, broken.measured);
-            if !check::can_fail(judged, broken) {
-                (word, good) = ("CAN'T FAIL", false);
-            }
-        }
-        outln!("{word}: {line}");
+    let seeds = args.seeds.map_or(if how.quick { 3 } else { 1 }, u64::from);
+    let runs: Vec<Vec<Judged>> =
+        (how.seed..how.seed + seeds).map(|seed| judge(false, seed)).collect::<Result<_, _>>()?;
+    let sabotaged = if args.sabotage { judge(true, how.seed)? } else { Vec::new() };
+    let (mut good, mut score) = (true, Score::default());
+    for (n, place) in places.iter().enumerate() {
+        let runs: Vec<&Judged> = runs.iter().map(|run| &run[n]).collect();
+        let verdict = check::together(&runs);
+        score.add(&Judged { verdict, ..runs[0].clone() });
+        let against = check::against(place.claim, verdict);
+        // What was published as decided must be so where as much is measured.
+        let fickle = against == Against::Otherwise && how.size() == Size::Full;
+        good &= against != Against::Broken && !fickle;
+        let broken = sabotaged.get(n);
+        let survives = broken.is_some_and(|broken| !check::can_fail(runs[0], broken));
+        good &= !survives;
+        outln!("{}", told(place, &runs, (verdict, against), broken.map(|b| (b, survives))));
     }
+    outln!("the papers' claims: {}; our own: {}", score.published.text(), score.own.text());
     Ok(good)
+}
+
+/// What `check` says of a claim in a line.
+fn told(
+    place: &check::Place<'_>,
+    runs: &[&Judged],
+    (verdict, against): (Verdict, Against),
+    broken: Option<(&Judged, bool)>,
+) -> String {
+    let word = match against {
+        _ if broken.is_some_and(|(_, survives)| survives) => "CAN'T FAIL".to_owned(),
+        Against::AsPublished if verdict == Verdict::Holds => "holds".to_owned(),
+        Against::AsPublished => format!("{}, as published", verdict.name()),
+        Against::Better => "holds, and was published as failing".to_owned(),
+        Against::Broken => "NO LONGER HOLDS".to_owned(),
+        Against::Otherwise => {
+            format!("{}, published as \"{}\"", verdict.name(), place.claim.expected.name())
+        }
+    };
+    let mut line = format!("{word}: {}: {}", place.name(), runs[0].numbers());
+    if let [_, others @ ..] = runs
+        && !others.is_empty()
+    {
+        let others = others.iter().map(|j| j.measured.as_str()).collect::<Vec<_>>().join(", ");
+        let _ = write!(line, "; other seeds: {others}");
+    }
+    if let Some(published) = &runs[0].published {
+        let _ = write!(line, " (paper: {published})");
+    }
+    if let Some((broken, _)) = broken {
+        let _ = write!(line, "; with {}: {}", place.claim.sabotage, broken.measured);
+    }
+    line
 }
 
 fn merge(papers: &Papers, args: &Merge) -> Result<bool, Error> {
@@ -472,12 +512,17 @@ fn merge(papers: &Papers, args: &Merge) -> Result<bool, Error> {
 }
 
 fn show(drawn: &[Drawn<'_>], out: &Path) {
+    let mut score = Score::default();
     for Drawn { experiment, figure, judged, .. } in drawn {
         let folder = out.join(experiment.paper).join(figure.name);
         outln!("{}/{}: {}", experiment.paper, figure.name, folder.display());
         for j in judged {
-            let word = if j.holds { "holds" } else { "DOES NOT HOLD" };
-            outln!("    {word}: {}: {} {} (paper: {})", j.claim, j.measured, j.unit, j.published);
+            score.add(j);
+            let paper = j.published.as_ref().map_or(String::new(), |p| format!(" (paper: {p})"));
+            outln!("    {}: {}: {}{paper}", j.verdict.name(), j.claim, j.numbers());
         }
+    }
+    if drawn.len() > 1 {
+        outln!("the papers' claims: {}; our own: {}", score.published.text(), score.own.text());
     }
 }

@@ -1,6 +1,7 @@
 //! What an experiment is: independent points, the figures drawn from them, and
 //! the paper's claims that they are held against.
 
+use crate::claim::Claim;
 use crate::plot::Chart;
 use crate::speech::Speech;
 use crate::table::{Cell, Column, Table};
@@ -115,60 +116,6 @@ pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// What a claim comes to.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
-    /// In the claim's unit.
-    pub measured: f64,
-    /// Whether the claim holds.
-    pub holds: bool,
-    /// Anything worth knowing, from the data.
-    pub note: String,
-}
-
-impl Verdict {
-    /// Without a note.
-    pub fn new(measured: f64, holds: bool) -> Verdict {
-        Verdict { measured, holds, note: String::new() }
-    }
-}
-
-/// The largest of some measurements. If there is none, or one is not a number,
-/// neither is this: a claim must not hold because its points are missing.
-pub fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
-    let max = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
-    values.into_iter().reduce(max).unwrap_or(f64::NAN)
-}
-
-/// The smallest, likewise.
-pub fn smallest(values: impl IntoIterator<Item = f64>) -> f64 {
-    -largest(values.into_iter().map(|v| -v))
-}
-
-/// Something that the paper says and the data can contradict.
-pub struct Claim {
-    /// Short and unique within the figure.
-    pub id: &'static str,
-    /// In our words.
-    pub says: &'static str,
-    /// The paper's number, or the bound that its words amount to.
-    pub published: f64,
-    /// Of both numbers.
-    pub unit: &'static str,
-    /// Of both numbers.
-    pub decimals: usize,
-    /// Judges a table that has the points at [`Claim::at`].
-    pub judge: Box<dyn Fn(&Table) -> Verdict + Send + Sync>,
-    /// The places on the horizontal axis that the judge looks at; all, if empty.
-    pub at: &'static [f64],
-    /// Whether it holds, as published with this version.
-    pub expected: bool,
-    /// Why it does not hold, or what the reader should know anyway.
-    pub why: &'static str,
-    /// The sabotage that must make it fail.
-    pub sabotage: &'static str,
-}
-
 /// One figure of a paper.
 pub struct Figure {
     /// `fig4`.
@@ -210,19 +157,5 @@ impl Experiment {
     /// `voip-overlay/loss`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.paper, self.name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_missing_is_no_extreme() {
-        assert_eq!((largest([1.0, 3.0, 2.0]), smallest([1.0, 3.0, 2.0])), (3.0, 1.0));
-        for none in [&[][..], &[f64::NAN, 1.0], &[1.0, f64::NAN]] {
-            assert!(largest(none.iter().copied()).is_nan());
-            assert!(smallest(none.iter().copied()).is_nan());
-        }
     }
 }

@@ -21,6 +21,7 @@
 
 pub mod chain;
 pub mod check;
+pub mod claim;
 pub mod error;
 pub mod experiment;
 pub mod output;
@@ -37,4 +38,4 @@ pub mod table;
 pub mod voip_overlay;
 
 pub use error::Error;
-pub use papers::{Papers, papers};
+pub use papers::{PAPERS, Paper, Papers, papers};

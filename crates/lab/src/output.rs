@@ -1,8 +1,9 @@
 //! What a run leaves behind for each figure: `data.csv`, `figure.svg`,
 //! `figure.png` and `claims.json`, in `OUT/paper/figure/`.
 
+use crate::claim::{Claim, Verdict};
 use crate::error::Error;
-use crate::experiment::{Claim, Experiment, Figure, Verdict};
+use crate::experiment::{Experiment, Figure};
 use crate::plot;
 use crate::store::{write_file, write_json};
 use crate::table::Table;
@@ -13,16 +14,25 @@ use std::path::Path;
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Judged {
-    /// What the paper says, in our words.
+    /// Within the figure.
+    pub id: String,
+    /// What is judged, in our words.
     pub claim: String,
-    /// Its number, or the bound that its words amount to.
-    pub published: String,
-    /// Ours.
+    /// What the paper says, with its number; nothing for a claim of this
+    /// project's own.
+    pub published: Option<String>,
+    /// What is allowed.
+    pub bound: String,
+    /// Why just that.
+    pub bound_why: String,
+    /// What was measured.
     pub measured: String,
-    /// Of both.
+    /// The 95 % interval of that.
+    pub interval: [String; 2],
+    /// Of bound and measured value.
     pub unit: String,
-    /// Whether it holds.
-    pub holds: bool,
+    /// What follows.
+    pub verdict: Verdict,
     /// Why not, or what else to know.
     pub note: String,
 }
@@ -32,30 +42,93 @@ pub const NOTHING: &str = "nothing";
 
 /// Judges a claim.
 pub fn judge(claim: &Claim, table: &Table) -> Judged {
-    let mut verdict = (claim.judge)(table);
-    if !verdict.measured.is_finite() {
-        verdict = Verdict {
-            holds: false,
-            note: "The points that it needs have not been measured.".into(),
-            ..verdict
-        };
-    }
-    let known = |n: f64| format!("{n:.*}", claim.decimals);
-    let print = |n: f64| if n.is_finite() { known(n) } else { NOTHING.into() };
-    // Said where the claim does what it was published as doing.
-    let why = if verdict.holds == claim.expected && verdict.measured.is_finite() {
-        claim.why
-    } else {
-        ""
+    let measured = (claim.measure)(table);
+    let there = measured.estimate.is_finite();
+    let verdict = if there { claim.bound.judge(measured.interval) } else { Verdict::Fails };
+    let print = |n: f64| match n {
+        n if n.is_finite() => format!("{n:.*}", claim.decimals),
+        f64::INFINITY => "∞".into(),
+        f64::NEG_INFINITY => "−∞".into(),
+        _ => NOTHING.into(),
     };
-    let note: Vec<&str> = [why, &verdict.note].into_iter().filter(|n| !n.is_empty()).collect();
+    let missing = "The points that it needs have not been measured.";
+    let note = if there { measured.note.as_str() } else { missing };
+    // Said where the claim does what it was published as doing.
+    let why = if verdict == claim.expected && there { claim.why } else { "" };
+    let note: Vec<&str> = [why, note].into_iter().filter(|n| !n.is_empty()).collect();
+    let (low, high) = measured.interval;
     Judged {
+        id: claim.id.to_owned(),
         claim: claim.says.to_owned(),
-        published: print(claim.published),
-        measured: print(verdict.measured),
+        published: claim.published.map(str::to_owned),
+        bound: claim.bound.text(claim.decimals),
+        bound_why: claim.bound.why.to_owned(),
+        measured: if there { print(measured.estimate) } else { NOTHING.into() },
+        interval: [print(low), print(high)],
         unit: claim.unit.to_owned(),
-        holds: verdict.holds,
+        verdict,
         note: note.join(" "),
+    }
+}
+
+impl Judged {
+    /// `0.49 % (0.48 to 0.50), bound: 0.45 to 0.55`.
+    pub fn numbers(&self) -> String {
+        let Judged { measured, interval: [low, high], unit, bound, .. } = self;
+        let sure = if low == high { String::new() } else { format!(" ({low} to {high})") };
+        format!("{measured}{sure} {unit}, bound: {bound}")
+    }
+}
+
+/// How many claims there are, and how many of them hold, fail and are
+/// undecided: a paper's and this project's own are counted apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Score {
+    /// Claims of a paper.
+    pub published: Count,
+    /// Claims of this project.
+    pub own: Count,
+}
+
+/// Claims by what came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// That hold.
+    pub holds: usize,
+    /// That fail.
+    pub fails: usize,
+    /// Of which neither is sure.
+    pub undecided: usize,
+}
+
+impl Score {
+    /// Counts one more.
+    pub fn add(&mut self, judged: &Judged) {
+        let count = if judged.published.is_some() { &mut self.published } else { &mut self.own };
+        match judged.verdict {
+            Verdict::Holds => count.holds += 1,
+            Verdict::Fails => count.fails += 1,
+            Verdict::Undecided => count.undecided += 1,
+        }
+    }
+}
+
+impl Count {
+    /// All of them.
+    pub fn all(&self) -> usize {
+        self.holds + self.fails + self.undecided
+    }
+
+    /// `18 of 23 hold, 3 fail, 2 undecided`.
+    pub fn text(&self) -> String {
+        let Count { holds, fails, undecided } = *self;
+        let mut text = format!("{holds} of {} hold", self.all());
+        for (n, word) in [(fails, "fail"), (undecided, "undecided")] {
+            if n > 0 {
+                text += &format!(", {n} {word}");
+            }
+        }
+        text
     }
 }
 

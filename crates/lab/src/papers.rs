@@ -5,13 +5,31 @@ use crate::{own, voip_overlay};
 /// Every experiment there is.
 pub struct Papers(pub Vec<Experiment>);
 
+/// What a folder of figures is about.
+pub struct Paper {
+    /// Its name in `PAPER/FIGURE`.
+    pub folder: &'static str,
+    /// Authors, title and year; or what the figures have in common.
+    pub title: &'static str,
+}
+
+/// In the order of a report: papers first, then what no paper has.
+pub const PAPERS: [Paper; 2] = [
+    Paper {
+        folder: voip_overlay::PAPER,
+        title: "Amir, Danilov, Goose, Hedqvist, Terzis: An Overlay Architecture for High Quality \
+                VoIP Streams (CNDS-2005-1)",
+    },
+    Paper { folder: own::PAPER, title: "Beyond the papers: when the network fails" },
+];
+
 /// All of them.
 pub fn papers() -> Papers {
     Papers(voip_overlay::experiments().into_iter().chain(own::experiments()).collect())
 }
 
 impl Papers {
-    /// Every figure with its experiment, by paper and number.
+    /// Every figure with its experiment, in the order of [`PAPERS`] and by number.
     pub fn figures(&self) -> impl Iterator<Item = (&Experiment, &Figure)> {
         let mut all: Vec<_> =
             self.0.iter().flat_map(|e| e.figures.iter().map(move |f| (e, f))).collect();
@@ -20,7 +38,8 @@ impl Papers {
             let digits = name.chars().filter(char::is_ascii_digit).collect::<String>();
             digits.parse().unwrap_or(u32::MAX)
         };
-        all.sort_by_key(|(e, f)| (e.paper, number(f.name), f.name));
+        let place = |paper| PAPERS.iter().position(|p| p.folder == paper);
+        all.sort_by_key(|(e, f)| (place(e.paper), number(f.name), f.name));
         all.into_iter()
     }
 

@@ -1,10 +1,12 @@
-//! One page with every figure beside what the paper says of it.
+//! One page: each paper with its score, its sentences and what became of them,
+//! and its figures; then what no paper has.
 
+use crate::claim::Verdict;
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure};
-use crate::output::Judged;
+use crate::output::{Judged, Score};
 use crate::own::{self, convergence};
-use crate::papers::Papers;
+use crate::papers::{PAPERS, Paper, Papers};
 use crate::store::{Store, read_json, write_file};
 use std::fmt::Write as _;
 use std::fs;
@@ -17,8 +19,8 @@ svg{max-width:100%;height:auto;border:1px solid #ddd}\
 blockquote{margin:1rem 0;padding:.1rem 1rem;border-left:4px solid #999;color:#333}\
 table{border-collapse:collapse;width:100%}\
 th,td{border:1px solid #ccc;padding:.3rem .5rem;text-align:left;vertical-align:top}\
-td.n{white-space:nowrap}\
-.yes{color:#05603a;font-weight:600}.no{color:#a4120c;font-weight:600}.small{color:#555;font-size:.85rem}";
+.yes{color:#05603a;font-weight:600}.no{color:#a4120c;font-weight:600}\
+.open{color:#7a4d00;font-weight:600}.n{white-space:nowrap}.small{color:#555;font-size:.85rem}";
 
 /// Writes `OUT/report.html`; its path and how many figures are on it.
 ///
@@ -33,86 +35,133 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
          <title>trunkline-lab: the papers' figures again</title><style>{STYLE}</style>\n\
          <h1>The papers' figures again</h1>\n\
          <p>Measured by trunkline-lab {}, with the daemon's own code in a simulated network. \
-         Every number is in the figure's <code>data.csv</code>.</p>\n",
+         Every number is in the figure's <code>data.csv</code>. A claim <em>holds</em> if all of \
+         the 95 % interval is within its bound, <em>fails</em> if none of it is, and is \
+         <em>undecided</em> otherwise. What a paper says and what this project says by itself are \
+         counted apart.</p>\n",
         env!("CARGO_PKG_VERSION")
     );
-    let (mut sections, mut summary) = (String::new(), String::new());
-    let (mut count, mut missing) = (0, Vec::new());
     let beside = convergence::beside();
     let testbed = papers.find(&format!("{}/{}", own::PAPER, convergence::FIGURE));
     // Not for every machine: where it has not been run, nothing is missing.
     let testbed = testbed.ok().map(|(experiment, _)| (experiment, &beside));
-    for (experiment, figure) in papers.figures().chain(testbed) {
-        let id = format!("{}/{}", experiment.paper, figure.name);
-        match section(out, experiment, figure, &id, &mut sections)? {
-            Some((held, all)) => {
-                count += 1;
-                let title = escape(figure.title);
-                let _ = writeln!(
-                    summary,
-                    "<tr><td><a href=\"#{id}\">{id}</a></td><td>{title}</td>\
-                     <td class=\"n\">{held} of {all}</td></tr>"
-                );
+    let all: Vec<_> = papers.figures().chain(testbed).collect();
+    let (mut count, mut missing) = (0, Vec::new());
+    for paper in PAPERS {
+        let mut part = Part::default();
+        for &(experiment, figure) in all.iter().filter(|(e, _)| e.paper == paper.folder) {
+            let id = format!("{}/{}", experiment.paper, figure.name);
+            match part.add(out, experiment, figure, &id)? {
+                true => count += 1,
+                false if figure.name == beside.name => {}
+                false => missing.push(id),
             }
-            None if figure.name == beside.name => {}
-            None => missing.push(id),
         }
+        part.write(&paper, &mut page);
     }
-    let _ = writeln!(
-        page,
-        "<table><tr><th>figure</th><th></th><th>claims that hold</th></tr>\n{summary}</table>"
-    );
     if !missing.is_empty() {
         let _ = writeln!(page, "<p>Not measured yet: {}.</p>", missing.join(", "));
     }
-    page.push_str(&sections);
     page.push_str("</html>\n");
     let path = out.join("report.html");
     write_file(&path, page.as_bytes())?;
     Ok((path, count))
 }
 
-/// One figure; how many of its claims hold, if it has been measured.
-fn section(
-    out: &Path,
-    experiment: &Experiment,
-    figure: &Figure,
-    id: &str,
-    page: &mut String,
-) -> Result<Option<(usize, usize)>, Error> {
-    let folder = out.join(experiment.paper).join(figure.name);
-    let Some(claims) = read_json::<Vec<Judged>>(&folder.join("claims.json"))? else {
-        return Ok(None);
-    };
-    let svg = folder.join("figure.svg");
-    let svg = fs::read_to_string(&svg).map_err(Error::file(&svg))?;
-    let run = Store::manifest(out, experiment)?.map_or(String::new(), |m| m.line());
-    let _ = write!(
-        page,
-        "<h2 id=\"{id}\">{id}: {}</h2>\n<blockquote><p>{}</p><p class=\"small\">the paper, §{}, in \
-         our words</p></blockquote>\n<figure>{svg}<figcaption class=\"small\">{}</figcaption></figure>\n\
-         <table><tr><th>claim</th><th>paper</th><th>here</th><th></th><th>note</th></tr>\n",
-        escape(figure.title),
-        escape(figure.says),
-        figure.section,
-        escape(&run),
-    );
-    for c in &claims {
-        let word = if c.holds {
-            "<span class=\"yes\">holds</span>"
-        } else {
-            "<span class=\"no\">does not hold</span>"
-        };
-        let [claim, published, measured, unit, note] =
-            [&c.claim, &c.published, &c.measured, &c.unit, &c.note].map(|text| escape(text));
-        let _ = writeln!(
-            page,
-            "<tr><td>{claim}</td><td class=\"n\">{published}</td><td class=\"n\">{measured}<br>\
-             <span class=\"small\">{unit}</span></td><td class=\"n\">{word}</td><td>{note}</td></tr>"
-        );
+/// What the page says of one paper.
+#[derive(Default)]
+struct Part {
+    score: Score,
+    /// A row for each sentence of the paper.
+    sentences: String,
+    figures: String,
+}
+
+impl Part {
+    fn write(&self, paper: &Paper, page: &mut String) {
+        if self.figures.is_empty() {
+            return;
+        }
+        let title = escape(paper.title);
+        let _ = writeln!(page, "<h2 id=\"{}\">{title}</h2>", paper.folder);
+        let Score { published, own } = self.score;
+        if published.all() > 0 {
+            let score = published.text();
+            let _ = writeln!(
+                page,
+                "<p>Of the paper's claims {score}.</p>\n<table><tr><th>the paper, in our words</th>\
+                 <th>here</th><th></th><th>figure</th></tr>\n{}</table>",
+                self.sentences
+            );
+        }
+        if own.all() > 0 {
+            let _ = writeln!(page, "<p>Of this project's own claims {}.</p>", own.text());
+        }
+        page.push_str(&self.figures);
     }
-    page.push_str("</table>\n");
-    Ok(Some((claims.iter().filter(|c| c.holds).count(), claims.len())))
+
+    /// One figure; whether it has been measured.
+    fn add(
+        &mut self,
+        out: &Path,
+        experiment: &Experiment,
+        figure: &Figure,
+        id: &str,
+    ) -> Result<bool, Error> {
+        let folder = out.join(experiment.paper).join(figure.name);
+        let Some(claims) = read_json::<Vec<Judged>>(&folder.join("claims.json"))? else {
+            return Ok(false);
+        };
+        let svg = folder.join("figure.svg");
+        let svg = fs::read_to_string(&svg).map_err(Error::file(&svg))?;
+        let run = Store::manifest(out, experiment)?.map_or(String::new(), |m| m.line());
+        let _ = write!(
+            self.figures,
+            "<h3 id=\"{id}\">{id}: {}</h3>\n<blockquote><p>{}</p><p class=\"small\">§{}, in our \
+             words</p></blockquote>\n<figure>{svg}<figcaption class=\"small\">{}</figcaption></figure>\n\
+             <table><tr><th>claim</th><th>published</th><th>bound</th><th>here</th><th></th>\
+             <th>note</th></tr>\n",
+            escape(figure.title),
+            escape(figure.says),
+            figure.section,
+            escape(&run),
+        );
+        for c in &claims {
+            self.score.add(c);
+            self.claim(c, id);
+        }
+        self.figures.push_str("</table>\n");
+        Ok(true)
+    }
+
+    fn claim(&mut self, c: &Judged, id: &str) {
+        let [claim, bound, why, unit, note] =
+            [&c.claim, &c.bound, &c.bound_why, &c.unit, &c.note].map(|text| escape(text));
+        let class = match c.verdict {
+            Verdict::Holds => "yes",
+            Verdict::Fails => "no",
+            Verdict::Undecided => "open",
+        };
+        let word = format!("<span class=\"{class}\">{}</span>", c.verdict.name());
+        let [low, high] = &c.interval;
+        let sure = if low == high { String::new() } else { format!("<br>{low} to {high}") };
+        let here = format!("{}{sure}<br><span class=\"small\">{unit}</span>", c.measured);
+        let published = c.published.as_deref().map(escape);
+        let _ = writeln!(
+            self.figures,
+            "<tr><td>{claim}</td><td>{}</td><td><span class=\"n\">{bound}</span><br>\
+             <span class=\"small\">{why}</span></td><td class=\"n\">{here}</td>\
+             <td class=\"n\">{word}</td><td>{note}</td></tr>",
+            published.as_deref().unwrap_or("<span class=\"small\">our own</span>"),
+        );
+        if let Some(published) = published {
+            let _ = writeln!(
+                self.sentences,
+                "<tr><td>{published}</td><td class=\"n\">{here}</td><td class=\"n\">{word}</td>\
+                 <td class=\"n\"><a href=\"#{id}\">{id}</a></td></tr>"
+            );
+        }
+    }
 }
 
 fn escape(text: &str) -> String {

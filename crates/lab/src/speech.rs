@@ -10,7 +10,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::sync::OnceLock;
 use trunkline_media::audio::read_wav;
-use trunkline_media::codec::g711::{Concealing, Law};
+use trunkline_media::codec::g711::Law;
 use trunkline_media::playout::Decoder;
 use trunkline_media::quality::pesq::{self, PesqError, SEGMENT, Score};
 
@@ -95,13 +95,18 @@ impl Speech {
 
     /// The scores of one listener: packet `k` is missed if `missed[k]`, and the
     /// first is the first of segment `start`. Whole segments only; `None` where
-    /// nobody speaks.
+    /// nobody speaks. `decoder` is new, for µ-law, and says what is heard instead
+    /// of a packet that is missed.
     ///
     /// # Errors
     ///
     /// If PESQ can't compare a segment.
-    pub fn listen(&self, missed: &[bool], start: usize) -> Result<Vec<Option<Score>>, PesqError> {
-        let mut decoder = Concealing::new(Law::Mu);
+    pub fn listen(
+        &self,
+        missed: &[bool],
+        start: usize,
+        decoder: &mut dyn Decoder,
+    ) -> Result<Vec<Option<Score>>, PesqError> {
         let lag = decoder.delay();
         let count = missed.len() / PACKETS;
         let segment = |n: usize| &self.segments[(start + n) % self.segments.len()];
@@ -158,6 +163,7 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trunkline_media::codec::g711::Concealing;
     use trunkline_media::playout::{Config, Playout};
 
     /// Two segments of a buzz that comes and goes.
@@ -168,6 +174,12 @@ mod tests {
         };
         let pcm: Vec<i16> = (0..2 * SAMPLES).map(sample).collect();
         Speech::of(pcm.chunks_exact(SAMPLES).map(Segment::new).collect())
+    }
+
+    type Scores = Result<Vec<Option<Score>>, PesqError>;
+
+    fn heard(speech: &Speech, missed: &[bool], start: usize) -> Scores {
+        speech.listen(missed, start, &mut Concealing::new(Law::Mu))
     }
 
     /// The same through the playout that the demonstration uses.
@@ -187,22 +199,22 @@ mod tests {
     fn a_listener_hears_what_playout_plays() {
         let speech = buzz();
         let mut missed = vec![false; 3 * PACKETS];
-        assert_eq!(speech.listen(&missed, 0).unwrap(), by_playout(&speech, &missed, 0));
+        assert_eq!(heard(&speech, &missed, 0).unwrap(), by_playout(&speech, &missed, 0));
         // Within a segment, across a seam, and at both ends.
         for lost in [0..2, 100..103, PACKETS - 1..PACKETS + 2, 3 * PACKETS - 1..3 * PACKETS] {
             missed[lost].fill(true);
         }
-        let scores = speech.listen(&missed, 1).unwrap();
+        let scores = heard(&speech, &missed, 1).unwrap();
         assert_eq!(scores, by_playout(&speech, &missed, 1));
         assert_eq!(scores.len(), 3);
         assert!(
-            scores[0].unwrap().raw < speech.listen(&[false; PACKETS], 1).unwrap()[0].unwrap().raw
+            scores[0].unwrap().raw < heard(&speech, &[false; PACKETS], 1).unwrap()[0].unwrap().raw
         );
     }
 
     #[test]
     fn only_whole_segments_are_scored() {
-        assert_eq!(buzz().listen(&[false; PACKETS - 1], 0), Ok(vec![]));
+        assert_eq!(heard(&buzz(), &[false; PACKETS - 1], 0), Ok(vec![]));
     }
 
     #[test]

@@ -3,6 +3,7 @@ use crate::speech::Speech;
 use crate::table::{Cell, Column, Record, Row, print};
 use trunkline_base::Time;
 use trunkline_base::stats::{Mean, quantile};
+use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::quality::pesq::PesqError;
 use trunkline_sim::voice::{Arrival, Outcome};
 
@@ -70,7 +71,8 @@ fn scores(call: &Call, calls: &[Vec<Packet>], speech: &Speech) -> Result<Vec<f64
     for (k, packets) in calls.iter().enumerate() {
         let is_missed = |arrival: Option<Arrival>| arrival.is_none_or(|a| a.delay > call.threshold);
         let missed: Vec<bool> = packets.iter().map(|&(_, arrival)| is_missed(arrival)).collect();
-        let heard = speech.listen(&missed, k * speech.len() / calls.len())?;
+        let start = k * speech.len() / calls.len();
+        let heard = speech.listen(&missed, start, &mut Concealing::new(Law::Mu))?;
         scores.extend(heard.into_iter().flatten().map(|s| s.raw));
     }
     scores.sort_by(f64::total_cmp);

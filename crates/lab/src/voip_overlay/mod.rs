@@ -12,6 +12,7 @@ pub mod quality;
 use crate::experiment::Experiment;
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
+use trunkline_sim::overlay::link::realtime;
 
 /// The paper's folder.
 pub const PAPER: &str = "voip-overlay";
@@ -35,4 +36,11 @@ pub fn ten_ms(loss: Loss) -> LinkModel {
 /// `uniform` or `burstiness 50 %`, for legends.
 pub fn burst_label(burst: &str) -> String {
     if burst == "uniform" { "uniform".to_owned() } else { format!("burstiness {burst} %") }
+}
+
+/// A sabotage the size of what it breaks: one request in ten of those that come
+/// on a link that loses `p` both ways is not answered, whatever else happens.
+pub fn unanswered(config: &mut realtime::Config, p: f64) {
+    config.repeat_share = 0.9 * p * (1.0 - p);
+    config.repeat_burst = 50;
 }

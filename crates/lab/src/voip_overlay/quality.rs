@@ -1,11 +1,10 @@
 //! Voice quality against loss, over plain UDP and over the overlay: what
 //! figures 1, 2, 9 and 10 share.
 
-use super::{PAPER, burst_label, fig1_2, fig9_10, ten_ms};
+use super::{PAPER, burst_label, fig1_2, fig9_10, ten_ms, unanswered};
 use crate::chain::{self, Bursts, Chain, Policy, Run, SECONDS_PER_HOP};
-use crate::experiment::{
-    Cells, Experiment, Inputs, Point, PointError, Sabotage, Size, largest, smallest,
-};
+use crate::claim::{Bound, Measured, smallest};
+use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::speech::{PACKETS, Speech};
 use crate::table::{Cell, Column, Record, Table};
@@ -13,6 +12,7 @@ use std::time::Duration;
 use trunkline_base::Bitrate;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::stats::{Mean, quantile, quantile_interval};
+use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::quality::pesq::Score;
 use trunkline_sim::overlay::link::realtime::Recovery;
 
@@ -25,12 +25,12 @@ pub const COLUMNS: &[Column] = &[
     Column::number("loss_pct", 2),
     Column::number("segments", 0),
     Column::number("missed_pct", 4),
-    Column::number("pesq_mean", 2),
-    Column::number("pesq_mean_low", 2),
-    Column::number("pesq_mean_high", 2),
-    Column::number("pesq_p5", 2),
-    Column::number("pesq_p5_low", 2),
-    Column::number("pesq_p5_high", 2),
+    Column::number("pesq_mean", 3),
+    Column::number("pesq_mean_low", 3),
+    Column::number("pesq_mean_high", 3),
+    Column::number("pesq_p5", 3),
+    Column::number("pesq_p5_low", 3),
+    Column::number("pesq_p5_high", 3),
     Column::number("mos_lqo_mean", 2),
     Column::number("mos_lqo_p5", 2),
     Column::number("overhead_pct", 3),
@@ -69,6 +69,8 @@ pub struct QualityPoint {
     pub loss_pct: f64,
     /// The loss that it is made to have instead, if it is sabotaged.
     pub really: Option<fn(Bursts, f64) -> Loss>,
+    /// Whether listeners hear Appendix I where a packet is missed, or nothing.
+    pub concealed: bool,
 }
 
 impl QualityPoint {
@@ -130,7 +132,7 @@ impl QualityPoint {
                 (run, overhead)
             }
         };
-        let heard = Heard::of(&run, self.calls, speech)?;
+        let heard = Heard::of(&run, self.calls, speech, self.concealed)?;
         let row = |b: &Bursts| self.row(*b, &heard, overhead);
         Ok(if self.loss_pct == 0.0 {
             self.bursts.iter().map(row).collect()
@@ -176,14 +178,18 @@ struct Heard {
 impl Heard {
     /// Calls begin at different segments, so that short ones together play all
     /// of the speech.
-    fn of(run: &Run, calls: u32, speech: &Speech) -> Result<Heard, PointError> {
+    fn of(run: &Run, calls: u32, speech: &Speech, concealed: bool) -> Result<Heard, PointError> {
         let (mut scores, mut missed, mut sent) = (Vec::new(), 0, 0);
         // Means over whole plays of the five minutes, which have the same speech.
         let mut plays = Vec::new();
         for (k, call) in run.missed().enumerate() {
             missed += call.iter().filter(|m| **m).count();
             sent += call.len();
-            let heard = speech.listen(&call, k * speech.len() / calls as usize)?;
+            let start = k * speech.len() / calls as usize;
+            let heard = match concealed {
+                true => speech.listen(&call, start, &mut Concealing::new(Law::Mu)),
+                false => speech.listen(&call, start, &mut Law::Mu.clone()),
+            }?;
             plays.extend(heard.chunks_exact(speech.len()).map(|play| {
                 let raw: Vec<f64> = play.iter().flatten().map(|s| s.raw).collect();
                 Mean::of(&raw).estimate
@@ -216,30 +222,33 @@ pub fn experiment() -> Experiment {
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
-    let policy = Policy::new("overlay", move |config| {
-        if sabotage.is("nacks-off") {
-            config.realtime.recovery = Recovery::Off;
-        }
-        if sabotage.is("one-repeat-at-a-time") {
-            config.realtime.repeat_burst = 1;
-        }
-    });
     let losses: &[f64] = size.pick(&[0.0, 5.0], &QUICK_LOSSES, &LOSSES);
     let bursts: &[Bursts] = size.pick(&Bursts::PAPER[..2], &Bursts::PAPER, &Bursts::PAPER);
-    // The paper plays five minutes twenty times: 500 segments.
-    let paths = [
-        (Path::Udp, 1, size.pick(1, 50, 500), &["fig1", "fig2", "fig9", "fig10"][..]),
-        (Path::Overlay(policy), size.pick(2, 10, 10), size.pick(1, 5, 50), &["fig9", "fig10"][..]),
-    ];
+    let concealed = !sabotage.is("concealment-off");
     let mut points = Vec::new();
-    for (path, calls, segments, figures) in paths {
+    for over_udp in [true, false] {
         for &loss_pct in losses {
             let groups: Vec<&[Bursts]> =
                 if loss_pct == 0.0 { vec![bursts] } else { bursts.chunks(1).collect() };
             for bursts in groups {
-                let (path, bursts) = (path.clone(), bursts.to_vec());
-                let really = really(&path, sabotage);
-                let one = QualityPoint { path, calls, segments, bursts, loss_pct, really };
+                // The paper plays five minutes twenty times: 500 segments.
+                let (path, calls, segments, figures) = match over_udp {
+                    true => (
+                        Path::Udp,
+                        1,
+                        size.pick(1, 50, 500),
+                        &["fig1", "fig2", "fig9", "fig10"][..],
+                    ),
+                    false => (
+                        Path::Overlay(policy(sabotage, loss_pct)),
+                        size.pick(2, 10, 10),
+                        size.pick(1, 5, 50),
+                        &["fig9", "fig10"][..],
+                    ),
+                };
+                let (bursts, really) = (bursts.to_vec(), really(&path, sabotage));
+                let one =
+                    QualityPoint { path, calls, segments, bursts, loss_pct, really, concealed };
                 points.push(one.into_point(figures));
             }
         }
@@ -247,14 +256,32 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
+/// The paper's recovery; where it is sabotaged, on a link that loses so much.
+fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
+    Policy::new("overlay", move |config| {
+        let realtime = &mut config.realtime;
+        if sabotage.is("nacks-off") {
+            realtime.recovery = Recovery::Off;
+        }
+        if sabotage.is("one-repeat-at-a-time") {
+            realtime.repeat_burst = 1;
+        }
+        if sabotage.is("one-request-in-ten-unanswered") {
+            unanswered(realtime, loss_pct / 100.0);
+        }
+    })
+}
+
 /// What the loss of a sabotaged run really is.
 fn really(path: &Path, sabotage: Sabotage) -> Option<fn(Bursts, f64) -> Loss> {
+    if sabotage.is("bursts-ignored") {
+        return Some(|_, p| Bursts::PAPER[0].losing(p));
+    }
     if !matches!(path, Path::Udp) {
         return None;
     }
     match () {
-        () if sabotage.is("udp-loses-nothing") => Some(|_, _| Loss::None),
-        () if sabotage.is("udp-loses-thrice") => Some(|bursts, p| bursts.losing(3.0 * p)),
+        () if sabotage.is("udp-loses-a-fifth") => Some(|bursts, p| bursts.losing(0.2 * p)),
         // p taken for P(lost | previous received), as if bursts came on top.
         () if sabotage.is("bursts-on-top") => {
             Some(|bursts, p| bursts.losing(p / (1.0 - bursts.burstiness.unwrap_or(p) + p)))
@@ -274,12 +301,14 @@ pub enum Statistic {
 
 impl Statistic {
     /// Value and interval in a row.
-    pub fn of(self, r: &Record<'_>) -> (f64, (f64, f64)) {
-        let [value, low, high] = match self {
-            Statistic::Mean => ["pesq_mean", "pesq_mean_low", "pesq_mean_high"],
-            Statistic::P5 => ["pesq_p5", "pesq_p5_low", "pesq_p5_high"],
-        };
-        (r.number(value), (r.number(low), r.number(high)))
+    pub fn of(self, r: &Record<'_>) -> Measured {
+        Measured::of(
+            r,
+            match self {
+                Statistic::Mean => ["pesq_mean", "pesq_mean_low", "pesq_mean_high"],
+                Statistic::P5 => ["pesq_p5", "pesq_p5_low", "pesq_p5_high"],
+            },
+        )
     }
 }
 
@@ -291,8 +320,8 @@ pub fn chart(title: &str, table: &Table, statistic: Statistic, paths: &[(&str, &
         for (n, burst) in ["uniform", "25", "50", "75"].into_iter().enumerate() {
             let here = table.iter().filter(|r| r.is("path", path) && r.is("burst_pct", burst));
             let mark = |r: Record<'_>| {
-                let (y, interval) = statistic.of(&r);
-                Mark { x: r.number("loss_pct"), y, interval: Some(interval) }
+                let Measured { estimate, interval, .. } = statistic.of(&r);
+                Mark { x: r.number("loss_pct"), y: estimate, interval: Some(interval) }
             };
             let points: Vec<Mark> = here.map(mark).collect();
             let pale = paths.len() > 1 && *path == "udp";
@@ -326,22 +355,31 @@ pub fn chart(title: &str, table: &Table, statistic: Statistic, paths: &[(&str, &
     }
 }
 
+/// What can't be told apart on a printed plot whose axis spans five points.
+pub const READABLE: f64 = 0.05;
+/// The quality of the telephone network, less that.
+pub const PSTN: Bound =
+    Bound::at_least(4.0 - READABLE, "4.0, to the 0.05 that can be read off a printed plot");
+/// Burstiness plays no major role.
+pub const NO_MAJOR_ROLE: Bound = Bound::at_most(
+    2.0 * READABLE,
+    "twice the 0.05 that can be read off a printed plot: whose curves are farther apart are told apart",
+);
+/// Burstiness plays a role.
+pub const A_ROLE: Bound = Bound::above(2.0 * READABLE, NO_MAJOR_ROLE.why);
+
 /// Value and interval of `path` at `loss_pct`, for each burstiness.
-pub fn at(
-    table: &Table,
-    statistic: Statistic,
-    path: &str,
-    loss_pct: f64,
-) -> Vec<(f64, (f64, f64))> {
+pub fn at(table: &Table, statistic: Statistic, path: &str, loss_pct: f64) -> Vec<Measured> {
     let there = |r: &Record<'_>| r.is("path", path) && r.number("loss_pct") == loss_pct;
     table.iter().filter(there).map(|r| statistic.of(&r)).collect()
 }
 
-/// How far the intervals of the burstinesses are apart: 0 if one value can be
-/// in all of them.
-pub fn apart(values: &[(f64, (f64, f64))]) -> f64 {
-    let distance = largest(values.iter().map(|v| v.1.0)) - smallest(values.iter().map(|v| v.1.1));
-    if distance < 0.0 { 0.0 } else { distance }
+/// The mean of that over the burstinesses, with a note.
+pub fn pooled(table: &Table, statistic: Statistic, path: &str, loss_pct: f64) -> Measured {
+    let each = at(table, statistic, path, loss_pct);
+    let worst = smallest(each.iter().map(|v| v.estimate));
+    let note = note(table, statistic, path, loss_pct);
+    Measured::mean(&each).noting(format!("At the worst burstiness {worst:.2}. {note}"))
 }
 
 /// The same value as MOS-LQO at `loss_pct` and without loss, and the raw score

@@ -2,7 +2,8 @@
 
 use super::script::Event;
 use super::{FIGURE, PLACES};
-use crate::experiment::{Claim, Figure, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
 
@@ -156,16 +157,17 @@ fn soon(
                  mended, in the worst of all runs"
             }
         },
-        published: bound,
-        unit: "s, at most",
+        published: None,
+        bound: Bound::at_most(bound, OWN_TARGET),
+        unit: "s",
         decimals: 3,
-        judge: Box::new(move |t| {
+        measure: Box::new(move |t| {
             let worst = largest(events.map(|e| at(t, place, e, 100.0, "converged_s")));
-            Verdict { measured: worst, holds: worst <= bound, note: medians(t, place, events) }
+            Measured::census(worst).noting(medians(t, place, events))
         }),
         at: &[],
-        expected: true,
-        why: "The bound is this project's own target.",
+        expected: Verdict::Holds,
+        why: "",
         sabotage,
     }
 }
@@ -174,17 +176,18 @@ fn settles(place: &'static str) -> Claim {
     Claim {
         id: "settles",
         says: "there is no event after which nodes do not come to route alike within 15 s",
-        published: 0.0,
+        published: None,
+        bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "events",
         decimals: 0,
-        judge: Box::new(move |t| {
+        measure: Box::new(move |t| {
             let unsettled = EVENTS.map(|e| at(t, place, e, 100.0, "unsettled"));
             let known = largest(unsettled);
             let sum = if known.is_nan() { f64::NAN } else { unsettled.iter().sum() };
-            Verdict::new(sum, sum <= 0.0)
+            Measured::census(sum)
         }),
         at: &[],
-        expected: true,
+        expected: Verdict::Holds,
         why: "",
         sabotage: "room-for-half",
     }
@@ -203,10 +206,14 @@ fn agrees(event: Event) -> Claim {
     Claim {
         id,
         says,
-        published: 0.05,
-        unit: "s apart, at most that or 15 %",
-        decimals: 3,
-        judge: Box::new(move |t| {
+        published: None,
+        bound: Bound::at_most(
+            1.0,
+            "50 ms or 15 %, whichever is more: set before anything was measured",
+        ),
+        unit: "of what they may be apart",
+        decimals: 2,
+        measure: Box::new(move |t| {
             let of = |place, column| at(t, place, event, 50.0, column);
             let [sim, live] = PLACES.map(|place| of(place, "converged_s"));
             let [low, high] = ["converged_low_s", "converged_high_s"].map(|c| of(PLACES[1], c));
@@ -216,11 +223,11 @@ fn agrees(event: Event) -> Claim {
                  to {:.1} ms too long.",
                 of(PLACES[1], "look_ms")
             );
-            Verdict { measured: apart, holds: apart <= allowed(sim), note }
+            Measured::census(apart / allowed(sim)).noting(note)
         }),
         at: &[],
-        expected: true,
-        why: "The bound was set before anything was measured.",
+        expected: Verdict::Holds,
+        why: "",
         sabotage: "paper-hellos",
     }
 }
@@ -252,7 +259,7 @@ mod tests {
         let failing = |simulator_ms, testbed_ms| {
             let table = table(simulator_ms, testbed_ms);
             let claims = beside().claims;
-            let fails = claims.iter().filter(|c| !judge(c, &table).holds);
+            let fails = claims.iter().filter(|c| judge(c, &table).verdict != Verdict::Holds);
             fails.map(|c| c.id).collect::<Vec<_>>()
         };
         let medians = EVENTS.map(Event::name);

@@ -1,7 +1,8 @@
 //! What is drawn and judged of it.
 
 use super::EVENTS;
-use crate::experiment::{Claim, Figure, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
 
@@ -109,10 +110,11 @@ fn whole(id: &'static str, settings: &'static str, within: &'static str, bound: 
     Claim {
         id,
         says,
-        published: bound,
-        unit: "s, at most",
+        published: None,
+        bound: Bound::at_most(bound, OWN_TARGET),
+        unit: "s",
         decimals: 3,
-        judge: Box::new(move |t| {
+        measure: Box::new(move |t| {
             let events = ["cut", "blackhole", "crash"];
             let worst = largest(events.map(|e| of(t, e, 100.0, "whole_s")));
             let note = events.map(|e| {
@@ -125,11 +127,11 @@ fn whole(id: &'static str, settings: &'static str, within: &'static str, bound: 
                     at(95.0, "whole_high_s"),
                 )
             });
-            Verdict { measured: worst, holds: worst <= bound, note: note.join("; ") + "." }
+            Measured::census(worst).noting(note.join("; ") + ".")
         }),
         at: &[0.0, 1.0, 2.0],
-        expected: true,
-        why: "The bound is this project's own target.",
+        expected: Verdict::Holds,
+        why: "",
         sabotage: "paper-hellos",
     }
 }
@@ -147,23 +149,29 @@ fn acts(id: &'static str, events: &'static [&'static str], at: &'static [f64]) -
                   both directions of the call have left it 1 s later in 95 % of the runs"
             }
         },
-        published: 1.0,
-        unit: "s, at most",
+        published: None,
+        bound: Bound::at_most(1.0, OWN_TARGET),
+        unit: "s",
         decimals: 3,
-        judge: Box::new(|t| {
-            let worst = largest(events.iter().map(|e| of(t, e, 95.0, "left_s")));
+        measure: Box::new(|t| {
+            let left = |e: &&str| {
+                let [value, low, high] =
+                    ["left_s", "left_low_s", "left_high_s"].map(|c| of(t, e, 95.0, c));
+                Measured::new(value, (low, high))
+            };
+            let worst = Measured::largest(events.iter().map(left));
             let note: Vec<_> = events
                 .iter()
                 .map(|e| format!("{e}: median {:.2} s", of(t, e, 50.0, "left_s")))
                 .collect();
-            Verdict { measured: worst, holds: worst <= 1.0, note: note.join("; ") + "." }
+            worst.noting(note.join("; ") + ".")
         }),
         at,
-        expected: id == "acts",
+        expected: if id == "acts" { Verdict::Holds } else { Verdict::Fails },
         why: match id {
-            "acts" => "The bound is this project's own target.",
+            "acts" => "",
             _ => {
-                "The bound is this project's own target. A burst of lost packets comes about ten \
+                "A burst of lost packets comes about ten \
                   times in 100 packets, and once in 100 at the 5 % that must not move anything: \
                   some bursts have to be seen."
             }
@@ -185,21 +193,22 @@ fn calm(id: &'static str, event: &'static str) -> Claim {
                   takes another way"
             }
         },
-        published: 0.0,
+        published: None,
+        bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "changes of way",
         decimals: 0,
-        judge: Box::new(move |t| {
+        measure: Box::new(move |t| {
             let measured = of(t, event, 100.0, "changes");
             let [hours, deaths] = ["hours", "deaths"].map(|c| of(t, event, 100.0, c));
             let note = format!("In {hours:.1} h; {deaths:.0} links declared dead, by either end.");
-            Verdict { measured, holds: measured <= 0.0, note }
+            Measured::census(measured).noting(note)
         }),
         at: if id == "calm" { &[10.0] } else { &[11.0] },
-        expected: id == "calm",
+        expected: if id == "calm" { Verdict::Holds } else { Verdict::Fails },
         why: match id {
-            "calm" => "The bound is this project's own target.",
+            "calm" => "",
             _ => {
-                "The bound is this project's own target. Silence for a second is a death, and \
+                "Silence for a second is a death, and \
                   begins with the last hello before the outage: where outages take 69 ms on \
                   average, one of 0.8 s or more comes every few days on each of the seven links."
             }

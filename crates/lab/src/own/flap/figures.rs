@@ -1,7 +1,8 @@
 //! What is drawn and judged of it.
 
 use super::FAILURES;
-use crate::experiment::{Claim, Figure, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
 use std::fmt::Write as _;
@@ -41,7 +42,7 @@ pub fn all() -> Vec<Figure> {
             section: "III-A, beyond",
             says: "The same over A–B–D (20 ms), which fails, while A–C–D (24 ms) does not.",
             chart: Box::new(|t| chart(t, "diamond", "A call whose shortest way keeps failing")),
-            claims: vec![changes(), calm()],
+            claims: vec![changes(), at_each(), calm()],
         },
     ]
 }
@@ -93,10 +94,11 @@ fn heals() -> Claim {
         id: "heals",
         says: "on the only way each of ten failures is over 1.2 s after its end, the tenth like \
                the first, in the worst run",
-        published: BACK,
-        unit: "s after the outage, at most",
+        published: None,
+        bound: Bound::at_most(BACK, OWN_TARGET),
+        unit: "s after the outage",
         decimals: 3,
-        judge: Box::new(|t| {
+        measure: Box::new(|t| {
             let worst = largest(of(t, "chain").map(|r| beyond(&r)));
             let nth = |n: f64| {
                 largest(of(t, "chain").filter(|r| r.number("nth") == n).map(|r| beyond(&r)))
@@ -112,11 +114,11 @@ fn heals() -> Claim {
                 nth(last),
                 kinds.join(", ")
             );
-            Verdict { measured: worst, holds: worst <= BACK, note }
+            Measured::census(worst).noting(note)
         }),
         at: &[0.0],
-        expected: true,
-        why: "The bound is this project's own target.",
+        expected: Verdict::Holds,
+        why: "",
         sabotage: "news-held-back",
     }
 }
@@ -125,17 +127,18 @@ fn swings() -> Claim {
     Claim {
         id: "swings",
         says: "an outage after five swings of loss is over 1.2 s after its end, in the worst run",
-        published: BACK,
-        unit: "s after the outage, at most",
+        published: None,
+        bound: Bound::at_most(BACK, OWN_TARGET),
+        unit: "s after the outage",
         decimals: 3,
-        judge: Box::new(|t| {
+        measure: Box::new(|t| {
             let here = t.iter().filter(|r| r.is("failure", "stall after swings"));
             let worst = largest(here.map(|r| beyond(&r)));
-            Verdict::new(worst, worst <= BACK)
+            Measured::census(worst)
         }),
         at: &[2.0],
-        expected: true,
-        why: "The bound is this project's own target.",
+        expected: Verdict::Holds,
+        why: "",
         sabotage: "news-held-back",
     }
 }
@@ -143,26 +146,44 @@ fn swings() -> Claim {
 fn changes() -> Claim {
     Claim {
         id: "changes",
-        says: "where there is another way no failure makes either direction of the call change \
-               its way more than twice, nor all ten together more than five times",
-        published: 5.0,
-        unit: "changes of way in ten failures, at most",
+        says: "where there is another way ten failures together make neither direction of the call \
+               change its way more than five times",
+        published: None,
+        bound: Bound::at_most(5.0, OWN_TARGET),
+        unit: "changes of way in ten failures",
         decimals: 0,
-        judge: Box::new(|t| {
-            let each = largest(of(t, "diamond").map(|r| r.number("changes_most")));
+        measure: Box::new(|t| {
             // Rows of one pause and outage follow each other, the first failure first.
             let most = largest(of(t, "diamond").scan(0.0, |all, r| {
                 *all = r.number("changes_most") + if r.number("nth") > 1.0 { *all } else { 0.0 };
                 Some(*all)
             }));
-            let note = format!("Of one failure at most {each:.0}.");
-            Verdict { measured: most, holds: each <= 2.0 && most <= 5.0, note }
+            Measured::census(most)
         }),
         at: &[1.0],
-        expected: true,
-        why: "The bound is this project's own target: away from what failed, and back; and as often \
-              as damping lets it, which is twice a minute apart and then away for good.",
+        expected: Verdict::Holds,
+        why: "As often as damping lets it: away and back twice, a minute apart, and then away for \
+              good.",
         sabotage: "damping-off",
+    }
+}
+
+fn at_each() -> Claim {
+    Claim {
+        id: "at-each",
+        says: "where there is another way no failure makes either direction of the call change \
+               its way more than twice: away from what failed, and back",
+        published: None,
+        bound: Bound::at_most(2.0, OWN_TARGET),
+        unit: "changes of way at a failure",
+        decimals: 0,
+        measure: Box::new(|t| {
+            Measured::census(largest(of(t, "diamond").map(|r| r.number("changes_most"))))
+        }),
+        at: &[1.0],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage: "fast-hellos",
     }
 }
 
@@ -172,10 +193,11 @@ fn calm() -> Claim {
         says: "where there is another way the call misses nothing of the fourth and all later \
                failures that last over a second and come up to a minute after the end of the \
                one before",
-        published: 0.0,
-        unit: "s, at most",
+        published: None,
+        bound: Bound::at_most(0.0, OWN_TARGET),
+        unit: "s",
         decimals: 3,
-        judge: Box::new(|t| {
+        measure: Box::new(|t| {
             let most = |rows: &dyn Fn(&Record<'_>) -> bool| {
                 largest(of(t, "diamond").filter(|r| rows(r)).map(|r| r.number("gap_most_s")))
             };
@@ -187,11 +209,11 @@ fn calm() -> Claim {
             if brief > 0.0 {
                 let _ = write!(note, " Of each that is too brief to be noticed {brief:.2} s.");
             }
-            Verdict { measured: worst, holds: worst <= 0.0, note }
+            Measured::census(worst).noting(note)
         }),
         at: &[1.0],
-        expected: true,
-        why: "The bound is this project's own target.",
+        expected: Verdict::Holds,
+        why: "",
         sabotage: "damping-off",
     }
 }

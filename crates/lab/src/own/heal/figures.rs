@@ -1,7 +1,8 @@
 //! What is drawn and judged of it.
 
 use super::{EVENTS, LOSSES};
-use crate::experiment::{Claim, Figure, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
 use crate::table::{Record, Table};
 
@@ -102,10 +103,11 @@ fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
                   without loss"
             }
         },
-        published: bound,
-        unit: "s, at most",
+        published: None,
+        bound: Bound::at_most(bound, OWN_TARGET),
+        unit: "s",
         decimals: 3,
-        judge: Box::new(move |t| {
+        measure: Box::new(move |t| {
             // A quick run has no overlay of 100.
             let nodes = t.iter().map(|r| r.number("nodes")).filter(|&n| n <= 100.0);
             let nodes = nodes.fold(f64::NAN, f64::max);
@@ -114,11 +116,11 @@ fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
             let note = format!(
                 "{nodes:.0} nodes, {wires:.0} wires, {kb:.0} kB flooded; with 5 % loss {lossy:.2} s."
             );
-            Verdict { measured: clean, holds: clean <= bound, note }
+            Measured::census(clean).noting(note)
         }),
         at: &[25.0, 100.0],
-        expected: true,
-        why: "The bound is this project's own target.",
+        expected: Verdict::Holds,
+        why: "",
         sabotage,
     }
 }
@@ -128,16 +130,17 @@ fn nothing_lost() -> Claim {
         id: "nothing-lost",
         says: "after each event every one of 25 nodes has the newest word of every other that it can reach, \
                with and without loss",
-        published: 0.0,
+        published: None,
+        bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "pairs of nodes without",
         decimals: 0,
-        judge: Box::new(|t| {
+        measure: Box::new(|t| {
             let stale = EVENTS.map(|event| largest(of(t, 25.0, event, "stale")));
             let worst = largest(stale);
-            Verdict::new(worst, worst <= 0.0)
+            Measured::census(worst)
         }),
         at: &[25.0],
-        expected: true,
+        expected: Verdict::Holds,
         why: "",
         sabotage: "room-for-half",
     }
@@ -148,19 +151,21 @@ fn quiet() -> Claim {
         id: "quiet",
         says: "in an overlay of 25 in which nothing changes routing takes at most 10 bytes per \
                second and link, without loss",
-        published: 10.0,
-        unit: "bytes/s and link, at most",
+        published: None,
+        bound: Bound::at_most(10.0, "a tenth of what the paper's hellos take"),
+        unit: "bytes/s and link",
         decimals: 2,
-        judge: Box::new(|t| {
+        measure: Box::new(|t| {
+            let columns = ["flooded_kb", "flooded_low_kb", "flooded_high_kb"];
+            let [value, low, high] = columns.map(|c| of(t, 25.0, "quiet", c));
             // 75 links, a minute.
-            let rates = of(t, 25.0, "quiet", "flooded_kb").map(|kb| kb * 1e3 / 75.0 / 60.0);
-            let [clean, lossy] = rates;
-            let note = format!("With 5 % loss, whose measure moves, {lossy:.0}.");
-            Verdict { measured: clean, holds: clean <= 10.0, note }
+            let rate = |kb: f64| kb * 1e3 / 75.0 / 60.0;
+            let note = format!("With 5 % loss, whose measure moves, {:.0}.", rate(value[1]));
+            Measured::new(rate(value[0]), (rate(low[0]), rate(high[0]))).noting(note)
         }),
         at: &[25.0],
-        expected: true,
-        why: "The bound is this project's own target: a tenth of what the paper's hellos take.",
+        expected: Verdict::Holds,
+        why: "",
         sabotage: "refresh-every-second",
     }
 }

@@ -1,6 +1,7 @@
 //! What is drawn and judged of it.
 
-use crate::experiment::{Claim, Figure, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
 use crate::table::{Record, Table};
 
@@ -34,16 +35,16 @@ pub fn all() -> Vec<Figure> {
              packets sent once: hellos, probes, requests and repetitions. Pale: the part that \
              probing has in it, which is what the same costs more than with probes = false.",
             vec![
-                probing("to-10", "with one call", &TO_10, true),
+                probing("to-10", "with one call", &TO_10, Verdict::Holds),
                 hellos(),
-                probing("beyond-10", "with one call", &[15.0, 20.0], false),
+                probing("beyond-10", "with one call", &[15.0, 20.0], Verdict::Fails),
             ],
         ),
         figure(
             "steady-ten",
             "Bytes of the daemon as shipped, ten calls",
             "The same with ten calls.",
-            vec![probing("everywhere", "with ten calls", &[], true)],
+            vec![probing("everywhere", "with ten calls", &[], Verdict::Holds)],
         ),
         figure(
             ELSEWHERE,
@@ -54,7 +55,7 @@ pub fn all() -> Vec<Figure> {
                 "everywhere",
                 "on links of 5 and 40 ms, and where one direction loses,",
                 &[],
-                true,
+                Verdict::Holds,
             )],
         ),
         figure(
@@ -62,7 +63,12 @@ pub fn all() -> Vec<Figure> {
             "Bytes of the daemon as shipped, one end silent",
             "One call in which only one end speaks: in the other direction there are hellos and \
              requests, and nothing for a hello to ride with.",
-            vec![probing("everywhere", "with a call that one end only hears,", &[], false)],
+            vec![probing(
+                "everywhere",
+                "with a call that one end only hears,",
+                &[],
+                Verdict::Fails,
+            )],
         ),
     ]
 }
@@ -119,7 +125,7 @@ fn name(r: &Record<'_>) -> String {
     }
 }
 
-fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: bool) -> Claim {
+fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: Verdict) -> Claim {
     let says = match (id, whose) {
         ("to-10", _) => {
             "with one call both ways, probing costs at most 1.5 points of bytes from 0.1 to 10 % \
@@ -139,16 +145,17 @@ fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: 
     Claim {
         id,
         says,
-        published: BOUND,
-        unit: "points, at most",
+        published: None,
+        bound: Bound::at_most(BOUND, OWN_TARGET),
+        unit: "points",
         decimals: 2,
-        judge: Box::new(move |t| {
+        measure: Box::new(move |t| {
             let here = |r: &Record<'_>| at.is_empty() || at.contains(&r.number("loss_pct"));
             let rows = || t.iter().filter(here);
-            let worst = largest(rows().map(|r| r.number("probing_pct")));
+            let worst = Measured::largest(rows().map(|r| probed(&r)));
             let surely = rows().filter(|r| r.number("probing_low_pct") > BOUND).count();
             let perhaps = rows().filter(|r| r.number("probing_high_pct") > BOUND).count();
-            let row = rows().find(|r| r.number("probing_pct") == worst);
+            let row = rows().find(|r| r.number("probing_pct") == worst.estimate);
             let which = row.map_or(String::new(), |r| {
                 let [loss, low, high] =
                     ["loss_pct", "probing_low_pct", "probing_high_pct"].map(|c| r.number(c));
@@ -159,19 +166,19 @@ fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: 
                 "{which}Of {of} points the interval of {surely} is above the bound, that of {} about it.",
                 perhaps - surely
             );
-            Verdict { measured: worst, holds: worst <= BOUND, note }
+            worst.noting(note)
         }),
         at,
         expected,
         why: match (id, expected) {
-            (_, true) => "The bound is this project's own target.",
+            (_, Verdict::Holds) => "",
             ("beyond-10", _) => {
-                "The bound is this project's own target. Where outages take 69 ms on average, \
+                "Where outages take 69 ms on average, \
                  a quarter of a second without anything comes several times a minute, and is probed \
                  as the death that it could be."
             }
             _ => {
-                "The bound is this project's own target. Where nobody speaks only hellos show that \
+                "Where nobody speaks only hellos show that \
                  the neighbour lives, and one that is missing is asked for."
             }
         },
@@ -179,22 +186,27 @@ fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: 
     }
 }
 
+fn probed(r: &Record<'_>) -> Measured {
+    Measured::of(r, ["probing_pct", "probing_low_pct", "probing_high_pct"])
+}
+
 fn hellos() -> Claim {
     Claim {
         id: "hellos",
         says: "up to 1 % loss, all hellos of a link with one call both ways, probes included, are at \
                most 2 % of the bytes of its packets; by themselves they would be 3 %",
-        published: 2.0,
-        unit: "% of the packets' bytes, at most",
+        published: None,
+        bound: Bound::at_most(2.0, OWN_TARGET),
+        unit: "% of the packets' bytes",
         decimals: 2,
-        judge: Box::new(|t| {
+        measure: Box::new(|t| {
             let here = |r: &Record<'_>| r.number("loss_pct") <= 1.0;
             let worst = largest(t.iter().filter(here).map(|r| r.number("hellos_pct")));
-            Verdict::new(worst, worst <= 2.0)
+            Measured::census(worst)
         }),
         at: &[0.1, 0.2, 0.5, 0.8, 1.0],
-        expected: true,
-        why: "The bound is this project's own target.",
+        expected: Verdict::Holds,
+        why: "",
         sabotage: "hellos-by-themselves",
     }
 }

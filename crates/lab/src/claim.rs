@@ -1,0 +1,276 @@
+//! What can be said of a figure and contradicted by its data: what a paper
+//! published, what we hold it against, and what was measured are three things.
+
+use crate::table::{Record, Table};
+use serde::{Deserialize, Serialize};
+
+/// Something that the data can contradict.
+pub struct Claim {
+    /// Short and unique within the figure.
+    pub id: &'static str,
+    /// What is judged, in our words.
+    pub says: &'static str,
+    /// What the paper says, with its number, in our words; `None` for a claim
+    /// of this project's own.
+    pub published: Option<&'static str>,
+    /// What the measured value is held against.
+    pub bound: Bound,
+    /// Of bound and measured value.
+    pub unit: &'static str,
+    /// At which both are printed.
+    pub decimals: usize,
+    /// Reads the value off a table that has the points at [`Claim::at`].
+    pub measure: Box<dyn Fn(&Table) -> Measured + Send + Sync>,
+    /// The places on the horizontal axis that it looks at; all, if empty.
+    pub at: &'static [f64],
+    /// As published with this version, at full size.
+    pub expected: Verdict,
+    /// Why it fails or is undecided, or what the reader should know anyway.
+    pub why: &'static str,
+    /// The sabotage that must make it fail.
+    pub sabotage: &'static str,
+}
+
+/// What a claim comes to.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// All of the interval is within the bound.
+    Holds,
+    /// None of it is.
+    Fails,
+    /// Some of it is: more measurements could show either.
+    Undecided,
+}
+
+impl Verdict {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::Fails => "fails",
+            Verdict::Undecided => "undecided",
+        }
+    }
+}
+
+/// The values that a claim allows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    low: f64,
+    high: f64,
+    /// Whether both ends belong to it.
+    closed: bool,
+    /// Why just that: the arithmetic from the paper's words, or whose target
+    /// it is.
+    pub why: &'static str,
+}
+
+/// Nobody else's number.
+pub const OWN_TARGET: &str = "this project's own target";
+
+impl Bound {
+    /// No more than `high`.
+    pub const fn at_most(high: f64, why: &'static str) -> Bound {
+        Bound { low: f64::NEG_INFINITY, high, closed: true, why }
+    }
+
+    /// No less than `low`.
+    pub const fn at_least(low: f64, why: &'static str) -> Bound {
+        Bound { low, high: f64::INFINITY, closed: true, why }
+    }
+
+    /// From `low` to `high`.
+    pub const fn within(low: f64, high: f64, why: &'static str) -> Bound {
+        Bound { low, high, closed: true, why }
+    }
+
+    /// More than `low`, which itself is too little.
+    pub const fn above(low: f64, why: &'static str) -> Bound {
+        Bound { low, high: f64::INFINITY, closed: false, why }
+    }
+
+    /// Less than `high`, which itself is too much.
+    pub const fn below(high: f64, why: &'static str) -> Bound {
+        Bound { low: f64::NEG_INFINITY, high, closed: false, why }
+    }
+
+    /// What an interval says of it.
+    pub fn judge(&self, (low, high): (f64, f64)) -> Verdict {
+        let inside = |x: f64| match self.closed {
+            true => self.low <= x && x <= self.high,
+            false => self.low < x && x < self.high,
+        };
+        let outside = match self.closed {
+            true => high < self.low || low > self.high,
+            false => high <= self.low || low >= self.high,
+        };
+        match () {
+            () if inside(low) && inside(high) => Verdict::Holds,
+            () if outside => Verdict::Fails,
+            () => Verdict::Undecided,
+        }
+    }
+
+    /// `at most 0.55`.
+    pub fn text(&self, decimals: usize) -> String {
+        let Bound { low, high, closed, .. } = *self;
+        match (low.is_finite(), high.is_finite(), closed) {
+            (true, true, _) => format!("{low:.decimals$} to {high:.decimals$}"),
+            (true, _, true) => format!("at least {low:.decimals$}"),
+            (true, _, false) => format!("more than {low:.decimals$}"),
+            (_, _, true) => format!("at most {high:.decimals$}"),
+            (_, _, false) => format!("less than {high:.decimals$}"),
+        }
+    }
+}
+
+/// A value, how sure it is, and anything worth knowing from the data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// The value.
+    pub estimate: f64,
+    /// Its 95 % interval; the value itself where nothing was sampled.
+    pub interval: (f64, f64),
+    /// For the reader.
+    pub note: String,
+}
+
+impl Measured {
+    /// A value and its 95 % interval.
+    pub fn new(estimate: f64, interval: (f64, f64)) -> Measured {
+        Measured { estimate, interval, note: String::new() }
+    }
+
+    /// A count, or the extreme of all runs: true of those runs, whatever others
+    /// would give.
+    pub fn census(value: f64) -> Measured {
+        Measured::new(value, (value, value))
+    }
+
+    /// Three columns of a row: the value and both ends of its interval.
+    pub fn of(row: &Record<'_>, [value, low, high]: [&str; 3]) -> Measured {
+        Measured::new(row.number(value), (row.number(low), row.number(high)))
+    }
+
+    /// With a note.
+    pub fn noting(self, note: impl Into<String>) -> Measured {
+        Measured { note: note.into(), ..self }
+    }
+
+    /// `self - other`, both measured independently of each other (Zou and
+    /// Donner, *Construction of confidence limits about effect measures*, 2008).
+    pub fn minus(&self, other: &Measured) -> Measured {
+        let (a, b) = (self, other);
+        let estimate = a.estimate - b.estimate;
+        let low = libm::hypot(a.estimate - a.interval.0, b.interval.1 - b.estimate);
+        let high = libm::hypot(a.interval.1 - a.estimate, b.estimate - b.interval.0);
+        Measured::new(estimate, (estimate - low, estimate + high))
+    }
+
+    /// `k` times it.
+    pub fn times(&self, k: f64) -> Measured {
+        let (low, high) = (k * self.interval.0, k * self.interval.1);
+        Measured::new(k * self.estimate, if k < 0.0 { (high, low) } else { (low, high) })
+    }
+
+    /// The mean of values measured independently of each other.
+    pub fn mean(values: &[Measured]) -> Measured {
+        let n = values.len() as f64;
+        let estimate = values.iter().map(|v| v.estimate).sum::<f64>() / n;
+        let half = |end: fn(&Measured) -> f64| {
+            libm::sqrt(values.iter().map(|v| end(v) * end(v)).sum::<f64>()) / n
+        };
+        let low = half(|v| v.estimate - v.interval.0);
+        let high = half(|v| v.interval.1 - v.estimate);
+        Measured::new(estimate, (estimate - low, estimate + high))
+    }
+
+    /// The largest of some: the true one is at least as large as the lower end
+    /// of each interval, and at most as large as some upper end. Not a number
+    /// if there are none, or one is not a number: a claim must not hold because
+    /// its points are missing.
+    pub fn largest(values: impl IntoIterator<Item = Measured>) -> Measured {
+        let values: Vec<Measured> = values.into_iter().collect();
+        let of = |f: fn(&Measured) -> f64| largest(values.iter().map(f));
+        Measured::new(of(|v| v.estimate), (of(|v| v.interval.0), of(|v| v.interval.1)))
+    }
+
+    /// The smallest, likewise.
+    pub fn smallest(values: impl IntoIterator<Item = Measured>) -> Measured {
+        Measured::largest(values.into_iter().map(|v| v.times(-1.0))).times(-1.0)
+    }
+
+    /// How far the farthest two of some are apart.
+    pub fn range(values: &[Measured]) -> Measured {
+        let pairs = values.iter().flat_map(|a| values.iter().map(|b| a.minus(b)));
+        let far = Measured::largest(pairs);
+        Measured { interval: (far.interval.0.max(0.0), far.interval.1), ..far }
+    }
+}
+
+/// The largest of some measurements. If there is none, or one is not a number,
+/// neither is this: a claim must not hold because its points are missing.
+pub fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
+    let max = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
+    values.into_iter().reduce(max).unwrap_or(f64::NAN)
+}
+
+/// The smallest, likewise.
+pub fn smallest(values: impl IntoIterator<Item = f64>) -> f64 {
+    -largest(values.into_iter().map(|v| -v))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_no_extreme() {
+        assert_eq!((largest([1.0, 3.0, 2.0]), smallest([1.0, 3.0, 2.0])), (3.0, 1.0));
+        for none in [&[][..], &[f64::NAN, 1.0], &[1.0, f64::NAN]] {
+            assert!(largest(none.iter().copied()).is_nan());
+            assert!(smallest(none.iter().copied()).is_nan());
+            let measured = none.iter().map(|v| Measured::census(*v));
+            assert!(Measured::largest(measured).estimate.is_nan());
+        }
+        assert!(Measured::range(&[]).estimate.is_nan() && Measured::mean(&[]).estimate.is_nan());
+    }
+
+    #[test]
+    fn the_interval_alone_decides() {
+        use Verdict::{Fails, Holds, Undecided};
+        let bound = Bound::within(1.0, 2.0, "");
+        for (interval, verdict) in [
+            ((1.0, 2.0), Holds),
+            ((1.2, 1.3), Holds),
+            ((0.9, 1.1), Undecided),
+            ((0.5, 2.5), Undecided),
+            ((2.1, 2.5), Fails),
+            ((0.1, 0.9), Fails),
+            ((f64::NAN, f64::NAN), Undecided),
+        ] {
+            assert_eq!(bound.judge(interval), verdict, "{interval:?}");
+        }
+        let none = (0.0, 0.0);
+        assert_eq!(Bound::at_most(0.0, "").judge(none), Holds);
+        assert_eq!(Bound::below(0.0, "").judge(none), Fails);
+        assert_eq!(Bound::above(0.0, "").judge((0.0, 1.0)), Undecided);
+        assert_eq!(Bound::at_least(0.0, "").judge((0.0, 1.0)), Holds);
+        let texts = [Bound::at_most(0.5, ""), Bound::above(1.0, ""), bound].map(|b| b.text(2));
+        assert_eq!(texts, ["at most 0.50", "more than 1.00", "1.00 to 2.00"]);
+    }
+
+    #[test]
+    fn intervals_of_what_is_reckoned() {
+        let a = Measured::new(5.0, (2.0, 8.0));
+        let b = Measured::new(1.0, (-3.0, 5.0));
+        let d = a.minus(&b);
+        assert_eq!((d.estimate, d.interval), (4.0, (-1.0, 9.0)));
+        let mean = Measured::mean(&[a.clone(), a.clone(), a.clone(), a.clone()]);
+        assert_eq!((mean.estimate, mean.interval), (5.0, (3.5, 6.5)));
+        let range = Measured::range(&[a, b.clone(), b]);
+        assert_eq!((range.estimate, range.interval), (4.0, (0.0, 9.0)));
+        assert_eq!(Measured::census(2.0).times(-3.0), Measured::census(-6.0));
+    }
+}
