@@ -1,7 +1,7 @@
 //! What arrives in time over links in a row, in closed form (§IV-A): each link
 //! spreads arrivals over three steps.
 
-use crate::chain::DEADLINE;
+use crate::chain::{DEADLINE, PACKET};
 use crate::voip_overlay::fig4_5::{exact_residual, paper_residual};
 
 /// A link, both ways alike.
@@ -27,8 +27,8 @@ pub struct Law {
     pub deadline: u64,
 }
 
-/// Between two packets of ten calls.
-pub const DETECTION_NS: u64 = 2_000_000;
+/// Between two packets of ten calls, as the paper assumes (§IV-B).
+pub const DETECTION_NS: u64 = PACKET.as_nanos() as u64 / 10;
 
 impl Law {
     /// The paper's, with its 2p² − 3p³.

@@ -213,6 +213,9 @@ impl Many {
         let seen = self.seen_by(rule, network);
         let by = |metric| seen.by_metric(metric, &paper);
         match rule {
+            // Without loss the formula is T.
+            Rule::Expected if is("loss-ignored") => by(Metric::Latency),
+            Rule::Daemon if is("daemon-ignores-loss") => by(Metric::Latency),
             Rule::Expected if is("expected-by-loss") => by(Metric::Loss),
             Rule::Daemon if is("daemon-by-loss") => by(Metric::Loss),
             Rule::Expected => by(Metric::ExpectedLatency),
@@ -227,16 +230,15 @@ impl Many {
 
     /// The network as a rule believes it to be.
     fn seen_by<'a>(&self, rule: Rule, network: &'a Network) -> Cow<'a, Network> {
-        let is = |name| self.sabotage.is(name);
-        match rule {
-            Rule::Expected if is("loss-ignored") => Cow::Owned(network.with_loss(|_| 0.0)),
-            Rule::Daemon if is("daemon-ignores-loss") => Cow::Owned(network.with_loss(|_| 0.0)),
-            // What loses little is taken for what loses much.
-            Rule::Expected if is("expected-swaps-loss") => {
-                Cow::Owned(network.with_loss(|p| MAX_LOSS - p))
-            }
-            Rule::Loss if is("loss-swapped") => Cow::Owned(network.with_loss(|p| MAX_LOSS - p)),
-            _ => Cow::Borrowed(network),
+        let swapped = match rule {
+            Rule::Expected => "expected-swaps-loss",
+            Rule::Loss => "loss-swapped",
+            _ => return Cow::Borrowed(network),
+        };
+        // What loses little is taken for what loses much.
+        match self.sabotage.is(swapped) {
+            true => Cow::Owned(network.with_loss(|p| MAX_LOSS - p)),
+            false => Cow::Borrowed(network),
         }
     }
 

@@ -13,7 +13,7 @@ use trunkline_sim::random::Brite;
 /// The largest loss of a link.
 pub const MAX_LOSS: f64 = 0.05;
 /// Tells the losses apart from the graph of the same seed.
-const STREAM: u64 = 0x006c_6f73_7365_73;
+const STREAM: u64 = 0x6c6f_7373_6573;
 
 /// A way: the numbers of its links, in order.
 pub type Way = Vec<usize>;
