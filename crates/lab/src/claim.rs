@@ -168,14 +168,6 @@ impl Measured {
         Measured::new(estimate, (estimate - low, estimate + high))
     }
 
-    /// Its amount, whichever the sign.
-    pub fn abs(&self) -> Measured {
-        let (low, high) = self.interval;
-        let (a, b) = (low.abs(), high.abs());
-        let least = if low <= 0.0 && high >= 0.0 { 0.0 } else { a.min(b) };
-        Measured::new(self.estimate.abs(), (least, a.max(b)))
-    }
-
     /// `k` times it.
     pub fn times(&self, k: f64) -> Measured {
         let (low, high) = (k * self.interval.0, k * self.interval.1);

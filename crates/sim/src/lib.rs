@@ -53,6 +53,7 @@ pub use trunkline_overlay as overlay;
 
 mod agreement;
 mod app;
+mod brite;
 mod capture;
 mod error;
 mod host;

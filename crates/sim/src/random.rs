@@ -8,6 +8,8 @@ use trunkline_base::link_model::LinkModel;
 use trunkline_base::rng;
 use trunkline_overlay::wire::NodeId;
 
+pub use crate::brite::Brite;
+
 /// How a random overlay looks: nodes anywhere in a square, linked the more
 /// likely the nearer they are (Waxman, *Routing of multipoint connections*,
 /// 1988).
@@ -76,7 +78,7 @@ impl Waxman {
 const STREAM: u64 = 0x7761_786d_616e;
 
 /// Of the square's diagonal.
-fn distance(a: (f64, f64), b: (f64, f64)) -> f64 {
+pub(crate) fn distance(a: (f64, f64), b: (f64, f64)) -> f64 {
     let (x, y) = (a.0 - b.0, a.1 - b.1);
     libm::sqrt((x * x + y * y) / 2.0)
 }

@@ -123,6 +123,11 @@ fn sustained(
     published: &'static str,
     at: &'static [f64],
 ) -> Claim {
+    // Either the size of the effect.
+    let sabotage = match statistic {
+        Statistic::Mean => "one-request-in-ten-unanswered",
+        Statistic::P5 => "concealment-off",
+    };
     Claim {
         id,
         says,
@@ -134,7 +139,7 @@ fn sustained(
         at,
         expected: Verdict::Holds,
         why: "",
-        sabotage: "one-request-in-four-unanswered",
+        sabotage,
     }
 }
 

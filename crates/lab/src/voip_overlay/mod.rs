@@ -2,6 +2,7 @@
 //! Quality VoIP Streams*, CNDS-2005-1.
 
 pub mod control;
+pub mod fig12_13;
 pub mod fig1_2;
 pub mod fig4_5;
 pub mod fig4b;
@@ -20,14 +21,16 @@ pub const PAPER: &str = "voip-overlay";
 
 /// Every experiment on this paper.
 pub fn experiments() -> Vec<Experiment> {
-    vec![
+    let mut all = vec![
         quality::experiment(),
         fig4_5::experiment(),
         fig6_7::experiment(),
         fig4b::experiment(),
         fig9b_10b::experiment(),
         control::experiment(),
-    ]
+    ];
+    all.extend(fig12_13::experiments());
+    all
 }
 
 /// A link of 10 ms, as all overlay links of the paper.

@@ -270,9 +270,6 @@ fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
 
 /// What the loss of a sabotaged run really is.
 fn really(path: &Path, sabotage: Sabotage) -> Option<fn(Bursts, f64) -> Loss> {
-    if sabotage.is("bursts-ignored") {
-        return Some(|_, p| Bursts::PAPER[0].losing(p));
-    }
     // Uniform where most bursty, and most bursty where uniform.
     if sabotage.is("bursts-the-other-way-round") {
         return Some(|bursts, p| {
@@ -285,6 +282,7 @@ fn really(path: &Path, sabotage: Sabotage) -> Option<fn(Bursts, f64) -> Loss> {
     }
     match () {
         () if sabotage.is("udp-loses-a-fifth") => Some(|bursts, p| bursts.losing(0.2 * p)),
+        () if sabotage.is("udp-loses-twice") => Some(|bursts, p| bursts.losing(2.0 * p)),
         // p taken for P(lost | previous received), as if bursts came on top.
         () if sabotage.is("bursts-on-top") => {
             Some(|bursts, p| bursts.losing(p / (1.0 - bursts.burstiness.unwrap_or(p) + p)))

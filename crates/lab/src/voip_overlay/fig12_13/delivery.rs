@@ -1,0 +1,123 @@
+//! What arrives in time over links in a row, in closed form (§IV-A): each link
+//! spreads arrivals over three steps.
+
+use crate::chain::{DEADLINE, PACKET};
+use crate::voip_overlay::fig4_5::{exact_residual, paper_residual};
+
+/// A link, both ways alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Between which two nodes.
+    pub ends: (usize, usize),
+    /// One-way delay, ns.
+    pub delay: u64,
+    /// The share of packets lost each way, each by itself.
+    pub loss: f64,
+}
+
+/// What a link does: of loss p, 1 − p arrive after T, what is recovered after
+/// 3T + Δ, and the rest never.
+#[derive(Clone, Copy, Debug)]
+pub struct Law {
+    /// The share that is not recovered, from p.
+    pub residual: fn(f64) -> f64,
+    /// Δ: from a loss to the packet that shows it, ns.
+    pub detection: u64,
+    /// What comes later than this is of no use, ns.
+    pub deadline: u64,
+}
+
+/// Between two packets of ten calls, as the paper assumes (§IV-B).
+pub const DETECTION_NS: u64 = PACKET.as_nanos() as u64 / 10;
+
+impl Law {
+    /// The paper's, with its 2p² − 3p³.
+    pub const PAPER: Law = Law {
+        residual: paper_residual,
+        detection: DETECTION_NS,
+        deadline: DEADLINE.as_nanos() as u64,
+    };
+    /// With 2p² − p³, which is what happens on one link.
+    pub const EXACT: Law = Law { residual: exact_residual, ..Law::PAPER };
+}
+
+/// When packets arrive at a node: moments after they were sent (ns) and the
+/// share of all packets that takes just so long, as far as that is in time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arrivals(Vec<(u64, f64)>);
+
+impl Arrivals {
+    /// Where they begin.
+    pub fn at_source() -> Arrivals {
+        Arrivals(vec![(0, 1.0)])
+    }
+
+    /// These after one more link.
+    pub fn over(&self, link: &Link, law: &Law) -> Arrivals {
+        let p = link.loss;
+        let recovered = 3 * link.delay + law.detection;
+        let steps = [(link.delay, 1.0 - p), (recovered, p - (law.residual)(p))];
+        let steps = steps.iter().filter(|step| step.1 > 0.0);
+        let each = steps.flat_map(|&(delay, share)| {
+            self.0.iter().map(move |&(at, before)| (at + delay, before * share))
+        });
+        Arrivals(each.filter(|arrival| arrival.0 <= law.deadline).collect())
+    }
+
+    /// The share that is there after `limit` ns.
+    pub fn within(&self, limit: u64) -> f64 {
+        self.0.iter().filter(|a| a.0 <= limit).map(|a| a.1).sum()
+    }
+
+    /// The share that is in time so far.
+    pub fn delivered(&self) -> f64 {
+        self.within(u64::MAX)
+    }
+}
+
+/// The share of packets that arrive in time over these links.
+pub fn delivered<'a>(links: impl IntoIterator<Item = &'a Link>, law: &Law) -> f64 {
+    let all = links.into_iter().fold(Arrivals::at_source(), |a, link| a.over(link, law));
+    all.delivered()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(ms: u64, loss: f64) -> Link {
+        Link { ends: (0, 1), delay: ms * 1_000_000, loss }
+    }
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-12
+    }
+
+    #[test]
+    fn a_link_has_three_steps() {
+        let (p, law) = (0.05, Law::PAPER);
+        let r = 2.0 * p * p - 3.0 * p * p * p;
+        // 3 · 32 ms + 2 ms is in time, 3 · 33 ms + 2 ms is not.
+        assert!(close(delivered(&[link(32, p)], &law), 1.0 - r));
+        assert!(close(delivered(&[link(33, p)], &law), 1.0 - p));
+        assert!(close(delivered(&[link(100, 0.0)], &law), 1.0));
+        assert!(close(delivered(&[link(101, 0.0)], &law), 0.0));
+        let exact = 2.0 * p * p - p * p * p;
+        assert!(close(delivered(&[link(32, p)], &Law::EXACT), 1.0 - exact));
+    }
+
+    #[test]
+    fn two_links_combine() {
+        let (p, law) = (0.04, Law::EXACT);
+        let back = p - (2.0 * p * p - p * p * p);
+        // 40 ms; one recovered: 82 ms; both: 124 ms.
+        let once = (1.0 - p) * (1.0 - p) + 2.0 * (1.0 - p) * back;
+        assert!(close(delivered(&[link(20, p), link(20, p)], &law), once));
+        // 20 ms; 42 ms; 64 ms.
+        let twice = once + back * back;
+        assert!(close(delivered(&[link(10, p), link(10, p)], &law), twice));
+        // In any order.
+        let (a, b, c) = (link(17, 0.01), link(9, 0.05), link(30, 0.03));
+        assert!(close(delivered(&[a, b, c], &law), delivered(&[c, a, b], &law)));
+    }
+}

@@ -1,0 +1,346 @@
+//! Figures 12 and 13: what arrives in time between the two nodes of a random
+//! overlay that are farthest apart, by the metric that the way is chosen by
+//! (§IV-B); and the closed form that they are drawn by, beside packets.
+
+mod claims;
+pub mod delivery;
+pub mod network;
+pub mod packets;
+pub mod search;
+
+use super::PAPER;
+use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
+use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::table::{Cell, Column, Record, Table};
+use delivery::Law;
+use network::{MAX_LOSS, Network, Way};
+use std::borrow::Cow;
+use std::time::Duration;
+use trunkline_base::stats::Mean;
+use trunkline_sim::overlay::route::{CostModel, Formula, Metric};
+
+/// A row: over graphs of one size and diameter, what arrives in time the way
+/// that `route` is; or, with `less`, how much more that is than by that other,
+/// graph by graph.
+const COLUMNS: &[Column] = &[
+    Column::number("nodes", 0),
+    Column::number("diameter_ms", 0),
+    Column::text("route"),
+    Column::text("less"),
+    Column::number("graphs", 0),
+    Column::number("delivered_pct", 4),
+    Column::number("delivered_low_pct", 4),
+    Column::number("delivered_high_pct", 4),
+    Column::number("links", 2),
+    Column::number("too_long_pct", 2),
+];
+
+/// In the place of another route's name.
+const NOTHING: &str = "-";
+
+/// Shortest latency between the two nodes farthest apart, ms. From 100 on
+/// nothing is in time but what the shortest way does not lose.
+const DIAMETERS: [u64; 12] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100];
+
+/// How a way is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// The paper's cost.
+    Expected,
+    /// The daemon's cost, which grows with loss.
+    Daemon,
+    Latency,
+    Loss,
+    Hops,
+    Greedy,
+    Best,
+}
+
+impl Rule {
+    const ALL: [Rule; 7] = [
+        Rule::Expected,
+        Rule::Latency,
+        Rule::Loss,
+        Rule::Hops,
+        Rule::Greedy,
+        Rule::Daemon,
+        Rule::Best,
+    ];
+
+    /// In tables.
+    fn name(self) -> &'static str {
+        match self {
+            Rule::Expected => Metric::ExpectedLatency.name(),
+            Rule::Daemon => "daemon",
+            Rule::Latency => Metric::Latency.name(),
+            Rule::Loss => Metric::Loss.name(),
+            Rule::Hops => Metric::Hops.name(),
+            Rule::Greedy => "greedy",
+            Rule::Best => "best",
+        }
+    }
+
+    /// In legends.
+    fn label(self) -> &'static str {
+        match self {
+            Rule::Expected => "expected latency",
+            Rule::Daemon => "the daemon's cost",
+            Rule::Latency => "latency",
+            Rule::Loss => "loss",
+            Rule::Hops => "hops",
+            Rule::Greedy => "greedy optimiser",
+            Rule::Best => "best route",
+        }
+    }
+}
+
+/// What claims compare: the first and the second of these, on the same graphs.
+const PAIRS: [(Rule, Rule); 8] = [
+    (Rule::Loss, Rule::Best),
+    (Rule::Expected, Rule::Best),
+    (Rule::Expected, Rule::Loss),
+    (Rule::Expected, Rule::Latency),
+    (Rule::Expected, Rule::Hops),
+    (Rule::Latency, Rule::Loss),
+    (Rule::Greedy, Rule::Expected),
+    (Rule::Daemon, Rule::Expected),
+];
+
+/// One point: so many graphs of one size and diameter.
+#[derive(Clone, Copy, Debug)]
+struct Many {
+    nodes: u32,
+    diameter_ms: u64,
+    graphs: u64,
+    sabotage: Sabotage,
+}
+
+/// Up to here all ways can be compared.
+const FEW: u32 = 15;
+
+/// The experiments: the figures, and what holds their closed form against
+/// packets.
+pub fn experiments() -> [Experiment; 2] {
+    let figures = Experiment {
+        paper: PAPER,
+        name: "routes",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(points),
+        figures: vec![fig12(), fig13()],
+    };
+    [figures, packets::experiment()]
+}
+
+fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let diameters: &[u64] = size.pick(&[10, 80], &DIAMETERS, &DIAMETERS);
+    let mut points = Vec::new();
+    for (nodes, figure) in [(FEW, "fig12"), (100, "fig13")] {
+        for &diameter_ms in diameters {
+            let graphs = size.pick(4, 200, 1_000);
+            let many = Many { nodes, diameter_ms, graphs, sabotage };
+            points.push(Point {
+                key: format!("nodes{nodes}-diameter{diameter_ms}"),
+                x: diameter_ms as f64,
+                figures: vec![figure],
+                weight: graphs as f64 * if nodes == FEW { 2e-4 } else { 3e-3 },
+                measure: Box::new(move |inputs| many.measure(inputs)),
+            });
+        }
+    }
+    points
+}
+
+impl Many {
+    fn measure(&self, inputs: &Inputs<'_>) -> Result<Cells, PointError> {
+        let rules = Rule::ALL.into_iter().filter(|r| *r != Rule::Best || self.nodes == FEW);
+        let rules: Vec<Rule> = rules.collect();
+        let mut found: Vec<Vec<Found>> = vec![Vec::new(); rules.len()];
+        for k in 0..self.graphs {
+            let diameter = Duration::from_millis(self.diameter_ms);
+            let network = Network::draw(self.nodes, diameter, inputs.seed.wrapping_add(k));
+            for (all, way) in found.iter_mut().zip(self.ways(&network, &rules)) {
+                let share = network.delivered(&way, &self.counted());
+                all.push(Found { delivered: 100.0 * share, links: way.len() as f64 });
+            }
+        }
+        let of = |rule| rules.iter().position(|r| *r == rule).map(|at| &found[at]);
+        let alone = rules.iter().map(|&r| (r, None));
+        let pairs = PAIRS.into_iter().map(|(r, less)| (r, Some(less)));
+        let mut rows = Cells::new();
+        for (rule, less) in alone.chain(pairs) {
+            match (of(rule), less.map(of)) {
+                (Some(found), None) => rows.push(self.row(rule, NOTHING, found, None)),
+                (Some(found), Some(Some(other))) => {
+                    rows.push(self.row(rule, less.map_or(NOTHING, Rule::name), found, Some(other)));
+                }
+                _ => {}
+            }
+        }
+        Ok(rows)
+    }
+
+    /// By the paper's own shares, and its threshold.
+    fn counted(&self) -> Law {
+        let deadline = Law::PAPER.deadline;
+        let late = self.sabotage.is("late-counts");
+        Law { deadline: if late { 3 * deadline } else { deadline }, ..Law::PAPER }
+    }
+
+    /// The way of each rule.
+    fn ways(&self, network: &Network, rules: &[Rule]) -> Vec<Way> {
+        let mut ways: Vec<Way> = Vec::new();
+        for &rule in rules {
+            let way = self.way(network, rule, &ways);
+            ways.push(way);
+        }
+        // Of a rule's own way the best of all is made.
+        for (rule, name) in
+            [(Rule::Greedy, "greedy-knows-all"), (Rule::Expected, "expected-knows-all")]
+        {
+            if let Some(at) = rules.iter().position(|r| *r == rule && self.sabotage.is(name)) {
+                ways[at] = best_of(network, &ways);
+            }
+        }
+        ways
+    }
+
+    /// The way of one rule; `known` are some.
+    fn way(&self, network: &Network, rule: Rule, known: &[Way]) -> Way {
+        let paper = CostModel { formula: Formula::Paper, ..CostModel::default() };
+        let is = |name| self.sabotage.is(name);
+        let seen = self.seen_by(rule, network);
+        let by = |metric| seen.by_metric(metric, &paper);
+        match rule {
+            // Without loss the formula is T.
+            Rule::Expected if is("loss-ignored") => by(Metric::Latency),
+            Rule::Daemon if is("daemon-ignores-loss") => by(Metric::Latency),
+            Rule::Expected if is("expected-by-loss") => by(Metric::Loss),
+            Rule::Daemon if is("daemon-by-loss") => by(Metric::Loss),
+            Rule::Expected => by(Metric::ExpectedLatency),
+            Rule::Daemon => seen.by_metric(Metric::ExpectedLatency, &CostModel::default()),
+            Rule::Latency => by(Metric::Latency),
+            Rule::Loss => by(Metric::Loss),
+            Rule::Hops => by(Metric::Hops),
+            Rule::Greedy => search::greedy(network, &Law::PAPER),
+            Rule::Best => search::best(network, &Law::PAPER, best_of(network, known)),
+        }
+    }
+
+    /// The network as a rule believes it to be.
+    fn seen_by<'a>(&self, rule: Rule, network: &'a Network) -> Cow<'a, Network> {
+        let swapped = match rule {
+            Rule::Expected => "expected-swaps-loss",
+            Rule::Loss => "loss-swapped",
+            _ => return Cow::Borrowed(network),
+        };
+        // What loses little is taken for what loses much.
+        match self.sabotage.is(swapped) {
+            true => Cow::Owned(network.with_loss(|p| MAX_LOSS - p)),
+            false => Cow::Borrowed(network),
+        }
+    }
+
+    fn row(
+        &self,
+        rule: Rule,
+        less: &str,
+        found: &[Found],
+        other: Option<&Vec<Found>>,
+    ) -> Vec<Cell> {
+        let values: Vec<f64> = match other {
+            None => found.iter().map(|f| f.delivered).collect(),
+            Some(other) => {
+                found.iter().zip(other).map(|(a, b)| a.delivered - b.delivered).collect()
+            }
+        };
+        let mean = Mean::of(&values);
+        let within = |end: f64| if other.is_none() { end.clamp(0.0, 100.0) } else { end };
+        let share = |of: fn(&Found) -> f64| match other {
+            None => found.iter().map(of).sum::<f64>() / found.len() as f64,
+            Some(_) => f64::NAN,
+        };
+        vec![
+            u64::from(self.nodes).into(),
+            self.diameter_ms.into(),
+            rule.name().into(),
+            less.into(),
+            self.graphs.into(),
+            mean.estimate.into(),
+            within(mean.interval.0).into(),
+            within(mean.interval.1).into(),
+            share(|f| f.links).into(),
+            share(|f| if f.delivered == 0.0 { 100.0 } else { 0.0 }).into(),
+        ]
+    }
+}
+
+/// That of some ways over which most is in time.
+fn best_of(network: &Network, ways: &[Way]) -> Way {
+    let share = |way: &&Way| network.delivered(way, &Law::PAPER);
+    let best = ways.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
+    best.cloned().unwrap_or_default()
+}
+
+/// What one rule's way through one graph comes to.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// Percent.
+    delivered: f64,
+    links: f64,
+}
+
+fn chart(title: &str, table: &Table) -> Chart {
+    let mark = |r: &Record<'_>| Mark {
+        x: r.number("diameter_ms"),
+        y: r.number("delivered_pct"),
+        interval: Some((r.number("delivered_low_pct"), r.number("delivered_high_pct"))),
+    };
+    let mut series = Vec::new();
+    for (n, rule) in Rule::ALL.into_iter().enumerate() {
+        let here = |r: &Record<'_>| r.is("route", rule.name()) && r.is("less", NOTHING);
+        let points: Vec<Mark> = table.iter().filter(here).map(|r| mark(&r)).collect();
+        let style = match rule {
+            Rule::Best => Style::CURVE,
+            Rule::Daemon => Style::nth(0).pale(),
+            _ => Style::nth(n),
+        };
+        if !points.is_empty() {
+            series.push(Series { name: rule.label().to_owned(), style, points });
+        }
+    }
+    Chart {
+        title: title.to_owned(),
+        x: Axis::linear("network diameter (ms)", (10.0, 100.0), 10.0),
+        y: Axis::linear("packets within 100 ms (%)", (0.0, 100.0), 10.0),
+        series,
+    }
+}
+
+fn fig12() -> Figure {
+    Figure {
+        name: "fig12",
+        title: "Delivery in time by routing metric, 15 nodes",
+        section: "IV-B",
+        says: "Random overlays of 15 nodes and 30 links, half of which lose up to 5 %, 1,000 for \
+               each diameter. While links are short, ways by loss deliver most in time, and those \
+               by expected latency little less; as the diameter grows those by latency overtake \
+               them. Those by expected latency are always better than those by latency. The greedy \
+               optimiser fails where latency is high.",
+        chart: Box::new(|t| chart("Packets in time over 15 nodes, 30 links", t)),
+        claims: claims::few(),
+    }
+}
+
+fn fig13() -> Figure {
+    Figure {
+        name: "fig13",
+        title: "Delivery in time by routing metric, 100 nodes",
+        section: "IV-B",
+        says: "The same with 100 nodes and 200 links, where not all ways can be compared: the same \
+               order.",
+        chart: Box::new(|t| chart("Packets in time over 100 nodes, 200 links", t)),
+        claims: claims::many(),
+    }
+}

@@ -1,0 +1,180 @@
+//! Ways that are sought by what arrives in time itself, which no single cost of
+//! a link can tell (§IV-B): the greedy optimiser and the best way.
+
+use super::delivery::{Arrivals, Law};
+use super::network::{Network, Way};
+
+/// Dijkstra's algorithm with the share that is in time in the place of a
+/// distance: each partial way has its arrivals, and the one with the largest
+/// share is taken next. Of equal ones that of the lower node counts.
+pub fn greedy(network: &Network, law: &Law) -> Way {
+    let (from, to) = network.ends;
+    let nodes = network.next.len();
+    let mut best: Vec<Option<(f64, Arrivals)>> = vec![None; nodes];
+    let mut last: Vec<Option<(usize, usize)>> = vec![None; nodes];
+    let mut open = vec![true; nodes];
+    best[from] = Some((1.0, Arrivals::at_source()));
+    loop {
+        let share = |n: usize| best[n].as_ref().map_or(-1.0, |b| b.0);
+        let there = (0..nodes).rev().filter(|&n| open[n] && share(n) >= 0.0);
+        let node = there.max_by(|&a, &b| share(a).total_cmp(&share(b)));
+        let node = node.expect("every node can be reached");
+        if node == to {
+            break;
+        }
+        open[node] = false;
+        let (_, here) = best[node].clone().expect("it was taken for its share");
+        for &(other, link) in network.next[node].iter().filter(|n| open[n.0]) {
+            let there = here.over(&network.links[link], law);
+            let share = there.delivered();
+            if best[other].as_ref().is_none_or(|b| share > b.0) {
+                best[other] = Some((share, there));
+                last[other] = Some((node, link));
+            }
+        }
+    }
+    let mut way: Way =
+        core::iter::successors(last[to], |&(node, _)| last[node]).map(|l| l.1).collect();
+    way.reverse();
+    way
+}
+
+/// The way over which most arrives in time, among all: better than `known`, or
+/// that. Partial ways are left where even the rest without a loss in time, or
+/// with the least loss whatever it takes, would not be better.
+pub fn best(network: &Network, law: &Law, known: Way) -> Way {
+    let to = network.ends.1;
+    let survives = |l: &super::delivery::Link| -libm::log(1.0 - (law.residual)(l.loss));
+    let search = Search {
+        network,
+        law,
+        latency: network.distances(to, |l| l.delay as f64).iter().map(|d| *d as u64).collect(),
+        survival: network.distances(to, survives).iter().map(|d| libm::exp(-d)).collect(),
+        share: network.delivered(&known, law),
+        best: known,
+        way: Vec::new(),
+        on_way: vec![false; network.next.len()],
+    };
+    search.run()
+}
+
+struct Search<'a> {
+    network: &'a Network,
+    law: &'a Law,
+    /// To the end, at least, ns.
+    latency: Vec<u64>,
+    /// Of what is at a node, the share that reaches the end, at most.
+    survival: Vec<f64>,
+    share: f64,
+    best: Way,
+    way: Way,
+    on_way: Vec<bool>,
+}
+
+impl Search<'_> {
+    fn run(mut self) -> Way {
+        self.descend(self.network.ends.0, &Arrivals::at_source());
+        self.best
+    }
+
+    fn descend(&mut self, node: usize, here: &Arrivals) {
+        if node == self.network.ends.1 {
+            let share = here.delivered();
+            if share > self.share {
+                (self.share, self.best) = (share, self.way.clone());
+            }
+            return;
+        }
+        let Some(left) = self.law.deadline.checked_sub(self.latency[node]) else { return };
+        if here.within(left) * self.survival[node] <= self.share {
+            return;
+        }
+        self.on_way[node] = true;
+        for &(other, link) in &self.network.next[node] {
+            if !self.on_way[other] {
+                self.way.push(link);
+                self.descend(other, &here.over(&self.network.links[link], self.law));
+                self.way.pop();
+            }
+        }
+        self.on_way[node] = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::voip_overlay::fig12_13::delivery::Link;
+    use std::time::Duration;
+
+    /// Every simple way, without any short cut.
+    fn every(
+        network: &Network,
+        node: usize,
+        way: &mut Way,
+        seen: &mut Vec<usize>,
+        all: &mut Vec<Way>,
+    ) {
+        if node == network.ends.1 {
+            all.push(way.clone());
+            return;
+        }
+        for &(other, link) in &network.next[node] {
+            if !seen.contains(&other) {
+                way.push(link);
+                seen.push(other);
+                every(network, other, way, seen, all);
+                seen.pop();
+                way.pop();
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_of_all_is_found() {
+        let law = Law::PAPER;
+        for seed in 0..30 {
+            let diameter = Duration::from_millis([10, 50, 80, 95, 100][seed as usize % 5]);
+            let network = Network::draw(9, diameter, seed);
+            let mut all = Vec::new();
+            let from = network.ends.0;
+            every(&network, from, &mut Vec::new(), &mut vec![from], &mut all);
+            let most = all.iter().map(|way| network.delivered(way, &law)).fold(0.0, f64::max);
+            let found = best(&network, &law, all[0].clone());
+            assert!((network.delivered(&found, &law) - most).abs() < 1e-12, "seed {seed}");
+            let greedy = greedy(&network, &law);
+            assert!(all.contains(&greedy) && network.delivered(&greedy, &law) <= most);
+        }
+    }
+
+    /// The paper's Figure 11: which way to D is the better one depends on the
+    /// link after it, which the greedy optimiser doesn't look at.
+    #[test]
+    fn greedy_decides_too_early() {
+        let link = |a, b, ms: u64, loss| Link { ends: (a, b), delay: ms * 1_000_000, loss };
+        // A–B–D is slow and lossless, A–C–D fast and lossy; then D–E.
+        let network = |last_ms| {
+            let links = vec![
+                link(0, 1, 30, 0.0),
+                link(1, 3, 30, 0.0),
+                link(0, 2, 10, 0.02),
+                link(2, 3, 10, 0.02),
+                link(3, 4, last_ms, 0.0),
+            ];
+            let mut next = vec![Vec::new(); 5];
+            for (number, link) in links.iter().enumerate() {
+                next[link.ends.0].push((link.ends.1, number));
+                next[link.ends.1].push((link.ends.0, number));
+            }
+            Network { links, next, ends: (0, 4) }
+        };
+        let law = Law::PAPER;
+        let (slow, fast) = (vec![0, 1, 4], vec![2, 3, 4]);
+        assert_eq!(
+            (greedy(&network(30), &law), greedy(&network(60), &law)),
+            (slow.clone(), slow.clone())
+        );
+        assert_eq!(best(&network(30), &law, fast.clone()), slow);
+        assert_eq!(best(&network(60), &law, slow), fast);
+    }
+}
