@@ -7,7 +7,9 @@ pub mod fig4b;
 pub mod fig6_7;
 pub mod fig9_10;
 pub mod fig9b_10b;
+pub mod filter;
 pub mod quality;
+pub mod speech;
 
 use crate::experiment::Experiment;
 use std::time::Duration;
@@ -24,6 +26,8 @@ pub fn experiments() -> Vec<Experiment> {
         fig6_7::experiment(),
         fig4b::experiment(),
         fig9b_10b::experiment(),
+        speech::experiment(),
+        filter::experiment(),
     ]
 }
 
