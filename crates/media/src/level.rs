@@ -54,8 +54,9 @@ pub fn of(pcm: &[i16]) -> Option<Level> {
     measure(pcm.iter().map(|&s| full_scale(s)))
 }
 
-/// `samples` at 8 kHz, full scale ±1, brought to an active level of `dbov`;
-/// `None` if nobody speaks in them.
+/// `samples` at 8 kHz, full scale ±1, brought to an active level of `dbov`, as
+/// they are measured: measured again, they may be up to 0.1 dB beside it, as they
+/// then lie elsewhere between two thresholds. `None` if nobody speaks in them.
 pub fn to(samples: &[f64], dbov: f64) -> Option<Levelled> {
     let gain = libm::exp10((dbov - measure(samples.iter().copied())?.active) / 20.0);
     let mut clipped = 0;

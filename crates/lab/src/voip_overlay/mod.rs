@@ -9,7 +9,9 @@ pub mod fig4b;
 pub mod fig6_7;
 pub mod fig9_10;
 pub mod fig9b_10b;
+pub mod filter;
 pub mod quality;
+pub mod speech;
 
 use crate::experiment::{Experiment, Sabotage};
 use std::time::Duration;
@@ -28,6 +30,8 @@ pub fn experiments() -> Vec<Experiment> {
         fig4b::experiment(),
         fig9b_10b::experiment(),
         control::experiment(),
+        speech::experiment(),
+        filter::experiment(),
     ];
     all.extend(fig12_13::experiments());
     all

@@ -7,6 +7,7 @@ mod report;
 mod score;
 mod table;
 mod traffic;
+mod voices;
 
 use crate::call;
 use crate::stop::Signals;
@@ -31,6 +32,7 @@ against the recordings, on the raw scale of -0.5 to 4.5.
 Examples:
   trunkline demo
   trunkline demo --loss 10% --burst 75% --seed 7
+  trunkline demo --voices languages
   trunkline demo --restart C --json")]
 pub struct Args {
     /// Packets lost on the middle link, each way
@@ -51,8 +53,11 @@ pub struct Args {
     /// How long each call is, 1 to 1200
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1200))]
     seconds: u32,
-    /// A WAV file or a folder of them, instead of the speech that is built in
-    #[arg(long, value_name = "FILE|DIR")]
+    /// Whose recordings are played, through a telephone's filter
+    #[arg(long, default_value = "librispeech")]
+    voices: voices::Set,
+    /// A WAV file or a folder of them, as they are, instead of those
+    #[arg(long, value_name = "FILE|DIR", conflicts_with = "voices")]
     speech: Option<PathBuf>,
     /// Seed of the losses
     #[arg(long, default_value_t = 1)]
@@ -124,7 +129,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         .map_err(cannot(format!("make the folder {}", args.out.display())))?;
     // Known now, an unwritable folder costs a second instead of a minute.
     write_result(&args.out, "{}")?;
-    let plan = Plan::new(&speech(args)?, args.calls as usize, args.seconds as usize);
+    let plan = Plan::new(&voices::voices(args)?, args.calls as usize, args.seconds as usize);
 
     let mut chain = Chain::start(&chain::Setup {
         hops: args.hops,
@@ -161,48 +166,4 @@ pub fn run(args: &Args) -> Result<(), Error> {
 fn write_result(out: &Path, json: &str) -> Result<(), Error> {
     let path = out.join("result.json");
     std::fs::write(&path, json).map_err(cannot(format!("write {}", path.display())))
-}
-
-/// The recordings to play: each one a voice.
-fn speech(args: &Args) -> Result<Vec<Vec<i16>>, Error> {
-    let Some(path) = &args.speech else {
-        return Ok(BUILT_IN.iter().map(|wav| built_in(wav)).collect());
-    };
-    let mut files = vec![path.clone()];
-    if path.is_dir() {
-        let listed = std::fs::read_dir(path)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(cannot(format!("list {}", path.display())))?;
-        files = listed.into_iter().map(|entry| entry.path()).collect();
-        files.retain(|f| f.extension().is_some_and(|e| e.eq_ignore_ascii_case("wav")));
-        files.sort();
-        if files.is_empty() {
-            return Err(Error::Usage(format!("there is no .wav file in {}", path.display())));
-        }
-    }
-    files.iter().map(|f| call::read_wav(f).map_err(Error::from)).collect()
-}
-
-/// Speech that ships with trunkline; speech/README.md says whose it is.
-const BUILT_IN: [&[u8]; 5] = [
-    include_bytes!("../../../../speech/en-allison.wav"),
-    include_bytes!("../../../../speech/es-allison.wav"),
-    include_bytes!("../../../../speech/fr-june.wav"),
-    include_bytes!("../../../../speech/it-carlo.wav"),
-    include_bytes!("../../../../speech/ru-ivrvoice.wav"),
-];
-
-fn built_in(wav: &[u8]) -> Vec<i16> {
-    trunkline_media::audio::read_wav(wav).expect("the files that ship are read by a test")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_built_in_speech_is_five_minutes_of_8_khz() {
-        let total: usize = BUILT_IN.iter().map(|wav| built_in(wav).len()).sum();
-        assert!(total >= 300 * 8_000, "{total} samples");
-    }
 }

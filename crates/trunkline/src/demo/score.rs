@@ -16,6 +16,8 @@ use trunkline_media::quality::pesq::{Score, summarize};
 #[derive(Serialize)]
 pub struct Result {
     pub seed: u64,
+    /// Who speaks, in the order of the calls.
+    pub speakers: Vec<String>,
     pub runs: Vec<Run>,
     pub ledger: Check,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +117,7 @@ pub fn score(
     };
     Result {
         seed,
+        speakers: plan.speakers.clone(),
         runs: Kind::ALL.into_iter().map(run).collect(),
         ledger: check(plan, traffic, ledger, restarted),
         restart: traffic.outage.map(|(died, back)| Restart {

@@ -2,6 +2,7 @@
 //! last, every service at the same time.
 
 use super::chain::{self, Chain, Row};
+use super::voices::Voice;
 use super::{DEADLINE, Error, cannot};
 use crate::call::line::{Line, Target};
 use crate::call::{SAMPLES, sleep_until};
@@ -53,6 +54,8 @@ impl Kind {
 pub struct Plan {
     /// What is said in each call, a whole number of packets.
     pub speech: Vec<Vec<i16>>,
+    /// Who says it.
+    pub speakers: Vec<String>,
     /// Its µ-law codes.
     codes: Vec<Vec<u8>>,
     pub calls: usize,
@@ -71,17 +74,18 @@ const DRAIN: Duration = Duration::from_millis(700);
 
 impl Plan {
     /// `calls` calls of `seconds` each, over the voices in turn.
-    pub fn new(voices: &[Vec<i16>], calls: usize, seconds: usize) -> Plan {
+    pub fn new(voices: &[Voice], calls: usize, seconds: usize) -> Plan {
         let packets = seconds * 50;
         let speech = |call: usize| {
-            let voice = &voices[call % voices.len()];
+            let voice = &voices[call % voices.len()].pcm;
             // Two calls of one voice do not say the same at the same time.
             let skip = call / voices.len() * 7 * 8_000;
             voice.iter().copied().cycle().skip(skip).take(packets * SAMPLES).collect()
         };
         let speech: Vec<Vec<i16>> = (0..calls).map(speech).collect();
         let code = |pcm: &Vec<i16>| pcm.iter().map(|s| Law::Mu.encode(*s)).collect();
-        Plan { codes: speech.iter().map(code).collect(), speech, calls, packets }
+        let speakers = (0..calls).map(|call| voices[call % voices.len()].name.clone()).collect();
+        Plan { codes: speech.iter().map(code).collect(), speakers, speech, calls, packets }
     }
 
     /// When packet `k` of call `call` is due, after the start. Calls share the

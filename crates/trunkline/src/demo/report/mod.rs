@@ -8,6 +8,7 @@ mod sound;
 use super::chain::{letter, lossy_link};
 use super::score::{self, Heard, Result, Run};
 use super::traffic::{Kind, Plan, Traffic};
+use super::voices::Set;
 use super::{Args, DEADLINE, Error};
 use askama::Template;
 use std::path::Path;
@@ -40,6 +41,9 @@ struct Page<'a> {
     json: &'a str,
     calls: Vec<usize>,
     clips: Vec<sound::Clip>,
+    /// Who is heard in the recordings, each once, and what their licences ask for.
+    speakers: String,
+    credit: Option<&'static str>,
     excerpt: Option<u32>,
 }
 
@@ -69,7 +73,7 @@ pub fn page(
 ) -> std::result::Result<String, Error> {
     let middle = lossy_link(args.hops);
     let delays = Kind::ALL.map(|kind| plots::Delays::of(score::packets(kind, plan, traffic)));
-    let (calls, clips) = sound::clips(heard);
+    let (calls, clips) = sound::clips(heard, &plan.speakers);
     let page = Page {
         style: include_str!("../../../templates/report.css"),
         script: include_str!("../../../templates/report.js"),
@@ -93,6 +97,8 @@ pub fn page(
         excerpt: (args.seconds > sound::LONGEST).then_some(sound::LONGEST),
         calls,
         clips,
+        speakers: speakers(&plan.speakers),
+        credit: args.speech.is_none().then(|| args.voices.credit()),
     };
     page.render().map_err(|e| Error::Process(format!("the report could not be written: {e}")))
 }
@@ -140,6 +146,9 @@ fn command(args: &Args) -> String {
         args.seconds,
         args.seed
     );
+    if args.voices != Set::Librispeech {
+        text += &format!(" --voices {}", args.voices.name());
+    }
     if let Some(path) = &args.speech {
         text += &format!(" --speech {}", quoted(path));
     }
@@ -157,6 +166,26 @@ fn quoted(path: &Path) -> String {
         return text.into_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// "a in call 1, b in calls 2 and 4".
+fn speakers(of_calls: &[String]) -> String {
+    let mut once: Vec<&String> = Vec::new();
+    for name in of_calls {
+        if !once.contains(&name) {
+            once.push(name);
+        }
+    }
+    let one = |name: &&String| {
+        let calls = (1..).zip(of_calls).filter(|(_, n)| n == name).map(|(call, _)| call);
+        let calls: Vec<String> = calls.map(|call: usize| call.to_string()).collect();
+        match &calls[..] {
+            [call] => format!("{name} in call {call}"),
+            [first @ .., last] => format!("{name} in calls {} and {last}", first.join(", ")),
+            [] => unreachable!("every name is that of a call"),
+        }
+    };
+    once.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// The result in a sentence or two.
@@ -219,6 +248,12 @@ mod tests {
             "0 999 1,000 30,000 1,234,567"
         );
         assert_eq!([0.05, 0.07, 0.001_25, 1.0].map(percent).join(" "), "5 7 0.125 100");
+    }
+
+    #[test]
+    fn everyone_is_named_once() {
+        let names = ["a", "b", "c", "a", "b", "a"].map(String::from);
+        assert_eq!(speakers(&names), "a in calls 1, 4 and 6; b in calls 2 and 5; c in call 3");
     }
 
     #[test]

@@ -19,6 +19,7 @@ const TOTAL: u32 = 120;
 pub struct Clip {
     /// Which call, from 1.
     pub call: usize,
+    pub speaker: String,
     pub service: &'static str,
     pub name: &'static str,
     /// What happened to it.
@@ -30,7 +31,7 @@ pub struct Clip {
 }
 
 /// The calls that are embedded, by number, and their clips, by service.
-pub fn clips(heard: &[Heard]) -> (Vec<usize>, Vec<Clip>) {
+pub fn clips(heard: &[Heard], speakers: &[String]) -> (Vec<usize>, Vec<Clip>) {
     let samples = heard.iter().map(|h| h.pcm.len()).max().unwrap_or(0);
     let seconds = samples.div_ceil(RATE as usize).clamp(1, LONGEST as usize);
     let calls = heard.iter().map(|h| h.call + 1).max().unwrap_or(0);
@@ -38,11 +39,12 @@ pub fn clips(heard: &[Heard]) -> (Vec<usize>, Vec<Clip>) {
     let last = calls.len();
     let of = |kind| heard.iter().filter(move |h| h.kind == kind && h.call < last);
     // The one that the overlay is for comes first.
-    let clips = Kind::ALL.into_iter().rev().flat_map(of).map(clip).collect();
+    let clips =
+        Kind::ALL.into_iter().rev().flat_map(of).map(|h| clip(h, &speakers[h.call])).collect();
     (calls, clips)
 }
 
-fn clip(heard: &Heard) -> Clip {
+fn clip(heard: &Heard, speaker: &str) -> Clip {
     let seconds = LONGEST as usize;
     let pcm = &heard.pcm[..heard.pcm.len().min(seconds * RATE as usize)];
     let fates = &heard.fates[..heard.fates.len().min(seconds * 50)];
@@ -51,6 +53,7 @@ fn clip(heard: &Heard) -> Clip {
     let _ = write_wav(&mut wav, pcm);
     Clip {
         call: heard.call + 1,
+        speaker: speaker.to_owned(),
         service: heard.kind.name(),
         name: title(heard.kind),
         caption: caption(heard),
@@ -101,7 +104,10 @@ mod tests {
     fn a_page_of_long_calls_stays_small() {
         let many = |calls, seconds| {
             let of = |kind| (0..calls).map(move |call| heard(kind, call, seconds));
-            let (numbers, clips) = clips(&Kind::ALL.into_iter().flat_map(of).collect::<Vec<_>>());
+            let (numbers, clips) = clips(
+                &Kind::ALL.into_iter().flat_map(of).collect::<Vec<_>>(),
+                &vec![String::new(); calls],
+            );
             let size: usize = clips.iter().map(|c| c.wav.len() + c.fates.len()).sum();
             assert!(size < 11_000_000, "{calls} calls of {seconds} s: {size} bytes");
             (numbers.len(), clips.len(), clips[0].fates.len())

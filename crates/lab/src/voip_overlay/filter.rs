@@ -1,0 +1,88 @@
+//! What the recordings are sent through before they are coded: the response of
+//! our send filter beside the one that it is made after.
+
+use super::PAPER;
+use crate::experiment::{Experiment, Figure, Inputs, Point};
+use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
+use crate::table::{Column, Record, Table};
+use trunkline_media::telephone::{RESPONSE, SendFilter, response};
+
+const COLUMNS: &[Column] = &[
+    Column::number("hz", 0),
+    Column::number("p830_db", 2),
+    Column::number("filter_db", 2),
+    Column::number("off_db", 3),
+];
+const FIGURE: &str = "send-filter";
+
+/// The experiment.
+pub fn experiment() -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name: "filter",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(|_, _| vec![point()]),
+        figures: vec![Figure {
+            name: FIGURE,
+            title: "The send filter of a telephone",
+            section: "II-C, beyond",
+            says: "Not in the paper. PESQ was made for speech as a telephone sends it; the \
+                   recordings go through this filter, made after the modified IRS of ITU-T P.830.",
+            chart: Box::new(chart),
+            claims: Vec::new(),
+        }],
+    }
+}
+
+/// Every 50 Hz, and where the response was measured.
+fn point() -> Point {
+    let mut steps: Vec<u32> = (1..=80).map(|n| n * 50).collect();
+    steps.extend(RESPONSE.iter().map(|&(hz, _)| hz as u32));
+    steps.sort_unstable();
+    steps.dedup();
+    let measure = move |_: &Inputs<'_>| {
+        let filter = SendFilter::new();
+        let row = |&hz: &u32| {
+            let hz = f64::from(hz);
+            let (wanted, is) = (response(hz), filter.gain(hz));
+            vec![hz.into(), wanted.into(), is.into(), (is - wanted).into()]
+        };
+        Ok(steps.iter().map(row).collect())
+    };
+    Point {
+        key: "response".into(),
+        x: 0.0,
+        figures: vec![FIGURE],
+        weight: 0.1,
+        measure: Box::new(measure),
+    }
+}
+
+fn chart(table: &Table) -> Chart {
+    let marks = |column: &'static str| {
+        let mark =
+            move |r: Record<'_>| Mark { x: r.number("hz"), y: r.number(column), interval: None };
+        table.iter().filter(|r| r.number("hz") >= 100.0).map(mark)
+    };
+    let measured = |m: &Mark| RESPONSE.iter().any(|&(hz, _)| hz == m.x);
+    let ring = Style { marker: Marker::Ring, dash: "1 9", ..Style::nth(1) };
+    Chart {
+        title: "Send filter at 8 kHz, and the modified IRS of P.830".into(),
+        x: Axis::log("frequency (Hz)", (100.0, 10_000.0)),
+        y: Axis::linear("gain relative to 1 kHz (dB)", (-30.0, 10.0), 10.0),
+        series: vec![
+            Series {
+                name: "filter, 255 coefficients".into(),
+                style: Style { marker: Marker::None, ..Style::nth(0) },
+                points: marks("filter_db").collect(),
+            },
+            Series {
+                name: "modified IRS, send".into(),
+                style: ring,
+                points: marks("p830_db").filter(measured).collect(),
+            },
+        ],
+    }
+}
