@@ -159,7 +159,7 @@ impl Many {
         let mut found: Vec<Vec<Found>> = vec![Vec::new(); rules.len()];
         for k in 0..self.graphs {
             let diameter = Duration::from_millis(self.diameter_ms);
-            let network = Network::draw(self.nodes, diameter, inputs.seed.wrapping_add(k));
+            let network = Network::draw(self.nodes, diameter, (inputs.seed, k));
             for (all, way) in found.iter_mut().zip(self.ways(&network, &rules)) {
                 let share = network.delivered(&way, &self.counted());
                 all.push(Found { delivered: 100.0 * share, links: way.len() as f64 });
