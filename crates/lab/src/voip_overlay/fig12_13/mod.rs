@@ -50,9 +50,13 @@ enum Rule {
     /// The daemon's cost, which grows with loss.
     Daemon,
     Latency,
+    /// A link without loss costs one unit, a millionth: of ways without loss that
+    /// with the fewest links.
     Loss,
     Hops,
+    /// See [`search::greedy`].
     Greedy,
+    /// See [`search::best`].
     Best,
 }
 
