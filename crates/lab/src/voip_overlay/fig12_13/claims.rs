@@ -110,7 +110,8 @@ fn below_loss() -> Claim {
 fn slight_drop() -> Claim {
     Claim {
         id: "slight-drop",
-        says: "at the smallest diameter that is at most 0.25 points less",
+        says: "at the smallest diameter ways by expected latency deliver at most 0.25 points less \
+               than those by loss",
         published: Some("that drop is slight and changes voice quality little"),
         bound: Bound::at_least(-0.25, "0.05 PESQ by Figure 1, where the first per cent costs 0.2"),
         unit: POINTS,

@@ -50,9 +50,13 @@ enum Rule {
     /// The daemon's cost, which grows with loss.
     Daemon,
     Latency,
+    /// A link without loss costs one unit, a millionth: of ways without loss that
+    /// with the fewest links.
     Loss,
     Hops,
+    /// See [`search::greedy`].
     Greedy,
+    /// See [`search::best`].
     Best,
 }
 
@@ -159,7 +163,7 @@ impl Many {
         let mut found: Vec<Vec<Found>> = vec![Vec::new(); rules.len()];
         for k in 0..self.graphs {
             let diameter = Duration::from_millis(self.diameter_ms);
-            let network = Network::draw(self.nodes, diameter, inputs.seed.wrapping_add(k));
+            let network = Network::draw(self.nodes, diameter, (inputs.seed, k));
             for (all, way) in found.iter_mut().zip(self.ways(&network, &rules)) {
                 let share = network.delivered(&way, &self.counted());
                 all.push(Found { delivered: 100.0 * share, links: way.len() as f64 });

@@ -32,8 +32,10 @@ pub struct Network {
 impl Network {
     /// By BRITE's rule, 2 links for each node, the square scaled so that its two
     /// nodes farthest apart are `diameter` apart; half of the links, selected at
-    /// random, lose up to 5 %. The same for the same seed.
-    pub fn draw(nodes: u32, diameter: Duration, seed: u64) -> Network {
+    /// random, lose up to 5 %. The same for the same seed and number; neighbouring
+    /// seeds share none.
+    pub fn draw(nodes: u32, diameter: Duration, (seed, number): (u64, u64)) -> Network {
+        let seed = rng(seed, number).next_u64();
         let mut graph = Brite::new(nodes).draw(seed);
         let (from, to) = graph.stretch(diameter).expect("each new node is linked");
         let mut rng = rng(seed, STREAM);
@@ -117,7 +119,7 @@ mod tests {
     fn half_of_the_links_lose_up_to_a_twentieth() {
         let mut all = Vec::new();
         for seed in 0..50 {
-            let network = Network::draw(15, Duration::from_millis(50), seed);
+            let network = Network::draw(15, Duration::from_millis(50), (seed, 0));
             let lossy = network.links.iter().map(|l| l.loss).filter(|p| *p > 0.0);
             let lossy: Vec<f64> = lossy.collect();
             assert_eq!((network.links.len(), lossy.len()), (30, 15));
@@ -126,8 +128,9 @@ mod tests {
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         assert!((mean - 0.025).abs() < 0.002, "{mean}");
         assert!(all.iter().all(|p| (0.0..MAX_LOSS).contains(p)));
-        let first = |seed| Network::draw(15, Duration::from_millis(50), seed).links;
-        assert!(first(1) == first(1) && first(1) != first(2));
+        let first = |seed: (u64, u64)| Network::draw(15, Duration::from_millis(50), seed).links;
+        assert!(first((1, 2)) == first((1, 2)));
+        assert!(first((1, 2)) != first((2, 1)) && first((1, 2)) != first((1, 1)));
     }
 
     /// What nodes do with costs in their own units is what the formulas say,
@@ -136,7 +139,7 @@ mod tests {
     fn ways_are_the_cheapest() {
         let model = CostModel { formula: Formula::Paper, ..CostModel::default() };
         for seed in 0..50 {
-            let network = Network::draw(15, Duration::from_millis(80), seed);
+            let network = Network::draw(15, Duration::from_millis(80), (seed, 0));
             let expected = |l: &Link| {
                 let (t, p) = (l.delay as f64 / 1e6, l.loss);
                 let lost = 2.0 * p * p - 3.0 * p * p * p;
@@ -164,7 +167,7 @@ mod tests {
     #[test]
     fn nothing_is_faster_than_the_diameter() {
         for seed in 0..20 {
-            let network = Network::draw(100, Duration::from_millis(95), seed);
+            let network = Network::draw(100, Duration::from_millis(95), (1, seed));
             let far = network.distances(network.ends.0, |l| l.delay as f64 / 1e6);
             assert!((far[network.ends.1] - 95.0).abs() < 1e-4);
             assert!(far.iter().all(|f| *f < 95.0 + 1e-4));

@@ -11,8 +11,10 @@ use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sa
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Cell, Column, Record, Table};
 use crate::voip_overlay::unanswered;
+use rand::Rng as _;
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
+use trunkline_base::rng;
 use trunkline_base::stats::Mean;
 use trunkline_sim::overlay::route::{CostModel, Formula, Metric};
 
@@ -75,12 +77,11 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 
 impl Ways {
     fn measure(&self, inputs: &Inputs<'_>) -> Result<Cells, PointError> {
-        let draw = |k| self.one(k, inputs.seed.wrapping_add(k));
-        (0..self.ways).map(draw).collect()
+        (0..self.ways).map(|number| self.one(number, inputs.seed)).collect()
     }
 
     fn one(&self, number: u64, seed: u64) -> Result<Vec<Cell>, PointError> {
-        let network = Network::draw(FEW, Duration::from_millis(self.diameter_ms), seed);
+        let network = Network::draw(FEW, Duration::from_millis(self.diameter_ms), (seed, number));
         let model = CostModel { formula: Formula::Paper, ..CostModel::default() };
         let way = network.by_metric(Metric::ExpectedLatency, &model);
         let links: Vec<Link> = way.iter().map(|&l| network.links[l]).collect();
@@ -96,7 +97,7 @@ impl Ways {
             calls,
             packets: self.packets / u64::from(calls),
         };
-        let missed = chain.run(seed)?.outcome().missed;
+        let missed = chain.run(rng(seed, number).next_u64())?.outcome().missed;
         let exact = delivered(&links, &Law::EXACT);
         let arrived = 1.0 - missed.estimate;
         // What chance alone does to a share.

@@ -135,7 +135,7 @@ mod tests {
         let law = Law::PAPER;
         for seed in 0..30 {
             let diameter = Duration::from_millis([10, 50, 80, 95, 100][seed as usize % 5]);
-            let network = Network::draw(9, diameter, seed);
+            let network = Network::draw(9, diameter, (seed, 0));
             let mut all = Vec::new();
             let from = network.ends.0;
             every(&network, from, &mut Vec::new(), &mut vec![from], &mut all);
