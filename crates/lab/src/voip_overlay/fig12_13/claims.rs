@@ -34,13 +34,13 @@ fn most(table: &Table, rule: Rule, less: Rule, at: &[f64]) -> Measured {
 /// Of 15 nodes.
 pub fn few() -> Vec<Claim> {
     let mut claims = vec![loss_near_best(), near_best()];
-    claims.extend(both());
+    claims.extend(both(Verdict::Undecided));
     claims
 }
 
 /// Of 100 nodes.
 pub fn many() -> Vec<Claim> {
-    both()
+    both(Verdict::Holds)
 }
 
 const POINTS: &str = "points";
@@ -78,14 +78,15 @@ fn near_best() -> Claim {
     }
 }
 
-fn both() -> Vec<Claim> {
+/// Of both, where `as_daemon` is what the daemon's cost comes to.
+fn both(as_daemon: Verdict) -> Vec<Claim> {
     vec![
         below_loss(),
         slight_drop(),
         above_latency(),
         latency_above_loss(),
         greedy_fails(),
-        daemon(),
+        daemon(as_daemon),
         daemon_edge(),
         edge(),
     ]
@@ -174,7 +175,7 @@ fn greedy_fails() -> Claim {
     }
 }
 
-fn daemon() -> Claim {
+fn daemon(expected: Verdict) -> Claim {
     Claim {
         id: "daemon",
         says: "ways by the daemon's cost deliver at most 0.1 points less than those by the paper's, \
@@ -185,8 +186,10 @@ fn daemon() -> Claim {
         decimals: 3,
         measure: Box::new(|t| least(t, Rule::Daemon, Rule::Expected, &TO_95)),
         at: &TO_95,
-        expected: Verdict::Holds,
-        why: "The two differ by 2p³, and on links where 3T + Δ exceeds the deadline.",
+        expected,
+        why: "The two differ by 2p³ and on links where 3T + Δ exceeds the deadline, and take the same \
+              way nearly always. One of 1,000 graphs where only one of them is in time, as there may \
+              be at 95 ms with 15 nodes, is 0.1 points.",
         sabotage: "daemon-ignores-loss",
     }
 }
@@ -203,7 +206,8 @@ fn daemon_edge() -> Claim {
         measure: Box::new(|t| least(t, Rule::Daemon, Rule::Expected, &EDGE)),
         at: &EDGE,
         expected: Verdict::Undecided,
-        why: "Where a detour of a millisecond misses the deadline a few graphs decide.",
+        why: "Loss is a little dearer to the daemon, so that it takes a detour a little sooner. Here a \
+              detour is late, and a few graphs of 1,000 decide.",
         sabotage: "daemon-by-loss",
     }
 }
