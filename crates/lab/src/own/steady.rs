@@ -100,7 +100,8 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         loss_pct,
         back_pct: loss_pct,
         runs: size.pick(2, 3, 10),
-        seconds: size.pick(20, 600, 600),
+        // It is packets that take time.
+        seconds: size.pick(20, if calls > 1 { 120 } else { 600 }, 600),
         shipped: shipped.clone(),
     };
     let mut points = Vec::new();

@@ -2,6 +2,7 @@
 //! our send filter beside the one that it is made after.
 
 use super::PAPER;
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
 use crate::experiment::{Experiment, Figure, Inputs, Point};
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
 use crate::table::{Column, Record, Table};
@@ -23,7 +24,7 @@ pub fn experiment() -> Experiment {
         revision: 1,
         columns: COLUMNS,
         needs_speech: false,
-        points: Box::new(|_, _| vec![point()]),
+        points: Box::new(|_, sabotage| vec![point(sabotage.is("no-filter"))]),
         figures: vec![Figure {
             name: FIGURE,
             title: "The send filter of a telephone",
@@ -31,13 +32,13 @@ pub fn experiment() -> Experiment {
             says: "Not in the paper. PESQ was made for speech as a telephone sends it; the \
                    recordings go through this filter, made after the modified IRS of ITU-T P.830.",
             chart: Box::new(chart),
-            claims: Vec::new(),
+            claims: vec![within()],
         }],
     }
 }
 
 /// Every 50 Hz, and where the response was measured.
-fn point() -> Point {
+fn point(absent: bool) -> Point {
     let mut steps: Vec<u32> = (1..=80).map(|n| n * 50).collect();
     steps.extend(RESPONSE.iter().map(|&(hz, _)| hz as u32));
     steps.sort_unstable();
@@ -46,7 +47,7 @@ fn point() -> Point {
         let filter = SendFilter::new();
         let row = |&hz: &u32| {
             let hz = f64::from(hz);
-            let (wanted, is) = (response(hz), filter.gain(hz));
+            let (wanted, is) = (response(hz), if absent { 0.0 } else { filter.gain(hz) });
             vec![hz.into(), wanted.into(), is.into(), (is - wanted).into()]
         };
         Ok(steps.iter().map(row).collect())
@@ -57,6 +58,26 @@ fn point() -> Point {
         figures: vec![FIGURE],
         weight: 0.1,
         measure: Box::new(measure),
+    }
+}
+
+fn within() -> Claim {
+    Claim {
+        id: "half-a-db",
+        says: "from 200 to 3,400 Hz the filter is within 0.5 dB of the Recommendation's",
+        published: None,
+        bound: Bound::at_most(0.5, OWN_TARGET),
+        unit: "dB off",
+        decimals: 2,
+        measure: Box::new(|table| {
+            let band = |r: &Record<'_>| (200.0..=3_400.0).contains(&r.number("hz"));
+            let off = table.iter().filter(band).map(|r| r.number("off_db").abs());
+            Measured::census(largest(off))
+        }),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage: "no-filter",
     }
 }
 
