@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use trunkline_media::audio::read_wav;
 use trunkline_media::level;
-use trunkline_media::telephone::{SendFilter, response};
+use trunkline_media::telephone::{self, SendFilter, response};
 
 #[expect(clippy::disallowed_methods, reason = "a test has to find its data")]
 fn reference() -> Option<PathBuf> {
@@ -74,4 +74,21 @@ fn the_meter_says_what_the_itus_says() {
         println!("{}: {off:.3?}", row[0]);
         assert!(off.iter().all(|(off, most)| off.abs() < *most), "{}: {off:?}", row[0]);
     }
+}
+
+/// As speech/README.md says.
+#[test]
+fn of_the_recordings_only_one_is_clipped() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../speech/librispeech");
+    let mut clipped = Vec::new();
+    for entry in fs::read_dir(folder).expect("the project's recordings") {
+        let path = entry.expect("a file").path();
+        let wav = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let pcm = read_wav(&wav[..]).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let sent = telephone::sent(&pcm).expect("speech");
+        if sent.clipped > 0 {
+            clipped.push((path.file_stem().expect("a name").to_owned(), sent.clipped));
+        }
+    }
+    assert_eq!(clipped, [("4195-17507-0000".into(), 4)]);
 }
