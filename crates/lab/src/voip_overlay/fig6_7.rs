@@ -8,7 +8,6 @@ use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sa
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Cell, Column, Record, Table};
 use std::collections::BTreeMap;
-use trunkline_base::link_model::LinkModel;
 use trunkline_base::stats::Ratio;
 
 const COLUMNS: &[Column] = &[
@@ -52,7 +51,10 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
             () if sabotage.is("bursts-everywhere") => Bursts::PAPER[3],
             () => burst,
         };
-        let models: Vec<LinkModel> = vec![ten_ms(meets.losing(LOSS_PCT / 100.0)); links as usize];
+        let mut models = vec![ten_ms(meets.losing(LOSS_PCT / 100.0)); links as usize];
+        if let (true, [_, second]) = (sabotage.is("second-link-loses-half"), &mut models[..]) {
+            *second = ten_ms(meets.losing(LOSS_PCT / 200.0));
+        }
         let chain =
             Chain { links: models, policy: policy.clone(), calls: 10, packets: packets / 10 };
         Point {
@@ -297,7 +299,7 @@ fn fig7() -> Figure {
                 at: &[],
                 expected: Verdict::Holds,
                 why: "(p − r)² is expected, where r is what is not recovered: 0.20 %.",
-                sabotage: "one-request-in-four-unanswered",
+                sabotage: "second-link-loses-half",
             },
             Claim {
                 id: "twice-delay",

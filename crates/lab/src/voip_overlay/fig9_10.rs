@@ -102,7 +102,7 @@ fn fig10() -> Figure {
                 at: &[0.0, 0.5, 3.5],
                 expected: Verdict::Holds,
                 why: "",
-                sabotage: "one-request-in-four-unanswered",
+                sabotage: "one-request-in-two-unanswered",
             },
             whatever(
                 Statistic::P5,
@@ -123,10 +123,10 @@ fn sustained(
     published: &'static str,
     at: &'static [f64],
 ) -> Claim {
-    // Either the size of the effect.
-    let sabotage = match statistic {
-        Statistic::Mean => "one-request-in-ten-unanswered",
-        Statistic::P5 => "concealment-off",
+    let sabotage = match (statistic, loss) {
+        (Statistic::P5, _) => "one-request-in-two-unanswered",
+        (Statistic::Mean, 8.0) => "concealment-off",
+        _ => "one-request-in-ten-unanswered",
     };
     Claim {
         id,

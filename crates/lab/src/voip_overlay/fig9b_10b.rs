@@ -189,8 +189,9 @@ fn as_without_loss() -> Claim {
             Measured::census(p5(0.0).estimate).minus(&p5(10.0))
         }),
         at: &[0.0, 10.0],
-        expected: Verdict::Holds,
-        why: "",
+        expected: Verdict::Fails,
+        why: "Set for recordings whose 5th percentile was 3.92 without any loss. These readers have \
+              4.31, so that the few packets that are missed cost more.",
         sabotage: "one-strike",
     }
 }

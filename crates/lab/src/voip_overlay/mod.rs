@@ -48,10 +48,10 @@ pub fn burst_label(burst: &str) -> String {
 }
 
 /// Sabotages the size of what they break: `one-request-in-ten-unanswered`, or in
-/// four, of those that come on a link that loses `p` both ways.
+/// two, of those that come on a link that loses `p` both ways.
 pub fn unanswered(sabotage: Sabotage, config: &mut realtime::Config, p: f64) {
     for (name, answered) in
-        [("one-request-in-ten-unanswered", 0.9), ("one-request-in-four-unanswered", 0.75)]
+        [("one-request-in-ten-unanswered", 0.9), ("one-request-in-two-unanswered", 0.5)]
     {
         if sabotage.is(name) {
             config.repeat_share = answered * p * (1.0 - p);

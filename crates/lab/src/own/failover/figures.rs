@@ -29,7 +29,6 @@ const SHOWN: [Shown; 3] = [
                 acts("acts", &["30 %"], &[3.0]),
                 acts("acts-on-bursts", &["30 % bursty", "30 % bursty in time"], &[4.0, 5.0]),
                 calm("calm", STEADY[0].0, "changes"),
-                calm("calm-once-known", STEADY[0].0, "late_changes"),
                 calm("calm-in-time", STEADY[1].0, "late_changes"),
             ]
         },
@@ -193,7 +192,6 @@ fn calm(id: &'static str, event: &'static str, column: &'static str) -> Claim {
              counted, two links that are alike seem to differ, and a call takes the other way once \
              or twice.",
         ),
-        "calm-once-known" => ("the same from 20 minutes after the start on", Verdict::Holds, ""),
         _ => (
             "with 5 % loss at 75 % burstiness on every link, moving in time, the call takes no \
              other way from 20 minutes after the start on",
