@@ -90,7 +90,8 @@ impl Sentence {
     fn verdict(&self, row: &Record<'_>) -> &'static str {
         let [low, high] =
             ["low", "high"].map(|end| row.number(&format!("{}_{end}", self.statistic)));
-        let (least, most) = (self.score - READABLE, self.score + READABLE);
+        let rounded = |score: f64| libm::round(100.0 * score) / 100.0;
+        let (least, most) = (rounded(self.score - READABLE), rounded(self.score + READABLE));
         let bound = match self.at_least {
             true => Bound::at_least(least, ""),
             false => Bound::within(least, most, ""),
