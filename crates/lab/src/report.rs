@@ -34,8 +34,8 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
          <meta name=\"viewport\" content=\"width=device-width\">\
          <title>trunkline-lab: the papers' figures again</title><style>{STYLE}</style>\n\
          <h1>The papers' figures again</h1>\n\
-         <p>Measured by trunkline-lab {}, with the daemon's own code in a simulated network. \
-         Every number is in the figure's <code>data.csv</code>. A claim <em>holds</em> if all of \
+         <p>Measured by trunkline-lab {}, with the daemon's own nodes in a simulated network; \
+         Figures 12 and 13 by closed form. Every number is in the figure's <code>data.csv</code>. A claim <em>holds</em> if all of \
          the 95 % interval is within its bound, <em>fails</em> if none of it is, and is \
          <em>undecided</em> otherwise. What a paper says and what this project says by itself are \
          counted apart.</p>\n",
@@ -72,7 +72,7 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
 #[derive(Default)]
 struct Part {
     score: Score,
-    /// A row for each sentence of the paper.
+    /// A row for each claim on a sentence of the paper.
     sentences: String,
     figures: String,
 }
@@ -89,7 +89,7 @@ impl Part {
             let score = published.text();
             let _ = writeln!(
                 page,
-                "<p>Of the paper's claims {score}.</p>\n<table><tr><th>the paper, in our words</th>\
+                "<p>Of the claims on the paper's sentences {score}.</p>\n<table><tr><th>the paper, in our words</th>\
                  <th>here</th><th></th><th>figure</th></tr>\n{}</table>",
                 self.sentences
             );

@@ -207,7 +207,7 @@ fn the_report_shows_what_there_is() {
     let of = |whose: bool| claims.iter().filter(|c| c["published"].is_string() == whose).count();
     assert!(page[paper..own].contains(&format!(" of {} hold", of(true))), "{}", of(true));
     assert!(page[paper..own].contains(&format!(" of {} hold", of(false))), "{}", of(false));
-    assert!(!page[own..].contains("Of the paper's claims"));
+    assert!(!page[own..].contains("Of the claims on the paper's sentences"));
 }
 
 #[test]

@@ -39,6 +39,8 @@ const COLUMNS: &[Column] = &[
 
 const LOSSES: [f64; 13] = [0.1, 0.2, 0.5, 0.8, 1.0, 1.2, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0];
 const QUICK_LOSSES: [f64; 7] = [0.2, 1.0, 1.2, 2.0, 5.0, 15.0, 20.0];
+/// Of ten calls, whose packets take ten times as long.
+const QUICK_TEN: [f64; 3] = [1.0, 5.0, 20.0];
 
 /// IPv4 and UDP headers. Links are counted with IPv6's, which are longer.
 const IPV4_UDP: u64 = 28;
@@ -91,7 +93,6 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let [first, .., last] = Bursts::PAPER;
     let all: Vec<Bursts> = Bursts::PAPER.into_iter().chain([OUTAGES]).collect();
     let bursts = size.pick(vec![first], vec![first, last, OUTAGES], all);
-    let losses: &[f64] = size.pick(&[1.0], &QUICK_LOSSES, &LOSSES);
     let point = |calls, bursts, loss_pct| SteadyPoint {
         calls,
         both: true,
@@ -100,12 +101,13 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         loss_pct,
         back_pct: loss_pct,
         runs: size.pick(2, 3, 10),
-        // It is packets that take time.
-        seconds: size.pick(20, if calls > 1 { 120 } else { 600 }, 600),
+        seconds: size.pick(20, if calls > 1 { 300 } else { 600 }, 600),
         shipped: shipped.clone(),
     };
     let mut points = Vec::new();
     for calls in [1, 10] {
+        let quick: &[f64] = if calls > 1 { &QUICK_TEN } else { &QUICK_LOSSES };
+        let losses: &[f64] = size.pick(&[1.0], quick, &LOSSES);
         let figures = figures::on_the_grid(calls);
         for &bursts in &bursts {
             let on = |&loss| point(calls, bursts, loss).into_point(figures.clone());

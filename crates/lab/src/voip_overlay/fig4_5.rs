@@ -290,7 +290,11 @@ fn exact(says: &'static str, curve: fn(f64) -> f64) -> Claim {
         id: "exact",
         says,
         published: None,
-        bound: Bound::within(-3.0, 3.0, "a quarter of what tells it from the paper's at 10 %"),
+        bound: Bound::within(
+            -3.0,
+            3.0,
+            "half of what tells it from the paper's, mean of 2 to 10 %",
+        ),
         unit: "% off",
         decimals: 2,
         measure: Box::new(move |table| {

@@ -44,7 +44,7 @@ fn fig9() -> Figure {
                 id: "as-one-without",
                 says: "7 % with recovery is as good as 1 % without: the averages over all \
                        burstinesses differ by at most what can be read off",
-                published: Some("telephone quality up to 1 % loss without recovery, to 7–8 % with"),
+                published: None,
                 bound: Bound::at_least(-READABLE, "equal, to the 0.05 that can be read off"),
                 unit: "PESQ better",
                 decimals: 2,
@@ -94,7 +94,7 @@ fn fig10() -> Figure {
                 id: "better-than-half-without",
                 says: "3.5 % with recovery is better than 0.5 % without: the 5th percentiles over \
                        all burstinesses",
-                published: Some("with recovery 4.0 at 3.5 %, without it less at 0.5 %"),
+                published: None,
                 bound: Bound::above(0.0, "better"),
                 unit: "PESQ better",
                 decimals: 2,

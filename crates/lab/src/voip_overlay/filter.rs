@@ -64,7 +64,7 @@ fn point(absent: bool) -> Point {
 fn within() -> Claim {
     Claim {
         id: "half-a-db",
-        says: "from 200 to 3,400 Hz the filter is within 0.5 dB of the Recommendation's",
+        says: "from 200 to 3,400 Hz the filter is within 0.5 dB of the response that it is made after",
         published: None,
         bound: Bound::at_most(0.5, OWN_TARGET),
         unit: "dB off",

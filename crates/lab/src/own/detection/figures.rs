@@ -174,7 +174,9 @@ fn shorter_is_riskier() -> Claim {
         id: "shorter-is-riskier",
         says: "with the paper's hellos (every second, no probes) 5 s of silence are more often a \
                false death than 10 s",
-        published: None,
+        published: Some(
+            "detecting failures in less than 10 s makes routes more likely to be unstable",
+        ),
         bound: Bound::above(
             100.0,
             "more, by what an operator would notice: one in a quarter of an hour",
