@@ -1,6 +1,6 @@
 //! Whether the claims still do what was published, and whether each can fail.
 
-use crate::claim::{Claim, Verdict};
+use crate::claim::{Bound, Claim, Verdict};
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
 use crate::output::{Judged, NOTHING, judge};
@@ -148,20 +148,23 @@ pub fn against(claim: &Claim, verdict: Verdict) -> Against {
     }
 }
 
-/// Whether a sabotage did its work: the claim must fail. One that does not hold
-/// anyway must at least be measured otherwise, or it looks at nothing; as it
-/// does where the sabotage only took its points away.
-pub fn can_fail(honest: &Judged, sabotaged: &Judged) -> bool {
-    let moved = honest.measured != sabotaged.measured;
+/// Whether a sabotage did its work: a claim that holds must fail, and another one
+/// be farther outside `bound` than without. What is not measured is no failure:
+/// then the sabotage only took the points away.
+pub fn can_fail(bound: &Bound, honest: &Judged, sabotaged: &Judged) -> bool {
+    let off = |j: &Judged| j.measured.parse().map_or(f64::NAN, |value| bound.off(value));
     sabotaged.verdict == Verdict::Fails
         && sabotaged.measured != NOTHING
-        && (honest.verdict == Verdict::Holds || moved)
+        && (honest.verdict == Verdict::Holds || off(sabotaged) > off(honest))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use Verdict::{Fails, Holds, Undecided};
+
+    /// Less is better.
+    const BOUND: Bound = Bound::at_most(1.0, "");
 
     fn judged(measured: &str, verdict: Verdict) -> Judged {
         Judged {
@@ -180,14 +183,16 @@ mod tests {
 
     #[test]
     fn only_a_measured_failure_counts() {
-        let honest = judged("0.5", Holds);
-        assert!(can_fail(&honest, &judged("5.0", Fails)));
-        assert!(!can_fail(&honest, &judged("0.6", Holds)), "it survived");
-        assert!(!can_fail(&honest, &judged("0.6", Undecided)), "it may have survived");
-        assert!(!can_fail(&honest, &judged(NOTHING, Fails)), "its points are gone");
-        let failing = judged("3.8", Fails);
-        assert!(can_fail(&failing, &judged("3.4", Fails)));
-        assert!(!can_fail(&failing, &judged("3.8", Fails)), "the judge sees no difference");
+        let can_fail = |honest, sabotaged| can_fail(&BOUND, &honest, &sabotaged);
+        let honest = || judged("0.5", Holds);
+        assert!(can_fail(honest(), judged("5.0", Fails)));
+        assert!(!can_fail(honest(), judged("0.6", Holds)), "it survived");
+        assert!(!can_fail(honest(), judged("0.6", Undecided)), "it may have survived");
+        assert!(!can_fail(honest(), judged(NOTHING, Fails)), "its points are gone");
+        let failing = || judged("3.8", Fails);
+        assert!(can_fail(failing(), judged("4.2", Fails)));
+        assert!(!can_fail(failing(), judged("3.8", Fails)), "the judge sees no difference");
+        assert!(!can_fail(failing(), judged("3.4", Fails)), "it mends more than it breaks");
     }
 
     #[test]

@@ -112,6 +112,11 @@ impl Bound {
         }
     }
 
+    /// How far a value is outside; 0 where it is allowed.
+    pub fn off(&self, value: f64) -> f64 {
+        (self.low - value).max(value - self.high).max(0.0)
+    }
+
     /// `at most 0.55`.
     pub fn text(&self, decimals: usize) -> String {
         let Bound { low, high, closed, .. } = *self;
@@ -257,6 +262,7 @@ mod tests {
         assert_eq!(Bound::below(0.0, "").judge(none), Fails);
         assert_eq!(Bound::above(0.0, "").judge((0.0, 1.0)), Undecided);
         assert_eq!(Bound::at_least(0.0, "").judge((0.0, 1.0)), Holds);
+        assert_eq!([0.5, 1.5, 2.25].map(|x| bound.off(x)), [0.5, 0.0, 0.25]);
         let texts = [Bound::at_most(0.5, ""), Bound::above(1.0, ""), bound].map(|b| b.text(2));
         assert_eq!(texts, ["at most 0.50", "more than 1.00", "1.00 to 2.00"]);
     }

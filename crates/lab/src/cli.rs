@@ -481,7 +481,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
         let fickle = against == Against::Otherwise && how.size() == Size::Full;
         good &= against != Against::Broken && !fickle;
         let broken = sabotaged.get(n);
-        let survives = broken.is_some_and(|broken| !check::can_fail(runs[0], broken));
+        let survives = broken.is_some_and(|b| !check::can_fail(&place.claim.bound, runs[0], b));
         good &= !survives;
         outln!("{}", told(place, &runs, (verdict, against), broken.map(|b| (b, survives))));
     }

@@ -106,8 +106,9 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         for (x, (loss, bursts)) in (10u32..).zip(STEADY) {
             let row = vec![Cell::from(name), loss.into(), lives.into()];
             let settings = settings.clone();
+            let cut = sabotage.is("a-cut-in-the-middle");
             let measure = move |inputs: &Inputs<'_>| {
-                steady(inputs, &settings, bursts, (lives, seconds), &row)
+                steady(inputs, &settings, bursts, (lives, seconds, cut), &row)
             };
             points.push(Point {
                 key: format!("{name}-{loss}").replace([' ', '/'], "-"),
@@ -207,7 +208,7 @@ fn steady(
     inputs: &Inputs<'_>,
     settings: &Settings,
     bursts: Bursts,
-    (lives, seconds): (u64, u64),
+    (lives, seconds, cut): (u64, u64, bool),
     row: &[Cell],
 ) -> Result<Cells, PointError> {
     let end = EVENT + Duration::from_secs(seconds);
@@ -216,6 +217,10 @@ fn steady(
     for life in 0..lives {
         let seed = inputs.seed.wrapping_add(life);
         let mut call = Conversation::new(&THREE_WAYS, settings, loss.clone(), end, seed)?;
+        if cut {
+            call.run_until(EVENT + Duration::from_secs(seconds / 2));
+            call.world_mut().cut(SHORTEST[0]);
+        }
         call.run_until(end);
         // Before, not every link has been heard of.
         changes += call.changes(EVENT);

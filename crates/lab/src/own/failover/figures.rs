@@ -220,6 +220,6 @@ fn calm(id: &'static str, event: &'static str, column: &'static str) -> Claim {
         at: if event == STEADY[0].0 { &[10.0] } else { &[11.0] },
         expected,
         why,
-        sabotage: "fast-hellos",
+        sabotage: if event == STEADY[0].0 { "a-cut-in-the-middle" } else { "fast-hellos" },
     }
 }
