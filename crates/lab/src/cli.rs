@@ -478,7 +478,9 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
         score.add(&Judged { verdict, ..runs[0].clone() });
         let against = check::against(place.claim, verdict);
         // What was published as decided must be so where as much is measured.
-        let fickle = against == Against::Otherwise && how.size() == Size::Full;
+        let fickle = place.claim.expected == Verdict::Holds
+            && verdict == Verdict::Undecided
+            && how.size() == Size::Full;
         good &= against != Against::Broken && !fickle;
         let broken = sabotaged.get(n);
         let survives = broken.is_some_and(|b| !check::can_fail(&place.claim.bound, runs[0], b));
