@@ -44,7 +44,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In a word.
+    /// The verdict in one word, as the console and reports print it.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -66,7 +66,7 @@ pub struct Bound {
     pub why: &'static str,
 }
 
-/// Nobody else's number.
+/// Why a bound is what it is, where no paper gives one.
 pub const OWN_TARGET: &str = "this project's own target";
 
 impl Bound {
@@ -117,7 +117,7 @@ impl Bound {
         (self.low - value).max(value - self.high).max(0.0)
     }
 
-    /// `at most 0.55`.
+    /// The bound in words, `at most 0.55`, with so many decimals.
     pub fn text(&self, decimals: usize) -> String {
         let Bound { low, high, closed, .. } = *self;
         match (low.is_finite(), high.is_finite(), closed) {
@@ -133,11 +133,11 @@ impl Bound {
 /// A value, how sure it is, and anything worth knowing from the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The value.
+    /// The measured value, in the claim's unit.
     pub estimate: f64,
     /// Its 95 % interval; the value itself where nothing was sampled.
     pub interval: (f64, f64),
-    /// For the reader.
+    /// What else the data say that a reader should know; may be empty.
     pub note: String,
 }
 
@@ -158,7 +158,7 @@ impl Measured {
         Measured::new(row.number(value), (row.number(low), row.number(high)))
     }
 
-    /// With a note.
+    /// The same value with this note in place of its own.
     pub fn noting(self, note: impl Into<String>) -> Measured {
         Measured { note: note.into(), ..self }
     }
@@ -173,7 +173,7 @@ impl Measured {
         Measured::new(estimate, (estimate - low, estimate + high))
     }
 
-    /// `k` times it.
+    /// The value and its interval multiplied by `k`, which may be negative.
     pub fn times(&self, k: f64) -> Measured {
         let (low, high) = (k * self.interval.0, k * self.interval.1);
         Measured::new(k * self.estimate, if k < 0.0 { (high, low) } else { (low, high) })
@@ -201,7 +201,7 @@ impl Measured {
         Measured::new(of(|v| v.estimate), (of(|v| v.interval.0), of(|v| v.interval.1)))
     }
 
-    /// The smallest, likewise.
+    /// The smallest of some, with an interval found as by [`Measured::largest`].
     pub fn smallest(values: impl IntoIterator<Item = Measured>) -> Measured {
         Measured::largest(values.into_iter().map(|v| v.times(-1.0))).times(-1.0)
     }
@@ -221,7 +221,8 @@ pub fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().reduce(max).unwrap_or(f64::NAN)
 }
 
-/// The smallest, likewise.
+/// The smallest of some measurements; not a number if there is none, or one is
+/// not a number.
 pub fn smallest(values: impl IntoIterator<Item = f64>) -> f64 {
     -largest(values.into_iter().map(|v| -v))
 }

@@ -21,17 +21,17 @@ pub struct Judged {
     /// What the paper says, with its number; nothing for a claim of this
     /// project's own.
     pub published: Option<String>,
-    /// What is allowed.
+    /// The values that the claim allows, in words.
     pub bound: String,
-    /// Why just that.
+    /// The arithmetic that leads to the bound, or whose target it is.
     pub bound_why: String,
-    /// What was measured.
+    /// The measured value at the claim's precision, or [`NOTHING`].
     pub measured: String,
     /// The 95 % interval of that.
     pub interval: [String; 2],
     /// Of bound and measured value.
     pub unit: String,
-    /// What follows.
+    /// What follows from bound and interval.
     pub verdict: Verdict,
     /// Why not, or what else to know.
     pub note: String,
@@ -93,16 +93,16 @@ pub struct Score {
 /// Claims by what came of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// That hold.
+    /// Claims that hold.
     pub holds: usize,
-    /// That fail.
+    /// Claims that fail.
     pub fails: usize,
-    /// Of which neither is sure.
+    /// Claims that are undecided.
     pub undecided: usize,
 }
 
 impl Score {
-    /// Counts one more.
+    /// Counts one more claim.
     pub fn add(&mut self, judged: &Judged) {
         let count = if judged.published.is_some() { &mut self.published } else { &mut self.own };
         match judged.verdict {
@@ -114,7 +114,7 @@ impl Score {
 }
 
 impl Count {
-    /// All of them.
+    /// How many claims there are.
     pub fn all(&self) -> usize {
         self.holds + self.fails + self.undecided
     }

@@ -28,7 +28,7 @@ const SEGMENTS: usize = 25;
 /// Of silence after each of many voices, samples: 0.5 s.
 const GAP: usize = 4_000;
 
-/// Who speaks.
+/// The set of voices that is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum)]
 pub enum Voices {
     /// 22 readers of LibriSpeech, each for as long
@@ -51,7 +51,7 @@ pub enum Filter {
 /// Which speech is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Variant {
-    /// Who speaks.
+    /// The set of voices.
     pub voices: Voices,
     /// What is done to it.
     pub filter: Filter,
@@ -255,7 +255,7 @@ impl Speech {
         Ok(Speech { variant, segments, digest, recordings })
     }
 
-    /// Which this is.
+    /// The voices and filter that this speech was made with.
     pub fn which(&self) -> Variant {
         self.variant
     }

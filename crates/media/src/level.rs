@@ -37,7 +37,7 @@ impl Level {
 /// A recording whose level was changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Levelled {
-    /// The samples.
+    /// The samples at the new level.
     pub pcm: Vec<i16>,
     /// How many of them were louder than a sample can be, and are as loud as one
     /// can be.

@@ -275,7 +275,8 @@ fn pooled(table: &Table, loss_pct: f64) -> Measured {
     Measured::mean(&each)
 }
 
-fn residual(r: &Record<'_>) -> Measured {
+/// What recovery left of the loss in a row, percent.
+pub fn residual(r: &Record<'_>) -> Measured {
     Measured::of(r, ["residual_pct", "residual_low_pct", "residual_high_pct"])
 }
 

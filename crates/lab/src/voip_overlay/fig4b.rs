@@ -1,6 +1,6 @@
 //! Beyond figure 4: recovery that goes on until the deadline, on the same axes.
 
-use super::fig4_5::{COLUMNS, LossPoint, exact_residual};
+use super::fig4_5::{COLUMNS, LossPoint, exact_residual, residual};
 use super::{PAPER, burst_label};
 use crate::chain::{Bursts, PACKET, Policy};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
@@ -249,8 +249,4 @@ fn never_worse() -> Claim {
         why: "",
         sabotage: "nacks-off",
     }
-}
-
-fn residual(r: &Record<'_>) -> Measured {
-    Measured::of(r, ["residual_pct", "residual_low_pct", "residual_high_pct"])
 }

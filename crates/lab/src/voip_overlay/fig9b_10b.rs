@@ -174,8 +174,8 @@ fn above_four(
 fn as_without_loss() -> Claim {
     Claim {
         id: "as-without-loss",
-        says: "at 10 % loss the 5th percentile, mean of burstinesses up to 50 % on both chains, is at \
-               most 0.1 below that without loss",
+        says: "at 10 % loss and burstiness up to 50 % the 5th percentile is at most 0.1 below that \
+               without loss",
         published: None,
         bound: Bound::at_most(0.1, OWN_TARGET),
         unit: "PESQ below",
@@ -183,7 +183,7 @@ fn as_without_loss() -> Claim {
         measure: Box::new(|table| {
             let p5 = |loss| {
                 let rows = there(table, loss, &["uniform", "25", "50"]);
-                Measured::mean(&rows.iter().map(|r| Statistic::P5.of(r)).collect::<Vec<_>>())
+                Measured::smallest(rows.iter().map(|r| Statistic::P5.of(r)))
             };
             // Without loss every segment is heard as it is coded: nothing is sampled.
             Measured::census(p5(0.0).estimate).minus(&p5(10.0))

@@ -35,7 +35,7 @@ impl Formulas {
         }
     }
 
-    /// Ascending.
+    /// The nodes that differ and by what formula they compute, ascending by id.
     pub fn others(&self) -> impl Iterator<Item = (NodeId, Option<Formula>)> {
         self.others.iter().map(|(node, formula)| (*node, *formula))
     }

@@ -175,7 +175,7 @@ pub enum Formula {
 }
 
 impl Formula {
-    /// Both.
+    /// Every formula that this version knows.
     pub const ALL: [Formula; 2] = [Formula::Measured, Formula::Paper];
 
     /// Its name in configuration.

@@ -54,7 +54,7 @@ impl Kind {
 pub struct Plan {
     /// What is said in each call, a whole number of packets.
     pub speech: Vec<Vec<i16>>,
-    /// Who says it.
+    /// Who speaks in each call, by name.
     pub speakers: Vec<String>,
     /// Its µ-law codes.
     codes: Vec<Vec<u8>>,

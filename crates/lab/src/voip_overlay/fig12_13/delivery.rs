@@ -47,7 +47,7 @@ impl Law {
 pub struct Arrivals(Vec<(u64, f64)>);
 
 impl Arrivals {
-    /// Where they begin.
+    /// The distribution at the source: all packets at once, without delay.
     pub fn at_source() -> Arrivals {
         Arrivals(vec![(0, 1.0)])
     }

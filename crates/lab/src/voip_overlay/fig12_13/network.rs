@@ -21,7 +21,7 @@ pub type Way = Vec<usize>;
 /// An overlay, and the two of its nodes that are farthest apart.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// Every link.
+    /// Every link of the network, in the order of the graph's.
     pub links: Vec<Link>,
     /// Of each node: who is next to it, over which link.
     pub next: Vec<Vec<(usize, usize)>>,
