@@ -1,5 +1,6 @@
 //! `[access]` and `[[client]]`: who may bind, send, be heard and pass through.
 
+use super::places::no_id;
 use super::sealing::Key;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
@@ -98,10 +99,12 @@ impl<'de> Deserialize<'de> for NodeSet {
         Ok(NodeSet(match Written::deserialize(d)? {
             Written::Word(Word::All) => Nodes::All,
             Written::Word(Word::None) => Nodes::only([]),
-            Written::Some(ids) if ids.contains(&0) => {
-                return Err(de::Error::custom("0 is no node's id: ids begin with 1"));
+            Written::Some(ids) => {
+                if let Some((id, why)) = ids.iter().find_map(|&id| Some((id, no_id(id)?))) {
+                    return Err(de::Error::custom(format!("{id} is no node's id: {why}")));
+                }
+                Nodes::only(ids.into_iter().map(NodeId))
             }
-            Written::Some(ids) => Nodes::only(ids.into_iter().map(NodeId)),
         }))
     }
 }
@@ -181,6 +184,8 @@ mod tests {
         }
         assert!(read("bind = [\"0-65535\"]").is_ok() && read("bind = []").is_ok());
         assert!(wrong("to = [3, 0]").contains("0 is no node's id: ids begin with 1"));
+        let last = wrong("transit = [3, 4294967295]");
+        assert!(last.contains("4294967295 is no node's id: take a smaller one"));
         assert!(wrong("transt = \"all\"").contains("unknown field `transt`"));
     }
 }

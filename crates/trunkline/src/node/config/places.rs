@@ -5,8 +5,15 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
 
-/// The number that stands for no node where one is expected.
-const NOBODY: u32 = 0;
+/// Why no node has this id: 0 stands for none in a file, and the last one in what
+/// nodes tell each other.
+pub fn no_id(id: u32) -> Option<&'static str> {
+    match id {
+        0 => Some("ids begin with 1"),
+        u32::MAX => Some("take a smaller one"),
+        _ => None,
+    }
+}
 
 /// Where something is wrong, or nowhere if the message names it as `[section]
 /// key`; and what.
@@ -15,11 +22,11 @@ type Wrong = (Option<Range<usize>>, String);
 /// Whether each id is a node's, and each address one that others can find and
 /// that leads elsewhere.
 pub fn check(file: &File) -> Result<(), Wrong> {
-    let nobody = |key: &str| format!("{key} is 0, which is no node's id: ids begin with 1");
-    if file.node.id == NOBODY {
-        return Err((None, nobody("[node] id")));
-    }
+    let nobody = |key: &str, id: u32| {
+        no_id(id).map_or(Ok(()), |why| Err(format!("{key} is {id}, which is no node's id: {why}")))
+    };
     let node = &file.node;
+    nobody("[node] id", node.id).map_err(|what| (None, what))?;
     let of_all =
         [("listen", &node.listen[..]), ("remote", &node.remote), ("http", node.http.as_slice())];
     for (key, addresses) in of_all {
@@ -31,9 +38,7 @@ pub fn check(file: &File) -> Result<(), Wrong> {
     check_apart(file)?;
     for section in &file.link {
         let (link, span) = (section.get_ref(), || Some(section.span()));
-        if link.neighbour == NOBODY {
-            return Err((span(), nobody("neighbour")));
-        }
+        nobody("neighbour", link.neighbour).map_err(|what| (span(), what))?;
         let own = |a: &SocketAddr| node.listen.iter().any(|listen| is_own(a, listen));
         if let Some(address) = link.address.filter(own) {
             let what = format!(
@@ -45,20 +50,17 @@ pub fn check(file: &File) -> Result<(), Wrong> {
         }
     }
     for section in &file.route {
-        let route = section.get_ref();
-        let to_nobody = matches!(&route.to, Destinations::Some(to) if to.contains(&NOBODY));
-        if route.via == NOBODY || to_nobody {
-            let key = if to_nobody { "one of `to`" } else { "via" };
-            return Err((Some(section.span()), nobody(key)));
-        }
+        let (route, wrong) = (section.get_ref(), |what| (Some(section.span()), what));
+        nobody("via", route.via).map_err(wrong)?;
         if let Destinations::Some(to) = &route.to {
-            check_destinations(to, node.id).map_err(|what| (Some(section.span()), what))?;
+            to.iter().try_for_each(|&id| nobody("one of `to`", id)).map_err(wrong)?;
+            check_destinations(to, node.id).map_err(wrong)?;
         }
     }
-    match file.known.iter().find(|known| known.get_ref().node() == NOBODY) {
-        Some(known) => Err((Some(known.span()), nobody("node"))),
-        None => Ok(()),
+    for known in &file.known {
+        nobody("node", known.get_ref().node()).map_err(|what| (Some(known.span()), what))?;
     }
+    Ok(())
 }
 
 /// Whether a route to these nodes leads anywhere from `own`.
@@ -165,6 +167,10 @@ via = 2
             ("192.0.2.2:7000", "[2001:db8::1]:7000", "11:1", "where this node itself listens"),
             ("[4, 5]", "[4, 0]", "15:1", "one of `to` is 0"),
             ("via = 2", "via = 0", "15:1", "via is 0"),
+            ("id = 1", "id = 4294967295", "2:6", "[node] id is 4294967295, which is no node's id"),
+            ("neighbour = 2", "neighbour = 4294967295", "11:1", "neighbour is 4294967295, which"),
+            ("[4, 5]", "[4, 4294967295]", "15:1", "one of `to` is 4294967295, which is no node's"),
+            ("via = 2", "via = 4294967295", "15:1", "is 4294967295, which is no node's id: take a"),
             ("[4, 5]", "[4, 1]", "15:1", "one of `to` is 1, which is this node itself: take it"),
             ("[4, 5]", "[]", "15:1", "`to` is empty, so the route leads nowhere: name the nodes"),
             ("[[route]]", "[hello]\ninterval = \"500ms\"\n[[route]]", "16:12", "1 s unless given"),
