@@ -41,6 +41,9 @@ pub enum Error {
         /// What it should say.
         here: String,
     },
+    /// A folder without the results of any figure.
+    #[error("{}: no figure has been measured there: `run` does; of shards, `merge` makes figures", .0.display())]
+    NothingToReport(PathBuf),
     /// Speech that can't be used.
     #[error("{}: {why}", path.display())]
     Speech {

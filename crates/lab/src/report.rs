@@ -3,7 +3,7 @@
 
 use crate::claim::Verdict;
 use crate::error::Error;
-use crate::experiment::{Experiment, Figure};
+use crate::experiment::{Experiment, Figure, Size};
 use crate::output::{Judged, Score};
 use crate::own::{self, convergence};
 use crate::papers::{PAPERS, Paper, Papers};
@@ -26,8 +26,8 @@ th,td{border:1px solid #ccc;padding:.3rem .5rem;text-align:left;vertical-align:t
 ///
 /// # Errors
 ///
-/// If a result is damaged, or the page can't be written. Figures that have not
-/// been measured are named on the page.
+/// If there is no figure in `out`, a result is damaged, or the page can't be
+/// written. Figures that have not been measured are named on the page.
 pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
@@ -59,6 +59,10 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
         }
         part.write(&paper, &mut page);
     }
+    if count == 0 {
+        // A page without figures looks like a result, and the folder is a mistake.
+        return Err(Error::NothingToReport(out.to_owned()));
+    }
     if !missing.is_empty() {
         let _ = writeln!(page, "<p>Not measured yet: {}.</p>", missing.join(", "));
     }
@@ -75,6 +79,9 @@ struct Part {
     /// A row for each claim on a sentence of the paper.
     sentences: String,
     figures: String,
+    /// How many of these figures are not of a full run.
+    smaller: usize,
+    all: usize,
 }
 
 impl Part {
@@ -84,6 +91,14 @@ impl Part {
         }
         let title = escape(paper.title);
         let _ = writeln!(page, "<h2 id=\"{}\">{title}</h2>", paper.folder);
+        if self.smaller > 0 {
+            let Part { smaller, all, .. } = self;
+            let _ = writeln!(
+                page,
+                "<p>{smaller} of {all} figures here are of a smaller run (quick), which decides less \
+                 than a full one.</p>"
+            );
+        }
         let Score { published, own } = self.score;
         if published.all() > 0 {
             let score = published.text();
@@ -114,7 +129,11 @@ impl Part {
         };
         let svg = folder.join("figure.svg");
         let svg = fs::read_to_string(&svg).map_err(Error::file(&svg))?;
-        let run = Store::manifest(out, experiment)?.map_or(String::new(), |m| m.line());
+        let manifest = Store::manifest(out, experiment)?;
+        let full = manifest.as_ref().is_some_and(|m| m.size() == Size::Full.name());
+        self.smaller += usize::from(!full);
+        self.all += 1;
+        let run = manifest.map_or(String::new(), |m| m.line());
         let _ = write!(
             self.figures,
             "<h3 id=\"{id}\">{id}: {}</h3>\n<blockquote><p>{}</p><p class=\"small\">§{}, in our \
@@ -155,9 +174,14 @@ impl Part {
             published.as_deref().unwrap_or("<span class=\"small\">our own</span>"),
         );
         if let Some(published) = published {
+            // One sentence may be held against several things, with several verdicts.
+            let what = match claim == published {
+                true => String::new(),
+                false => format!("<br><span class=\"small\">{claim}</span>"),
+            };
             let _ = writeln!(
                 self.sentences,
-                "<tr><td>{published}</td><td class=\"n\">{here}</td><td class=\"n\">{word}</td>\
+                "<tr><td>{published}{what}</td><td class=\"n\">{here}</td><td class=\"n\">{word}</td>\
                  <td class=\"n\"><a href=\"#{id}\">{id}</a></td></tr>"
             );
         }

@@ -51,6 +51,11 @@ impl Manifest {
         }
     }
 
+    /// How large the run was, by its name.
+    pub(crate) fn size(&self) -> &str {
+        &self.size
+    }
+
     /// In a line.
     pub(crate) fn line(&self) -> String {
         let Manifest { version, revision, size, seed, speech, schema, .. } = self;

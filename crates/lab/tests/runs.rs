@@ -184,10 +184,19 @@ fn shards_that_make_no_whole_are_refused() {
 fn the_report_shows_what_there_is() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_str().unwrap();
+    // Of a folder without results no page is made, nor the folder.
+    let elsewhere = dir.path().join("elsewhere");
+    let ended = lab(&["report", "--out", elsewhere.to_str().unwrap()]).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("elsewhere: no figure has been measured there"), "{said}");
+    assert!(ended.status.code() == Some(2) && !elsewhere.exists(), "{said}");
+
     good(&tiny("voip-overlay/fig4", dir.path(), Path::new("/nowhere")));
     assert!(good(&["report", "--out", out]).ends_with("report.html: 1 figures\n"));
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
-    for has in ["<svg", "2p² − 3p³", "Not measured yet: ", "seed 1"] {
+    let smaller = "1 of 1 figures here are of a smaller run";
+    let held = "matches 2p² − 3p³<br><span class=\"small\">at 10 % loss what is left is";
+    for has in ["<svg", "2p² − 3p³", "Not measured yet: ", "seed 1", smaller, held] {
         assert!(page.contains(has), "{has}");
     }
     assert!(!page.contains("src=") && !page.contains("<script"), "nothing is loaded");

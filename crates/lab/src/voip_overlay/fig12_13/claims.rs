@@ -219,7 +219,8 @@ fn daemon_edge() -> Claim {
 fn edge() -> Claim {
     Claim {
         id: "above-latency-at-the-edge",
-        says: "so they do at 99 and 100 ms, where hardly any way but the shortest is in time",
+        says: "ways by expected latency deliver more than those by latency at 99 and 100 ms, too, \
+               where hardly any way but the shortest is in time",
         published: Some("expected latency is consistently better than latency"),
         bound: Bound::above(0.0, "better, at both"),
         unit: POINTS,
