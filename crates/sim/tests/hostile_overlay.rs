@@ -20,6 +20,7 @@ use trunkline_overlay::counters::Drop;
 use trunkline_overlay::handshake::{self, Trust};
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::{Changes, Routing};
+use trunkline_overlay::route::update::{path_number, sign};
 use trunkline_overlay::route::{Metric, Refusal, Router};
 use trunkline_overlay::wire::{ControlKind, DataHeader, NodeId, Service};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, address};
@@ -84,6 +85,53 @@ fn goodbyes_without_end_cost_little_and_only_their_own_link() {
     assert!(told <= 20, "{told} updates in 30 s");
     let computed = world.node(VICTIM).control().handshakes().unwrap().initiations;
     assert!(computed <= 20, "{computed} handshakes begun");
+}
+
+/// What node 66 says of itself beside its link to node 2, as no node writes it: of each
+/// property the path and the delay, at the highest loss.
+fn odd(seq: u64, said: &[(u8, u16)]) -> Vec<u8> {
+    let advert = |to: NodeId, path: u8, delay: u16, loss: [u8; 3]| {
+        [&to.0.to_be_bytes()[..], &[path], &delay.to_be_bytes(), &loss].concat()
+    };
+    let mut signed = [&[0][..], &LIAR.0.to_be_bytes(), &seq.to_be_bytes()].concat();
+    signed.push(1 + said.len() as u8);
+    signed.extend(advert(NodeId(2), path_number(""), 1, [0; 3]));
+    for &(path, delay) in said {
+        signed.extend(advert(NodeId(u32::MAX), path, delay, [u8::MAX; 3]));
+    }
+    link_state(&[&sign(signed, &identity(LIAR))[..], &[0, 0]].concat())
+}
+
+/// A member says a thousand times a second that it computes by another formula than
+/// before, by one that nobody knows, or by two: its neighbour passes on what a node may
+/// say, nobody computes ways for it, and calls miss nothing.
+#[test]
+fn a_formula_that_changes_all_the_time_costs_little() {
+    let (mut world, mut liar) = with_liar();
+    let update = liar.update(present(&world), &[NodeId(2)]);
+    liar.say(&mut world, &update);
+    keep_up_a_while(&mut world, &mut liar);
+    let made = calls(&mut world, (0, 2), RT, 5_000, 10, (at(5_500), 250));
+    let before = *router(&world, HostId(0)).stats();
+    let every: Vec<(u8, u16)> = (0..31).map(|path| (path, u16::MAX)).collect();
+    keep_up(&mut world, &mut liar, 11_200, |world, liar, t| {
+        let said: &[_] = match t % 6 {
+            0 => &[(0, 1)],
+            1 => &[],
+            2 => &[(0, 7)],
+            3 => &every,
+            4 => &[(9, 1)],
+            _ => &[(0, 1), (0, 0)],
+        };
+        liar.say(world, &odd(present(world), said));
+    });
+    let after = *router(&world, HostId(0)).stats();
+    let heard = after.accepted - before.accepted;
+    assert!((200..=6 * 40 + 100).contains(&heard), "{heard} of 6,000");
+    assert_eq!(after.spf_runs, before.spf_runs, "no way depends on it");
+    assert_eq!(router(&world, VICTIM).stats().refused.of(Refusal::Malformed), 1_000, "two at once");
+    assert!(router(&world, HostId(0)).other_formulas().all(|(node, _)| node == LIAR));
+    assert_eq!(outcome(&world, &made).missed.events, 0, "of 2,500 packets");
 }
 
 /// More routing frames in a batch than wait for control at once: each beyond is
