@@ -57,7 +57,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "steady",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),
@@ -100,7 +100,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         bursts,
         loss_pct,
         back_pct: loss_pct,
-        runs: size.pick(2, 3, 10),
+        runs: size.pick(2, 3, if calls > 1 { 10 } else { 40 }),
         seconds: size.pick(20, if calls > 1 { 300 } else { 600 }, 600),
         shipped: shipped.clone(),
     };
