@@ -3,13 +3,13 @@
 mod common;
 
 use common::*;
-use trunkline_overlay::node::{Notice, Routing};
+use trunkline_overlay::node::Routing;
 use trunkline_overlay::route::Formula::{Measured, Paper};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::{HostId, Topology};
 
 /// 1 – 2 – 3 – 4, sealed: 4 computes by the paper's formula. All that are not by it
-/// say so once, it says so of all others, and calls go both ways as ever.
+/// know it, it knows it of all others, and calls go both ways as ever.
 #[test]
 fn nodes_that_differ_are_named_and_served() {
     for sealed in [false, true] {
@@ -22,18 +22,13 @@ fn nodes_that_differ_are_named_and_served() {
         odd.cost.formula = Paper;
         let mut world = t.build(1).unwrap();
         world.run_until(at(5_000));
-        let mut told = |host: u32| {
-            world.operate(HostId(host), |_, node| {
-                let notices = core::iter::from_fn(|| node.next_notice());
-                let formula = |n| matches!(n, Notice::OtherFormula(..) | Notice::SameFormula(_));
-                notices.filter(|n| formula(n.clone())).collect::<Vec<_>>()
-            })
-        };
+        let router = |host: u32| world.node(HostId(host)).router().unwrap();
         for host in 0..3 {
-            assert_eq!(told(host), [Notice::OtherFormula(NodeId(4), Some(Paper))]);
+            assert!(router(host).other_formulas().eq([(NodeId(4), Some(Paper))]));
+            assert_eq!(router(host).formula_changes(), 1);
         }
-        let others = [1, 2, 3].map(|n| Notice::OtherFormula(NodeId(n), Some(Measured)));
-        assert_eq!(told(3), others);
+        let others = [1, 2, 3].map(|n| (NodeId(n), Some(Measured)));
+        assert!(router(3).other_formulas().eq(others));
         let both: Vec<_> = [(0, 3), (3, 0)]
             .into_iter()
             .flat_map(|ends| calls(&mut world, ends, RT, 7_000, 1, (at(5_000), 500)))

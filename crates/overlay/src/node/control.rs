@@ -370,12 +370,7 @@ impl Control {
     pub fn next_notice(&mut self) -> Option<Notice> {
         // First who was admitted, then that it is there.
         let sealing = self.sealing.as_mut().and_then(SealedLinks::next_notice);
-        sealing.or_else(|| self.notices.pop_front()).or_else(|| {
-            Some(match self.router.as_mut()?.next_formula_change()? {
-                (node, Some(formula)) => Notice::OtherFormula(node, formula),
-                (node, None) => Notice::SameFormula(node),
-            })
-        })
+        sealing.or_else(|| self.notices.pop_front())
     }
 
     fn note(&mut self, notice: Notice) {

@@ -3,20 +3,19 @@
 
 use super::metric::Formula;
 use crate::wire::NodeId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Bounded by the nodes in the database.
 #[derive(Debug)]
 pub(super) struct Formulas {
     own: Formula,
     others: BTreeMap<NodeId, Option<Formula>>,
-    /// Of whom that has changed since last asked.
-    news: BTreeSet<NodeId>,
+    changes: u64,
 }
 
 impl Formulas {
     pub fn new(own: Formula) -> Formulas {
-        Formulas { own, others: BTreeMap::new(), news: BTreeSet::new() }
+        Formulas { own, others: BTreeMap::new(), changes: 0 }
     }
 
     /// What the database has of `node` now, as
@@ -27,12 +26,7 @@ impl Formulas {
             Some(formula) => self.others.insert(node, formula) != Some(formula),
             None => self.others.remove(&node).is_some(),
         };
-        if said.is_none() {
-            // It has gone, and that is told elsewhere.
-            self.news.remove(&node);
-        } else if changed {
-            self.news.insert(node);
-        }
+        self.changes += u64::from(changed);
     }
 
     /// The nodes that differ and by what formula they compute, ascending by id.
@@ -40,10 +34,9 @@ impl Formulas {
         self.others.iter().map(|(node, formula)| (*node, *formula))
     }
 
-    /// A node of whom that has changed, and its other formula if it still has one.
-    pub fn next_change(&mut self) -> Option<(NodeId, Option<Option<Formula>>)> {
-        let node = self.news.pop_first()?;
-        Some((node, self.others.get(&node).copied()))
+    /// How often [`Formulas::others`] has changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 }
 
@@ -52,24 +45,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_change_is_told_once_and_nothing_of_who_is_gone() {
+    fn a_change_is_one_of_those_that_differ() {
         let mut formulas = Formulas::new(Formula::Measured);
         let (a, b) = (NodeId(1), NodeId(2));
         let paper = Some(Some(Formula::Paper));
-        formulas.note(a, Some(Some(Formula::Measured)));
-        assert_eq!(formulas.next_change(), None);
-        formulas.note(a, paper);
-        formulas.note(a, paper);
-        formulas.note(b, Some(None));
-        assert_eq!(formulas.next_change(), Some((a, paper)));
-        assert_eq!(formulas.next_change(), Some((b, Some(None))));
-        assert_eq!(formulas.next_change(), None);
-        formulas.note(a, paper);
-        formulas.note(b, Some(Some(Formula::Measured)));
-        assert_eq!(formulas.next_change(), Some((b, None)));
-        assert!(formulas.others().eq([(a, Some(Formula::Paper))]));
-        formulas.note(b, paper);
-        [a, b].into_iter().for_each(|gone| formulas.note(gone, None));
-        assert_eq!((formulas.next_change(), formulas.others().count()), (None, 0));
+        for (node, said, changes, others) in [
+            (a, Some(Some(Formula::Measured)), 0, 0),
+            (a, paper, 1, 1),
+            (a, paper, 1, 1),
+            (b, Some(None), 2, 2),
+            (b, paper, 3, 2),
+            (b, Some(Some(Formula::Measured)), 4, 1),
+            (a, None, 5, 0),
+            (a, None, 5, 0),
+        ] {
+            formulas.note(node, said);
+            assert_eq!((formulas.changes(), formulas.others().count()), (changes, others));
+        }
     }
 }

@@ -606,9 +606,9 @@ impl Router {
         self.formulas.others()
     }
 
-    /// A node of whom that has changed, and its formula if it is another one still.
-    pub fn next_formula_change(&mut self) -> Option<(NodeId, Option<Option<Formula>>)> {
-        self.formulas.next_change()
+    /// How often [`Router::other_formulas`] has changed.
+    pub fn formula_changes(&self) -> u64 {
+        self.formulas.changes()
     }
 
     /// What was refused of the neighbour at the end of `link`.

@@ -278,7 +278,7 @@ struct PacketThread {
     complaints: Complaints,
     /// About those that show no key.
     strangers: Complaints,
-    formulas: Complaints,
+    formulas: notices::FormulaLog,
     echoes: operate::Waiting,
     /// When to look after the doors again, if they are left alone.
     reopen: Time,
@@ -322,7 +322,7 @@ impl PacketThread {
             stats: ThreadStats::default(),
             complaints: Complaints::default(),
             strangers: Complaints::default(),
-            formulas: Complaints::default(),
+            formulas: notices::FormulaLog::default(),
             echoes: operate::Waiting::default(),
             reopen: Time::NEVER,
             ends: None,
@@ -568,7 +568,10 @@ impl PacketThread {
     }
 }
 
-/// Log lines that strangers can provoke: at most one in ten seconds.
+/// The least time between two log lines of a kind that others can provoke.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Log lines that strangers can provoke: at most one in [`QUIET`].
 #[derive(Default)]
 struct Complaints {
     last: Option<Time>,
@@ -577,7 +580,7 @@ struct Complaints {
 
 impl Complaints {
     fn warn(&mut self, now: Time, what: &str) {
-        if self.last.is_some_and(|t| now.since(t) < Duration::from_secs(10)) {
+        if self.last.is_some_and(|t| now.since(t) < QUIET) {
             self.kept_back += 1;
             return;
         }

@@ -1,6 +1,6 @@
 //! `status`, `links` and `routes`.
 
-use super::protocol::{Ask, Link, Route, Status};
+use super::protocol::{Ask, Link, MetricName, Route, Status};
 use super::table::{Align, NOTHING, count, lines, number, percent, span};
 use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print_json};
 use crate::node::expiry::Standing;
@@ -260,6 +260,10 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     let rows: Vec<_> = routes.iter().map(row).collect();
     lines(&columns, &rows).into_iter().for_each(|line| outln!("{line}"));
     let status: Status = node.ask(&Ask::Status {})?;
-    unknown(&status).into_iter().chain(other_formulas(&status)).for_each(|line| outln!("{line}"));
+    unknown(&status).into_iter().for_each(|line| outln!("{line}"));
+    // By loss, latency or hops all reckon alike.
+    if args.metric == MetricName::default() {
+        other_formulas(&status).into_iter().for_each(|line| outln!("{line}"));
+    }
     Ok(())
 }

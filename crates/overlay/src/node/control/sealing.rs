@@ -8,7 +8,6 @@ use crate::handshake::{
 };
 use crate::link::{self, LinkId, Session};
 use crate::node::{Config, Sealing, Start};
-use crate::route::Formula;
 use crate::wire::NodeId;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -35,11 +34,6 @@ pub enum Notice {
     Damped(LinkId),
     /// It has not failed again, and costs what is measured.
     Undamped(LinkId),
-    /// A node computes the expected latency by another formula than this one:
-    /// `None` if this version doesn't know which.
-    OtherFormula(NodeId, Option<Formula>),
-    /// A node computes it as this one does, and did not before.
-    SameFormula(NodeId),
     /// A handshake was refused.
     Refused {
         /// From where.
