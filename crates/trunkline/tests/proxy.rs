@@ -6,6 +6,7 @@ mod common;
 
 use bridge::{LOCALHOST, end, pair, proxy, range, socket};
 use common::{Chain, Ended, Process, Setup, free_port, ms, run, trunkline, wait_for};
+use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -181,6 +182,42 @@ fn nodes_and_proxies_restart() {
     let _far = proxy(socket(&chain, 1), "2:4000", &format!("udp:{server}"), &[]);
     ask(&asker, b"the end");
     assert!(echo.end() >= 3);
+}
+
+/// What a proxy finds in its socket after it stood still has no time left.
+#[test]
+fn what_waited_for_a_proxy_past_its_deadline_is_dropped() {
+    for (service, stale) in [("real-time", 10), ("best-effort", 0)] {
+        let bridge = Bridge::over(Chain::of(2), &["--service", service], &[]);
+        let echo = Echo::start(bridge.server);
+        let program = program(bridge.at);
+        ask(&program, b"before");
+        bridge.near.signal(Signal::SIGSTOP);
+        for _ in 0..10 {
+            program.send(b"meanwhile").expect("sent");
+        }
+        thread::sleep(ms(300));
+        bridge.near.signal(Signal::SIGCONT);
+        let mut meanwhile = 0;
+        wait_for("an answer", || {
+            program.send(b"after").expect("sent");
+            let mut buf = [0; 2_048];
+            while let Ok(n) = program.recv(&mut buf) {
+                match &buf[..n] {
+                    b"meanwhile" => meanwhile += 1,
+                    b"after" => return Some(()),
+                    _ => {}
+                }
+            }
+            None
+        });
+        assert_eq!(meanwhile, 10 - stale, "{service}");
+        assert!(echo.end() >= 1);
+        let (near, said) = end(bridge.near);
+        let dropped = near["dropped"]["stale"].as_u64().unwrap_or(0);
+        assert!(dropped >= stale && (stale > 0 || dropped == 0), "{near}");
+        assert_eq!(said.contains("had no time to run"), stale > 0, "{said}");
+    }
 }
 
 #[test]

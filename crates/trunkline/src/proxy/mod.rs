@@ -17,7 +17,7 @@ use crate::node;
 use crate::stop::Signals;
 use crate::units::Span;
 use endpoint::{Endpoint, Place};
-use port::Port;
+use port::{Port, Terms};
 use relay::Relay;
 use std::io;
 use std::path::PathBuf;
@@ -170,8 +170,8 @@ struct Limits {
     idle: Duration,
     /// What the node said at first, in bytes.
     max_payload: usize,
-    /// How packets that leave by UDP are marked: as the overlay marks them.
-    dscp: u8,
+    /// Packets that leave by UDP are marked as the overlay marks them.
+    terms: Terms,
 }
 
 /// A pair of ends.
@@ -189,18 +189,21 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let stop = Signals::block().map_err(cannot("take over SIGTERM and SIGINT", ""))?;
     node::raise_descriptor_limit();
     let (at, _node) = call::attachment(args.attach.socket.as_deref(), args.attach.node.as_deref())?;
-    let (service, dscp) = match args.service {
-        ServiceName::RealTime => (Service::RealTime, EXPEDITED),
-        ServiceName::BestEffort => (Service::BestEffort, 0),
+    let (service, terms) = match args.service {
+        ServiceName::RealTime => {
+            let useful_for = Some(args.deadline.0);
+            (Service::RealTime, Terms { dscp: EXPEDITED, useful_for })
+        }
+        ServiceName::BestEffort => (Service::BestEffort, Terms { dscp: 0, useful_for: None }),
     };
     let overlay = Overlay { at, service, deadline: args.deadline.0 };
     // Also if virtual ports are wanted only later: now somebody is looking.
     let probe = overlay.bind(0)?;
     let (own, max_payload) = (probe.local_addr().node, probe.max_payload());
     drop(probe);
-    let forwards = listen(args, &overlay, own, dscp)?;
+    let forwards = listen(args, &overlay, own, terms)?;
     let (max_flows, idle) = (usize::from(args.max_flows), args.idle.0);
-    let limits = Limits { max_flows, idle, max_payload, dscp };
+    let limits = Limits { max_flows, idle, max_payload, terms };
     let mut relay = Relay::new(forwards, overlay, limits).map_err(cannot("start", ""))?;
     errln!(
         "listening on {}, sending to {}; packets of up to {max_payload} bytes",
@@ -236,7 +239,12 @@ fn check(args: &Args) -> Result<(), Error> {
 }
 
 /// Opens what is listened on; `own` is the node's number.
-fn listen(args: &Args, overlay: &Overlay, own: NodeId, dscp: u8) -> Result<Vec<Forward>, Error> {
+fn listen(
+    args: &Args,
+    overlay: &Overlay,
+    own: NodeId,
+    terms: Terms,
+) -> Result<Vec<Forward>, Error> {
     let look_up = |end: &Endpoint| {
         let what = format!("find the address of {end}");
         end.targets().map_err(cannot(what, "; is the name right?"))
@@ -246,7 +254,7 @@ fn listen(args: &Args, overlay: &Overlay, own: NodeId, dscp: u8) -> Result<Vec<F
         let listen = match at {
             Target::Udp(address) => {
                 let advice = "; stop what uses it, or listen elsewhere";
-                let opened = Port::listen(address, dscp);
+                let opened = Port::listen(address, terms);
                 opened.map_err(cannot(format!("listen on UDP {address}"), advice))?
             }
             Target::Overlay(address) if address.node != own => {

@@ -2,6 +2,7 @@
 
 use super::tally::{Reason, Tally};
 use crate::call::line::Target;
+use crate::clock::{self, Stamps};
 use crate::datapath::mmsg::{BATCH, RxBatch, TxBatch, TxItem};
 use arrayvec::ArrayVec;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -11,6 +12,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+use trunkline_base::Time;
 use trunkline_client::{Address, DatagramSocket, Error, Status};
 
 /// The longest packet that any node carries, in bytes.
@@ -22,12 +25,22 @@ const RECEIVE_BUFFER: usize = 1 << 20;
 /// News of a node, one after the other, that may come before a packet goes.
 const NEWS: usize = 8;
 
+/// How packets pass a UDP port.
+#[derive(Clone, Copy)]
+pub struct Terms {
+    /// How what it sends is marked (DSCP).
+    pub dscp: u8,
+    /// How long a packet may have waited in the socket before it is of no use;
+    /// `None` for as long as it likes.
+    pub useful_for: Option<Duration>,
+}
+
 /// A socket of a proxy.
 pub enum Port {
     /// A virtual port.
     Overlay(Box<Virtual>),
-    /// A UDP port, and how what it sends is marked (DSCP).
-    Udp { socket: Socket, dscp: u8 },
+    /// A UDP port.
+    Udp { socket: Socket, terms: Terms },
 }
 
 /// A virtual port, and what is known of where its packets go.
@@ -101,7 +114,7 @@ impl Memory {
     }
 }
 
-/// A UDP socket for `address`, nonblocking.
+/// A UDP socket for `address`, nonblocking, that says when packets came.
 fn udp(address: SocketAddr) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
@@ -110,7 +123,14 @@ fn udp(address: SocketAddr) -> io::Result<Socket> {
     if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     }
+    setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
     Ok(socket)
+}
+
+impl Terms {
+    fn is_stale(&self, waited: Duration) -> bool {
+        self.useful_for.is_some_and(|useful| waited > useful)
+    }
 }
 
 impl From<DatagramSocket> for Port {
@@ -121,18 +141,18 @@ impl From<DatagramSocket> for Port {
 
 impl Port {
     /// Listens on UDP.
-    pub fn listen(address: SocketAddr, dscp: u8) -> io::Result<Port> {
+    pub fn listen(address: SocketAddr, terms: Terms) -> io::Result<Port> {
         let socket = udp(address)?;
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
         socket.bind(&address.into())?;
-        Ok(Port::Udp { socket, dscp })
+        Ok(Port::Udp { socket, terms })
     }
 
     /// Talks to one UDP address: others' datagrams don't come in, and ICMP
     /// errors do.
-    pub fn towards(address: SocketAddr, dscp: u8) -> io::Result<Port> {
+    pub fn towards(address: SocketAddr, terms: Terms) -> io::Result<Port> {
         let socket = udp(address)?;
         let any: SocketAddr = match address {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -140,7 +160,7 @@ impl Port {
         };
         socket.bind(&any.into())?;
         socket.connect(&address.into())?;
-        Ok(Port::Udp { socket, dscp })
+        Ok(Port::Udp { socket, terms })
     }
 
     /// Receives what is there, at most [`BATCH`] packets.
@@ -163,10 +183,20 @@ impl Port {
                     }
                 }
             }
-            Port::Udp { socket, .. } => match memory.udp.recv(socket.as_fd()) {
-                Ok(_) => packets.extend(
-                    memory.udp.iter_mut().map(|(meta, bytes)| (Target::Udp(meta.from), &*bytes)),
-                ),
+            Port::Udp { socket, terms } => match memory.udp.recv(socket.as_fd()) {
+                Ok(_) => {
+                    let (now, stamps) = (clock::now(), Stamps::sample());
+                    let mut stale = 0;
+                    for (meta, bytes) in memory.udp.iter_mut() {
+                        let came = meta.stamp.map(|at| stamps.place(at, Time::ZERO, now));
+                        match came.is_some_and(|came| terms.is_stale(now.since(came))) {
+                            true => stale += 1,
+                            false => packets.push((Target::Udp(meta.from), &*bytes)),
+                        }
+                    }
+                    let why = "what came while this program had no time to run is too old";
+                    tally.drop(Reason::Stale, stale, why);
+                }
                 Err(error) => udp_error(&error, 0, tally),
             },
         }
@@ -181,8 +211,8 @@ impl Port {
                     port.send(bytes, *to, tally);
                 }
             }
-            (Port::Udp { socket, dscp }, Target::Udp(to)) => {
-                send_udp(socket, *dscp, *to, packets, tx, tally);
+            (Port::Udp { socket, terms }, Target::Udp(to)) => {
+                send_udp(socket, terms.dscp, *to, packets, tx, tally);
             }
             // Ends of one kind are never paired with ports of the other.
             _ => {}
@@ -244,12 +274,11 @@ impl AsFd for Port {
 mod tests {
     use super::*;
     use std::net::UdpSocket;
-    use std::time::Duration;
 
     #[test]
     fn a_refusal_does_not_cost_the_next_packet() {
         let at = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let port = Port::towards(at, 46).unwrap();
+        let port = Port::towards(at, Terms { dscp: 46, useful_for: None }).unwrap();
         let (mut tx, mut tally) = (TxBatch::new(), Tally::default());
         let to = Target::Udp(at);
         port.send(&to, &[(to, b"nobody hears this")], &mut tx, &mut tally);

@@ -2,7 +2,7 @@
 //! answers back to whom they are for.
 
 use super::opener::{Opener, Ticket};
-use super::port::{Memory, Packet, Port};
+use super::port::{Memory, Packet, Port, Terms};
 use super::table::Table;
 use super::tally::{Reason, Tally};
 use super::{Forward, Limits, Overlay};
@@ -128,7 +128,7 @@ impl Relay {
             let key = (i, run[0].0);
             let slot = match flows.find(&key) {
                 Some(slot) => slot,
-                None => match open(to, limits.dscp, opener, next_ticket) {
+                None => match open(to, limits.terms, opener, next_ticket) {
                     Ok(far) => {
                         let (slot, displaced) = flows.insert(key, far, now);
                         if let Some(far) = displaced {
@@ -230,9 +230,9 @@ impl Relay {
 const MORE_FILES: &str = "; if it is for want of open files, raise the limit (ulimit -n)";
 
 /// The far side of a new flow.
-fn open(to: &Target, dscp: u8, opener: &Opener, next_ticket: &mut Ticket) -> io::Result<Far> {
+fn open(to: &Target, terms: Terms, opener: &Opener, next_ticket: &mut Ticket) -> io::Result<Far> {
     match to {
-        Target::Udp(address) => Ok(Far::Open(Port::towards(*address, dscp)?)),
+        Target::Udp(address) => Ok(Far::Open(Port::towards(*address, terms)?)),
         Target::Overlay(_) => {
             *next_ticket += 1;
             let ticket = *next_ticket;

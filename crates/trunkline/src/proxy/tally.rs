@@ -32,10 +32,12 @@ pub enum Reason {
     UdpRefused,
     /// The system refused to send it by UDP.
     UdpUnsent,
+    /// It waited past its deadline, since the proxy had no time to run.
+    Stale,
 }
 
 impl Reason {
-    const ALL: [(Reason, &str); 10] = [
+    const ALL: [(Reason, &str); 11] = [
         (Reason::TooLarge, "too_large"),
         (Reason::NodeAway, "node_away"),
         (Reason::NodeBusy, "node_busy"),
@@ -46,6 +48,7 @@ impl Reason {
         (Reason::Stranger, "stranger"),
         (Reason::UdpRefused, "udp_refused"),
         (Reason::UdpUnsent, "udp_unsent"),
+        (Reason::Stale, "stale"),
     ];
 }
 
