@@ -10,17 +10,42 @@ use trunkline_overlay::wire::NodeId;
 use trunkline_sim::{Topology, WireId, World};
 
 /// A voice packet on the wire: 172 + 44 for the overlay + 48 for IP and UDP.
-const VOICE_BITS_PER_SECOND: u64 = 50 * 8 * (172 + 44 + 48);
+const VOICE_BYTES: u64 = 172 + 44 + 48;
+const VOICE_BITS_PER_SECOND: u64 = 50 * 8 * VOICE_BYTES;
 const RATE: u64 = 1_000_000;
 
 /// One wire of 1 Mbit/s and 10 ms, whose nodes know its rate.
 fn narrow(seed: u64) -> World {
-    let rate = Some(Bitrate::from_bps(RATE));
-    let model = LinkModel { rate, delay: ms(10), ..LinkModel::default() };
+    // Wires count the headers of IPv6; hosts here have addresses of IPv4, and
+    // their nodes count its headers, which are 20 bytes less.
+    let known = RATE * (VOICE_BYTES - 20) / VOICE_BYTES;
+    let wire = Some(Bitrate::from_bps(RATE));
+    paced(seed, wire, known)
+}
+
+/// A wire of 10 ms whose nodes keep to `rate`.
+fn paced(seed: u64, wire: Option<Bitrate>, rate: u64) -> World {
+    let model = LinkModel { rate: wire, delay: ms(10), ..LinkModel::default() };
     let mut t = Topology::new();
     let (a, b) = (t.host(NodeId(1)), t.host(NodeId(2)));
-    t.link_with(a, b, model.clone(), model, |c| c.rate = rate);
+    t.link_with(a, b, model.clone(), model, |c| c.rate = Some(Bitrate::from_bps(rate)));
     t.build(seed).unwrap()
+}
+
+/// A rate is that of the packets as they are: with the headers of IPv4, over IPv4.
+#[test]
+fn a_rate_is_used_to_the_full() {
+    let mut world = paced(3, None, RATE);
+    calls(&mut world, (0, 1), BE, 5_000, 20, (at(1_000), 500));
+    let sent = |world: &World| {
+        let offered = world.ledgers(WireId(0))[0].offered;
+        offered.bytes - 20 * offered.packets
+    };
+    world.run_until(at(3_000));
+    let before = sent(&world);
+    world.run_until(at(8_000));
+    let rate = (sent(&world) - before) * 8 / 5;
+    assert!((RATE * 99 / 100..=RATE * 101 / 100).contains(&rate), "{rate} bit/s");
 }
 
 #[test]

@@ -390,7 +390,7 @@ impl Link {
         debug_assert!(written.is_ok(), "room was made for it");
         self.seal.seal(envelope);
         self.stats.paths.count(LEN);
-        self.charge(now, LEN);
+        self.charge(now, to, LEN);
         true
     }
 
@@ -403,7 +403,7 @@ impl Link {
         debug_assert!(written.is_ok(), "room was made for it");
         self.seal.seal(envelope);
         self.stats.hellos.count(LEN);
-        self.charge(now, LEN);
+        self.charge(now, to, LEN);
         if let Some(candidate) = &mut self.place.candidate {
             candidate.hello = Some(hello.sent_us);
         }
@@ -413,7 +413,9 @@ impl Link {
     /// The last envelope in `arena`, of `len` bytes, has been sealed for the
     /// present address: it goes to the candidate as well, as far as that has paid.
     pub(super) fn sent(&mut self, now: Time, len: usize, arena: &mut TxArena) {
-        self.charge(now, len);
+        if let Some(to) = self.address {
+            self.charge(now, to, len);
+        }
         let Some(candidate) = &mut self.place.candidate else { return };
         // First it is asked.
         if candidate.asked.is_some() && !candidate.due && candidate.pay(len) {
@@ -421,7 +423,7 @@ impl Link {
             // Without room there is no copy: the original has gone.
             if arena.repeat(to, len) {
                 self.stats.paths.count(len);
-                self.charge(now, len);
+                self.charge(now, to, len);
             }
         }
     }

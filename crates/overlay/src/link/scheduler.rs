@@ -108,9 +108,12 @@ impl Link {
         self.monitor.rides(now) && self.tx.has_one() && !self.is_leaving() && len <= self.config.mtu
     }
 
-    pub(super) fn charge(&mut self, now: Time, bytes: usize) {
+    pub(super) fn charge(&mut self, now: Time, to: SocketAddr, bytes: usize) {
         if let Some(rate) = self.config.rate {
-            self.free_at = self.free_at.max(now) + rate.time_for(bytes + IP_UDP_HEADERS);
+            // An IPv4 address as a socket of IPv6 writes it is still one.
+            let headers =
+                if to.ip().to_canonical().is_ipv4() { SMALLEST_HEADERS } else { IP_UDP_HEADERS };
+            self.free_at = self.free_at.max(now) + rate.time_for(bytes + headers);
         }
     }
 
