@@ -29,9 +29,9 @@ pub const SECONDS_PER_HOP: f64 = 0.6e-6;
 /// How lost packets are recovered: settings of every link, under a name.
 #[derive(Clone)]
 pub struct Policy {
-    /// In tables and legends.
+    /// The policy's name in tables and legends.
     pub name: &'static str,
-    /// Makes the settings.
+    /// Changes a link's settings to this policy's.
     pub adjust: Arc<dyn Fn(&mut link::Config) + Send + Sync>,
 }
 
@@ -120,7 +120,7 @@ pub struct Chain {
     pub packets: u64,
 }
 
-/// What came of it.
+/// A simulated network after its calls have ended.
 pub struct Run {
     world: World,
     calls: Vec<Call>,
@@ -128,7 +128,7 @@ pub struct Run {
 }
 
 impl Chain {
-    /// Simulates it.
+    /// Simulates the calls until their last packet has arrived or is lost.
     pub fn run(&self, seed: u64) -> Result<Run, WorldError> {
         let mut topology = Topology::chain(self.links.iter().cloned());
         let last = self.links.len() as u32;

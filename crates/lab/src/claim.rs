@@ -15,9 +15,9 @@ pub struct Claim {
     pub published: Option<&'static str>,
     /// What the measured value is held against.
     pub bound: Bound,
-    /// Of bound and measured value.
+    /// The unit of the bound and the measured value.
     pub unit: &'static str,
-    /// At which both are printed.
+    /// How many decimals of the bound and the measured value are printed.
     pub decimals: usize,
     /// Reads the value off a table that has the points at [`Claim::at`].
     pub measure: Box<dyn Fn(&Table) -> Measured + Send + Sync>,

@@ -44,7 +44,8 @@ pub fn chains(calls: u32) -> Vec<Bursts> {
     bursts.iter().copied().chain(bursts[1..].iter().map(in_time)).collect()
 }
 
-/// The experiment.
+/// The experiment behind figure 4b: the same loss with recovery until the
+/// deadline.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

@@ -75,7 +75,7 @@ pub struct QualityPoint {
 }
 
 impl QualityPoint {
-    /// As a point of these figures.
+    /// This measurement as a point of an experiment, shown in `figures`.
     pub fn into_point(self, figures: &[&'static str]) -> Point {
         let QualityPoint { calls, loss_pct, segments, .. } = self;
         let path = self.name();
@@ -170,9 +170,9 @@ impl QualityPoint {
 struct Heard {
     missed: f64,
     mean: Mean,
-    /// In ascending order.
+    /// Raw PESQ of each segment, in ascending order.
     raw: Vec<f64>,
-    /// In ascending order.
+    /// MOS-LQO of each segment, in ascending order.
     mos_lqo: Vec<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! What is drawn and judged of it.
+//! Figures and claims on how soon four nodes route alike.
 
 use super::script::Event;
 use super::{FIGURE, PLACES};
@@ -12,7 +12,7 @@ const EVENTS: [Event; 6] = Event::ALL;
 const FAILURES: [Event; 3] = [Event::Cut, Event::Crash, Event::Blackhole];
 const ARRIVALS: [Event; 3] = [Event::Start, Event::Mend, Event::Restart];
 
-/// The simulator's.
+/// The figure of four nodes in the simulator.
 pub fn simulated() -> Figure {
     Figure {
         name: FIGURE,

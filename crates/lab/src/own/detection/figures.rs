@@ -1,4 +1,4 @@
-//! What is drawn and judged of it.
+//! Figures and claims on false deaths of links.
 
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
@@ -96,7 +96,7 @@ pub fn showing(trouble: &str) -> Vec<&'static str> {
     SHOWN.iter().filter(|s| s.trouble == trouble).map(|s| s.figure).collect()
 }
 
-/// All of them.
+/// Every figure of false deaths, a trouble each, with its claims.
 pub fn all() -> Vec<Figure> {
     let figure = |shown: &'static Shown| Figure {
         name: shown.figure,

@@ -1,4 +1,4 @@
-//! What is drawn and judged of it.
+//! Figures and claims on calls whose way fails.
 
 use super::{EVENTS, STEADY};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
@@ -52,7 +52,7 @@ pub fn showing(settings: &str) -> Vec<&'static str> {
     SHOWN.iter().filter(|s| s.settings == settings).map(|s| s.figure).collect()
 }
 
-/// All of them.
+/// Every figure of calls whose way fails, one for each choice of settings.
 pub fn all() -> Vec<Figure> {
     let figure = |shown: &'static Shown| Figure {
         name: shown.figure,

@@ -1,4 +1,4 @@
-//! What is drawn and judged of it.
+//! Figures and claims on links that fail again and again.
 
 use super::FAILURES;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
@@ -17,10 +17,10 @@ const BACK: f64 = 1.2;
 const KNOWN: f64 = 4.0;
 /// Silence of this many seconds is a failure of the link.
 const DEATH: f64 = 1.0;
-/// In the figure.
+/// Outages that the figure draws, seconds.
 const SHOWN: [f64; 2] = [1.5, 3.0];
 
-/// Both figures.
+/// The two figures of a link that fails again and again.
 pub fn all() -> Vec<Figure> {
     vec![
         Figure {

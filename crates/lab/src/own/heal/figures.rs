@@ -1,4 +1,4 @@
-//! What is drawn and judged of it.
+//! Figures and claims on overlays that come to know themselves.
 
 use super::{EVENTS, LOSSES};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
@@ -6,7 +6,7 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
 use crate::table::{Record, Table};
 
-/// Both figures.
+/// The two figures of overlays that come to know themselves.
 pub fn all() -> Vec<Figure> {
     vec![
         Figure {
