@@ -2,7 +2,7 @@
 
 use super::script::Event;
 use super::{FIGURE, PLACES};
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
@@ -163,7 +163,9 @@ fn soon(
         decimals: 3,
         measure: Box::new(move |t| {
             let worst = largest(events.map(|e| at(t, place, e, 100.0, "converged_s")));
-            Measured::census(worst).noting(medians(t, place, events))
+            let runs: f64 = events.map(|e| at(t, place, e, 100.0, "runs")).iter().sum();
+            let note = format!("{} {}", medians(t, place, events), worst_of(runs));
+            Measured::census(worst).noting(note)
         }),
         at: &[],
         expected: Verdict::Holds,

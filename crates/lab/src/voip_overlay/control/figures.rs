@@ -1,7 +1,7 @@
 //! Figures and claims on the overlay's own traffic.
 
 use super::dead;
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
@@ -262,12 +262,13 @@ fn left() -> Claim {
             let (nine, ten) = ("9 s with a call", "10 s with a call");
             let note = format!(
                 "Found after {:.3} s at most. After ten seconds of silence: {:.3} s, and left after \
-                 {:.3}; without a call {:.3} to {:.3} s.",
+                 {:.3}; without a call {:.3} to {:.3} s. {}",
                 worst("found (s)", nine),
                 worst("found (s)", ten),
                 worst("left (s)", ten),
                 at(t, "left (s)", "10 s idle", 0.0).estimate,
                 worst("left (s)", "10 s idle"),
+                worst_of(rows(t, "left (s)").next().map_or(f64::NAN, |r| r.number("of"))),
             );
             Measured::census(worst("left (s)", nine)).noting(note)
         }),
