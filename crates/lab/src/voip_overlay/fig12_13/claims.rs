@@ -196,7 +196,7 @@ fn greedy_fails() -> Claim {
         at: &HIGH,
         expected: Verdict::Holds,
         why: "",
-        sabotage: "greedy-knows-all",
+        sabotage: "threshold-of-150-ms",
     }
 }
 
