@@ -71,6 +71,33 @@ impl Mean {
     }
 }
 
+/// The exact 95 % interval of a mean number of events of which so many were
+/// counted, if each comes independently of the others (Garwood, *Fiducial limits
+/// for the Poisson distribution*, 1936). Of none it ends at 3.69, about three.
+pub fn poisson(events: u64) -> (f64, f64) {
+    let low = if events == 0 { 0.0 } else { poisson_mean(events - 1, 0.975) };
+    (low, poisson_mean(events, 0.025))
+}
+
+/// The mean with which at most `events` come with this probability.
+fn poisson_mean(events: u64, probability: f64) -> f64 {
+    let at_most = |mean: f64| {
+        let (mut log, mut sum) = (-mean, libm::exp(-mean));
+        for k in 1..=events {
+            log += libm::log(mean / k as f64);
+            sum += libm::exp(log);
+        }
+        sum
+    };
+    let (mut low, mut high) = (0.0, 10.0 + 2.0 * events as f64);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        let bound = if at_most(middle) > probability { &mut low } else { &mut high };
+        *bound = middle;
+    }
+    (low + high) / 2.0
+}
+
 /// The 95 % interval of [`quantile`], whatever the distribution: the values
 /// whose ranks are 1.96 standard deviations of the binomial distribution away
 /// (Conover, *Practical Nonparametric Statistics*, 1999, section 3.2). With few
@@ -136,6 +163,22 @@ mod tests {
         near(three.estimate, 0.2, 1e-12);
         near(three.standard_error, 0.1 / 3f64.sqrt(), 1e-12);
         assert_eq!(Ratio::of_clusters(&[]).interval, (0.0, 1.0));
+    }
+
+    /// Tables of the Poisson distribution's limits, as in Garwood's paper.
+    #[test]
+    fn counts_of_rare_events() {
+        for (events, (low, high)) in
+            [(0, (0.0, 3.688_9)), (1, (0.025_3, 5.571_6)), (10, (4.795_4, 18.390_4))]
+        {
+            let interval = poisson(events);
+            near(interval.0, low, 1e-4);
+            near(interval.1, high, 1e-4);
+        }
+        // Of very many it is that of a normal distribution: ±1.96 √n.
+        let (low, high) = poisson(10_000);
+        near(low, 9_805.0, 2.0);
+        near(high, 10_198.0, 2.0);
     }
 
     #[test]

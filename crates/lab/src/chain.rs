@@ -1,6 +1,8 @@
 //! Calls over a row of nodes, and over plain UDP: the networks of the VoIP
 //! overlay paper's experiments.
 
+mod in_order;
+
 use std::sync::Arc;
 use std::time::Duration;
 use trunkline_base::Time;
@@ -9,7 +11,7 @@ use trunkline_sim::overlay::link::realtime::{self, Recovery};
 use trunkline_sim::overlay::link::{self, IP_UDP_HEADERS};
 use trunkline_sim::overlay::monitor::Liveness;
 use trunkline_sim::overlay::wire::{NodeId, Service};
-use trunkline_sim::voice::{Arrival, Call, Outcome, VoiceSink, VoiceSource};
+use trunkline_sim::voice::{Arrival, Call, Outcome, Sinks as _, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 
 /// Between two packets of one call.
@@ -29,9 +31,9 @@ pub const SECONDS_PER_HOP: f64 = 0.6e-6;
 /// How lost packets are recovered: settings of every link, under a name.
 #[derive(Clone)]
 pub struct Policy {
-    /// In tables and legends.
+    /// The policy's name in tables and legends.
     pub name: &'static str,
-    /// Makes the settings.
+    /// Changes a link's settings to this policy's.
     pub adjust: Arc<dyn Fn(&mut link::Config) + Send + Sync>,
 }
 
@@ -120,24 +122,20 @@ pub struct Chain {
     pub packets: u64,
 }
 
-/// What came of it.
+/// A simulated network after its calls have ended.
 pub struct Run {
     world: World,
     calls: Vec<Call>,
+    /// The node and port that each call's sink hears it from.
+    heard_from: Vec<(NodeId, u16)>,
     wires: u32,
 }
 
 impl Chain {
-    /// Simulates it.
+    /// Simulates the calls until their last packet has arrived or is lost.
     pub fn run(&self, seed: u64) -> Result<Run, WorldError> {
-        let mut topology = Topology::chain(self.links.iter().cloned());
         let last = self.links.len() as u32;
-        for host in 0..=last {
-            for link in &mut topology.config_mut(HostId(host)).links {
-                (self.policy.adjust)(link);
-            }
-        }
-        let mut world = topology.build(seed)?;
+        let mut world = self.world(seed)?;
         let mut calls = Vec::new();
         for k in 0..self.calls {
             let (port, to) = (5_000 + k as u16, NodeId(last + 1));
@@ -146,8 +144,20 @@ impl Chain {
             let sink = world.attach(HostId(last), port, VoiceSink::default())?;
             calls.push((world.attach(HostId(0), 0, source)?, sink));
         }
+        let heard_from = calls.iter().map(|(source, _)| world.origin(*source)).collect();
         world.run_until(end(self.packets));
-        Ok(Run { world, calls, wires: last })
+        Ok(Run { world, calls, heard_from, wires: last })
+    }
+
+    /// The nodes and their links, with this policy.
+    fn world(&self, seed: u64) -> Result<World, WorldError> {
+        let mut topology = Topology::chain(self.links.iter().cloned());
+        for host in 0..=self.links.len() as u32 {
+            for link in &mut topology.config_mut(HostId(host)).links {
+                (self.policy.adjust)(link);
+            }
+        }
+        topology.build(seed)
     }
 
     /// The bytes of the same run with recovery off and no loss, reckoned from
@@ -177,21 +187,24 @@ pub fn udp(model: LinkModel, packets: u64, seed: u64) -> Result<Run, WorldError>
     let source = VoiceSource::new(NodeId(0), 5_000, Service::BestEffort, START, packets);
     let sink = world.attach_plain(there, 5_000, VoiceSink::default())?;
     let call = (world.attach_plain(here, 5_000, source)?, sink);
+    let heard_from = vec![world.origin(call.0)];
     world.run_until(end(packets));
-    Ok(Run { world, calls: vec![call], wires: 1 })
+    Ok(Run { world, calls: vec![call], heard_from, wires: 1 })
 }
 
 impl Run {
     /// Packets, losses and delays of all calls.
     pub fn outcome(&self) -> Outcome {
-        Outcome::of(&self.world, &self.calls, DEADLINE)
+        let calls = self.calls.iter().zip(&self.heard_from);
+        let twice = calls.map(|(&(_, sink), &from)| self.world.app(sink).duplicates(from)).sum();
+        Outcome::of_packets(self.packets().flatten(), twice, DEADLINE)
     }
 
     /// For each call, what became of each of its packets: the moment it was
     /// sent, and its arrival.
     pub fn packets(&self) -> impl Iterator<Item = impl Iterator<Item = (Time, Option<Arrival>)>> {
-        self.calls.iter().map(|&(source, sink)| {
-            let flow = self.world.app(sink).flows.get(&self.world.origin(source));
+        self.calls.iter().zip(&self.heard_from).map(|(&(source, sink), from)| {
+            let flow = self.world.app(sink).flows.get(from);
             let arrival = move |k: u64| flow.and_then(|f| *f.arrivals.get(k as usize)?);
             let source = self.world.app(source);
             (0..source.sent()).map(move |k| (source.sent_at(k), arrival(k)))

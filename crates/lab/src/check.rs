@@ -10,11 +10,11 @@ use crate::table::{Row, Table};
 /// A claim and where it stands.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
-    /// The experiment.
+    /// The experiment whose points the claim reads.
     pub experiment: &'a Experiment,
-    /// The figure.
+    /// The figure that the claim is about.
     pub figure: &'a Figure,
-    /// The claim.
+    /// The claim itself.
     pub claim: &'a Claim,
 }
 
@@ -138,7 +138,7 @@ pub enum Against {
     Otherwise,
 }
 
-/// Compares.
+/// How a verdict compares with the one that the claim was published with.
 pub fn against(claim: &Claim, verdict: Verdict) -> Against {
     match (claim.expected, verdict) {
         (Verdict::Holds, Verdict::Fails) => Against::Broken,

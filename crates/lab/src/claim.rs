@@ -3,6 +3,7 @@
 
 use crate::table::{Record, Table};
 use serde::{Deserialize, Serialize};
+use trunkline_base::stats::poisson;
 
 /// Something that the data can contradict.
 pub struct Claim {
@@ -15,9 +16,9 @@ pub struct Claim {
     pub published: Option<&'static str>,
     /// What the measured value is held against.
     pub bound: Bound,
-    /// Of bound and measured value.
+    /// The unit of the bound and the measured value.
     pub unit: &'static str,
-    /// At which both are printed.
+    /// How many decimals of the bound and the measured value are printed.
     pub decimals: usize,
     /// Reads the value off a table that has the points at [`Claim::at`].
     pub measure: Box<dyn Fn(&Table) -> Measured + Send + Sync>,
@@ -153,6 +154,17 @@ impl Measured {
         Measured::new(value, (value, value))
     }
 
+    /// How often something comes in a unit of `exposure`, if it was counted so
+    /// often and comes each time by itself: with the exact interval of a count.
+    pub fn rate(events: f64, exposure: f64) -> Measured {
+        // Also what was not counted: not a number is no event.
+        if !(events >= 0.0 && exposure > 0.0) {
+            return Measured::census(f64::NAN);
+        }
+        let (low, high) = poisson(events as u64);
+        Measured::new(events / exposure, (low / exposure, high / exposure))
+    }
+
     /// Three columns of a row: the value and both ends of its interval.
     pub fn of(row: &Record<'_>, [value, low, high]: [&str; 3]) -> Measured {
         Measured::new(row.number(value), (row.number(low), row.number(high)))
@@ -214,6 +226,13 @@ impl Measured {
     }
 }
 
+/// What the worst of so many runs says of others, for a note: by the rule of
+/// three, of what none of `n` has done at most 3/n do it, at 95 %.
+pub fn worst_of(runs: f64) -> String {
+    let share = (300.0 / runs).min(100.0);
+    format!("Worst of {runs:.0}: at most {share:.1} % of others take longer (rule of three).")
+}
+
 /// The largest of some measurements. If there is none, or one is not a number,
 /// neither is this: a claim must not hold because its points are missing.
 pub fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -241,6 +260,17 @@ mod tests {
             assert!(Measured::largest(measured).estimate.is_nan());
         }
         assert!(Measured::range(&[]).estimate.is_nan() && Measured::mean(&[]).estimate.is_nan());
+    }
+
+    #[test]
+    fn a_count_has_an_interval() {
+        let none = Measured::rate(0.0, 10.0);
+        assert_eq!((none.estimate, none.interval.0), (0.0, 0.0));
+        assert!((none.interval.1 - 0.369).abs() < 1e-3);
+        assert!(Measured::rate(f64::NAN, 10.0).estimate.is_nan());
+        assert!(Measured::rate(1.0, f64::NAN).estimate.is_nan());
+        let worst = "Worst of 1000: at most 0.3 % of others take longer (rule of three).";
+        assert_eq!(worst_of(1_000.0), worst);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub enum Error {
     /// A folder with the results of another run.
     #[error("{}: there is another run ({there}; this one: {here}): take another --out, or remove it", path.display())]
     OtherRun {
-        /// The manifest.
+        /// The path of the manifest.
         path: PathBuf,
         /// What it says.
         there: String,

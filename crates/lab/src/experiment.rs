@@ -19,10 +19,10 @@ pub enum Size {
 }
 
 impl Size {
-    /// Each.
+    /// Every size, the smallest first.
     pub const ALL: [Size; 3] = [Size::Tiny, Size::Quick, Size::Full];
 
-    /// Its name in manifests.
+    /// The size's name in manifests.
     pub fn name(self) -> &'static str {
         match self {
             Size::Tiny => "tiny",
@@ -31,7 +31,7 @@ impl Size {
         }
     }
 
-    /// One of three values.
+    /// That of three values which belongs to this size.
     pub fn pick<T>(self, tiny: T, quick: T, full: T) -> T {
         match self {
             Size::Tiny => tiny,
@@ -98,7 +98,7 @@ pub struct Point {
     /// About how long it takes, seconds: for estimates, and to begin with the
     /// longest.
     pub weight: f64,
-    /// Does it.
+    /// Measures the point's rows.
     pub measure: Measure,
 }
 
@@ -120,13 +120,13 @@ pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
 pub struct Figure {
     /// `fig4`.
     pub name: &'static str,
-    /// A line.
+    /// The figure's title, in a line.
     pub title: &'static str,
     /// Where the paper speaks of it.
     pub section: &'static str,
     /// What the paper says of it, in our words.
     pub says: &'static str,
-    /// Draws it.
+    /// Draws the figure from its table.
     pub chart: Box<dyn Fn(&Table) -> Chart + Send + Sync>,
     /// What of it can be judged.
     pub claims: Vec<Claim>,
@@ -149,7 +149,7 @@ pub struct Experiment {
     pub needs_speech: bool,
     /// What is measured.
     pub points: Points,
-    /// What is shown of it.
+    /// The figures that are drawn from the points.
     pub figures: Vec<Figure>,
 }
 

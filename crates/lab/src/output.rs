@@ -14,7 +14,7 @@ use std::path::Path;
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Judged {
-    /// Within the figure.
+    /// The claim's name, unique within the figure.
     pub id: String,
     /// What is judged, in our words.
     pub claim: String,
@@ -29,11 +29,11 @@ pub struct Judged {
     pub measured: String,
     /// The 95 % interval of that.
     pub interval: [String; 2],
-    /// Of bound and measured value.
+    /// The unit of the bound and the measured value.
     pub unit: String,
     /// What follows from bound and interval.
     pub verdict: Verdict,
-    /// Why not, or what else to know.
+    /// Why the claim does not hold, or what else a reader should know.
     pub note: String,
 }
 

@@ -58,7 +58,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Each, that of the figures first.
+    /// Every variant of the speech, that of the figures first.
     pub const ALL: [Variant; 4] = {
         const fn of(voices: Voices, filter: Filter) -> Variant {
             Variant { voices, filter }
@@ -202,7 +202,7 @@ struct Segment {
     original: Vec<i16>,
     /// As it comes out of the decoder if nothing is missed.
     coded: Vec<i16>,
-    /// The score of that.
+    /// The score of the segment as it is coded, without any loss.
     clean: OnceLock<Result<Option<Score>, PesqError>>,
 }
 

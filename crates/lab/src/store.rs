@@ -31,7 +31,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// That of a run of `experiment`.
+    /// The manifest of a run of `experiment`.
     pub fn new(
         experiment: &Experiment,
         size: Size,
@@ -56,7 +56,7 @@ impl Manifest {
         &self.size
     }
 
-    /// In a line.
+    /// The manifest in a line, for messages.
     pub(crate) fn line(&self) -> String {
         let Manifest { version, revision, size, seed, speech, schema, .. } = self;
         let speech = speech.as_ref().map_or(String::new(), |s| format!(", speech {s}"));
@@ -136,9 +136,9 @@ impl Store {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Shard {
-    /// From 1.
+    /// Which of the shards this is, from 1.
     pub index: usize,
-    /// Of so many.
+    /// How many shards the run was divided into.
     pub of: usize,
     /// The figures that were asked for.
     pub figures: Vec<String>,

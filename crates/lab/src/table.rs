@@ -99,7 +99,7 @@ pub fn print(columns: &[Column], cells: Vec<Cell>) -> Row {
 pub struct Table {
     /// What the cells of a row are.
     pub columns: &'static [Column],
-    /// In the order of the points.
+    /// The rows, in the order of the points.
     pub rows: Vec<Row>,
 }
 

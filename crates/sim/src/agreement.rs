@@ -20,7 +20,7 @@ pub enum Disagreement {
     Stale {
         /// Whose database it is.
         at: HostId,
-        /// Whose record.
+        /// The node whose record is meant.
         of: HostId,
     },
     /// It knows no way to another whom it can reach.

@@ -34,7 +34,7 @@ impl<'a> Io<'a> {
         Io { now, app, outbox, wake: None }
     }
 
-    /// The present.
+    /// The world's present time.
     pub fn now(&self) -> Time {
         self.now
     }

@@ -26,9 +26,9 @@ use trunkline_base::Time;
 /// [`Topology`](crate::Topology), and of the ends of a plain path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WireEnd {
-    /// Where the first direction begins.
+    /// The end where the first direction of the wire begins.
     First,
-    /// Where it ends.
+    /// The end where the first direction of the wire ends.
     Second,
 }
 
@@ -78,7 +78,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins a file.
+    /// Begins a capture file: writes its header to `out`.
     pub fn new(what: String, out: Box<dyn Write>) -> Result<Capture, CaptureError> {
         let section = SectionHeaderBlock {
             // Of the same bytes on every machine.

@@ -60,7 +60,7 @@ pub fn locate(address: SocketAddr) -> Option<(HostId, u16)> {
 /// One direction of a wire.
 pub struct Direction {
     pub impairment: Impairment,
-    /// What it was connected with.
+    /// The model that the wire was connected with, before any change.
     pub original: LinkModel,
     /// Which of the seed's loss processes it has.
     pub stream: u64,

@@ -77,7 +77,7 @@ impl Waxman {
 /// Tells this generator apart from the others of the same seed.
 const STREAM: u64 = 0x7761_786d_616e;
 
-/// Of the square's diagonal.
+/// The distance of two places, as a share of the square's diagonal.
 pub(crate) fn distance(a: (f64, f64), b: (f64, f64)) -> f64 {
     let (x, y) = (a.0 - b.0, a.1 - b.1);
     libm::sqrt((x * x + y * y) / 2.0)

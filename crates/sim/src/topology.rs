@@ -27,7 +27,7 @@ struct Wire {
 }
 
 impl Topology {
-    /// Nothing yet.
+    /// A topology without hosts or links.
     pub fn new() -> Topology {
         Topology::default()
     }

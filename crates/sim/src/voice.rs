@@ -46,7 +46,7 @@ pub struct VoiceSource {
     pub start: Time,
     /// How many are sent.
     pub count: u64,
-    /// Between two packets.
+    /// The time between two packets.
     pub spacing: Duration,
     /// RTP packet size, 28 to [`MAX_PACKET`] bytes.
     pub bytes: usize,

@@ -146,7 +146,7 @@ impl Conversation {
         self.gap(event, Time::NEVER)
     }
 
-    /// Ends it.
+    /// Lets everything arrive that is still under way: no packet is sent any more.
     pub fn finish(&mut self) {
         self.world.run_until(self.world.now() + DRAIN);
     }

@@ -72,7 +72,7 @@ const TROUBLES: [Trouble; 6] = [
     stalled("stalls to 8 s", Duration::from_secs(8)),
 ];
 
-/// The experiment.
+/// The experiment on false deaths of links and the time to find true ones.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

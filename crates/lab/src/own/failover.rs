@@ -70,7 +70,7 @@ const EVENTS: [(&str, Event); 6] = [
 /// Loss on every link in which nothing happens, per packet and in time.
 const STEADY: [(&str, Bursts); 2] = [("steady 5/75", BURSTY), ("steady 5/75 in time", IN_TIME)];
 
-/// The experiment.
+/// The experiment on calls whose way fails, and on calm ones.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

@@ -41,7 +41,7 @@ const DIAMOND: Shape = Shape {
 };
 const NETWORKS: [(&str, Shape); 2] = [("chain", CHAIN), ("diamond", DIAMOND)];
 
-/// B.
+/// Node B, the relay of the shortest way.
 const RELAY: HostId = HostId(1);
 
 /// What happens to the shortest way, again and again.
@@ -69,7 +69,7 @@ const SWINGS: usize = 5;
 /// long again to measure it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The experiment.
+/// The experiment on links that fail again and again.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

@@ -57,7 +57,7 @@ const QUIET: Duration = Duration::from_secs(60);
 const LOSSES: [(&str, f64); 2] = [("none", 0.0), ("5/75", 0.05)];
 const BURSTY: Bursts = Bursts { burstiness: Some(0.75), spacing: None };
 
-/// The experiment.
+/// The experiment on how soon overlays of many nodes know themselves.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

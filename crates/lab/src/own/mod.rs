@@ -13,10 +13,10 @@ pub mod steady;
 
 use crate::experiment::Experiment;
 
-/// The folder.
+/// The folder of figures that no paper has, in command lines and results.
 pub const PAPER: &str = "own";
 
-/// Every experiment.
+/// Every experiment behind figures that no paper has.
 pub fn experiments() -> Vec<Experiment> {
     vec![
         convergence::experiment(),

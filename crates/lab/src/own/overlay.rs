@@ -9,13 +9,13 @@ use trunkline_sim::overlay::node::Routing;
 /// Settings under a name.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// In tables and legends.
+    /// The name of these settings in tables and legends.
     pub name: &'static str,
-    /// Of every link.
+    /// The liveness of every link.
     pub liveness: Liveness,
     /// Half-life of what is held against a link that fails.
     pub damping: Duration,
-    /// Of every node.
+    /// The routing of every node.
     pub routing: Routing,
 }
 

@@ -52,7 +52,7 @@ const START: Time = Time::from_millis(5_000);
 const UNIFORM: Bursts = Bursts::PAPER[0];
 const OUTAGES: Bursts = Bursts { burstiness: Some(0.75), spacing: Some(PACKET) };
 
-/// The experiment.
+/// The experiment on what a link costs while its loss stays what it is.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

@@ -24,7 +24,8 @@ const COLUMNS: &[Column] = &[
     Column::number("of", 0),
 ];
 
-/// The experiment.
+/// The experiment on the overlay's own traffic: `control-updates`,
+/// `control-quiet`, `control-dead` and `control-nodes`.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

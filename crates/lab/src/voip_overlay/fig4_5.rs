@@ -46,7 +46,7 @@ pub struct LossPoint {
 }
 
 impl LossPoint {
-    /// As a point of `figure`.
+    /// This measurement as a point of an experiment, shown in `figure`.
     pub fn into_point(self, figure: &'static str) -> Point {
         let LossPoint { links, calls, bursts, loss_pct, .. } = self;
         let key = format!(
@@ -105,7 +105,8 @@ pub fn exact_residual(p: f64) -> f64 {
     2.0 * p * p - p * p * p
 }
 
-/// The experiment.
+/// The experiment behind figures 4 and 5: what recovery leaves of a link's
+/// loss.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

@@ -5,7 +5,7 @@ use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::Figure;
 use crate::table::Table;
 
-/// Both figures.
+/// Figures 9 and 10 with their claims.
 pub fn figures() -> Vec<Figure> {
     vec![fig9(), fig10()]
 }

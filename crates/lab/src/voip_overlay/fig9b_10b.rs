@@ -12,7 +12,8 @@ use crate::table::{Record, Table};
 const LOSSES: [f64; 9] = [0.0, 1.0, 2.0, 3.5, 5.0, 7.0, 10.0, 15.0, 20.0];
 const QUICK_LOSSES: [f64; 3] = [0.0, 10.0, 20.0];
 
-/// The experiment.
+/// The experiment behind figures 9b and 10b: PESQ with recovery until the
+/// deadline.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

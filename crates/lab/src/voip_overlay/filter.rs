@@ -16,7 +16,8 @@ const COLUMNS: &[Column] = &[
 ];
 const FIGURE: &str = "send-filter";
 
-/// The experiment.
+/// The experiment on the send filter: its response beside the modified IRS of
+/// P.830.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

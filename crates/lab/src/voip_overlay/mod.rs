@@ -18,7 +18,7 @@ use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_sim::overlay::link::realtime;
 
-/// The paper's folder.
+/// The folder of this paper's figures, in command lines and results.
 pub const PAPER: &str = "voip-overlay";
 
 /// Every experiment on this paper.

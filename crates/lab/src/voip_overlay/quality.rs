@@ -37,6 +37,8 @@ pub const COLUMNS: &[Column] = &[
 
 /// The loss rates of figures 1, 2, 9 and 10, percent.
 pub const LOSSES: [f64; 13] = [0.0, 0.5, 1.0, 2.0, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
+/// The Internet's average by Andersen et al. (§II-B), percent and burstiness.
+pub const INTERNET: (f64, Bursts) = (0.42, Bursts { burstiness: Some(0.72), spacing: None });
 /// What the claims look at: PESQ takes most of a quick run's time.
 const QUICK_UDP: [f64; 4] = [0.0, 0.5, 1.0, 10.0];
 const QUICK_OVERLAY: [f64; 4] = [0.0, 3.5, 7.0, 8.0];
@@ -75,7 +77,7 @@ pub struct QualityPoint {
 }
 
 impl QualityPoint {
-    /// As a point of these figures.
+    /// This measurement as a point of an experiment, shown in `figures`.
     pub fn into_point(self, figures: &[&'static str]) -> Point {
         let QualityPoint { calls, loss_pct, segments, .. } = self;
         let path = self.name();
@@ -170,9 +172,9 @@ impl QualityPoint {
 struct Heard {
     missed: f64,
     mean: Mean,
-    /// In ascending order.
+    /// Raw PESQ of each segment, in ascending order.
     raw: Vec<f64>,
-    /// In ascending order.
+    /// MOS-LQO of each segment, in ascending order.
     mos_lqo: Vec<f64>,
 }
 
@@ -257,7 +259,29 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
             }
         }
     }
+    points.extend(internet(size, sabotage));
     points
+}
+
+/// A call at the Internet's average loss, over plain UDP and over the overlay.
+fn internet(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let (loss_pct, bursts) = INTERNET;
+    let overlay = |policy: Policy| (Path::Overlay(policy), 10, size.pick(1, 5, 50));
+    let policy = policy(sabotage, loss_pct);
+    // With the new solution in the place of UDP.
+    let udp = match sabotage.is("recovered") {
+        true => overlay(Policy { name: "udp", ..policy.clone() }),
+        false => (Path::Udp, 1, size.pick(1, 50, 500)),
+    };
+    let paths = [udp, overlay(policy)];
+    let one = |(path, calls, segments)| {
+        let (bursts, really, concealed) = (vec![bursts], None, true);
+        let one = QualityPoint { path, calls, segments, bursts, loss_pct, really, concealed };
+        one.into_point(&["fig2"])
+    };
+    // What a test can afford is heard at other losses.
+    let paths = paths.into_iter().filter(|_| size > Size::Tiny);
+    paths.map(one).collect()
 }
 
 /// The paper's recovery; where it is sabotaged, on a link that loses so much.

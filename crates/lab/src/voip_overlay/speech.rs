@@ -41,7 +41,7 @@ struct Sentence {
     burst_pct: Option<&'static str>,
     /// Its column, before `_low` and `_high`.
     statistic: &'static str,
-    /// Of this score.
+    /// The score that the published sentence names.
     score: f64,
     /// At least, or exactly that.
     at_least: bool,
@@ -100,7 +100,7 @@ impl Sentence {
     }
 }
 
-/// The experiment.
+/// The experiment that judges the paper's sentences with other speech.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

@@ -1,8 +1,8 @@
-//! What is drawn and judged of it.
+//! Figures and claims on how soon four nodes route alike.
 
 use super::script::Event;
 use super::{FIGURE, PLACES};
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
@@ -12,7 +12,7 @@ const EVENTS: [Event; 6] = Event::ALL;
 const FAILURES: [Event; 3] = [Event::Cut, Event::Crash, Event::Blackhole];
 const ARRIVALS: [Event; 3] = [Event::Start, Event::Mend, Event::Restart];
 
-/// The simulator's.
+/// The figure of four nodes in the simulator.
 pub fn simulated() -> Figure {
     Figure {
         name: FIGURE,
@@ -163,7 +163,9 @@ fn soon(
         decimals: 3,
         measure: Box::new(move |t| {
             let worst = largest(events.map(|e| at(t, place, e, 100.0, "converged_s")));
-            Measured::census(worst).noting(medians(t, place, events))
+            let runs: f64 = events.map(|e| at(t, place, e, 100.0, "runs")).iter().sum();
+            let note = format!("{} {}", medians(t, place, events), worst_of(runs));
+            Measured::census(worst).noting(note)
         }),
         at: &[],
         expected: Verdict::Holds,

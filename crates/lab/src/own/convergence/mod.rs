@@ -40,10 +40,10 @@ const COLUMNS: &[Column] = &[
 
 /// Of the runs: how soon is it over in so many percent of them?
 const SHARES: [u32; 7] = [5, 25, 50, 75, 90, 95, 100];
-/// In the column `where`.
+/// Where a row was measured, in the column `where`.
 const PLACES: [&str; 2] = ["simulator", "testbed"];
 
-/// The experiment.
+/// The experiment on how soon four nodes route alike.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

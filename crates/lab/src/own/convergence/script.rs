@@ -19,7 +19,7 @@ pub const LINKS: [Edge; 4] = [(A, B, 10), (B, 3, 10), (A, 2, 12), (2, 3, 12)];
 /// The link that fails.
 pub const FAILING: usize = 0;
 
-/// What may happen.
+/// Something that may happen to the overlay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Whatever was before, all nodes start at once, and links are whole.
@@ -37,11 +37,11 @@ pub enum Event {
 }
 
 impl Event {
-    /// Each, in the order of tables.
+    /// Every event, in the order of tables.
     pub const ALL: [Event; 6] =
         [Event::Start, Event::Cut, Event::Mend, Event::Crash, Event::Restart, Event::Blackhole];
 
-    /// In tables and legends.
+    /// The event's name in tables and legends.
     pub fn name(self) -> &'static str {
         match self {
             Event::Start => "start",
@@ -105,10 +105,10 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 /// For each node and each destination the neighbours that are right as first
 /// step: a bit each; none where nothing leads there.
 pub type Tables = [Table; NODES];
-/// A node's.
+/// A node's part of [`Tables`]: an entry for each destination.
 pub type Table = [u8; NODES];
 
-/// As a bit of a [`Table`].
+/// The bit that stands for `node` in a [`Table`]'s entries.
 pub fn bit(node: usize) -> u8 {
     1 << node
 }
@@ -152,12 +152,12 @@ fn shortest(links: &[Edge]) -> Tables {
 /// How an event ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settled {
-    /// Which.
+    /// The event that this is the end of.
     pub event: Event,
     /// From the event until all tables were right for good; [`PATIENCE`] if
     /// they never were.
     pub took: Duration,
-    /// Whether they were.
+    /// Whether they were right to the end of the watch.
     pub for_good: bool,
     /// How long nobody had looked before: what [`Settled::took`] may be too
     /// long by.

@@ -20,7 +20,7 @@ const STARTS_WITHIN_US: u64 = 20_000;
 /// The overlay in the simulator.
 pub struct Simulated<'a> {
     settings: &'a Settings,
-    /// Of the next start.
+    /// The seed of the world that the next start makes.
     seed: u64,
     world: World,
 }

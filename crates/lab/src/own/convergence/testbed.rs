@@ -314,7 +314,7 @@ fn scenario(lanes: usize) -> Scenario {
 struct Daemons<'a> {
     network: &'a Network,
     lane: usize,
-    /// Those that run.
+    /// The daemons by number; `None` where one does not run.
     nodes: [Option<Process>; NODES],
     done: &'a (dyn Fn(f64) + Sync),
 }

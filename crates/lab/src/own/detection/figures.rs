@@ -1,4 +1,4 @@
-//! What is drawn and judged of it.
+//! Figures and claims on false deaths of links.
 
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
@@ -66,7 +66,11 @@ const SHOWN: [Shown; 6] = [
         claims: || {
             vec![
                 stalls_want_patience(),
-                calm_after("1.5-times-the-stall", "5 s are enough, and with probes at 200 ms", 5.0),
+                calm_after(
+                    "1.5-times-the-stall",
+                    "5 s are enough, with probes at 200 ms: less than one false death a day",
+                    5.0,
+                ),
             ]
         },
     },
@@ -80,7 +84,8 @@ const SHOWN: [Shown; 6] = [
                 five_are_too_few(),
                 calm_after(
                     "ten-seconds",
-                    "10 s, the paper's, are enough, with probes at 200 ms",
+                    "10 s, the paper's, are enough, with probes at 200 ms: less than one false \
+                     death a day",
                     10.0,
                 ),
             ]
@@ -96,7 +101,7 @@ pub fn showing(trouble: &str) -> Vec<&'static str> {
     SHOWN.iter().filter(|s| s.trouble == trouble).map(|s| s.figure).collect()
 }
 
-/// All of them.
+/// Every figure of false deaths, a trouble each, with its claims.
 pub fn all() -> Vec<Figure> {
     let figure = |shown: &'static Shown| Figure {
         name: shown.figure,
@@ -160,6 +165,12 @@ fn per_day(table: &Table, setting: Setting) -> Measured {
     let [value, low, high] =
         ["per_day", "per_day_low", "per_day_high"].map(|c| of(table, setting, c));
     Measured::new(value, (low, high))
+}
+
+/// False deaths a day where they are rare, each by itself: by their count.
+fn rare(table: &Table, setting: Setting) -> Measured {
+    let [deaths, days] = ["false_deaths", "link_days"].map(|c| of(table, setting, c));
+    Measured::rate(deaths, days).noting(format!("{deaths:.0} in {days:.1} days."))
 }
 
 /// How many more of them `a` has than `b`.
@@ -246,8 +257,7 @@ fn calm_in_time() -> Claim {
         bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "per link and day",
         decimals: 2,
-        // None in so many days: of those days that is all there is to know.
-        measure: Box::new(|t| Measured::census(of(t, DEFAULT, "per_day"))),
+        measure: Box::new(|t| rare(t, DEFAULT)),
         at: &[1.0],
         expected: Verdict::Fails,
         why: "The silence begins with the last hello before \
@@ -308,10 +318,13 @@ fn calm_after(id: &'static str, says: &'static str, dead_after: f64) -> Claim {
         id,
         says,
         published: None,
-        bound: Bound::at_most(0.0, OWN_TARGET),
+        bound: Bound::at_most(
+            1.0,
+            "this project's own target: one of the 1,400 times a day that a host stands still",
+        ),
         unit: "false deaths per link and day",
         decimals: 2,
-        measure: Box::new(move |t| Measured::census(of(t, (200.0, "yes", dead_after), "per_day"))),
+        measure: Box::new(move |t| rare(t, (200.0, "yes", dead_after))),
         at: if dead_after == 5.0 { &[5.0] } else { &[10.0] },
         expected: Verdict::Holds,
         why: "",

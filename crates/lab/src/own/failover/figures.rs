@@ -1,7 +1,7 @@
-//! What is drawn and judged of it.
+//! Figures and claims on calls whose way fails.
 
 use super::{EVENTS, STEADY};
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
@@ -52,7 +52,7 @@ pub fn showing(settings: &str) -> Vec<&'static str> {
     SHOWN.iter().filter(|s| s.settings == settings).map(|s| s.figure).collect()
 }
 
-/// All of them.
+/// Every figure of calls whose way fails, one for each choice of settings.
 pub fn all() -> Vec<Figure> {
     let figure = |shown: &'static Shown| Figure {
         name: shown.figure,
@@ -127,7 +127,8 @@ fn whole(id: &'static str, settings: &'static str, within: &'static str, bound: 
                     at(95.0, "whole_high_s"),
                 )
             });
-            Measured::census(worst).noting(note.join("; ") + ".")
+            let runs: f64 = events.map(|e| of(t, e, 100.0, "runs")).iter().sum();
+            Measured::census(worst).noting(format!("{}. {}", note.join("; "), worst_of(runs)))
         }),
         at: &[0.0, 1.0, 2.0],
         expected: Verdict::Holds,
@@ -205,16 +206,18 @@ fn calm(id: &'static str, event: &'static str) -> Claim {
         says,
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
-        unit: "changes of way",
-        decimals: 0,
+        unit: "changes of way an hour",
+        decimals: 2,
         measure: Box::new(move |t| {
-            let [runs, hours, deaths, most] =
-                ["runs", "hours", "deaths", "most_changes"].map(|c| of(t, event, 100.0, c));
+            let [runs, hours, deaths, most, changes] =
+                ["runs", "hours", "deaths", "most_changes", "changes"]
+                    .map(|c| of(t, event, 100.0, c));
             let note = format!(
-                "In {runs:.0} runs, {hours:.1} h; at most {most:.0} of one direction in one; \
-                 {deaths:.0} links declared dead, by either end."
+                "{changes:.0} in {runs:.0} runs, {hours:.1} h; at most {most:.0} of one direction \
+                 in one; {deaths:.0} links declared dead, by either end. The interval takes each \
+                 change for one by itself; some come in pairs, there and back."
             );
-            Measured::census(of(t, event, 100.0, "changes")).noting(note)
+            Measured::rate(changes, hours).noting(note)
         }),
         at: if event == STEADY[0].0 { &[10.0] } else { &[11.0] },
         expected,

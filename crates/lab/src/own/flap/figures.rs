@@ -1,7 +1,7 @@
-//! What is drawn and judged of it.
+//! Figures and claims on links that fail again and again.
 
 use super::FAILURES;
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
@@ -17,10 +17,10 @@ const BACK: f64 = 1.2;
 const KNOWN: f64 = 4.0;
 /// Silence of this many seconds is a failure of the link.
 const DEATH: f64 = 1.0;
-/// In the figure.
+/// Outages that the figure draws, seconds.
 const SHOWN: [f64; 2] = [1.5, 3.0];
 
-/// Both figures.
+/// The two figures of a link that fails again and again.
 pub fn all() -> Vec<Figure> {
     vec![
         Figure {
@@ -89,6 +89,11 @@ fn beyond(r: &Record<'_>) -> f64 {
     r.number("gap_most_s") - r.number("outage_s")
 }
 
+/// How many runs there were: failures of one run know of each other.
+fn lives<'a>(rows: impl Iterator<Item = Record<'a>>) -> f64 {
+    rows.filter(|r| r.number("nth") == 1.0).map(|r| r.number("runs")).sum()
+}
+
 fn heals() -> Claim {
     Claim {
         id: "heals",
@@ -109,10 +114,11 @@ fn heals() -> Claim {
                 format!("{f} {:.2} s", largest(here.map(|r| beyond(&r))))
             });
             let note = format!(
-                "The first at most {:.2} s, number {last:.0} {:.2} s. {}.",
+                "The first at most {:.2} s, number {last:.0} {:.2} s. {}. {}",
                 nth(1.0),
                 nth(last),
-                kinds.join(", ")
+                kinds.join(", "),
+                worst_of(lives(of(t, "chain"))),
             );
             Measured::census(worst).noting(note)
         }),
@@ -132,9 +138,9 @@ fn swings() -> Claim {
         unit: "s after the outage",
         decimals: 3,
         measure: Box::new(|t| {
-            let here = t.iter().filter(|r| r.is("failure", "stall after swings"));
-            let worst = largest(here.map(|r| beyond(&r)));
-            Measured::census(worst)
+            let here = || t.iter().filter(|r| r.is("failure", "stall after swings"));
+            let worst = largest(here().map(|r| beyond(&r)));
+            Measured::census(worst).noting(worst_of(lives(here())))
         }),
         at: &[2.0],
         expected: Verdict::Holds,

@@ -1,12 +1,12 @@
-//! What is drawn and judged of it.
+//! Figures and claims on overlays that come to know themselves.
 
 use super::{EVENTS, LOSSES};
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
 use crate::table::{Record, Table};
 
-/// Both figures.
+/// The two figures of overlays that come to know themselves.
 pub fn all() -> Vec<Figure> {
     vec![
         Figure {
@@ -112,9 +112,11 @@ fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
             let nodes = t.iter().map(|r| r.number("nodes")).filter(|&n| n <= 100.0);
             let nodes = nodes.fold(f64::NAN, f64::max);
             let [clean, lossy] = of(t, nodes, event, "converged_most_s");
-            let [kb, wires] = ["flooded_kb", "wires"].map(|c| of(t, nodes, event, c)[0]);
+            let [kb, wires, runs] =
+                ["flooded_kb", "wires", "runs"].map(|c| of(t, nodes, event, c)[0]);
             let note = format!(
-                "{nodes:.0} nodes, {wires:.0} wires, {kb:.0} kB flooded; with 5 % loss {lossy:.2} s."
+                "{nodes:.0} nodes, {wires:.0} wires, {kb:.0} kB flooded; with 5 % loss {lossy:.2} s. {}",
+                worst_of(runs)
             );
             Measured::census(clean).noting(note)
         }),

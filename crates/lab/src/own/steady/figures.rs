@@ -1,4 +1,4 @@
-//! What is drawn and judged of it.
+//! Figures and claims on what a steady link costs.
 
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
 use crate::experiment::Figure;
@@ -15,7 +15,7 @@ pub fn on_the_grid(calls: u32) -> Vec<&'static str> {
     vec![if calls == 1 { "steady" } else { "steady-ten" }]
 }
 
-/// All of them.
+/// Every figure of what a steady link costs.
 pub fn all() -> Vec<Figure> {
     let figure = |name, title, says, claims| Figure {
         name,

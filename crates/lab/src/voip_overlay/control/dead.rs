@@ -30,7 +30,7 @@ const PRECISE: Duration = Duration::from_millis(1);
 /// Longer than any setting takes.
 const WATCHED: Duration = Duration::from_secs(15);
 const PACKET: Duration = Duration::from_millis(20);
-/// Percent of the runs.
+/// The quantiles that are measured, percent of the runs.
 pub const SHARES: [f64; 7] = [0.0, 5.0, 25.0, 50.0, 75.0, 95.0, 100.0];
 
 /// Seconds of silence, and whether a call shows life until the cut.
@@ -41,7 +41,7 @@ const SETTINGS: [(&str, u64, bool); 4] = [
     ("10 s idle", 10, false),
 ];
 
-/// Their names.
+/// The names of [`SETTINGS`], for the chart.
 pub fn names() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().map(|(name, ..)| *name)
 }

@@ -40,12 +40,13 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         });
     }
     let hours = size.pick(0.05, 1.0, 10.0);
-    let daemon = Limits::default();
+    let mut daemon = Limits::default();
     let never = Duration::from_secs(1_000_000);
     let said_once = Limits { refresh: never, max_age: 2 * never, ..daemon };
+    if sabotage.is("renewed-ten-times-as-often") {
+        daemon.refresh /= 10;
+    }
     for (x, setting, limits) in [(2u32, "said once", said_once), (3, "renewed", daemon)] {
-        let sabotaged = sabotage.is("renewed") && setting == "said once";
-        let limits = if sabotaged { daemon } else { limits };
         points.push(Point {
             key: format!("calm-{}", setting.replace(' ', "-")),
             x: x.into(),

@@ -14,15 +14,36 @@ const HIGH: [f64; 3] = [80.0, 90.0, 95.0];
 const LEAST: [f64; 1] = [10.0];
 const LOW: [f64; 3] = [10.0, 20.0, 30.0];
 
-/// How much more of one rule's packets are in time than of another's.
-fn more(table: &Table, rule: Rule, less: Rule, diameter_ms: f64) -> Measured {
+/// What three columns say of one rule's packets against another's.
+fn compared(
+    table: &Table,
+    (rule, other): (Rule, Rule),
+    diameter_ms: f64,
+    columns: [&str; 3],
+) -> Measured {
     let mut rows = table.iter().filter(|r| {
         r.is("route", rule.name())
-            && r.is("less", less.name())
+            && r.is("less", other.name())
             && r.number("diameter_ms") == diameter_ms
     });
-    let columns = ["delivered_pct", "delivered_low_pct", "delivered_high_pct"];
     rows.next().map_or(Measured::census(f64::NAN), |r| Measured::of(&r, columns))
+}
+
+/// How much more of one rule's packets are in time than of another's.
+fn more(table: &Table, rule: Rule, less: Rule, diameter_ms: f64) -> Measured {
+    let columns = ["delivered_pct", "delivered_low_pct", "delivered_high_pct"];
+    compared(table, (rule, less), diameter_ms, columns)
+}
+
+/// In how many graphs the daemon's way is worse than the paper's, percent, at the
+/// diameter where these are most. Few graphs differ at all, so that of the mean
+/// difference no interval can be told.
+fn worse(table: &Table, at: &[f64]) -> Measured {
+    let pair = (Rule::Daemon, Rule::Expected);
+    let columns = ["worse_pct", "worse_low_pct", "worse_high_pct"];
+    let worst = Measured::largest(at.iter().map(|d| compared(table, pair, *d, columns)));
+    let mean = least(table, pair.0, pair.1, at).estimate;
+    worst.noting(format!("Over all graphs the mean difference is {mean:.3} points, where least."))
 }
 
 fn least(table: &Table, rule: Rule, less: Rule, at: &[f64]) -> Measured {
@@ -36,13 +57,13 @@ fn most(table: &Table, rule: Rule, less: Rule, at: &[f64]) -> Measured {
 /// The claims on figure 12, networks of 15 nodes.
 pub fn few() -> Vec<Claim> {
     let mut claims = vec![loss_near_best(), near_best()];
-    claims.extend(both(15, Verdict::Undecided));
+    claims.extend(both(15));
     claims
 }
 
 /// The claims on figure 13, networks of 100 nodes.
 pub fn many() -> Vec<Claim> {
-    both(100, Verdict::Holds)
+    both(100)
 }
 
 const POINTS: &str = "points";
@@ -83,16 +104,16 @@ fn near_best() -> Claim {
     }
 }
 
-/// Of both, with so many nodes, where `as_daemon` is what the daemon's cost comes to.
-fn both(nodes: u32, as_daemon: Verdict) -> Vec<Claim> {
+/// The claims on both figures, for networks of so many nodes.
+fn both(nodes: u32) -> Vec<Claim> {
     vec![
         below_loss(),
         slight_drop(nodes),
         above_latency(),
         latency_above_loss(),
         greedy_fails(),
-        daemon(as_daemon),
-        daemon_edge(),
+        daemon(),
+        daemon_edge(nodes),
         edge(),
     ]
 }
@@ -175,43 +196,47 @@ fn greedy_fails() -> Claim {
         at: &HIGH,
         expected: Verdict::Holds,
         why: "",
-        sabotage: "greedy-knows-all",
+        sabotage: "threshold-of-150-ms",
     }
 }
 
-fn daemon(expected: Verdict) -> Claim {
+/// How many graphs may be worse.
+const ONE_IN_A_HUNDRED: Bound = Bound::at_most(
+    1.0,
+    "this project's own target: one pair of nodes in a hundred may hear a difference",
+);
+
+fn daemon() -> Claim {
     Claim {
         id: "daemon",
-        says: "ways by the daemon's cost deliver at most 0.1 points less than those by the paper's, \
-               up to 95 ms",
+        says: "ways by the daemon's cost deliver more than 0.1 points less than those by the \
+               paper's in at most one graph of a hundred, at each diameter up to 95 ms",
         published: None,
-        bound: Bound::at_least(-0.1, OWN_TARGET),
-        unit: POINTS,
-        decimals: 3,
-        measure: Box::new(|t| least(t, Rule::Daemon, Rule::Expected, &TO_95)),
+        bound: ONE_IN_A_HUNDRED,
+        unit: "% of the graphs",
+        decimals: 2,
+        measure: Box::new(|t| worse(t, &TO_95)),
         at: &TO_95,
-        expected,
+        expected: Verdict::Holds,
         why: "The two differ by 2p³ and on links where 3T + Δ exceeds the deadline, and take the same \
-              way nearly always. One of 1,000 graphs where only one of them is in time, as there may \
-              be at 95 ms with 15 nodes, is 0.1 points.",
+              way nearly always.",
         sabotage: "daemon-ignores-loss",
     }
 }
 
-fn daemon_edge() -> Claim {
+fn daemon_edge(nodes: u32) -> Claim {
     Claim {
         id: "daemon-edge",
-        says: "ways by the daemon's cost deliver at most 0.1 points less than those by the paper's, \
-               at 99 and 100 ms",
+        says: "the same at 99 and 100 ms",
         published: None,
-        bound: Bound::at_least(-0.1, OWN_TARGET),
-        unit: POINTS,
-        decimals: 3,
-        measure: Box::new(|t| least(t, Rule::Daemon, Rule::Expected, &EDGE)),
+        bound: ONE_IN_A_HUNDRED,
+        unit: "% of the graphs",
+        decimals: 2,
+        measure: Box::new(|t| worse(t, &EDGE)),
         at: &EDGE,
-        expected: Verdict::Undecided,
+        expected: if nodes == 15 { Verdict::Undecided } else { Verdict::Holds },
         why: "Loss is a little dearer to the daemon, so that it takes a detour a little sooner. Here a \
-              detour is late, and a few graphs of 1,000 decide.",
+              detour is late.",
         sabotage: "daemon-by-loss",
     }
 }

@@ -7,7 +7,7 @@ use crate::voip_overlay::fig4_5::{exact_residual, paper_residual};
 /// A link, both ways alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// Between which two nodes.
+    /// The numbers of the two nodes that it joins.
     pub ends: (usize, usize),
     /// One-way delay, ns.
     pub delay: u64,
@@ -67,6 +67,11 @@ impl Arrivals {
     /// The share that is there after `limit` ns.
     pub fn within(&self, limit: u64) -> f64 {
         self.0.iter().filter(|a| a.0 <= limit).map(|a| a.1).sum()
+    }
+
+    /// When the first of them arrives, ns; never, if none is in time.
+    pub fn first(&self) -> u64 {
+        self.0.iter().map(|a| a.0).min().unwrap_or(u64::MAX)
     }
 
     /// The share that is in time so far.

@@ -25,7 +25,7 @@ pub struct Network {
     pub links: Vec<Link>,
     /// Of each node: who is next to it, over which link.
     pub next: Vec<Vec<(usize, usize)>>,
-    /// From where to where.
+    /// The two nodes farthest apart, between which ways are sought.
     pub ends: (usize, usize),
 }
 

@@ -3,32 +3,32 @@
 
 use super::delivery::{Arrivals, Law};
 use super::network::{Network, Way};
+use core::cmp::Ordering;
 
 /// Dijkstra's algorithm with the share that is in time in the place of a
 /// distance: each partial way has its arrivals, and the one with the largest
-/// share is taken next. Of equal ones that of the lower node counts.
+/// share is taken next. While nothing is lost all shares are equal: of equal
+/// ones the one that arrives earlier counts, which leaves the most time.
 pub fn greedy(network: &Network, law: &Law) -> Way {
     let (from, to) = network.ends;
     let nodes = network.next.len();
-    let mut best: Vec<Option<(f64, Arrivals)>> = vec![None; nodes];
+    let mut best: Vec<Option<Arrivals>> = vec![None; nodes];
     let mut last: Vec<Option<(usize, usize)>> = vec![None; nodes];
     let mut open = vec![true; nodes];
-    best[from] = Some((1.0, Arrivals::at_source()));
+    best[from] = Some(Arrivals::at_source());
     loop {
-        let share = |n: usize| best[n].as_ref().map_or(-1.0, |b| b.0);
-        let there = (0..nodes).rev().filter(|&n| open[n] && share(n) >= 0.0);
-        let node = there.max_by(|&a, &b| share(a).total_cmp(&share(b)));
-        let node = node.expect("every node can be reached");
+        let there = (0..nodes).filter(|&n| open[n]);
+        let there = there.filter_map(|n| best[n].as_ref().map(|arrivals| (n, arrivals)));
+        let next = there.max_by(|(_, a), (_, b)| in_time(a, b));
+        let (node, here) = next.map(|(n, a)| (n, a.clone())).expect("every node can be reached");
         if node == to {
             break;
         }
         open[node] = false;
-        let (_, here) = best[node].clone().expect("it was taken for its share");
         for &(other, link) in network.next[node].iter().filter(|n| open[n.0]) {
             let there = here.over(&network.links[link], law);
-            let share = there.delivered();
-            if best[other].as_ref().is_none_or(|b| share > b.0) {
-                best[other] = Some((share, there));
+            if best[other].as_ref().is_none_or(|b| in_time(&there, b).is_gt()) {
+                best[other] = Some(there);
                 last[other] = Some((node, link));
             }
         }
@@ -37,6 +37,11 @@ pub fn greedy(network: &Network, law: &Law) -> Way {
         core::iter::successors(last[to], |&(node, _)| last[node]).map(|l| l.1).collect();
     way.reverse();
     way
+}
+
+/// By the share that is in time; of equal shares the earlier is the greater.
+fn in_time(a: &Arrivals, b: &Arrivals) -> Ordering {
+    a.delivered().total_cmp(&b.delivered()).then_with(|| b.first().cmp(&a.first()))
 }
 
 /// The way over which most arrives in time, among all: better than `known`, or
@@ -61,7 +66,7 @@ pub fn best(network: &Network, law: &Law, known: Way) -> Way {
 struct Search<'a> {
     network: &'a Network,
     law: &'a Law,
-    /// To the end, at least, ns.
+    /// Of each node: the least latency from it to the end, ns.
     latency: Vec<u64>,
     /// Of what is at a node, the share that reaches the end, at most.
     survival: Vec<f64>,
@@ -147,6 +152,26 @@ mod tests {
         }
     }
 
+    /// Of two ways without loss, whichever has the lower numbers.
+    #[test]
+    fn greedy_takes_the_earlier_of_equals() {
+        for (first, second, way) in [(20, 30, vec![0, 1]), (30, 20, vec![2, 3])] {
+            let link = |a, b, ms: u64| Link { ends: (a, b), delay: ms * 1_000_000, loss: 0.0 };
+            let links =
+                vec![link(0, 1, first), link(1, 3, first), link(0, 2, second), link(2, 3, second)];
+            assert_eq!(greedy(&of(links, 3), &Law::PAPER), way);
+        }
+    }
+
+    fn of(links: Vec<Link>, to: usize) -> Network {
+        let mut next = vec![Vec::new(); to + 1];
+        for (number, link) in links.iter().enumerate() {
+            next[link.ends.0].push((link.ends.1, number));
+            next[link.ends.1].push((link.ends.0, number));
+        }
+        Network { links, next, ends: (0, to) }
+    }
+
     /// The paper's Figure 11: which way to D is the better one depends on the
     /// link after it, which the greedy optimiser doesn't look at.
     #[test]
@@ -161,12 +186,7 @@ mod tests {
                 link(2, 3, 10, 0.02),
                 link(3, 4, last_ms, 0.0),
             ];
-            let mut next = vec![Vec::new(); 5];
-            for (number, link) in links.iter().enumerate() {
-                next[link.ends.0].push((link.ends.1, number));
-                next[link.ends.1].push((link.ends.0, number));
-            }
-            Network { links, next, ends: (0, 4) }
+            of(links, 4)
         };
         let law = Law::PAPER;
         let (slow, fast) = (vec![0, 1, 4], vec![2, 3, 4]);
