@@ -3,7 +3,7 @@
 use crate::claim::{Bound, Claim, Verdict};
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
-use crate::output::{Judged, NOTHING, judge};
+use crate::output::{Judged, judge};
 use crate::run::{self, Job, Progress, Settings};
 use crate::table::{Row, Table};
 
@@ -152,21 +152,23 @@ pub fn against(claim: &Claim, verdict: Verdict) -> Against {
 /// be farther outside `bound` than without. What is not measured is no failure:
 /// then the sabotage only took the points away.
 pub fn can_fail(bound: &Bound, honest: &Judged, sabotaged: &Judged) -> bool {
-    let off = |j: &Judged| j.measured.parse().map_or(f64::NAN, |value| bound.off(value));
+    let off = |j: &Judged| j.numbers.measured.map_or(f64::NAN, |value| bound.off(value));
     sabotaged.verdict == Verdict::Fails
-        && sabotaged.measured != NOTHING
+        && sabotaged.numbers.measured.is_some()
         && (honest.verdict == Verdict::Holds || off(sabotaged) > off(honest))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::{NOTHING, Numbers};
     use Verdict::{Fails, Holds, Undecided};
 
     /// Less is better.
     const BOUND: Bound = Bound::at_most(1.0, "");
 
     fn judged(measured: &str, verdict: Verdict) -> Judged {
+        let number = measured.parse().ok();
         Judged {
             id: String::new(),
             claim: String::new(),
@@ -176,7 +178,15 @@ mod tests {
             measured: measured.to_owned(),
             interval: [String::new(), String::new()],
             unit: String::new(),
+            numbers: Numbers {
+                measured: number,
+                low: None,
+                high: None,
+                bound_low: None,
+                bound_high: None,
+            },
             verdict,
+            expected: Holds,
             note: String::new(),
         }
     }

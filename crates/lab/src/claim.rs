@@ -96,6 +96,11 @@ impl Bound {
         Bound { low: f64::NEG_INFINITY, high, closed: false, why }
     }
 
+    /// The least and the largest value that it allows, or what it is between.
+    pub fn ends(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
     /// What an interval says of it.
     pub fn judge(&self, (low, high): (f64, f64)) -> Verdict {
         let inside = |x: f64| match self.closed {

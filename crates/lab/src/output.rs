@@ -1,7 +1,7 @@
 //! What a run leaves behind for each figure: `data.csv`, `figure.svg`,
 //! `figure.png` and `claims.json`, in `OUT/paper/figure/`.
 
-use crate::claim::{Claim, Verdict};
+use crate::claim::{Claim, Measured, Verdict};
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure};
 use crate::plot;
@@ -31,10 +31,42 @@ pub struct Judged {
     pub interval: [String; 2],
     /// The unit of the bound and the measured value.
     pub unit: String,
+    /// The same as numbers, for programs.
+    pub numbers: Numbers,
     /// What follows from bound and interval.
     pub verdict: Verdict,
+    /// The verdict published with this version, at full size.
+    pub expected: Verdict,
     /// Why the claim does not hold, or what else a reader should know.
     pub note: String,
+}
+
+/// A judgement's numbers, at the claim's precision; `null` in place of infinity
+/// and of what was not measured.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Numbers {
+    /// The measured value.
+    pub measured: Option<f64>,
+    /// The lower end of its 95 % interval.
+    pub low: Option<f64>,
+    /// The upper end of it.
+    pub high: Option<f64>,
+    /// The least value that the claim allows, or what it must be above.
+    pub bound_low: Option<f64>,
+    /// The largest value that the claim allows, or what it must be below.
+    pub bound_high: Option<f64>,
+}
+
+impl Numbers {
+    fn of(claim: &Claim, measured: &Measured) -> Numbers {
+        let decimals = claim.decimals;
+        let number =
+            |n: f64| format!("{n:.decimals$}").parse().ok().filter(|n: &f64| n.is_finite());
+        let [(low, high), (bound_low, bound_high)] =
+            [measured.interval, claim.bound.ends()].map(|(a, b)| (number(a), number(b)));
+        Numbers { measured: number(measured.estimate), low, high, bound_low, bound_high }
+    }
 }
 
 /// What is measured where the points that a claim needs are missing.
@@ -66,7 +98,9 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
         measured: if there { print(measured.estimate) } else { NOTHING.into() },
         interval: [print(low), print(high)],
         unit: claim.unit.to_owned(),
+        numbers: Numbers::of(claim, &measured),
         verdict,
+        expected: claim.expected,
         note: note.join(" "),
     }
 }
