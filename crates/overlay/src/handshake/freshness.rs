@@ -31,12 +31,13 @@
 //! response does, is smaller than the initiation, and is within the limits of
 //! both initiations and answers.
 
-use super::identity::DhKey;
-use super::machine::{CHALLENGE, Event, Handshakes};
-use super::message::{Challenge, MacKey, Payload};
+use super::machine::{Event, Handshakes};
+use super::message::{Challenge, Payload};
 use super::receive::Opened;
 use super::stats::Refusal;
+use crate::identity::{DhKey, MacKey};
 use crate::wire::Incarnation;
+use crate::wire::version::CHALLENGE;
 use core::net::SocketAddr;
 use core::time::Duration;
 use rand::RngExt;

@@ -1,16 +1,15 @@
 //! What comes in, cheapest check first.
 
-use super::certificate::{Certificate, CertificateError};
+use super::cookie::COOKIE_SECRET;
 use super::freshness::{Latest, Verdict};
-use super::identity::DhKey;
-use super::limit::COOKIE_SECRET;
 use super::machine::{
     CONFIRM_WITHIN, Established, Event, Handshakes, NewcomerId, Peer, REKEY_AFTER,
 };
-use super::message::{Answer, COOKIE, Initiation, MacKey, Payload, Query, Response, echo_of};
+use super::message::{Answer, COOKIE, Initiation, Payload, Query, Response, echo_of};
 use super::neighbour::{FACTOR, FIRST_RETRY, Neighbour};
-use super::noise::Handshake;
 use super::stats::Refusal;
+use crate::identity::noise::Handshake;
+use crate::identity::{Certificate, CertificateError, DhKey, MacKey, PublicKey};
 use crate::link::LinkId;
 use crate::wire::{Kind, NodeId, ReceiverIndex, Role, SessionKeys};
 use core::net::SocketAddr;
@@ -503,7 +502,7 @@ impl Certificate {
         &self,
         node: NodeId,
         key: DhKey,
-        overlay_keys: &[super::identity::PublicKey],
+        overlay_keys: &[PublicKey],
         unix_secs: u64,
     ) -> Result<(), Refusal> {
         if self.node() != node || self.dh() != Some(key) {

@@ -7,7 +7,7 @@
 use super::Link;
 use crate::arena::TxArena;
 use crate::counters::Drop;
-use crate::handshake::GOODBYE;
+use crate::wire::version::GOODBYE;
 use crate::wire::{ENVELOPE_OVERHEAD, GOODBYE_LEN, Goodbye, Seal};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -119,7 +119,7 @@ impl Link {
 mod tests {
     use super::super::{Config, LinkStats, Session};
     use super::*;
-    use crate::handshake::{CURRENT, OLDEST};
+    use crate::wire::version::{CURRENT, OLDEST};
     use crate::wire::{Frame, Frames, Incarnation, NodeId, ReceiverIndex, Role, SessionKeys};
     use zeroize::Zeroizing;
 

@@ -3,19 +3,19 @@
 
 mod address;
 pub mod best_effort;
+pub(crate) mod cost;
 mod goodbye;
 mod live;
 pub mod realtime;
+mod report;
 mod ring;
 mod scheduler;
 mod session;
 
 use crate::arena::TxArena;
-use crate::counters::{Drop, Drops, Traffic};
-use crate::handshake::PublicKey;
+use crate::counters::{Drop, Drops, ReceiverStats, Traffic};
+use crate::identity::PublicKey;
 use crate::monitor::{self, Carried, LinkMonitor, Liveness, Quality};
-use crate::node::Report;
-use crate::route::LinkCost;
 use crate::wire::{
     DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
     OpenError, Opened, ReceiverIndex, Seal, Service,
@@ -27,7 +27,9 @@ use trunkline_base::wire::Writer;
 use trunkline_base::{Bitrate, Time};
 
 pub(crate) use address::Place;
+pub use cost::{LinkCost, residual_of};
 pub use live::LinkChange;
+pub use report::Report;
 pub use scheduler::Progress;
 pub use session::Session;
 
@@ -197,7 +199,7 @@ pub struct LinkStats {
     /// that is being asked.
     pub paths: Traffic,
     /// The receiving half of the real-time service.
-    pub receiver: realtime::ReceiverStats,
+    pub receiver: ReceiverStats,
     /// What was dropped, by reason.
     pub drops: Drops,
     /// Starts of the neighbour after the first one heard.

@@ -213,7 +213,7 @@ mod tests {
                 send(&mut link, at);
             }
             let header = DataHeader {
-                metric: crate::route::Metric::default(),
+                metric: crate::wire::Metric::default(),
                 service: Service::RealTime,
                 recovered: false,
                 hop_limit: 1,

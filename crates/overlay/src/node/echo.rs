@@ -235,7 +235,7 @@ impl Forwarder {
             self.echoes.push_answer(EchoAnswer { nonce, from: to, reached: true, hops: 0, rtt });
             return Ok(());
         }
-        self.reach(now, to, crate::route::Metric::default()).map_err(|cause| match cause {
+        self.reach(now, to, crate::wire::Metric::default()).map_err(|cause| match cause {
             Cause::Lost(at) => EchoError::Lost(to, now.since(at)),
             Cause::NoRoute | Cause::NoPort => EchoError::NoRoute(to),
         })?;
@@ -319,7 +319,7 @@ impl Forwarder {
         payload: &[u8],
     ) -> Result<(), (Option<LinkId>, Drop)> {
         let header = DataHeader {
-            metric: crate::route::Metric::default(),
+            metric: crate::wire::Metric::default(),
             service,
             recovered: false,
             hop_limit,
@@ -392,7 +392,7 @@ mod tests {
 
     fn header(source: NodeId, destination: NodeId) -> DataHeader {
         DataHeader {
-            metric: crate::route::Metric::default(),
+            metric: crate::wire::Metric::default(),
             service: Service::RealTime,
             recovered: false,
             hop_limit: 30,

@@ -19,15 +19,13 @@ use super::echo::{ANSWERS_PER_SECOND, NODE_PORT};
 use super::forwarder::{Forwarder, Packet};
 use super::local::Sink;
 use crate::counters::Drop;
-use crate::handshake::Rate;
-use crate::handshake::limit::Bucket;
-use crate::route::{ForwardingTable, Metric};
+use crate::route::ForwardingTable;
 use crate::session::{Cause, Flow};
-use crate::wire::{DataHeader, MAX_HOPS, NodeId};
+use crate::wire::{DataHeader, MAX_HOPS, Metric, NodeId};
 use core::time::Duration;
 use std::collections::BTreeMap;
-use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short, Writer};
+use trunkline_base::{Pacer, Rate, Time};
 
 /// The kind of the message, beside those of echoes.
 const PORT_UNBOUND: u8 = 4;
@@ -84,12 +82,12 @@ impl PortUnbound {
 pub(super) struct Denials {
     /// By a hash of the flow: its ends, and when it was told.
     told: Box<[Option<(u64, Time)>; FLOWS]>,
-    bucket: Bucket,
+    bucket: Pacer,
 }
 
 impl Default for Denials {
     fn default() -> Denials {
-        Denials { told: Box::new([None; FLOWS]), bucket: Bucket::FULL }
+        Denials { told: Box::new([None; FLOWS]), bucket: Pacer::FULL }
     }
 }
 

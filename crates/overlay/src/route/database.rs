@@ -1,10 +1,10 @@
 //! The link-state database: the newest record of each kind of each node.
 
 use super::Limits;
-use super::metric::Formula;
 use super::pace::Pace;
 use super::stats::Refusal;
 use super::update::{Advert, Key, MAX_FRAGMENTS, Part, Record};
+use crate::route::Formula;
 use crate::wire::NodeId;
 use core::time::Duration;
 use std::collections::BTreeMap;

@@ -5,11 +5,11 @@
 //! [flooding](Router) carries reliably; everyone keeps the newest of each node
 //! and computes shortest paths over the links that both ends advertise.
 
+mod cost;
 mod database;
 mod flood;
 mod formulas;
 mod keys;
-pub mod metric;
 mod own;
 mod pace;
 mod router;
@@ -18,8 +18,8 @@ mod stats;
 mod table;
 pub mod update;
 
+pub use cost::{CostModel, Formula, UNUSABLE};
 pub use keys::{Keys, Signature, Signer, Unsigned};
-pub use metric::{CostModel, Formula, LinkCost, Metric};
 pub use router::{Neighbour, Route, Router};
 pub use stats::{Refusal, Refusals, RouteStats};
 pub(crate) use table::NOBODY;

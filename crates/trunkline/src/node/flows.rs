@@ -5,7 +5,7 @@ use crate::datapath::sessions::Application;
 use crate::operate::protocol::{Direction, Flow, FlowQuality};
 use std::time::Duration;
 use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio_of, rate};
-use trunkline_overlay::node::Client;
+use trunkline_overlay::session::Client;
 use trunkline_overlay::session::flows::{Counts, Received};
 
 /// What a packet of G.711 mostly holds: it is as old when it leaves.

@@ -23,8 +23,8 @@ use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LossEstimate;
 use trunkline_overlay::node as overlay;
-use trunkline_overlay::route::{Formula, ForwardingTable, Hop, Metric};
-use trunkline_overlay::wire::{self, NodeId};
+use trunkline_overlay::route::{Formula, ForwardingTable, Hop};
+use trunkline_overlay::wire::{self, Metric, NodeId};
 
 /// A running node, to be asked and changed.
 pub struct Operator {

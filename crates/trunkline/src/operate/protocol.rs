@@ -389,7 +389,7 @@ pub enum MetricName {
     Hops,
 }
 
-impl From<MetricName> for trunkline_overlay::route::Metric {
+impl From<MetricName> for trunkline_overlay::wire::Metric {
     fn from(name: MetricName) -> Self {
         match name {
             MetricName::ExpectedLatency => Self::ExpectedLatency,

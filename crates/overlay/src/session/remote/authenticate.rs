@@ -2,15 +2,14 @@
 
 use super::keys::Keys;
 use super::wire::{INITIATION, RESPONSE, Token};
-use crate::handshake::limit::{Bucket, PerSource};
-use crate::handshake::message::{MAC, MacKey};
-use crate::handshake::noise::{FIRST_OVERHEAD, Handshake, REMOTE, SECOND_OVERHEAD, Static};
-use crate::handshake::{Identity, PublicKey, Rate};
+use crate::identity::mac::MAC;
+use crate::identity::noise::{FIRST_OVERHEAD, Handshake, REMOTE, SECOND_OVERHEAD, Static};
+use crate::identity::{Identity, MacKey, PublicKey};
 use crate::session::wire::Refusal;
 use core::net::SocketAddr;
 use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
-use trunkline_base::Time;
+use trunkline_base::{Pacer, PerSource, Rate, Time};
 
 /// Bytes before Noise's first message: the type, and the first half of
 /// HMAC-SHA256 by the node's public key.
@@ -91,7 +90,7 @@ pub struct Responder {
     rng: ChaCha20Rng,
     limits: Limits,
     sources: PerSource,
-    total: Bucket,
+    total: Pacer,
 }
 
 impl Responder {
@@ -116,7 +115,7 @@ impl Responder {
             rng: ChaCha20Rng::from_seed(entropy),
             limits,
             sources: PerSource::new(limits.sources),
-            total: Bucket::FULL,
+            total: Pacer::FULL,
         }
     }
 

@@ -7,14 +7,14 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::path::{Path, PathBuf};
 use toml::Spanned;
-use trunkline_overlay::handshake::{
-    CURRENT, Certificate, Identity, KeyError, OLDEST, Offer, PublicKey, Trust,
-};
+use trunkline_overlay::handshake::Offer;
+use trunkline_overlay::identity::{Certificate, Identity, KeyError, PublicKey, Trust};
 use trunkline_overlay::link;
 use trunkline_overlay::monitor::HALF_LIFE;
 use trunkline_overlay::node::{self as overlay, Routing, Sealing};
-use trunkline_overlay::route::{CostModel, Formula, Limits, Metric};
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::route::{CostModel, Formula, Limits};
+use trunkline_overlay::wire::version::{CURRENT, OLDEST};
+use trunkline_overlay::wire::{Metric, NodeId};
 
 /// Links with certified nodes that no `[[link]]` names, unless the file says:
 /// an overlay of the paper's size, and a bound on what their queues may hold.
