@@ -27,6 +27,14 @@ impl Metric {
     pub const ALL: [Metric; Metric::COUNT] =
         [Metric::ExpectedLatency, Metric::Latency, Metric::Loss, Metric::Hops];
 
+    /// Their names, in the same order.
+    pub const NAMES: [&'static str; Metric::COUNT] = [
+        Metric::ExpectedLatency.name(),
+        Metric::Latency.name(),
+        Metric::Loss.name(),
+        Metric::Hops.name(),
+    ];
+
     /// The two bits that stand for it.
     pub const fn to_wire(self) -> u8 {
         self as u8

@@ -18,6 +18,9 @@ impl Service {
     /// Every service that this version knows.
     pub const ALL: [Service; 2] = [Service::BestEffort, Service::RealTime];
 
+    /// Their names.
+    pub const NAMES: [&'static str; 2] = [Service::BestEffort.name(), Service::RealTime.name()];
+
     /// The service with this number on the wire; 3 is kept for reliable links.
     pub fn from_wire(bits: u8) -> Option<Service> {
         Service::ALL.into_iter().find(|service| *service as u8 == bits)

@@ -33,7 +33,7 @@ pub fn view<'a>(snapshot: &FlowSnapshot, clients: impl Fn(u16) -> Option<&'a str
         port: flow.ends.port,
         peer: flow.ends.peer.0,
         peer_port: flow.ends.peer_port,
-        service: flow.service.into(),
+        service: flow.service,
         application: name,
         pid,
         since_s: at.since(flow.since).as_secs_f64(),
