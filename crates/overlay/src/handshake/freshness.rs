@@ -138,7 +138,7 @@ impl Handshakes {
     ) -> Result<(), Refusal> {
         let Opened { mut handshake, key, payload, from, .. } = opened;
         let known = self.offer.newest.min(payload.newest) >= CHALLENGE;
-        if known && self.answers.take(now, self.limits.answers) {
+        if known && self.answers.admit(now, 1) {
             let noise = handshake.write(&Challenge::payload(nonce)).map_err(|_| Refusal::Forged)?;
             let challenge = Challenge { receiver: payload.index, noise: &noise };
             let bytes = challenge.emit(&MacKey::for_dh(&key));

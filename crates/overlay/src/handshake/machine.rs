@@ -289,11 +289,11 @@ impl Handshakes {
             seen: BTreeMap::new(),
             sent: 0,
             cookies: Cookies::new([entropy.random(), entropy.random()]),
-            strangers: Pacer::FULL,
+            strangers: Pacer::of(config.limits.strangers),
             tell_bad_mac: Time::ZERO,
-            proven: Pacer::FULL,
-            answers: Pacer::FULL,
-            sources: PerSource::new(config.limits.table),
+            proven: Pacer::of(config.limits.sources),
+            answers: Pacer::of(config.limits.answers),
+            sources: PerSource::new(config.limits.table, config.limits.source),
             events: VecDeque::new(),
             stats: HandshakeStats::default(),
             entropy,
@@ -311,7 +311,8 @@ impl Handshakes {
         if let Some(address) = peer.address {
             self.by_address.insert(address, link);
         }
-        self.neighbours.insert(link, Neighbour::new(peer, self.incarnation, now));
+        self.neighbours
+            .insert(link, Neighbour::new(peer, self.incarnation, self.limits.neighbour, now));
     }
 
     /// The link is no more; its sessions end.

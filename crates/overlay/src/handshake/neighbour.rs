@@ -9,7 +9,7 @@ use crate::identity::{Certificate, DhKey, MacKey};
 use crate::wire::{Incarnation, ReceiverIndex};
 use core::net::SocketAddr;
 use core::time::Duration;
-use trunkline_base::{Pacer, Time};
+use trunkline_base::{Pacer, Rate, Time};
 
 /// The first repetition comes after this…
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(250);
@@ -66,7 +66,7 @@ pub(super) struct Neighbour {
     /// Bytes that may still go there; no limit once it has shown that it is.
     pub credit: Option<usize>,
     /// Handshakes that its address may ask for without a cookie.
-    pub bucket: Pacer,
+    pub unproven: Pacer,
     /// Those with one.
     pub proven: Pacer,
     pub attempt: Option<Attempt>,
@@ -94,7 +94,8 @@ pub(super) struct Neighbour {
 }
 
 impl Neighbour {
-    pub fn new(peer: Peer, incarnation: Incarnation, now: Time) -> Neighbour {
+    /// `rate` is that of its initiations.
+    pub fn new(peer: Peer, incarnation: Incarnation, rate: Rate, now: Time) -> Neighbour {
         let mut neighbour = Neighbour {
             incarnation,
             address: peer.address,
@@ -102,8 +103,8 @@ impl Neighbour {
             certificate: None,
             mac: None,
             credit: None,
-            bucket: Pacer::FULL,
-            proven: Pacer::FULL,
+            unproven: Pacer::of(rate),
+            proven: Pacer::of(rate),
             attempt: None,
             query: None,
             cookie: None,

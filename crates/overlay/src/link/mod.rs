@@ -24,7 +24,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::wire::Writer;
-use trunkline_base::{Bitrate, Time};
+use trunkline_base::{Bitrate, Pacer, Time};
 
 pub(crate) use address::Place;
 pub use cost::{LinkCost, residual_of};
@@ -231,8 +231,8 @@ pub struct Link {
     best_effort: best_effort::Queue,
     /// Routing frames that wait for the next envelopes.
     routing: VecDeque<Vec<u8>>,
-    /// When the configured rate lets the next packet go.
-    free_at: Time,
+    /// Lets packets go at the configured rate.
+    pacer: Pacer,
     /// Bytes of requests that may still answer what the neighbour has sent.
     ask_credit: usize,
     /// Whether control has not been told yet that the neighbour has started.
@@ -257,7 +257,7 @@ impl Link {
             rx: realtime::Receiver::new(&config.realtime),
             best_effort: best_effort::Queue::new(&config.best_effort),
             routing: VecDeque::new(),
-            free_at: Time::ZERO,
+            pacer: Pacer::of_time(scheduler::PACING_BURST),
             ask_credit: 0,
             fresh: true,
             stats: LinkStats::default(),

@@ -334,13 +334,13 @@ impl Router {
         self.sift(now, from, record)?;
         let limits = &self.config.limits;
         let Some(Link { adjacency, .. }) = &mut self.links[from] else { return Ok(()) };
-        if !adjacency.inbox.pace.ready(now) {
+        if !adjacency.inbox.pacer.is_ready(now) {
             return Err(Refusal::NeighbourRate);
         }
         if !adjacency.inbox.push(record.whole(), now, limits) {
             return Err(Refusal::QueueFull);
         }
-        adjacency.inbox.pace.take(now, 1);
+        adjacency.inbox.pacer.spend(now, 1);
         Ok(())
     }
 
@@ -413,7 +413,7 @@ impl Router {
         let Some(Some(link)) = self.links.get_mut(from) else { return };
         link.refused.count(why);
         if matches!(why, Refusal::BadSignature | Refusal::BadCertificate) {
-            link.adjacency.inbox.pace.take(now, LIE);
+            link.adjacency.inbox.pacer.spend(now, LIE);
         }
     }
 

@@ -94,7 +94,7 @@ impl Sessions {
         let session = Session {
             client,
             version: FIRST_SESSION_VERSION,
-            statuses: Pacer::FULL,
+            statuses: Pacer::of(STATUSES),
             metric: None,
             late: false,
             port: None,
@@ -168,7 +168,7 @@ impl Sessions {
 
     /// Whether session `id` may be told of one more change.
     pub(crate) fn may_tell(&mut self, now: Time, id: SessionId) -> bool {
-        self.get_mut(id).is_some_and(|s| s.statuses.take(now, STATUSES))
+        self.get_mut(id).is_some_and(|s| s.statuses.admit(now, 1))
     }
 
     /// Whether the packet numbered `seq` of the flow from session `id` to `peer`

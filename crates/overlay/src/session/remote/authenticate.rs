@@ -88,7 +88,6 @@ pub struct Responder {
     /// By key.
     clients: Vec<([u8; 32], u16)>,
     rng: ChaCha20Rng,
-    limits: Limits,
     sources: PerSource,
     total: Pacer,
 }
@@ -113,9 +112,8 @@ impl Responder {
             own,
             clients,
             rng: ChaCha20Rng::from_seed(entropy),
-            limits,
-            sources: PerSource::new(limits.sources),
-            total: Pacer::FULL,
+            sources: PerSource::new(limits.sources, limits.source),
+            total: Pacer::of(limits.total),
         }
     }
 
@@ -130,7 +128,7 @@ impl Responder {
         if initiation.len() < HEAD + FIRST_OVERHEAD || !self.mac.check(initiation) {
             return Err(Refusal::WrongKey);
         }
-        match self.sources.take(now, from, self.limits.source) {
+        match self.sources.admit(now, from) {
             true => Ok(()),
             false => Err(Refusal::Busy),
         }
@@ -138,7 +136,7 @@ impl Responder {
 
     /// Whether the next handshake may be answered now; if so, answer one.
     pub fn is_free(&mut self, now: Time) -> bool {
-        self.total.take(now, self.limits.total)
+        self.total.admit(now, 1)
     }
 
     /// Answers an initiation, whose client is to use `token`. Costs five
