@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
-# Which crate may use which: the arrows of ARCHITECTURE.md, and no operating
-# system beneath the sans-IO crates. Dev-dependencies are free: a test may drive
-# a sans-IO crate with anything.
+# check-arrows.sh [--print]: which crate may use which, and which module of
+# overlay: the arrows of ARCHITECTURE.md; and no operating system beneath the
+# sans-IO crates. --print shows the arrows that there are.
+#
+# Dev-dependencies are free: a test may drive a sans-IO crate with anything. So
+# are the tests within a crate: files called tests.rs or in a folder tests/, and
+# items behind #[cfg(test)].
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+print=${1:-}
 
 # The trunkline crates that each crate may name in its Cargo.toml.
 arrows() {
@@ -15,7 +21,21 @@ arrows() {
         client) echo base overlay ;;
         trunkline) echo base overlay rate media sip client ;;
         sim) echo base overlay rate media ;;
-        lab) echo base sim media client ;;
+        lab) echo base overlay sim media client ;;
+        *) return 1 ;;
+    esac
+}
+
+# The modules of overlay that each module may name, from the ground up.
+module_arrows() {
+    case "$1" in
+        counters | arena | wire) ;;
+        identity) echo wire ;;
+        monitor) echo counters wire ;;
+        link) echo counters arena wire identity monitor ;;
+        route | handshake) echo wire identity link ;;
+        session) echo wire identity ;;
+        node) echo counters arena wire identity monitor link route handshake session ;;
         *) return 1 ;;
     esac
 }
@@ -45,6 +65,7 @@ for manifest in crates/*/Cargo.toml; do
             *" $used "*) ;;
             *) echo "error: $package must not depend on trunkline-$used (allowed: ${allowed:-none})"; bad=1 ;;
         esac
+        if [ "$print" = --print ] && [ "$used" != "$crate" ]; then echo "$crate -> $used"; fi
     done
     case " $sans_io " in *" $crate "*) ;; *) continue ;; esac
     prune=()
@@ -59,4 +80,82 @@ for manifest in crates/*/Cargo.toml; do
         fi
     done
 done
+
+# One crate does not hand out another as its own, lest an arrow go around here.
+if grep -nE '^ *pub use trunkline_[a-z_]+( as [a-z_]+)?;' crates/*/src -r; then
+    echo "error: a crate is re-exported whole: whoever wants it needs an arrow of their own"
+    bad=1
+fi
+
+# "FROM TO FILE:LINE" for each path that leads from one module of overlay to
+# another: crate::TO and super::…::TO, in a use, a group of one, or amid code.
+paths() {
+    find crates/overlay/src -name '*.rs' ! -name lib.rs ! -name tests.rs ! -path '*/tests/*' | sort | xargs awk '
+        function arrow(to) {
+            if (to != from) print from, to, FILENAME ":" FNR, published
+        }
+        # What `path`, behind crate:: or behind as many super:: as lead to the
+        # root, begins with: one name, or the first of each member of a group.
+        function follow(path, i, ch, depth, start) {
+            if (path !~ /^\{/) { match(path, /^(\*|[A-Za-z0-9_]+)/); arrow(substr(path, 1, RLENGTH)); return }
+            depth = 0; start = 0
+            for (i = 1; i <= length(path); i++) {
+                ch = substr(path, i, 1)
+                if (start && ch ~ /[A-Za-z0-9_]/) { match(substr(path, i), /^[A-Za-z0-9_]+/); arrow(substr(path, i, RLENGTH)); start = 0 }
+                else if (start && ch == "*") { arrow("*"); start = 0 }
+                if (ch == "{") depth++
+                if (ch == "}" && --depth == 0) return
+                if (depth == 1 && (ch == "," || ch == "{")) start = 1
+            }
+        }
+        function scan(text, at, ups, path) {
+            while (match(text, /(crate|super)::/)) {
+                at = RSTART; path = substr(text, RSTART)
+                # Part of a longer word (or $crate).
+                if (at > 1 && substr(text, at - 1, 1) ~ /[A-Za-z0-9_]/) { text = substr(text, at + RLENGTH); continue }
+                if (path ~ /^crate/) ups = depth
+                else for (ups = 0; path ~ /^super::super::/; ups++) path = substr(path, 8)
+                if (path ~ /^super/) ups++
+                sub(/^(crate|super)::/, "", path)
+                if (ups >= depth) follow(path)
+                text = path
+            }
+        }
+        FNR == 1 {
+            module = FILENAME
+            sub(/^crates\/overlay\/src\//, "", module); sub(/(\/mod)?\.rs$/, "", module)
+            depth = split(module, parts, "/"); from = parts[1]
+            testing = 0; held = ""
+        }
+        { sub(/\/\/.*/, ""); match($0, /^ */); indent = RLENGTH }
+        # An item ends where its indentation closes (rustfmt sees to that).
+        testing { if (indent == deep && $0 ~ /[};]$/) testing = 0; next }
+        /^ *#\[cfg\(test\)\]/ { testing = 1; deep = indent; next }
+        { gsub(/pub\(in [a-z_:]*\)/, "pub") }
+        held == "" { published = /^ *pub[^=]* use / ? "pub" : "" }
+        { held = held $0 }
+        # A group goes on until it is closed.
+        /^ *(pub(\([a-z]+\))? )?use / || using { using = held !~ /;/; if (using) next }
+        { scan(held); held = "" }'
+}
+
+found=$(paths)
+while read -r from to place published; do
+    allowed=$(module_arrows "$from") || {
+        echo "error: overlay::$from: no arrows for it: add it to scripts/check-arrows.sh and ARCHITECTURE.md"
+        bad=1
+        continue
+    }
+    case " $allowed " in
+        *" $to "*) ;;
+        *) echo "error: $place: overlay::$from must not use overlay::$to (allowed: ${allowed:-none})"; bad=1 ;;
+    esac
+    if [ "$published" = pub ]; then
+        echo "error: $place: overlay::$from must not hand out what is overlay::$to's"
+        bad=1
+    fi
+done <<<"$found"
+if [ "$print" = --print ]; then
+    awk '{ n[$1 " -> " $2]++ } END { for (a in n) printf "overlay::%s (%d)\n", a, n[a] }' <<<"$found" | sort
+fi
 exit $bad

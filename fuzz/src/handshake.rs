@@ -12,11 +12,10 @@ use std::collections::{BTreeSet, VecDeque};
 use trunkline_base::Time;
 use trunkline_base::wire::Reader;
 use trunkline_overlay::handshake::message::{
-    Answer, Challenge, ECHO, Initiation, MacKey, Payload, Query, Response,
+    Answer, Challenge, ECHO, Initiation, Payload, Query, Response,
 };
-use trunkline_overlay::handshake::{
-    Certificate, Config, Event, Handshakes, Identity, Limits, Offer, Peer, Trust,
-};
+use trunkline_overlay::handshake::{Config, Event, Handshakes, Limits, Offer, Peer};
+use trunkline_overlay::identity::{Certificate, Identity, MacKey, Trust};
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::wire::{ENVELOPE_OVERHEAD, Incarnation, Kind, NodeId, Seal, Sealed};
 

@@ -12,15 +12,14 @@ use core::time::Duration;
 use std::sync::Arc;
 use trunkline_base::Time;
 use trunkline_base::wire::Reader;
-use trunkline_overlay::link::LinkId;
+use trunkline_overlay::link::{LinkCost, LinkId};
 use trunkline_overlay::route::update::{
     Introduction, LINK_LEN, MAX_FRAGMENTS, PENALISED_LEN, RouteFrame, UPDATE_OVERHEAD, Update, sign,
 };
 use trunkline_overlay::route::{
-    Config, ForwardingTable, LEAST_ROOM, Limits, LinkCost, Metric, Neighbour, Part, Router,
-    StaticRoute, Unsigned,
+    Config, ForwardingTable, LEAST_ROOM, Limits, Neighbour, Part, Router, StaticRoute, Unsigned,
 };
-use trunkline_overlay::wire::{ControlKind, NodeId};
+use trunkline_overlay::wire::{ControlKind, Metric, NodeId};
 
 /// Reads `bytes` as a frame, and as the body of either kind of frame.
 pub fn frame(bytes: &[u8]) {

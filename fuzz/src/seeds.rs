@@ -8,9 +8,9 @@ use crate::wire;
 use core::time::Duration;
 use trunkline_base::wire::{Short, Writer};
 use trunkline_overlay::handshake::message::{
-    Answer, Challenge, Initiation, MacKey, Payload, Query, Response,
+    Answer, Challenge, Initiation, Payload, Query, Response,
 };
-use trunkline_overlay::handshake::{Certificate, Identity};
+use trunkline_overlay::identity::{Certificate, Identity, MacKey};
 use trunkline_overlay::node::{EchoKind, EchoMessage, NODE_PORT, PortUnbound};
 use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, prefix};
 use trunkline_overlay::session::wire::{
@@ -59,7 +59,7 @@ fn written(write: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>) -> Vec<u8> 
 
 fn data_frame(service: Service) -> Vec<u8> {
     let header = DataHeader {
-        metric: trunkline_overlay::route::Metric::default(),
+        metric: trunkline_overlay::wire::Metric::default(),
         service,
         recovered: true,
         hop_limit: 30,
@@ -443,7 +443,7 @@ fn forged() -> Vec<N> {
 fn forged_echoes() -> Vec<N> {
     let echo = |(n, (_, payload)): (u16, (&str, Vec<u8>)), to, hop_limit| {
         let header = DataHeader {
-            metric: trunkline_overlay::route::Metric::default(),
+            metric: trunkline_overlay::wire::Metric::default(),
             service: Service::BestEffort,
             recovered: false,
             hop_limit,

@@ -3,7 +3,7 @@
 use std::sync::{LazyLock, Mutex, PoisonError};
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
-use trunkline_overlay::handshake::Identity;
+use trunkline_overlay::identity::Identity;
 use trunkline_overlay::node::{EchoMessage, MIN_SIZE, PortUnbound};
 use trunkline_overlay::session::remote::{
     Backlog, DATAGRAM_HEAD, Datagram, FrameReader, FromClient, FromNode, Keys, Limits, Opening,

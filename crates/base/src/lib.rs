@@ -4,12 +4,14 @@
 //! Nothing here reads a clock, draws entropy or touches the operating system.
 
 pub mod link_model;
+mod pacer;
 mod rate;
 mod seq;
 pub mod stats;
 mod time;
 pub mod wire;
 
+pub use pacer::{Pacer, PerSource, Rate};
 pub use rate::{Bitrate, ParseBitrateError};
 pub use seq::{Place, SeqTracker, SeqWindow, extend, first};
 pub use time::Time;

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trunkline_base::wire::Writer;
 use trunkline_overlay::session::wire::{
-    FIRST_SESSION_VERSION, MAX_HEAD, Metric, Refusal, SESSION_VERSION, ToClient, ToNode,
+    FIRST_SESSION_VERSION, MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode,
 };
-use trunkline_overlay::wire::{NodeId, Service, WireError};
+use trunkline_overlay::wire::{Metric, NodeId, Service, WireError};
 
 /// The first pause before an attempt to reconnect: a node that is restarted
 /// is back about then.

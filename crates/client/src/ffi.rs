@@ -22,8 +22,8 @@ use std::path::Path;
 use std::slice;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use trunkline_overlay::session::wire::{MAX_MESSAGE, Metric, Refusal, Unreachable};
-use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_overlay::session::wire::{MAX_MESSAGE, Refusal, Unreachable};
+use trunkline_overlay::wire::{Metric, NodeId, Service};
 
 /// `struct tl_addr`.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use trunkline_overlay::handshake::{Identity, PublicKey};
+use trunkline_overlay::identity::{Identity, PublicKey};
 
 /// A client's key, and its node's.
 #[derive(Debug)]

@@ -62,5 +62,5 @@ pub use error::Error;
 pub use socket::{
     Address, Attachment, ConnectionStatus, DatagramSocket, Received, SocketOption, Status,
 };
-pub use trunkline_overlay::session::wire::{Metric, Refusal, Unreachable};
-pub use trunkline_overlay::wire::{NodeId, Service, WireError};
+pub use trunkline_overlay::session::wire::{Refusal, Unreachable};
+pub use trunkline_overlay::wire::{Metric, NodeId, Service, WireError};

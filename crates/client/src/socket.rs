@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use trunkline_overlay::session::wire::{Metric, Unreachable};
-use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_overlay::session::wire::Unreachable;
+use trunkline_overlay::wire::{Metric, NodeId, Service};
 
 /// How long [`DatagramSocket::bind`] waits for the node's answer. A node that
 /// is up answers in microseconds; this covers one that is starting.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Chain as Moves, LinkModel, Loss};
-use trunkline_sim::overlay::link::realtime::{self, Recovery};
-use trunkline_sim::overlay::link::{self, IP_UDP_HEADERS};
-use trunkline_sim::overlay::monitor::Liveness;
-use trunkline_sim::overlay::wire::{NodeId, Service};
+use trunkline_overlay::link::realtime::{self, Recovery};
+use trunkline_overlay::link::{self, IP_UDP_HEADERS};
+use trunkline_overlay::monitor::Liveness;
+use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Arrival, Call, Outcome, Sinks as _, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 

@@ -55,7 +55,7 @@ fn node(c: &mut Criterion) {
 
 fn wire(c: &mut Criterion) {
     let header = DataHeader {
-        metric: trunkline_overlay::route::Metric::default(),
+        metric: trunkline_overlay::wire::Metric::default(),
         service: Service::RealTime,
         recovered: false,
         hop_limit: 30,

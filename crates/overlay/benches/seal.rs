@@ -5,10 +5,9 @@ use core::hint::black_box;
 use core::net::SocketAddr;
 use core::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use trunkline_base::Time;
-use trunkline_overlay::handshake::{
-    Config, Event, Handshakes, Identity, Limits, Offer, Peer, Rate, Trust,
-};
+use trunkline_base::{Rate, Time};
+use trunkline_overlay::handshake::{Config, Event, Handshakes, Limits, Offer, Peer};
+use trunkline_overlay::identity::{Identity, Trust};
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::wire::{DATA_OVERHEAD, Incarnation, NodeId, Seal, Sealed};
 

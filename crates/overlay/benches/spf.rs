@@ -4,9 +4,10 @@ use core::hint::black_box;
 use core::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use rand::RngExt;
+use trunkline_overlay::link::LinkCost;
 use trunkline_overlay::route::spf::{Graph, Tree};
-use trunkline_overlay::route::{Advert, CostModel, LinkCost, Metric};
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::route::{Advert, CostModel};
+use trunkline_overlay::wire::{Metric, NodeId};
 
 /// A ring, so that all are connected, and random links across it: both
 /// directions of each, with costs of their own.

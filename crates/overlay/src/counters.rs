@@ -173,6 +173,19 @@ impl Traffic {
     }
 }
 
+/// What the receiving half of the real-time service has seen.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct ReceiverStats {
+    /// Packets accepted.
+    pub received: u64,
+    /// Packets found missing when a later one came.
+    pub missing: u64,
+    /// Packets asked for, each counted once.
+    pub asked: u64,
+    /// Missing packets that came after all, repeated or reordered.
+    pub filled: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

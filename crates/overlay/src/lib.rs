@@ -55,6 +55,7 @@
 pub mod arena;
 pub mod counters;
 pub mod handshake;
+pub mod identity;
 pub mod link;
 pub mod monitor;
 pub mod node;

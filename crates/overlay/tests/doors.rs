@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 use trunkline_base::wire::Writer;
 use trunkline_base::{Rng, Time};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::handshake::{CURRENT, Identity, OLDEST};
+use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link::{self, Link, LinkId};
 use trunkline_overlay::node::{Config, Node, Sealing, Sink, Start};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToNode};
+use trunkline_overlay::wire::version::{CURRENT, OLDEST};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 const STEP: Duration = Duration::from_millis(1);

@@ -7,7 +7,7 @@ use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::counters::Drop;
-use trunkline_overlay::handshake::Identity;
+use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Drained, Node, Sealing, Sink, Start};
 use trunkline_overlay::route::StaticRoute;

@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::Time;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::handshake::Identity;
+use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link::{self, Link, LinkId};
 use trunkline_overlay::node::{Config, Node, Sealing, Sink, Start};
 use trunkline_overlay::session::SessionId;

@@ -6,8 +6,8 @@ use crate::random::Pieces;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use trunkline_base::link_model::Loss;
-use trunkline_overlay::route::{Key, Metric, Router};
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::route::{Key, Router};
+use trunkline_overlay::wire::{Metric, NodeId};
 
 /// What a node has wrong about its network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -48,9 +48,6 @@
 //! # Ok::<(), trunkline_sim::WorldError>(())
 //! ```
 
-/// What the nodes are made of.
-pub use trunkline_overlay as overlay;
-
 mod agreement;
 mod app;
 mod brite;

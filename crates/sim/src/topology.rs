@@ -4,7 +4,7 @@ use crate::world::World;
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::link_model::LinkModel;
-use trunkline_overlay::handshake::{Certificate, Identity};
+use trunkline_overlay::identity::{Certificate, Identity};
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Routing, Sealing};
 use trunkline_overlay::route::StaticRoute;

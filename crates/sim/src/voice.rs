@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use trunkline_base::Time;
 use trunkline_base::stats::{Ratio, quantile};
 use trunkline_base::wire::{Reader, Writer};
-use trunkline_overlay::session::wire::{Metric, ToClient, ToNode};
-use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_overlay::session::wire::{ToClient, ToNode};
+use trunkline_overlay::wire::{Metric, NodeId, Service};
 
 pub use log::{FlowLog, VoiceLog};
 

@@ -7,8 +7,7 @@ use common::{RT, at, calls, link, ms, outcome};
 use trunkline_base::link_model::Loss;
 use trunkline_overlay::handshake::Offer;
 use trunkline_overlay::node::{Notice, Routing};
-use trunkline_overlay::route::Metric;
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 
 const FAR: HostId = HostId(2);

@@ -5,9 +5,9 @@ mod common;
 use common::*;
 use trunkline_base::link_model::{Chain, Loss};
 use trunkline_overlay::counters::Drop;
-use trunkline_overlay::handshake::{CURRENT, OLDEST};
 use trunkline_overlay::node::Routing;
 use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::wire::version::{CURRENT, OLDEST};
 use trunkline_sim::voice::Call;
 use trunkline_sim::{HostId, Topology, World};
 

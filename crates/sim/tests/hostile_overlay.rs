@@ -17,12 +17,13 @@ use trunkline_base::link_model::Loss;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::RxDatagram;
 use trunkline_overlay::counters::Drop;
-use trunkline_overlay::handshake::{self, Trust};
+use trunkline_overlay::handshake;
+use trunkline_overlay::identity::Trust;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::{Changes, Routing};
 use trunkline_overlay::route::update::{path_number, sign};
-use trunkline_overlay::route::{Metric, Refusal, Router};
-use trunkline_overlay::wire::{ControlKind, DataHeader, NodeId, Service};
+use trunkline_overlay::route::{Refusal, Router};
+use trunkline_overlay::wire::{ControlKind, DataHeader, Metric, NodeId, Service};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, address};
 
 const LIAR: NodeId = NodeId(66);

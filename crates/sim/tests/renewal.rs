@@ -4,10 +4,9 @@ mod common;
 
 use common::{RT, at, calls, link, ms, outcome};
 use trunkline_base::link_model::Loss;
-use trunkline_overlay::handshake::{Certificate, Identity};
+use trunkline_overlay::identity::{Certificate, Identity};
 use trunkline_overlay::node::{Changes, Routing};
-use trunkline_overlay::route::Metric;
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::{HostId, Topology, World};
 
 /// A certificate of `host` in a sealed topology that ends at `until` seconds;

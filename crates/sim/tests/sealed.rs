@@ -8,8 +8,7 @@ use trunkline_base::Time;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::node::{Access, Changes, Node, Nodes, Routing};
-use trunkline_overlay::route::Metric;
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::voice::{VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 

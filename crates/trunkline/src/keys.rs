@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use trunkline_overlay::handshake::{Certificate, CertificateError, Identity, KeyError, PublicKey};
+use trunkline_overlay::identity::{Certificate, CertificateError, Identity, KeyError, PublicKey};
 use trunkline_overlay::wire::NodeId;
 use zeroize::Zeroizing;
 

@@ -15,6 +15,7 @@ mod demo;
 mod impair;
 mod keys;
 mod log;
+mod names;
 mod node;
 mod operate;
 mod proxy;

@@ -170,7 +170,7 @@ fn a_remote_application_has_its_name() {
 /// neighbour, with any number.
 fn forged(n: u32) -> Vec<u8> {
     let header = DataHeader {
-        metric: trunkline_overlay::route::Metric::default(),
+        metric: trunkline_overlay::wire::Metric::default(),
         service: Service::RealTime,
         recovered: false,
         hop_limit: 31,

@@ -42,7 +42,7 @@ fn nack(w: &mut Writer<'_>) {
 
 fn data(w: &mut Writer<'_>) {
     let header = DataHeader {
-        metric: trunkline_overlay::route::Metric::default(),
+        metric: trunkline_overlay::wire::Metric::default(),
         service: Service::RealTime,
         recovered: false,
         hop_limit: 31,

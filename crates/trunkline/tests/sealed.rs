@@ -10,7 +10,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use trunkline_overlay::handshake::{Certificate, Identity};
+use trunkline_overlay::identity::{Certificate, Identity};
 use trunkline_overlay::wire::NodeId;
 
 const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

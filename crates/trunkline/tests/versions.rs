@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use trunkline_client::{Service, SocketOption};
-use trunkline_overlay::handshake::{CURRENT, OLDEST};
+use trunkline_overlay::wire::version::{CURRENT, OLDEST};
 
 /// Says which commit is the previous one.
 const PREVIOUS: &str = include_str!("../../../scripts/previous-commit");

@@ -251,7 +251,7 @@ impl World {
             }
             Step::Data { link, first, seq, from, to, port, flow_seq, remaining, len } => {
                 let header = DataHeader {
-                    metric: trunkline_overlay::route::Metric::default(),
+                    metric: trunkline_overlay::wire::Metric::default(),
                     service: service(first),
                     recovered: first & 2 != 0,
                     hop_limit: first >> 3,

@@ -1,8 +1,9 @@
 //! Valid inputs of the routing targets.
 
 use super::Step as S;
+use trunkline_overlay::link::LinkCost;
 use trunkline_overlay::route::update::{Introduction, Update, sign};
-use trunkline_overlay::route::{Advert, Formula, LinkCost, Unsigned};
+use trunkline_overlay::route::{Advert, Formula, Unsigned};
 use trunkline_overlay::wire::{ControlKind, NodeId};
 
 fn record(signed: Vec<u8>) -> Vec<u8> {

@@ -8,19 +8,18 @@ use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::counters::{Drop, Drops};
-use trunkline_overlay::handshake::message::{Initiation, MacKey};
-use trunkline_overlay::handshake::{
-    self, Certificate, Event, Handshakes, Identity, Offer, Peer, Trust,
-};
+use trunkline_overlay::handshake::message::Initiation;
+use trunkline_overlay::handshake::{self, Event, Handshakes, Offer, Peer};
+use trunkline_overlay::identity::{Certificate, Identity, MacKey, Trust};
 use trunkline_overlay::link::{self, LinkId};
 use trunkline_overlay::node::{Changes, Config, Node, Routing, Sealing, Start};
+use trunkline_overlay::route::Limits;
 use trunkline_overlay::route::update::{Introduction, MAX_FRAGMENTS, sign};
-use trunkline_overlay::route::{Limits, Metric};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
-    ControlKind, ENVELOPE_OVERHEAD, Hello, Incarnation, Kind, NodeId, Null, ReceiverIndex, Seal,
-    Service,
+    ControlKind, ENVELOPE_OVERHEAD, Hello, Incarnation, Kind, Metric, NodeId, Null, ReceiverIndex,
+    Seal, Service,
 };
 
 /// The node under test, its honest neighbour, and the other.

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trunkline_base::Time;
 
-use trunkline_sim::overlay::session::wire::{ToClient, ToNode};
-use trunkline_sim::overlay::wire::{NodeId, Service};
+use trunkline_overlay::session::wire::{ToClient, ToNode};
+use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{VoiceSink, VoiceSource};
 use trunkline_sim::{Application, HostId, Io, WorldError};
 

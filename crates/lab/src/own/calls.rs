@@ -5,7 +5,7 @@ use crate::chain::{DEADLINE, PACKET};
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{LinkModel, Loss};
-use trunkline_sim::overlay::wire::{NodeId, Service};
+use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Arrival, Call, Sinks, VoiceLog, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 

@@ -11,7 +11,7 @@ use crate::table::{Cell, Column};
 use link::{Pair, Stalls};
 use std::time::Duration;
 use trunkline_base::stats::{Mean, Ratio};
-use trunkline_sim::overlay::monitor::Liveness;
+use trunkline_overlay::monitor::Liveness;
 
 const COLUMNS: &[Column] = &[
     Column::text("loss"),

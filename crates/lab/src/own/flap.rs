@@ -14,7 +14,7 @@ use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::stats::quantile;
 use trunkline_base::{Rng, Time, rng};
-use trunkline_sim::overlay::link::LinkId;
+use trunkline_overlay::link::LinkId;
 use trunkline_sim::{HostId, WireEnd, WireId, WorldError};
 
 const COLUMNS: &[Column] = &[

@@ -13,7 +13,7 @@ use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 use trunkline_base::stats::Mean;
 use trunkline_base::{Rng, rng};
-use trunkline_sim::overlay::route::Metric;
+use trunkline_overlay::wire::Metric;
 use trunkline_sim::random::{Graph, Waxman};
 use trunkline_sim::{HostId, WireEnd, WireId, World, WorldError};
 

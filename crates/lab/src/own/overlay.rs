@@ -2,9 +2,9 @@
 
 use crate::experiment::Sabotage;
 use std::time::Duration;
-use trunkline_sim::overlay::link;
-use trunkline_sim::overlay::monitor::{HALF_LIFE, Liveness};
-use trunkline_sim::overlay::node::Routing;
+use trunkline_overlay::link;
+use trunkline_overlay::monitor::{HALF_LIFE, Liveness};
+use trunkline_overlay::node::Routing;
 
 /// Settings under a name.
 #[derive(Clone, Debug)]

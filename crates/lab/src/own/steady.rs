@@ -11,9 +11,9 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::LinkModel;
 use trunkline_base::stats::Mean;
-use trunkline_sim::overlay::link::IP_UDP_HEADERS;
-use trunkline_sim::overlay::monitor::Liveness;
-use trunkline_sim::overlay::wire::{NodeId, Service};
+use trunkline_overlay::link::IP_UDP_HEADERS;
+use trunkline_overlay::monitor::Liveness;
+use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 

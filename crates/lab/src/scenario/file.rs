@@ -1,11 +1,13 @@
 use super::units::{Rate, Room, Share, Span};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
+use trunkline_overlay::wire::Service;
 
 /// What a file says, read and checked.
 #[derive(Clone, Debug)]
@@ -109,15 +111,14 @@ struct CallSection {
     from: String,
     to: String,
     count: Option<u32>,
+    #[serde(default, deserialize_with = "service")]
     service: Option<Service>,
     threshold: Option<Span>,
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-enum Service {
-    RealTime,
-    BestEffort,
+fn service<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Service>, D::Error> {
+    let name = String::deserialize(from)?;
+    name.parse().map(Some).map_err(|_| D::Error::unknown_variant(&name, &Service::NAMES))
 }
 
 /// A mistake in a scenario, where it is, and what to do.

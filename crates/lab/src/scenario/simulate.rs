@@ -5,8 +5,8 @@ use crate::experiment::PointError;
 use crate::speech::Speech;
 use crate::table::Table;
 use trunkline_base::Time;
-use trunkline_sim::overlay::link::realtime::Recovery;
-use trunkline_sim::overlay::wire::{NodeId, Service};
+use trunkline_overlay::link::realtime::Recovery;
+use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Sinks, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology};
 

@@ -8,7 +8,7 @@ use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
 use crate::table::{Record, Table};
 use std::time::Duration;
-use trunkline_sim::overlay::link::realtime::{self, Recovery};
+use trunkline_overlay::link::realtime::{self, Recovery};
 
 const LOSSES: [f64; 12] = [0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
 /// What is left of less than this is drawn at the bottom, percent.

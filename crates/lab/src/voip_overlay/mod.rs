@@ -16,7 +16,7 @@ pub mod speech;
 use crate::experiment::{Experiment, Sabotage};
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
-use trunkline_sim::overlay::link::realtime;
+use trunkline_overlay::link::realtime;
 
 /// The folder of this paper's figures, in command lines and results.
 pub const PAPER: &str = "voip-overlay";

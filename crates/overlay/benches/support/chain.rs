@@ -10,7 +10,7 @@ use rand::RngExt;
 use trunkline_base::wire::Writer;
 use trunkline_base::{Rng, Time, rng};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::handshake::Identity;
+use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Drained, Node, Sealing, Sink, Start};
 use trunkline_overlay::route::StaticRoute;

@@ -31,12 +31,13 @@
 //! response does, is smaller than the initiation, and is within the limits of
 //! both initiations and answers.
 
-use super::identity::DhKey;
-use super::machine::{CHALLENGE, Event, Handshakes};
-use super::message::{Challenge, MacKey, Payload};
+use super::machine::{Event, Handshakes};
+use super::message::{Challenge, Payload};
 use super::receive::Opened;
 use super::stats::Refusal;
+use crate::identity::{DhKey, MacKey};
 use crate::wire::Incarnation;
+use crate::wire::version::CHALLENGE;
 use core::net::SocketAddr;
 use core::time::Duration;
 use rand::RngExt;
@@ -137,7 +138,7 @@ impl Handshakes {
     ) -> Result<(), Refusal> {
         let Opened { mut handshake, key, payload, from, .. } = opened;
         let known = self.offer.newest.min(payload.newest) >= CHALLENGE;
-        if known && self.answers.take(now, self.limits.answers) {
+        if known && self.answers.admit(now, 1) {
             let noise = handshake.write(&Challenge::payload(nonce)).map_err(|_| Refusal::Forged)?;
             let challenge = Challenge { receiver: payload.index, noise: &noise };
             let bytes = challenge.emit(&MacKey::for_dh(&key));

@@ -1,15 +1,15 @@
 //! The state machine: whom to greet and when. What comes in is in `receive`.
 
-use super::certificate::Certificate;
+use super::cookie::Cookies;
 use super::freshness::{Latest, NONCE};
-use super::identity::{DhKey, Identity, PublicKey};
-use super::limit::{Bucket, Cookies, PerSource, Rate};
-use super::message::{Initiation, MAX_PATH, MacKey, Payload, Query, echo_of};
+use super::message::{Initiation, MAX_PATH, Payload, Query, echo_of};
 use super::neighbour::{Attempt, Live, Neighbour};
-use super::noise::{NEIGHBOURS, Static};
 use super::receive::Pending;
 use super::stats::{HandshakeStats, Refusal};
+use crate::identity::noise::{NEIGHBOURS, Static};
+use crate::identity::{Certificate, DhKey, Identity, MacKey, PublicKey, Trust};
 use crate::link::LinkId;
+use crate::wire::version::{CURRENT, OLDEST};
 use crate::wire::{Incarnation, NodeId, ReceiverIndex, SessionKeys};
 use core::fmt;
 use core::net::SocketAddr;
@@ -17,20 +17,7 @@ use core::time::Duration;
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng as _, RngExt, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use trunkline_base::Time;
-
-/// The oldest protocol version that this build speaks.
-pub const OLDEST: u8 = 1;
-/// The newest. What a version adds is spoken only on links where both ends
-/// have it.
-pub const CURRENT: u8 = 3;
-/// The first version with a [goodbye](crate::wire::Goodbye).
-pub const GOODBYE: u8 = 2;
-/// The first version with a [challenge](super::message::Challenge) of an
-/// initiation.
-pub const CHALLENGE: u8 = 3;
-/// The first version with [challenges of addresses](crate::wire::PathFrame).
-pub const PATH_CHALLENGE: u8 = 3;
+use trunkline_base::{Pacer, PerSource, Rate, Time};
 
 /// How old a session is when its initiator replaces it…
 pub(super) const REKEY_AFTER: Duration = Duration::from_secs(120);
@@ -44,16 +31,6 @@ pub(super) const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 const MAX_EVENTS: usize = 1 << 12;
 /// The most newcomers of which the last initiation is remembered.
 pub(super) const MAX_SEEN: usize = 1 << 12;
-
-/// Whom a node believes.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Trust {
-    /// Keys that certificates may be signed with; a few at most, since each is
-    /// tried.
-    pub overlay_keys: Vec<PublicKey>,
-    /// Keys of nodes that are not spoken to any more, however certified.
-    pub revoked: Vec<PublicKey>,
-}
 
 /// What a node offers its neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -267,11 +244,11 @@ pub struct Handshakes {
     /// The time in the last initiation sent.
     sent: u64,
     pub(super) cookies: Cookies,
-    pub(super) strangers: Bucket,
+    pub(super) strangers: Pacer,
     /// When a wrong mac is told of again.
     pub(super) tell_bad_mac: Time,
-    pub(super) proven: Bucket,
-    pub(super) answers: Bucket,
+    pub(super) proven: Pacer,
+    pub(super) answers: Pacer,
     pub(super) sources: PerSource,
     events: VecDeque<Event>,
     pub(super) stats: HandshakeStats,
@@ -312,11 +289,11 @@ impl Handshakes {
             seen: BTreeMap::new(),
             sent: 0,
             cookies: Cookies::new([entropy.random(), entropy.random()]),
-            strangers: Bucket::FULL,
+            strangers: Pacer::of(config.limits.strangers),
             tell_bad_mac: Time::ZERO,
-            proven: Bucket::FULL,
-            answers: Bucket::FULL,
-            sources: PerSource::new(config.limits.table),
+            proven: Pacer::of(config.limits.sources),
+            answers: Pacer::of(config.limits.answers),
+            sources: PerSource::new(config.limits.table, config.limits.source),
             events: VecDeque::new(),
             stats: HandshakeStats::default(),
             entropy,
@@ -334,7 +311,8 @@ impl Handshakes {
         if let Some(address) = peer.address {
             self.by_address.insert(address, link);
         }
-        self.neighbours.insert(link, Neighbour::new(peer, self.incarnation, now));
+        self.neighbours
+            .insert(link, Neighbour::new(peer, self.incarnation, self.limits.neighbour, now));
     }
 
     /// The link is no more; its sessions end.

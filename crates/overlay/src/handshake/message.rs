@@ -14,19 +14,12 @@
 //! shows that the sender receives what is sent to his address (RFC 9000, 8.1;
 //! WireGuard, 5.3).
 
-use super::certificate::{Certificate, MAX_CERTIFICATE};
 use super::freshness::NONCE;
-use super::identity::{DhKey, PublicKey};
-use super::noise::{FIRST_OVERHEAD, SECOND_OVERHEAD};
-use crate::wire::{Incarnation, Kind, NodeId, ReceiverIndex, WireError};
-use core::fmt;
-use ring::hmac;
-use subtle::ConstantTimeEq;
+use crate::identity::mac::MAC;
+use crate::identity::noise::{FIRST_OVERHEAD, SECOND_OVERHEAD};
+use crate::identity::{Certificate, MAX_CERTIFICATE, MacKey};
+use crate::wire::{Incarnation, Kind, MAX_HANDSHAKE, NodeId, ReceiverIndex, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
-
-/// The longest message that is read: newer versions may say more than this one
-/// does, and still fit the smallest MTU.
-pub const MAX_MESSAGE: usize = 576 - 48;
 
 /// Bytes of a [`Query`]: as much as the longest [`Answer`], lest a node send
 /// more to a forged address than came from it.
@@ -35,7 +28,6 @@ pub const QUERY_LEN: usize = 256;
 /// The longest path label, in bytes.
 pub const MAX_PATH: usize = 63;
 
-pub(crate) const MAC: usize = 16;
 /// Bytes of a cookie.
 pub const COOKIE: usize = 16;
 /// Bytes by which an answer names its question.
@@ -44,69 +36,7 @@ pub const ECHO: usize = 8;
 const ANSWER_HEAD: usize = 1 + MAC + ECHO + COOKIE + 2;
 
 const _: () = assert!(ANSWER_HEAD + MAX_CERTIFICATE <= QUERY_LEN);
-const _: () = assert!(1 + MAC + COOKIE + FIRST_OVERHEAD + MAX_PAYLOAD <= MAX_MESSAGE);
-
-/// A key of the cheap check, made once for each key of a node.
-#[derive(Clone)]
-pub struct MacKey(hmac::Key);
-
-impl MacKey {
-    /// For initiations and responses to the node with this key; `None` if it is
-    /// none.
-    pub fn for_node(key: &PublicKey) -> Option<MacKey> {
-        key.dh().map(|key| MacKey::for_dh(&key))
-    }
-
-    /// For attaching from another host to the node with this key.
-    pub(crate) fn for_remote(key: &DhKey) -> MacKey {
-        MacKey::new(b"trunkline attach", &key.0)
-    }
-
-    pub(super) fn for_dh(key: &DhKey) -> MacKey {
-        MacKey::new(b"trunkline initiation", &key.0)
-    }
-
-    /// For queries to nodes whose certificates this key signs.
-    pub fn for_overlay(key: &PublicKey) -> MacKey {
-        MacKey::new(b"trunkline query", &key.0)
-    }
-
-    fn new(label: &[u8], public: &[u8]) -> MacKey {
-        let outer = hmac::Key::new(hmac::HMAC_SHA256, label);
-        MacKey(hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&outer, public).as_ref()))
-    }
-
-    fn of(&self, message: &[u8]) -> [u8; MAC] {
-        let mut context = hmac::Context::with_key(&self.0);
-        context.update(message.get(..1).unwrap_or(&[]));
-        context.update(message.get(1 + MAC..).unwrap_or(&[]));
-        first_half(&context.sign())
-    }
-
-    /// Whether `message` was made with this key.
-    pub fn check(&self, message: &[u8]) -> bool {
-        let mac = message.get(1..1 + MAC).unwrap_or(&[]);
-        self.of(message)[..].ct_eq(mac).into()
-    }
-
-    /// Completes a message whose other bytes are there.
-    pub fn stamp(&self, message: &mut [u8]) {
-        let mac = self.of(message);
-        if let Some(place) = message.get_mut(1..1 + MAC) {
-            place.copy_from_slice(&mac);
-        }
-    }
-}
-
-impl fmt::Debug for MacKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MacKey")
-    }
-}
-
-pub(super) fn first_half(tag: &hmac::Tag) -> [u8; 16] {
-    tag.as_ref().first_chunk().copied().unwrap_or_default()
-}
+const _: () = assert!(1 + MAC + COOKIE + FIRST_OVERHEAD + MAX_PAYLOAD <= MAX_HANDSHAKE);
 
 /// Asks who is there, and for a cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -231,7 +161,7 @@ impl<'a> Response<'a> {
 }
 
 /// In place of the second message: "show that this is no copy". Part of
-/// protocol version 3 ([`CHALLENGE`](super::CHALLENGE)).
+/// protocol version 3 ([`CHALLENGE`](crate::wire::version::CHALLENGE)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Challenge<'a> {
     /// Which of the initiator's handshakes it ends.
@@ -298,7 +228,7 @@ fn body(datagram: &[u8], kind: Kind) -> Result<Reader<'_>, WireError> {
     if found != kind {
         return Err(WireError::UnknownType(found as u8));
     }
-    if datagram.len() > MAX_MESSAGE {
+    if datagram.len() > MAX_HANDSHAKE {
         return Err(WireError::OutOfRange("the length of a handshake message"));
     }
     let mut r = Reader::new(datagram);
@@ -429,12 +359,12 @@ impl Payload {
 
 #[cfg(test)]
 mod tests {
-    use super::super::identity::Identity;
     use super::*;
+    use crate::identity::{Identity, PublicKey};
     use proptest::prelude::*;
 
     fn key() -> MacKey {
-        MacKey::new(b"test", &[1; 32])
+        MacKey::for_overlay(&PublicKey([1; 32]))
     }
 
     fn certificate() -> Certificate {
@@ -502,7 +432,7 @@ mod tests {
             prop_assert!(Response::parse(&bytes[4]).is_err() && Challenge::parse(&bytes[3]).is_err());
             for mut message in bytes {
                 prop_assert!(key().check(&message));
-                prop_assert!(!MacKey::new(b"test", &[2; 32]).check(&message));
+                prop_assert!(!MacKey::for_overlay(&PublicKey([2; 32])).check(&message));
                 *at.get_mut(&mut message) ^= 1u8 << bit;
                 prop_assert!(!key().check(&message));
             }

@@ -1,5 +1,4 @@
-//! Who speaks: keys, certificates, and the handshake that gives a link its
-//! session.
+//! The handshake that gives a link its session.
 //!
 //! [`Handshakes`] is the state machine of one node for all its neighbours. It
 //! is fed the messages that [`Kind::is_handshake`](crate::wire::Kind) tells,
@@ -23,25 +22,15 @@
 //! [`Challenge`]: message::Challenge
 //! [`Incarnation`]: crate::wire::Incarnation
 
-pub mod certificate;
+mod cookie;
 pub(crate) mod freshness;
-pub mod identity;
-pub(crate) mod limit;
 mod machine;
 pub mod message;
 mod neighbour;
-pub(crate) mod noise;
 mod receive;
 mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use crate::wire::{Role, SessionKeys};
-pub use certificate::{Certificate, CertificateError, MAX_NAME};
-pub use identity::{Identity, KeyError, PublicKey};
-pub use limit::Rate;
-pub use machine::{
-    CHALLENGE, CURRENT, Config, Established, Event, GOODBYE, Handshakes, Limits, NewcomerId,
-    OLDEST, Offer, PATH_CHALLENGE, Peer, Trust,
-};
+pub use machine::{Config, Established, Event, Handshakes, Limits, NewcomerId, Offer, Peer};
 pub use stats::{HandshakeStats, Refusal};

@@ -1,17 +1,15 @@
 //! What is known of one neighbour over one path, and how far the handshake
 //! with it has come.
 
-use super::certificate::Certificate;
 use super::freshness::{Latest, NONCE};
-use super::identity::DhKey;
-use super::limit::Bucket;
 use super::machine::Peer;
-use super::message::{COOKIE, ECHO, MacKey};
-use super::noise::Handshake;
+use super::message::{COOKIE, ECHO};
+use crate::identity::noise::Handshake;
+use crate::identity::{Certificate, DhKey, MacKey};
 use crate::wire::{Incarnation, ReceiverIndex};
 use core::net::SocketAddr;
 use core::time::Duration;
-use trunkline_base::Time;
+use trunkline_base::{Pacer, Rate, Time};
 
 /// The first repetition comes after this…
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(250);
@@ -68,9 +66,9 @@ pub(super) struct Neighbour {
     /// Bytes that may still go there; no limit once it has shown that it is.
     pub credit: Option<usize>,
     /// Handshakes that its address may ask for without a cookie.
-    pub bucket: Bucket,
+    pub unproven: Pacer,
     /// Those with one.
-    pub proven: Bucket,
+    pub proven: Pacer,
     pub attempt: Option<Attempt>,
     /// The nonce of a query that awaits its answer.
     pub query: Option<[u8; ECHO]>,
@@ -96,7 +94,8 @@ pub(super) struct Neighbour {
 }
 
 impl Neighbour {
-    pub fn new(peer: Peer, incarnation: Incarnation, now: Time) -> Neighbour {
+    /// `rate` is that of its initiations.
+    pub fn new(peer: Peer, incarnation: Incarnation, rate: Rate, now: Time) -> Neighbour {
         let mut neighbour = Neighbour {
             incarnation,
             address: peer.address,
@@ -104,8 +103,8 @@ impl Neighbour {
             certificate: None,
             mac: None,
             credit: None,
-            bucket: Bucket::FULL,
-            proven: Bucket::FULL,
+            unproven: Pacer::of(rate),
+            proven: Pacer::of(rate),
             attempt: None,
             query: None,
             cookie: None,

@@ -1,16 +1,15 @@
 //! What comes in, cheapest check first.
 
-use super::certificate::{Certificate, CertificateError};
+use super::cookie::COOKIE_SECRET;
 use super::freshness::{Latest, Verdict};
-use super::identity::DhKey;
-use super::limit::COOKIE_SECRET;
 use super::machine::{
     CONFIRM_WITHIN, Established, Event, Handshakes, NewcomerId, Peer, REKEY_AFTER,
 };
-use super::message::{Answer, COOKIE, Initiation, MacKey, Payload, Query, Response, echo_of};
+use super::message::{Answer, COOKIE, Initiation, Payload, Query, Response, echo_of};
 use super::neighbour::{FACTOR, FIRST_RETRY, Neighbour};
-use super::noise::Handshake;
 use super::stats::Refusal;
+use crate::identity::noise::Handshake;
+use crate::identity::{Certificate, CertificateError, DhKey, MacKey, PublicKey};
 use crate::link::LinkId;
 use crate::wire::{Kind, NodeId, ReceiverIndex, Role, SessionKeys};
 use core::net::SocketAddr;
@@ -107,7 +106,7 @@ impl Handshakes {
         let query = Query::parse(bytes).map_err(|_| Refusal::Malformed)?;
         let mac = self.query_macs.iter().find(|mac| mac.check(bytes)).ok_or(Refusal::BadMac)?;
         let certificate = self.certificate.as_ref().ok_or(Refusal::NoCertificate)?;
-        if !self.answers.take(now, self.limits.answers) {
+        if !self.answers.admit(now, 1) {
             return Err(Refusal::RateLimited);
         }
         let entropy = &mut self.entropy;
@@ -211,25 +210,19 @@ impl Handshakes {
     ) -> Result<(), Refusal> {
         let entropy = &mut self.entropy;
         self.cookies.rotate(now, || entropy.random());
-        let limits = self.limits;
         let link = self.by_address.get(&from);
         let neighbour = link.and_then(|link| self.neighbours.get_mut(link));
         if self.cookies.check(from, cookie) {
             let affordable = match neighbour {
-                Some(neighbour) => neighbour.proven.take(now, limits.neighbour),
-                None => {
-                    self.sources.take(now, from, limits.source)
-                        && self.proven.take(now, limits.sources)
-                }
+                Some(neighbour) => neighbour.proven.admit(now, 1),
+                None => self.sources.admit(now, from) && self.proven.admit(now, 1),
             };
             return if affordable { Ok(()) } else { Err(Refusal::RateLimited) };
         }
-        if neighbour.is_some_and(|n| n.bucket.take(now, limits.neighbour))
-            || self.strangers.take(now, limits.strangers)
-        {
+        if neighbour.is_some_and(|n| n.unproven.admit(now, 1)) || self.strangers.admit(now, 1) {
             return Ok(());
         }
-        if self.answers.take(now, limits.answers) {
+        if self.answers.admit(now, 1) {
             let (echo, cookie) = (echo_of(bytes), self.cookies.make(from));
             let bytes = Answer { echo, cookie, certificate: &[] }.emit(&self.own_mac);
             self.stats.answers += 1;
@@ -503,7 +496,7 @@ impl Certificate {
         &self,
         node: NodeId,
         key: DhKey,
-        overlay_keys: &[super::identity::PublicKey],
+        overlay_keys: &[PublicKey],
         unix_secs: u64,
     ) -> Result<(), Refusal> {
         if self.node() != node || self.dh() != Some(key) {

@@ -1,8 +1,10 @@
 //! Two and more machines, over a network that loses, delays and repeats.
 
 use super::*;
+use crate::identity::{Certificate, Identity, MacKey, Trust};
 use crate::link::LinkId;
-use crate::wire::{ENVELOPE_OVERHEAD, Incarnation, Kind, NodeId, Opened, Seal, Sealed};
+use crate::wire::version::{CHALLENGE, CURRENT};
+use crate::wire::{ENVELOPE_OVERHEAD, Incarnation, Kind, NodeId, Opened, Role, Seal, Sealed};
 use core::net::SocketAddr;
 use core::time::Duration;
 use trunkline_base::Time;

@@ -36,7 +36,7 @@
 use super::{ASK_FACTOR, Link, SMALLEST_HEADERS};
 use crate::arena::TxArena;
 use crate::counters::Drop;
-use crate::handshake::PATH_CHALLENGE;
+use crate::wire::version::PATH_CHALLENGE;
 use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, PATH_FRAME_LEN, PathFrame, Seal};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -64,7 +64,7 @@ const CHALLENGE_AGAIN: Duration = Duration::from_millis(100);
 /// hellos, of which the last alone can come back.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// What a handshake's first message may cost at most, headers included.
-const HANDSHAKE: usize = crate::handshake::message::MAX_MESSAGE + SMALLEST_HEADERS;
+const HANDSHAKE: usize = crate::wire::MAX_HANDSHAKE + SMALLEST_HEADERS;
 /// For how long a candidate is remembered that is silent.
 const SILENCE: Duration = Duration::from_secs(1);
 /// How much longer than a candidate's the present address's answer may take: three

@@ -7,12 +7,12 @@
 use super::Link;
 use crate::arena::TxArena;
 use crate::counters::Drop;
-use crate::handshake::GOODBYE;
+use crate::wire::version::GOODBYE;
 use crate::wire::{ENVELOPE_OVERHEAD, GOODBYE_LEN, Goodbye, Seal};
 use core::net::SocketAddr;
 use core::time::Duration;
-use trunkline_base::Time;
 use trunkline_base::wire::Writer;
+use trunkline_base::{Pacer, Time};
 
 /// Between two copies, lest one burst of losses take them all.
 const SPACING: Duration = Duration::from_millis(10);
@@ -28,14 +28,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const AT_ONCE: u32 = 4;
 
 /// What was said of leaving, on either side.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct State {
     /// When the next copy of this end's is due, and until when there are any.
     own: Option<(Time, Time)>,
-    /// When the bucket of those that may count would be full again, if no more came.
-    full_at: Time,
+    /// How many of the neighbour's may count.
+    pacer: Pacer,
     /// The number of its envelope, if it was of the neighbour's present start.
     counter: Option<u64>,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State { own: None, pacer: Pacer::new(PATIENCE, AT_ONCE), counter: None }
+    }
 }
 
 impl State {
@@ -96,11 +102,10 @@ impl Link {
         if !self.is_sealed() || self.version < GOODBYE {
             return Err(Drop::Malformed);
         }
-        let full_at = self.goodbye.full_at.max(at) + PATIENCE;
-        if !self.monitor.is_up() || full_at.since(at) > AT_ONCE * PATIENCE {
+        if !self.monitor.is_up() || !self.goodbye.pacer.admit(at, 1) {
             return Ok(false);
         }
-        (self.goodbye.full_at, self.goodbye.counter) = (full_at, Some(self.opened));
+        self.goodbye.counter = Some(self.opened);
         self.monitor.on_goodbye(at);
         self.rx.outage();
         self.stats.downs += 1;
@@ -119,7 +124,7 @@ impl Link {
 mod tests {
     use super::super::{Config, LinkStats, Session};
     use super::*;
-    use crate::handshake::{CURRENT, OLDEST};
+    use crate::wire::version::{CURRENT, OLDEST};
     use crate::wire::{Frame, Frames, Incarnation, NodeId, ReceiverIndex, Role, SessionKeys};
     use zeroize::Zeroizing;
 

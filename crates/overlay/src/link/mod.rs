@@ -3,19 +3,19 @@
 
 mod address;
 pub mod best_effort;
+pub(crate) mod cost;
 mod goodbye;
 mod live;
 pub mod realtime;
+mod report;
 mod ring;
 mod scheduler;
 mod session;
 
 use crate::arena::TxArena;
-use crate::counters::{Drop, Drops, Traffic};
-use crate::handshake::PublicKey;
+use crate::counters::{Drop, Drops, ReceiverStats, Traffic};
+use crate::identity::PublicKey;
 use crate::monitor::{self, Carried, LinkMonitor, Liveness, Quality};
-use crate::node::Report;
-use crate::route::LinkCost;
 use crate::wire::{
     DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
     OpenError, Opened, ReceiverIndex, Seal, Service,
@@ -24,10 +24,12 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::wire::Writer;
-use trunkline_base::{Bitrate, Time};
+use trunkline_base::{Bitrate, Pacer, Time};
 
 pub(crate) use address::Place;
+pub use cost::{LinkCost, residual_of};
 pub use live::LinkChange;
+pub use report::Report;
 pub use scheduler::Progress;
 pub use session::Session;
 
@@ -197,7 +199,7 @@ pub struct LinkStats {
     /// that is being asked.
     pub paths: Traffic,
     /// The receiving half of the real-time service.
-    pub receiver: realtime::ReceiverStats,
+    pub receiver: ReceiverStats,
     /// What was dropped, by reason.
     pub drops: Drops,
     /// Starts of the neighbour after the first one heard.
@@ -229,8 +231,8 @@ pub struct Link {
     best_effort: best_effort::Queue,
     /// Routing frames that wait for the next envelopes.
     routing: VecDeque<Vec<u8>>,
-    /// When the configured rate lets the next packet go.
-    free_at: Time,
+    /// Lets packets go at the configured rate.
+    pacer: Pacer,
     /// Bytes of requests that may still answer what the neighbour has sent.
     ask_credit: usize,
     /// Whether control has not been told yet that the neighbour has started.
@@ -255,7 +257,7 @@ impl Link {
             rx: realtime::Receiver::new(&config.realtime),
             best_effort: best_effort::Queue::new(&config.best_effort),
             routing: VecDeque::new(),
-            free_at: Time::ZERO,
+            pacer: Pacer::of_time(scheduler::PACING_BURST),
             ask_credit: 0,
             fresh: true,
             stats: LinkStats::default(),

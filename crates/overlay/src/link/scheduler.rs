@@ -11,7 +11,7 @@ use trunkline_base::wire::Writer;
 
 /// How far a rate-limited link may run ahead of its rate, so that the timer's
 /// grain does not cost throughput.
-const PACING_BURST: Duration = Duration::from_millis(1);
+pub(super) const PACING_BURST: Duration = Duration::from_millis(1);
 
 /// Bytes of best effort in one arena: what stands before voice that comes in
 /// the next moment, once it is out of this node's hands.
@@ -80,13 +80,13 @@ impl Link {
     }
 
     fn paced(&self, now: Time) -> bool {
-        self.config.rate.is_some() && self.free_at > now + PACING_BURST
+        self.config.rate.is_some() && !self.pacer.is_ready(now)
     }
 
     /// When the rate lets the next packet go, if one waits for that.
     pub(crate) fn pace_at(&self, now: Time) -> Option<Time> {
         let waits = !self.tx.is_empty() || !self.best_effort.is_empty();
-        (waits && self.paced(now)).then(|| self.free_at - PACING_BURST)
+        (waits && self.paced(now)).then(|| self.pacer.next())
     }
 
     /// When the next hello can go; `None` while there is nowhere to send it.
@@ -113,7 +113,7 @@ impl Link {
             // An IPv4 address as a socket of IPv6 writes it is still one.
             let headers =
                 if to.ip().to_canonical().is_ipv4() { SMALLEST_HEADERS } else { IP_UDP_HEADERS };
-            self.free_at = self.free_at.max(now) + rate.time_for(bytes + headers);
+            self.pacer.spend_time(now, rate.time_for(bytes + headers));
         }
     }
 
@@ -216,7 +216,7 @@ mod tests {
                 send(&mut link, at);
             }
             let header = DataHeader {
-                metric: crate::route::Metric::default(),
+                metric: crate::wire::Metric::default(),
                 service: Service::RealTime,
                 recovered: false,
                 hop_limit: 1,

@@ -1,6 +1,6 @@
 //! What a link's ends measure in passing.
 
-use crate::link::realtime::ReceiverStats;
+use crate::counters::ReceiverStats;
 use core::time::Duration;
 use trunkline_base::{Bitrate, Time};
 

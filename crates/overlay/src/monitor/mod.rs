@@ -19,7 +19,7 @@ pub use hello::Liveness;
 pub use loss::{LossEstimate, LossMeter, LossMode};
 pub use rtt::Rtt;
 
-use crate::link::realtime::ReceiverStats;
+use crate::counters::ReceiverStats;
 use crate::wire::Hello;
 use core::time::Duration;
 use damping::Flaps;

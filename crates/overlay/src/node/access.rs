@@ -6,6 +6,7 @@
 //! strangers, not a member that lies (docs/threat-model.md).
 
 use crate::counters::Drop;
+use crate::session::Client;
 use crate::session::wire::Refusal;
 use crate::wire::NodeId;
 use core::ops::RangeInclusive;
@@ -70,16 +71,6 @@ impl Rights {
         let ok = port == 0 || self.bind.iter().any(|range| range.contains(&port));
         if ok { Ok(()) } else { Err(Refusal::Forbidden) }
     }
-}
-
-/// Whose rights a session has.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Client {
-    /// An application of this machine.
-    #[default]
-    Local,
-    /// The client with this number in [`Access::clients`].
-    Known(u16),
 }
 
 /// A node's rules.
@@ -171,7 +162,7 @@ mod tests {
         let mut seal = Seal::Null(Null::new(index, Incarnation(1)));
         for source in [2, 1] {
             let header = DataHeader {
-                metric: crate::route::Metric::default(),
+                metric: crate::wire::Metric::default(),
                 service: Service::BestEffort,
                 recovered: false,
                 hop_limit: 9,

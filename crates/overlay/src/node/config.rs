@@ -1,8 +1,9 @@
-use super::control::path_number;
 use super::{Access, Routing};
 use crate::handshake::message::MAX_PATH;
-use crate::handshake::{self, Certificate, Identity, Offer, PublicKey, Trust};
+use crate::handshake::{self, Offer};
+use crate::identity::{Certificate, Identity, PublicKey, Trust};
 use crate::link::{self, realtime};
+use crate::route::update::path_number;
 use crate::route::{NOBODY, StaticRoute};
 use crate::wire::{NodeId, ReceiverIndex};
 use core::time::Duration;
@@ -256,13 +257,13 @@ mod tests {
         paths.links[1].path += "p";
         assert!(matches!(paths.validate(), Err(ConfigError::LongPath(NodeId(2), _))));
         let mut alone = with(vec![]);
-        let mut sealing = Sealing::new(crate::handshake::Identity::from_secret(&[1; 32]));
+        let mut sealing = Sealing::new(crate::identity::Identity::from_secret(&[1; 32]));
         sealing.newcomer.liveness.interval = Duration::ZERO;
         alone.sealing = Some(sealing);
         assert!(matches!(alone.validate(), Err(ConfigError::NewcomerOutOfRange(_))));
-        let key = |n| crate::handshake::Identity::from_secret(&[n; 32]).public();
+        let key = |n| crate::identity::Identity::from_secret(&[n; 32]).public();
         let mut sealed = with(vec![link(2), link(3)]);
-        sealed.sealing = Some(Sealing::new(crate::handshake::Identity::from_secret(&[1; 32])));
+        sealed.sealing = Some(Sealing::new(crate::identity::Identity::from_secret(&[1; 32])));
         sealed.links[0].key = Some(key(2));
         assert_eq!(sealed.validate(), Ok(()));
         sealed.links[1].key = Some(key(1));

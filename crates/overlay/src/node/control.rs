@@ -5,14 +5,13 @@ mod sealing;
 
 use super::keys::KeyRing;
 use super::{Config, Nodes, Start, Why};
-use crate::handshake::{Certificate, PublicKey, Trust};
-use crate::link::{self, LinkId, Session};
-pub(super) use crate::route::update::path_number;
+use crate::identity::{Certificate, PublicKey, Trust};
+use crate::link::{self, LinkId, Report, Session};
+use crate::route::update::path_number;
 use crate::route::{
-    self, CostModel, ForwardingTable, Limits, LinkCost, Metric, Neighbour, Router, StaticRoute,
-    Unsigned,
+    self, CostModel, ForwardingTable, Limits, Neighbour, Router, StaticRoute, Unsigned,
 };
-use crate::wire::{NodeId, ReceiverIndex};
+use crate::wire::{Metric, NodeId, ReceiverIndex};
 use core::net::SocketAddr;
 use core::time::Duration;
 use sealing::{MAX_NOTICES, SealedLinks};
@@ -32,46 +31,6 @@ pub struct Routing {
     pub cost: CostModel,
     /// Bounds.
     pub limits: Limits,
-}
-
-/// What the forwarder tells control.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Report {
-    /// A link's neighbour is heard again, or has started anew.
-    Up {
-        /// Which link.
-        link: LinkId,
-        /// Whether the neighbour may have forgotten what it was told.
-        restarted: bool,
-        /// The measured round trip, zero if not known.
-        rtt: Duration,
-    },
-    /// A link's neighbour has been silent for too long.
-    Down(LinkId),
-    /// What a link costs has changed so much that others should know.
-    Cost(LinkId, LinkCost),
-    /// A link that keeps failing costs more from now on; or no longer.
-    Damped(LinkId, bool),
-    /// A routing frame came.
-    Routing(LinkId, Box<[u8]>),
-    /// A message of the handshake came.
-    Handshake {
-        /// When.
-        at: Time,
-        /// Where from.
-        from: SocketAddr,
-        /// The datagram.
-        bytes: Box<[u8]>,
-    },
-    /// The neighbour uses the session that it began.
-    Confirmed(LinkId),
-    /// The neighbour is at another address than before, and has shown it.
-    Moved(LinkId, SocketAddr),
-    /// The neighbour may be at another address: one that speaks an older version
-    /// has to show it by a handshake.
-    Unproven(LinkId, SocketAddr),
-    /// A link has sealed so much that it wants other keys.
-    Rekey(LinkId),
 }
 
 /// What control tells the forwarder.

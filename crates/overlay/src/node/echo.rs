@@ -22,8 +22,8 @@ use crate::session::Cause;
 use crate::wire::{DataHeader, MAX_HOPS, NodeId, Service};
 use core::time::Duration;
 use std::collections::VecDeque;
-use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short, Writer};
+use trunkline_base::{Pacer, Rate, Time};
 
 /// The virtual port that is the node itself.
 pub const NODE_PORT: u16 = 0;
@@ -164,8 +164,7 @@ struct Open {
 pub(super) struct Echoes {
     open: VecDeque<Open>,
     answers: VecDeque<EchoAnswer>,
-    /// When the bucket of answers would be full again, were none given.
-    full_at: Time,
+    pacer: Pacer,
 }
 
 impl Echoes {
@@ -173,19 +172,8 @@ impl Echoes {
         Echoes {
             open: VecDeque::with_capacity(MAX_OPEN),
             answers: VecDeque::with_capacity(MAX_OPEN),
-            full_at: Time::ZERO,
+            pacer: Pacer::of(Rate::new(ANSWERS_PER_SECOND, ANSWERS_PER_SECOND)),
         }
-    }
-
-    /// Whether one more answer may be given.
-    fn may_answer(&mut self, now: Time) -> bool {
-        const EACH: Duration = Duration::from_nanos(1_000_000_000 / ANSWERS_PER_SECOND as u64);
-        let full_at = self.full_at.max(now) + EACH;
-        let allowed = full_at.since(now) <= EACH * ANSWERS_PER_SECOND;
-        if allowed {
-            self.full_at = full_at;
-        }
-        allowed
     }
 
     fn push_open(&mut self, open: Open) {
@@ -235,7 +223,7 @@ impl Forwarder {
             self.echoes.push_answer(EchoAnswer { nonce, from: to, reached: true, hops: 0, rtt });
             return Ok(());
         }
-        self.reach(now, to, crate::route::Metric::default()).map_err(|cause| match cause {
+        self.reach(now, to, crate::wire::Metric::default()).map_err(|cause| match cause {
             Cause::Lost(at) => EchoError::Lost(to, now.since(at)),
             Cause::NoRoute | Cause::NoPort => EchoError::NoRoute(to),
         })?;
@@ -284,7 +272,7 @@ impl Forwarder {
         if source == self.id {
             return Err(Drop::Bounced);
         }
-        if !self.echoes.may_answer(now) {
+        if !self.echoes.pacer.admit(now, 1) {
             return Err(Drop::EchoLimit);
         }
         self.send_echo(now, source, service, MAX_HOPS - 1, message, size)?;
@@ -319,7 +307,7 @@ impl Forwarder {
         payload: &[u8],
     ) -> Result<(), (Option<LinkId>, Drop)> {
         let header = DataHeader {
-            metric: crate::route::Metric::default(),
+            metric: crate::wire::Metric::default(),
             service,
             recovered: false,
             hop_limit,
@@ -392,7 +380,7 @@ mod tests {
 
     fn header(source: NodeId, destination: NodeId) -> DataHeader {
         DataHeader {
-            metric: crate::route::Metric::default(),
+            metric: crate::wire::Metric::default(),
             service: Service::RealTime,
             recovered: false,
             hop_limit: 30,

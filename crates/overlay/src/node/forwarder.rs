@@ -1,16 +1,16 @@
 use super::echo::{Echoes, NODE_PORT};
 use super::links::Links;
 use super::status::{Denials, Lost};
-use super::{Access, Command, Config, Drained, Report, Sink, Start, Why};
+use super::{Access, Command, Config, Drained, Sink, Start, Why};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
-use crate::link::{self, Link, LinkId, Outgoing, Place, Progress};
-use crate::route::{ForwardingTable, Hop, Metric};
+use crate::link::{self, Link, LinkId, Outgoing, Place, Progress, Report};
+use crate::route::{ForwardingTable, Hop};
 use crate::session::flows::{Flows, MAX_FLOWS};
 use crate::session::{Flow, SessionId, Sessions, Statuses};
 use crate::wire::{
-    DataHeader, Frame, Frames, Incarnation, Kind, NodeId, Seal, Service, open_header,
+    DataHeader, Frame, Frames, Incarnation, Kind, Metric, NodeId, Seal, Service, open_header,
 };
 use core::time::Duration;
 use rand::rngs::ChaCha20Rng;

@@ -1,6 +1,6 @@
 //! Whose signatures under link-state updates count.
 
-use crate::handshake::{Certificate, Identity, PublicKey, Trust};
+use crate::identity::{Certificate, Identity, PublicKey, Trust};
 use crate::route::{Keys, Refusal, Signature, Signer};
 use crate::wire::NodeId;
 use std::collections::BTreeMap;

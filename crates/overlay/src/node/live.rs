@@ -1,8 +1,8 @@
 //! What an operator does to a running node: ask about it, change it, empty it.
 
-use super::{Access, Echo, EchoAnswer, EchoError, Node, Report};
-use crate::handshake::{Certificate, PublicKey, Trust};
-use crate::link::{self, LinkChange, LinkId};
+use super::{Access, Echo, EchoAnswer, EchoError, Node};
+use crate::identity::{Certificate, PublicKey, Trust};
+use crate::link::{self, LinkChange, LinkId, Report};
 use crate::route::{ForwardingTable, StaticRoute};
 use crate::wire::NodeId;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Node {
     }
 
     /// Says goodbye to each neighbour that speaks version
-    /// [`GOODBYE`](crate::handshake::GOODBYE) of the protocol, which then takes
+    /// [`GOODBYE`](crate::wire::version::GOODBYE) of the protocol, which then takes
     /// its traffic elsewhere at once; the others find out by silence. Drive the
     /// node until the time returned, a round trip later and a quarter of a
     /// second at most, so that what is under way comes through; then drop it.

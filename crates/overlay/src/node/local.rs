@@ -3,12 +3,11 @@
 use super::Forwarder;
 use super::forwarder::Packet;
 use crate::counters::Drop;
-use crate::route::Metric;
 use crate::session::wire::{
     FIRST_SESSION_VERSION, MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode,
 };
 use crate::session::{Cause, SessionId};
-use crate::wire::{DataHeader, MAX_HOPS, NodeId};
+use crate::wire::{DataHeader, MAX_HOPS, Metric, NodeId};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;

@@ -13,9 +13,9 @@ mod live;
 mod local;
 mod status;
 
-pub use access::{Access, Client, Nodes, Rights};
+pub use access::{Access, Nodes, Rights};
 pub use config::{Config, ConfigError, Sealing};
-pub use control::{Command, Control, Notice, Report, Routing};
+pub use control::{Command, Control, Notice, Routing};
 pub use echo::{
     ANSWERS_PER_SECOND, Echo, EchoAnswer, EchoError, EchoKind, EchoMessage, MAX_OPEN, MAX_SIZE,
     MIN_SIZE, NODE_PORT,
@@ -28,7 +28,7 @@ pub use status::PortUnbound;
 use crate::arena::{RxDatagram, TxArena};
 use crate::link::{Link, LinkId};
 use crate::route::Router;
-use crate::session::SessionId;
+use crate::session::{Client, SessionId};
 use crate::wire::Incarnation;
 use core::fmt;
 use core::time::Duration;
@@ -335,7 +335,7 @@ mod tests {
     /// counters, still does what is due.
     #[test]
     fn who_is_always_woken_greets_its_neighbour_all_the_same() {
-        let identity = |n| crate::handshake::Identity::from_secret(&[n; 32]);
+        let identity = |n| crate::identity::Identity::from_secret(&[n; 32]);
         let mut link = link::Config::new(NodeId(2));
         (link.key, link.address) = (Some(identity(2).public()), Some(([192, 0, 2, 2], 7).into()));
         let mut config = Config::new(NodeId(1));

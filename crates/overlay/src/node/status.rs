@@ -19,15 +19,13 @@ use super::echo::{ANSWERS_PER_SECOND, NODE_PORT};
 use super::forwarder::{Forwarder, Packet};
 use super::local::Sink;
 use crate::counters::Drop;
-use crate::handshake::Rate;
-use crate::handshake::limit::Bucket;
-use crate::route::{ForwardingTable, Metric};
+use crate::route::ForwardingTable;
 use crate::session::{Cause, Flow};
-use crate::wire::{DataHeader, MAX_HOPS, NodeId};
+use crate::wire::{DataHeader, MAX_HOPS, Metric, NodeId};
 use core::time::Duration;
 use std::collections::BTreeMap;
-use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short, Writer};
+use trunkline_base::{Pacer, Rate, Time};
 
 /// The kind of the message, beside those of echoes.
 const PORT_UNBOUND: u8 = 4;
@@ -38,7 +36,7 @@ const EACH: Duration = Duration::from_secs(1);
 /// Flows that are told apart for that.
 const FLOWS: usize = 256;
 
-const LIMIT: Rate = Rate { per_second: ANSWERS_PER_SECOND, burst: ANSWERS_PER_SECOND };
+const LIMIT: Rate = Rate::new(ANSWERS_PER_SECOND, ANSWERS_PER_SECOND);
 
 /// How often it is looked whether what was unreachable is reachable again, and at
 /// how many flows at once.
@@ -84,12 +82,12 @@ impl PortUnbound {
 pub(super) struct Denials {
     /// By a hash of the flow: its ends, and when it was told.
     told: Box<[Option<(u64, Time)>; FLOWS]>,
-    bucket: Bucket,
+    pacer: Pacer,
 }
 
 impl Default for Denials {
     fn default() -> Denials {
-        Denials { told: Box::new([None; FLOWS]), bucket: Bucket::FULL }
+        Denials { told: Box::new([None; FLOWS]), pacer: Pacer::of(LIMIT) }
     }
 }
 
@@ -103,7 +101,7 @@ impl Denials {
         let place = flow.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
         let Some(told) = self.told.get_mut(place as usize) else { return false };
         if told.is_some_and(|(other, at)| other == flow && now.since(at) < EACH)
-            || !self.bucket.take(now, LIMIT)
+            || !self.pacer.admit(now, 1)
         {
             return false;
         }

@@ -1,14 +1,13 @@
 //! The link-state database: the newest record of each kind of each node.
 
 use super::Limits;
-use super::metric::Formula;
-use super::pace::Pace;
 use super::stats::Refusal;
 use super::update::{Advert, Key, MAX_FRAGMENTS, Part, Record};
+use crate::route::Formula;
 use crate::wire::NodeId;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use trunkline_base::Time;
+use trunkline_base::{Pacer, Time};
 
 /// How far a sequence number, which starts at its node's wall clock, may be
 /// ahead of ours: with the largest possible number a node would be silent for
@@ -35,7 +34,7 @@ pub(super) struct Entry {
     /// origin's next refresh, however old a liar makes it.
     expires: Time,
     /// How often its origin may change it.
-    pace: Pace,
+    pacer: Pacer,
 }
 
 impl Entry {
@@ -122,7 +121,7 @@ impl Database {
             return Err(Refusal::TooManyNodes);
         }
         match self.entries.get(&record.key) {
-            Some(entry) if !entry.pace.ready(now) => Err(Refusal::OriginRate),
+            Some(entry) if !entry.pacer.is_ready(now) => Err(Refusal::OriginRate),
             _ => Ok(()),
         }
     }
@@ -134,8 +133,8 @@ impl Database {
             self.nodes += 1;
         }
         let old = self.entries.get(&record.key);
-        let mut pace = old.map_or_else(|| limits.origin_pace(), |e| e.pace);
-        pace.take(now, 1);
+        let mut pacer = old.map_or_else(|| limits.origin_pacer(), |e| e.pacer);
+        pacer.spend(now, 1);
         let links: Box<[Advert]> = record.links().collect();
         let changed = old.is_none_or(|e| (e.draining, &e.links) != (record.draining, &links));
         let age = Duration::from_secs(record.age.into());
@@ -149,7 +148,7 @@ impl Database {
             came: now,
             age,
             expires: now + left,
-            pace,
+            pacer,
         };
         self.entries.insert(record.key, entry);
         changed

@@ -7,13 +7,12 @@
 
 use super::Limits;
 use super::database::Database;
-use super::pace::Pace;
 use super::stats::RouteStats;
 use super::update::{FrameWriter, Key, Part};
 use crate::wire::{ControlKind, NodeId};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use trunkline_base::Time;
+use trunkline_base::{Pacer, Time};
 
 /// The least time before a record is sent again.
 const LEAST_WAIT: Duration = Duration::from_millis(50);
@@ -42,12 +41,12 @@ enum Class {
 #[derive(Debug)]
 pub(super) struct Inbox {
     queue: VecDeque<(Box<[u8]>, Time)>,
-    pub pace: Pace,
+    pub pacer: Pacer,
 }
 
 impl Inbox {
     fn new(limits: &Limits) -> Inbox {
-        Inbox { queue: VecDeque::new(), pace: limits.neighbour_pace() }
+        Inbox { queue: VecDeque::new(), pacer: limits.neighbour_pacer() }
     }
 
     /// False if it is full.
@@ -82,7 +81,7 @@ pub(super) struct Adjacency {
     /// `pending` in the order of sending, once due.
     agenda: BTreeSet<(Class, Time, Key)>,
     acks: VecDeque<(Key, u64)>,
-    pace: Pace,
+    pacer: Pacer,
 }
 
 impl Adjacency {
@@ -97,7 +96,7 @@ impl Adjacency {
             pending: BTreeMap::new(),
             agenda: BTreeSet::new(),
             acks: VecDeque::new(),
-            pace: limits.flood_pace(),
+            pacer: limits.flood_pacer(),
         }
     }
 
@@ -195,7 +194,7 @@ impl Adjacency {
         };
         // The first of Change may be one of Rest: then it is due no earlier.
         let due = first(Class::Change).min(first(Class::Rest));
-        if due == Time::NEVER { due } else { due.max(self.pace.ready_at()) }
+        if due == Time::NEVER { due } else { due.max(self.pacer.next()) }
     }
 
     /// The next frame of at most `room` bytes, if there is one.
@@ -235,7 +234,7 @@ impl Adjacency {
         db: &Database,
         stats: &mut RouteStats,
     ) -> Option<Vec<u8>> {
-        if !self.pace.ready(now) {
+        if !self.pacer.is_ready(now) {
             return None;
         }
         let mut w = FrameWriter::new(ControlKind::LinkState, room);
@@ -265,7 +264,7 @@ impl Adjacency {
 
     fn sent(&mut self, now: Time, w: FrameWriter) -> Option<Vec<u8>> {
         let frame = w.finish()?;
-        self.pace.take(now, frame.len() as u32);
+        self.pacer.spend(now, frame.len() as u32);
         Some(frame)
     }
 }

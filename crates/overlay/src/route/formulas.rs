@@ -1,7 +1,7 @@
 //! Who computes ways by another formula than this node: told, since two nodes may
 //! then each believe the other to be closer, and never refused.
 
-use super::metric::Formula;
+use crate::route::Formula;
 use crate::wire::NodeId;
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //! cares which signatures those are.
 
 use super::stats::Refusal;
-use crate::handshake::{PublicKey, Trust};
+use crate::identity::{PublicKey, Trust};
 use crate::wire::NodeId;
 use core::fmt;
 

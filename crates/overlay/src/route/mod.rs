@@ -5,21 +5,20 @@
 //! [flooding](Router) carries reliably; everyone keeps the newest of each node
 //! and computes shortest paths over the links that both ends advertise.
 
+mod cost;
 mod database;
 mod flood;
 mod formulas;
 mod keys;
-pub mod metric;
 mod own;
-mod pace;
 mod router;
 pub mod spf;
 mod stats;
 mod table;
 pub mod update;
 
+pub use cost::{CostModel, Formula, UNUSABLE};
 pub use keys::{Keys, Signature, Signer, Unsigned};
-pub use metric::{CostModel, Formula, LinkCost, Metric};
 pub use router::{Neighbour, Route, Router};
 pub use stats::{Refusal, Refusals, RouteStats};
 pub(crate) use table::NOBODY;
@@ -28,7 +27,7 @@ pub use update::{Advert, Key, LEAST_ROOM, Part};
 
 use crate::wire::NodeId;
 use core::time::Duration;
-use pace::Pace;
+use trunkline_base::{Pacer, Rate};
 
 /// What a router is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -107,22 +106,22 @@ impl Default for Limits {
 }
 
 /// Records of one neighbour that may come at once: a frame's worth, many times.
-const NEIGHBOUR_BURST: u32 = 2_000;
+const NEIGHBOUR_BURST: u32 = 2_001;
 /// Updates of one origin that may come at once.
-const ORIGIN_BURST: u32 = 10;
-/// Bytes on a link that may go at once: ten packets.
-const FLOOD_BURST: u32 = 12_000;
+const ORIGIN_BURST: u32 = 11;
+/// Bytes on a link that may go at once: ten packets, and one that begins.
+const FLOOD_BURST: u32 = 12_001;
 
 impl Limits {
-    fn origin_pace(&self) -> Pace {
-        Pace::new(self.origin_rate, ORIGIN_BURST)
+    fn origin_pacer(&self) -> Pacer {
+        Pacer::of(Rate::new(self.origin_rate, ORIGIN_BURST))
     }
 
-    fn neighbour_pace(&self) -> Pace {
-        Pace::new(self.neighbour_rate, NEIGHBOUR_BURST)
+    fn neighbour_pacer(&self) -> Pacer {
+        Pacer::of(Rate::new(self.neighbour_rate, NEIGHBOUR_BURST))
     }
 
-    fn flood_pace(&self) -> Pace {
-        Pace::new(self.flood_rate, FLOOD_BURST)
+    fn flood_pacer(&self) -> Pacer {
+        Pacer::of(Rate::new(self.flood_rate, FLOOD_BURST))
     }
 }

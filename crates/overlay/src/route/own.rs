@@ -2,11 +2,11 @@
 
 use super::database::{Database, Entry};
 use super::keys::Signer;
-use super::metric::Formula;
 use super::update::{
     Advert, Introduction, Key, LINKS_PER_RECORD, MAX_FRAGMENTS, Part, Update, sign,
 };
 use super::{Config, Limits};
+use crate::route::Formula;
 use crate::wire::NodeId;
 use trunkline_base::Time;
 

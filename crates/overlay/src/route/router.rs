@@ -3,15 +3,15 @@ use super::database::{Database, Entry, Standing};
 use super::flood::Adjacency;
 use super::formulas::Formulas;
 use super::keys::{Keys, Signer};
-use super::metric::{Formula, LinkCost, Metric};
 use super::own::Own;
 use super::spf::{Graph, Tree};
 use super::stats::{Refusal, Refusals, RouteStats};
 use super::table::{ForwardingTable, Hop, NOBODY, StaticRoute};
 use super::update::{Advert, Key, Part, Record, RouteFrame};
-use crate::handshake::{PublicKey, Trust};
-use crate::link::LinkId;
-use crate::wire::NodeId;
+use crate::identity::{PublicKey, Trust};
+use crate::link::{LinkCost, LinkId};
+use crate::route::Formula;
+use crate::wire::{Metric, NodeId};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -334,13 +334,13 @@ impl Router {
         self.sift(now, from, record)?;
         let limits = &self.config.limits;
         let Some(Link { adjacency, .. }) = &mut self.links[from] else { return Ok(()) };
-        if !adjacency.inbox.pace.ready(now) {
+        if !adjacency.inbox.pacer.is_ready(now) {
             return Err(Refusal::NeighbourRate);
         }
         if !adjacency.inbox.push(record.whole(), now, limits) {
             return Err(Refusal::QueueFull);
         }
-        adjacency.inbox.pace.take(now, 1);
+        adjacency.inbox.pacer.spend(now, 1);
         Ok(())
     }
 
@@ -413,7 +413,7 @@ impl Router {
         let Some(Some(link)) = self.links.get_mut(from) else { return };
         link.refused.count(why);
         if matches!(why, Refusal::BadSignature | Refusal::BadCertificate) {
-            link.adjacency.inbox.pace.take(now, LIE);
+            link.adjacency.inbox.pacer.spend(now, LIE);
         }
     }
 

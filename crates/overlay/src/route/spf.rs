@@ -2,9 +2,10 @@
 //! dense indices, in memory that is kept from one run to the next.
 
 use super::database::Database;
-use super::metric::{CostModel, LinkCost, Metric};
 use super::update::{Advert, Part};
-use crate::wire::NodeId;
+use crate::link::LinkCost;
+use crate::route::CostModel;
+use crate::wire::{Metric, NodeId};
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;

@@ -1,9 +1,8 @@
 //! Which link leads to which node: by computed routes, by an operator's, or
 //! both.
 
-use super::metric::Metric;
 use crate::link::LinkId;
-use crate::wire::NodeId;
+use crate::wire::{Metric, NodeId};
 use core::time::Duration;
 
 /// At the end of a link number without a link; no node's id.

@@ -5,9 +5,10 @@
 //! on byte for byte, but for its age.
 
 use super::keys::{Keys, Signer};
-use super::metric::{Formula, LinkCost};
 use super::stats::Refusal;
 use super::table::NOBODY;
+use crate::link::LinkCost;
+use crate::route::Formula;
 use crate::wire::{ControlKind, NodeId, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 

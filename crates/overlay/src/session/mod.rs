@@ -11,4 +11,4 @@ mod table;
 pub mod wire;
 
 pub(crate) use status::{Cause, Flow, Statuses};
-pub use table::{SessionId, Sessions};
+pub use table::{Client, SessionId, Sessions};

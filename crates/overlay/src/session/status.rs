@@ -4,8 +4,7 @@
 use super::flow::Peer;
 use super::table::SessionId;
 use super::wire::{ToClient, Unreachable};
-use crate::route::Metric;
-use crate::wire::NodeId;
+use crate::wire::{Metric, NodeId};
 use core::mem::discriminant;
 use core::ops::RangeInclusive;
 use core::time::Duration;

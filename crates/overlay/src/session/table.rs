@@ -1,15 +1,22 @@
 use super::flow::{Dedup, FlowMap, Peer};
 use super::wire::{FIRST_SESSION_VERSION, Refusal};
-use crate::handshake::Rate;
-use crate::handshake::limit::Bucket;
-use crate::node::Client;
-use crate::route::Metric;
-use trunkline_base::Time;
+use crate::wire::Metric;
+use trunkline_base::{Pacer, Rate, Time};
 
 /// Which of a node's sessions: a small index that is used again after the
 /// session has ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub u32);
+
+/// Whose rights a session has.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Client {
+    /// An application of this machine.
+    #[default]
+    Local,
+    /// The client with this number in the node's list of clients.
+    Known(u16),
+}
 
 /// The flows of one session, each way, that are told apart. With more, the one
 /// that was silent longest is forgotten, and a copy of its packets could pass.
@@ -32,7 +39,7 @@ struct Session {
     client: Client,
     /// Of the protocol, as its application has said.
     version: u8,
-    statuses: Bucket,
+    statuses: Pacer,
     metric: Option<Metric>,
     /// Whether it wants what has waited past its deadline.
     late: bool,
@@ -87,7 +94,7 @@ impl Sessions {
         let session = Session {
             client,
             version: FIRST_SESSION_VERSION,
-            statuses: Bucket::FULL,
+            statuses: Pacer::of(STATUSES),
             metric: None,
             late: false,
             port: None,
@@ -161,7 +168,7 @@ impl Sessions {
 
     /// Whether session `id` may be told of one more change.
     pub(crate) fn may_tell(&mut self, now: Time, id: SessionId) -> bool {
-        self.get_mut(id).is_some_and(|s| s.statuses.take(now, STATUSES))
+        self.get_mut(id).is_some_and(|s| s.statuses.admit(now, 1))
     }
 
     /// Whether the packet numbered `seq` of the flow from session `id` to `peer`

@@ -5,8 +5,7 @@
 //! The client speaks first with [`ToNode::Bind`]; the node answers
 //! [`ToClient::Bound`] or [`ToClient::Error`]. Then both send at will.
 
-pub use crate::route::Metric;
-use crate::wire::{NodeId, Service, WireError};
+use crate::wire::{Metric, NodeId, Service, WireError};
 use core::time::Duration;
 use trunkline_base::wire::{Reader, Short, Writer};
 

@@ -13,6 +13,10 @@ pub const ENVELOPE_OVERHEAD: usize = HEADER + TAG;
 /// Bytes that an envelope with one data frame adds to the application's packet.
 pub const DATA_OVERHEAD: usize = ENVELOPE_OVERHEAD + DATA_HEADER;
 
+/// The longest message of a handshake that is read: newer versions may say more
+/// than this one does, and still fit the smallest MTU.
+pub const MAX_HANDSHAKE: usize = 576 - 48;
+
 pub(super) const HEADER: usize = 8;
 pub(super) const TAG: usize = 16;
 
@@ -57,7 +61,7 @@ pub struct EnvelopeHeader {
 
 /// What a datagram is: its first byte, of which the high nibble is the wire
 /// version, 1. The first two hold frames and begin with an [`EnvelopeHeader`];
-/// the others are the handshake's ([`crate::handshake::message`]).
+/// the others are the handshake's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {

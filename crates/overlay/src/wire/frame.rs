@@ -1,31 +1,8 @@
 //! Frames. The first byte is `service 2 | recovered 1 | hop limit 5` for data
 //! and `0 2 | probe 1 | kind 5` for control.
 
-use super::{NodeId, WireError};
-use crate::route::Metric;
+use super::{Metric, NodeId, Service, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
-
-/// How a packet is to be carried.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum Service {
-    /// Sent once.
-    BestEffort = 1,
-    /// Lost packets are asked for again while they can still be in time
-    /// (Amir et al. 2005, IV-A).
-    RealTime = 2,
-}
-
-impl Service {
-    /// The service with this number on the wire; 3 is kept for reliable links.
-    pub fn from_wire(bits: u8) -> Option<Service> {
-        match bits {
-            1 => Some(Service::BestEffort),
-            2 => Some(Service::RealTime),
-            _ => None,
-        }
-    }
-}
 
 /// The most links that a packet can cross: one more than five bits count.
 pub const MAX_HOPS: u8 = 32;
@@ -273,7 +250,7 @@ impl<'a> Nack<'a> {
 }
 
 /// "This node stops": its neighbour need not wait for silence to tell. Part of
-/// protocol version 2 ([`handshake::GOODBYE`](crate::handshake::GOODBYE)).
+/// protocol version 2 ([`handshake::GOODBYE`](crate::wire::version::GOODBYE)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Goodbye;
 
@@ -289,7 +266,7 @@ impl Goodbye {
 
 /// "Say this, if you are at the address where I send it" (RFC 9000, 8.2), and
 /// that. Part of protocol version 3
-/// ([`handshake::PATH_CHALLENGE`](crate::handshake::PATH_CHALLENGE)).
+/// ([`handshake::PATH_CHALLENGE`](crate::wire::version::PATH_CHALLENGE)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathFrame {
     /// Eight bytes that nobody can guess.

@@ -3,32 +3,28 @@
 
 mod envelope;
 mod frame;
+mod id;
+mod metric;
 mod seal;
 mod sealed;
+mod service;
+pub mod version;
 
 pub use envelope::{
-    DATA_OVERHEAD, ENVELOPE_OVERHEAD, EnvelopeHeader, Kind, ReceiverIndex, open_header,
+    DATA_OVERHEAD, ENVELOPE_OVERHEAD, EnvelopeHeader, Kind, MAX_HANDSHAKE, ReceiverIndex,
+    open_header,
 };
 pub use frame::{
     ControlKind, DATA_HEADER, DataHeader, Frame, Frames, Goodbye, Hello, MAX_HOPS, MAX_NACK_RANGES,
-    Nack, NackRange, PathFrame, Service,
+    Nack, NackRange, PathFrame,
 };
 pub(crate) use frame::{GOODBYE_LEN, HELLO_LEN, NACK_RANGE_LEN, PATH_FRAME_LEN};
-pub use seal::{Incarnation, Null, OpenError, Opened, Seal};
+pub use id::{Incarnation, NodeId};
+pub use metric::{Metric, UnknownMetric};
+pub use seal::{Null, OpenError, Opened, Seal};
 pub(crate) use sealed::MAX_AGE;
 pub use sealed::{Role, Sealed, SessionKeys};
-
-use core::fmt;
-
-/// A node's 32-bit address in the overlay.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct NodeId(pub u32);
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+pub use service::{Service, UnknownService};
 
 /// Why bytes from a neighbour or a client were not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

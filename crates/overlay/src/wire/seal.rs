@@ -2,13 +2,8 @@
 
 use super::WireError;
 use super::envelope::{EnvelopeHeader, HEADER, Kind, ReceiverIndex, TAG, open_header};
+use super::id::Incarnation;
 use super::sealed::Sealed;
-
-/// Which start of a node an envelope comes from: grows with every start, so
-/// that a neighbour can tell a restarted node's fresh counters from old ones.
-/// A driver passes wall-clock nanoseconds, a simulator counts.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Incarnation(pub u64);
 
 /// How the envelopes of one link are protected. Every variant writes the same
 /// number of bytes around the frames, so measurements without keys hold for

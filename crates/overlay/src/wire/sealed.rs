@@ -9,7 +9,8 @@
 
 use super::WireError;
 use super::envelope::{EnvelopeHeader, HEADER, Kind, ReceiverIndex, TAG, open_header};
-use super::seal::{Incarnation, OpenError, Opened, unwrapped};
+use super::seal::{OpenError, Opened, unwrapped};
+use crate::wire::Incarnation;
 use core::fmt;
 use core::time::Duration;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};

@@ -5,9 +5,10 @@ use super::liars::{frame, update};
 use super::net::{Net, Toy, WALL, id};
 use core::time::Duration;
 use proptest::prelude::*;
-use trunkline_overlay::link::LinkId;
+use trunkline_overlay::link::{LinkCost, LinkId};
+use trunkline_overlay::route::Refusal;
 use trunkline_overlay::route::update::{Introduction, sign};
-use trunkline_overlay::route::{LinkCost, Metric, Refusal};
+use trunkline_overlay::wire::Metric;
 
 pub fn cost(ms: u16, percent: u16) -> LinkCost {
     LinkCost { latency: ms * 10, loss: percent * 655, ..LinkCost::default() }

@@ -5,9 +5,10 @@
 
 use super::net::id;
 use core::time::Duration;
+use trunkline_overlay::link::LinkCost;
 use trunkline_overlay::route::spf::{Graph, Tree};
-use trunkline_overlay::route::{Advert, CostModel, Formula, LinkCost, Metric};
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::route::{Advert, CostModel, Formula};
+use trunkline_overlay::wire::{Metric, NodeId};
 
 const A: usize = 0;
 const B: usize = 1;

@@ -6,10 +6,11 @@ use super::net::{Net, id};
 use core::time::Duration;
 use rand::RngExt;
 use std::collections::BTreeSet;
+use trunkline_overlay::link::LinkCost;
 use trunkline_overlay::route::Formula::{Measured, Paper};
 use trunkline_overlay::route::spf::{Graph, Tree};
-use trunkline_overlay::route::{Advert, CostModel, Formula, LinkCost, Metric};
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::route::{Advert, CostModel, Formula};
+use trunkline_overlay::wire::{Metric, NodeId};
 
 fn others(net: &Net, host: usize) -> Vec<(NodeId, Option<Formula>)> {
     net.hosts[host].router.other_formulas().collect()

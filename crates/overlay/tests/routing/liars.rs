@@ -6,9 +6,9 @@ use core::time::Duration;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::route::update::{Introduction, LINKS_PER_RECORD, Update, sign};
 use trunkline_overlay::route::{
-    Advert, Config, Formula, Limits, Metric, Neighbour, Refusal, Router, Signer, Unsigned,
+    Advert, Config, Formula, Limits, Neighbour, Refusal, Router, Signer, Unsigned,
 };
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::wire::{Metric, NodeId};
 
 pub fn frame(records: &[Box<[u8]>]) -> Vec<u8> {
     let body: Vec<u8> = records.iter().flat_map(|r| [&r[..], &[0, 0]].concat()).collect();

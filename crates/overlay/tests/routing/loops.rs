@@ -4,7 +4,7 @@ use super::agreement::cost;
 use super::net::Net;
 use core::time::Duration;
 use rand::RngExt;
-use trunkline_overlay::route::Metric;
+use trunkline_overlay::wire::Metric;
 
 /// Packets that meet a host twice, while tables differ, and when the last does.
 #[test]

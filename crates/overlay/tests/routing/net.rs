@@ -5,13 +5,12 @@ use rand::RngExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trunkline_base::{Rng, Time};
-use trunkline_overlay::handshake::{PublicKey, Trust};
-use trunkline_overlay::link::LinkId;
+use trunkline_overlay::identity::{PublicKey, Trust};
+use trunkline_overlay::link::{LinkCost, LinkId};
 use trunkline_overlay::route::{
-    Config, Formula, ForwardingTable, Keys, LinkCost, Metric, Neighbour, Refusal, Router,
-    Signature, Signer,
+    Config, Formula, ForwardingTable, Keys, Neighbour, Refusal, Router, Signature, Signer,
 };
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::wire::{Metric, NodeId};
 
 /// 2026, in nanoseconds since 1970.
 pub const WALL: u64 = 1_800_000_000_000_000_000;

@@ -4,9 +4,10 @@ use petgraph::algo::dijkstra;
 use petgraph::graph::{DiGraph, NodeIndex};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use trunkline_overlay::link::LinkCost;
 use trunkline_overlay::route::spf::{Graph, Tree};
-use trunkline_overlay::route::{Advert, CostModel, LinkCost, Metric};
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::route::{Advert, CostModel};
+use trunkline_overlay::wire::{Metric, NodeId};
 
 fn cost() -> impl Strategy<Value = LinkCost> {
     // Few different ones, so that many paths are equal.

@@ -6,13 +6,12 @@ use std::collections::VecDeque;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::handshake::{
-    Certificate, Config, Event, Handshakes, Identity, Limits, Offer, Peer, Trust,
-};
-use trunkline_overlay::link::LinkId;
+use trunkline_overlay::handshake::{Config, Event, Handshakes, Limits, Offer, Peer};
+use trunkline_overlay::identity::{Certificate, Identity, Trust};
+use trunkline_overlay::link::{LinkCost, LinkId};
 use trunkline_overlay::node::{Node, Sink};
 use trunkline_overlay::route::update::{Introduction, Update, path_number, sign};
-use trunkline_overlay::route::{Advert, Formula, LinkCost, Signer};
+use trunkline_overlay::route::{Advert, Formula, Signer};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{ControlKind, ENVELOPE_OVERHEAD, Hello, Incarnation, NodeId, Seal};
 use trunkline_sim::{HostId, World};

@@ -20,9 +20,9 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Writer};
 use trunkline_overlay::counters::Drop;
-use trunkline_overlay::handshake::message::{Initiation, MacKey};
-use trunkline_overlay::route::Metric;
-use trunkline_overlay::wire::{DATA_HEADER, DataHeader, Frame, Frames, Seal, Service};
+use trunkline_overlay::handshake::message::Initiation;
+use trunkline_overlay::identity::MacKey;
+use trunkline_overlay::wire::{DATA_HEADER, DataHeader, Frame, Frames, Metric, Seal, Service};
 
 /// Measure what forged handshakes and replayed envelopes do to calls
 #[derive(clap::Args, Debug)]

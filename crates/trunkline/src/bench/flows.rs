@@ -168,7 +168,7 @@ impl End {
     fn fill(&mut self, i: usize) {
         let (session, port) = self.flow(self.next);
         let header = DataHeader {
-            metric: trunkline_overlay::route::Metric::default(),
+            metric: trunkline_overlay::wire::Metric::default(),
             service: Service::RealTime,
             recovered: false,
             hop_limit: 8,

@@ -88,7 +88,7 @@ impl<'a> Load<'a> {
         let envelope = &mut self.envelopes[i * ENVELOPE..(i + 1) * ENVELOPE];
         let flow = (self.next % u64::from(FLOWS)) as u16;
         let header = DataHeader {
-            metric: trunkline_overlay::route::Metric::default(),
+            metric: trunkline_overlay::wire::Metric::default(),
             service: self.service,
             recovered: false,
             hop_limit: 8,

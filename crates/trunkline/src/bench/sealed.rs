@@ -4,9 +4,8 @@ use super::{Error, cannot};
 use crate::clock;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
-use trunkline_overlay::handshake::{
-    Config, Event, Handshakes, Identity, Limits, Offer, Peer, Trust,
-};
+use trunkline_overlay::handshake::{Config, Event, Handshakes, Limits, Offer, Peer};
+use trunkline_overlay::identity::{Identity, Trust};
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::Start;
 use trunkline_overlay::wire::{ENVELOPE_OVERHEAD, Incarnation, Kind, NodeId, Seal, Sealed};

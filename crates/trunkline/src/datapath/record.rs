@@ -16,11 +16,11 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::handshake::{Certificate, Identity};
+use trunkline_overlay::identity::{Certificate, Identity};
 use trunkline_overlay::node::{
-    Changes, Client, Drained, Echo, EchoAnswer, EchoError, Node, Notice, Sink, Start,
+    Changes, Drained, Echo, EchoAnswer, EchoError, Node, Notice, Sink, Start,
 };
-use trunkline_overlay::session::SessionId;
+use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// The first bytes of a recording: its format and version.

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_client::in_process;
-use trunkline_overlay::node::{Client, Sink};
-use trunkline_overlay::session::SessionId;
+use trunkline_overlay::node::Sink;
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, ToClient};
+use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::NodeId;
 
 /// A listening socket.

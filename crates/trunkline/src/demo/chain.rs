@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use trunkline_overlay::handshake::PublicKey;
+use trunkline_overlay::identity::PublicKey;
 
 /// What the chain is like.
 pub struct Setup {

@@ -3,7 +3,7 @@
 use super::Error;
 use crate::keys::{KeyFileError, write_new};
 use std::path::Path;
-use trunkline_overlay::handshake::{Certificate, Identity, PublicKey};
+use trunkline_overlay::identity::{Certificate, Identity, PublicKey};
 use trunkline_overlay::wire::NodeId;
 use zeroize::Zeroizing;
 

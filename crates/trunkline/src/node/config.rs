@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
-use trunkline_overlay::handshake::Certificate;
+use trunkline_overlay::identity::Certificate;
 use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::link::{self, DSCP_EF};
 use trunkline_overlay::monitor::{Liveness, LossMode};
@@ -303,7 +303,7 @@ pub fn check_keys(config: &Config, path: &Path, text: &str) -> Result<(), Mistak
 
 /// What is shown of a mistake must not be a secret.
 fn check_no_key(path: &Path, text: &str) -> Result<(), Mistake> {
-    let is_key = trunkline_overlay::handshake::Identity::from_text(text).is_ok();
+    let is_key = trunkline_overlay::identity::Identity::from_text(text).is_ok();
     let what = "is a key, not a configuration: give the file whose `[node] key` names it";
     let mistake = || Mistake {
         path: path.to_owned(),

@@ -5,7 +5,7 @@ use crate::datapath::sessions::Application;
 use crate::operate::protocol::{Direction, Flow, FlowQuality};
 use std::time::Duration;
 use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio_of, rate};
-use trunkline_overlay::node::Client;
+use trunkline_overlay::session::Client;
 use trunkline_overlay::session::flows::{Counts, Received};
 
 /// What a packet of G.711 mostly holds: it is as old when it leaves.
@@ -33,7 +33,7 @@ pub fn view<'a>(snapshot: &FlowSnapshot, clients: impl Fn(u16) -> Option<&'a str
         port: flow.ends.port,
         peer: flow.ends.peer.0,
         peer_port: flow.ends.peer_port,
-        service: flow.service.into(),
+        service: flow.service,
         application: name,
         pid,
         since_s: at.since(flow.since).as_secs_f64(),

@@ -6,7 +6,7 @@ use super::{flows, metrics, reload, unix_secs};
 use crate::datapath::{Asker, LinkSnapshot, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
-    Ask, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Service, Status,
+    Ask, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Status,
 };
 use crate::operate::server;
 use crate::{clock, log};
@@ -23,8 +23,8 @@ use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LossEstimate;
 use trunkline_overlay::node as overlay;
-use trunkline_overlay::route::{Formula, ForwardingTable, Hop, Metric};
-use trunkline_overlay::wire::{self, NodeId};
+use trunkline_overlay::route::{Formula, ForwardingTable, Hop};
+use trunkline_overlay::wire::{Metric, NodeId};
 
 /// A running node, to be asked and changed.
 pub struct Operator {
@@ -192,7 +192,6 @@ impl server::Operator for Operator {
                 value(links.iter().map(|link| link_view(now, link)).collect::<Vec<_>>())
             }
             Ask::Routes { metric } => {
-                let metric = Metric::from(metric);
                 let costs = self.asker.costs(metric).map_err(refused)?;
                 value(routes(&self.snapshot()?, metric, &costs))
             }
@@ -206,7 +205,7 @@ impl server::Operator for Operator {
             }
             Ask::Echo { to, service, size, hops, timeout_ms } => {
                 let nonce = getrandom::u64().map_err(refused)?;
-                let (to, service) = (NodeId(to), service.into());
+                let to = NodeId(to);
                 value(self.echo(overlay::Echo { to, service, size, hops, nonce }, timeout_ms)?)
             }
             Ask::Reload {} => value(self.reload()?),
@@ -219,24 +218,6 @@ impl server::Operator for Operator {
                 self.stop.store(true, Ordering::Relaxed);
                 value(status?)
             }
-        }
-    }
-}
-
-impl From<wire::Service> for Service {
-    fn from(service: wire::Service) -> Service {
-        match service {
-            wire::Service::BestEffort => Service::BestEffort,
-            wire::Service::RealTime => Service::RealTime,
-        }
-    }
-}
-
-impl From<Service> for wire::Service {
-    fn from(service: Service) -> wire::Service {
-        match service {
-            Service::BestEffort => wire::Service::BestEffort,
-            Service::RealTime => wire::Service::RealTime,
         }
     }
 }

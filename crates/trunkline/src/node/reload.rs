@@ -349,7 +349,7 @@ via = 2
     #[test]
     fn rights_of_the_same_clients_change_at_once_other_clients_need_a_restart() {
         let (mut old, mut new) = (config(OLD), config(OLD));
-        let key = trunkline_overlay::handshake::PublicKey([7; 32]);
+        let key = trunkline_overlay::identity::PublicKey([7; 32]);
         let client = super::super::config::KnownClient { name: "pbx".into(), key };
         for config in [&mut old, &mut new] {
             config.clients.push(client.clone());
@@ -369,7 +369,7 @@ via = 2
 
     #[test]
     fn a_certificate_is_renewed_and_nothing_else_about_the_node() {
-        use trunkline_overlay::handshake::{Certificate, Identity};
+        use trunkline_overlay::identity::{Certificate, Identity};
         let secret = |n| Identity::from_secret(&[n; 32]);
         let issue = |id, name, key, end| {
             Certificate::issue(&secret(9), NodeId(id), name, secret(key).public(), end).unwrap()

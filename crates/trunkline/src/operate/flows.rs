@@ -1,9 +1,10 @@
 //! `flows`.
 
 use super::client::Client;
-use super::protocol::{Ask, Direction, Flow, FlowQuality, Flows, Service};
+use super::protocol::{Ask, Direction, Flow, FlowQuality, Flows};
 use super::table::{Align, NOTHING, lines, number, percent, span};
 use super::{Error, FlowsArgs, print_json};
+use trunkline_overlay::wire::Service;
 
 /// Runs `trunkline flows`.
 pub fn flows(args: &FlowsArgs) -> Result<(), Error> {

@@ -21,11 +21,13 @@ pub use top::top;
 
 use clap::builder::RangedU64ValueParser;
 use client::Client;
-use protocol::{DEFAULT_HOPS, DEFAULT_SIZE, MAX_TIMEOUT_MS, Service};
+use protocol::{DEFAULT_HOPS, DEFAULT_SIZE, MAX_TIMEOUT_MS};
 use serde::Serialize;
 use std::path::PathBuf;
 
+use crate::names;
 use crate::units::{ParseError, Span};
+use trunkline_overlay::wire::{Metric, Service};
 
 /// Which node, and how to print.
 #[derive(clap::Args, Debug)]
@@ -96,8 +98,8 @@ pub struct RoutesArgs {
     #[command(flatten)]
     at: At,
     /// By what paths are chosen; a packet's origin decides
-    #[arg(long, value_enum, default_value_t)]
-    metric: protocol::MetricName,
+    #[arg(long, default_value_t, value_parser = names::parser::<Metric>())]
+    metric: Metric,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -193,7 +195,7 @@ pub struct TraceArgs {
 #[derive(clap::Args, Debug)]
 struct Packet {
     /// What carries the packets
-    #[arg(long, value_enum, default_value_t = Service::BestEffort)]
+    #[arg(long, default_value_t = Service::BestEffort, value_parser = names::parser::<Service>())]
     service: Service,
     /// Bytes of each packet, 10 to 1400
     #[arg(long, default_value_t = DEFAULT_SIZE, value_parser = RangedU64ValueParser::<usize>::new().range(10..=1400))]

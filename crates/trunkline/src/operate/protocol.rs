@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use trunkline_overlay::wire::{Metric, Service};
 
 /// A question, or an order.
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -17,8 +18,8 @@ pub enum Ask {
     /// [`Vec`] of [`Route`].
     Routes {
         /// By which metric.
-        #[serde(default)]
-        metric: MetricName,
+        #[serde(default, with = "crate::names")]
+        metric: Metric,
     },
     /// [`Flows`]: a part of them.
     Flows {
@@ -34,7 +35,7 @@ pub enum Ask {
         /// The node to ask.
         to: u32,
         /// What carries the packet.
-        #[serde(default)]
+        #[serde(default = "default_service", with = "crate::names")]
         service: Service,
         /// Bytes of the packet, 10 to 1400.
         #[serde(default = "default_size")]
@@ -66,6 +67,10 @@ pub const DEFAULT_TIMEOUT_MS: u64 = 1_000;
 /// A longer wait would hold a connection for nothing.
 pub const MAX_TIMEOUT_MS: u64 = 10_000;
 
+fn default_service() -> Service {
+    Service::BestEffort
+}
+
 fn default_size() -> usize {
     DEFAULT_SIZE
 }
@@ -76,17 +81,6 @@ fn default_hops() -> u8 {
 
 fn default_timeout() -> u64 {
     DEFAULT_TIMEOUT_MS
-}
-
-/// A service, as people write it.
-#[derive(Serialize, Deserialize, clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[serde(rename_all = "kebab-case")]
-pub enum Service {
-    /// Sent once
-    #[default]
-    BestEffort,
-    /// Lost packets are asked for again while they can still be in time
-    RealTime,
 }
 
 /// An answer.
@@ -284,6 +278,7 @@ pub struct Flow {
     /// The virtual port there.
     pub peer_port: u16,
     /// What carried its last packet.
+    #[serde(with = "crate::names")]
     pub service: Service,
     /// Who holds the port here: a process's name, or that of a `[[client]]`.
     pub application: Option<String>,
@@ -362,40 +357,4 @@ pub struct Reloaded {
     pub applied: Vec<String>,
     /// The keys that differ from what runs and need a restart.
     pub restart: Vec<String>,
-}
-
-/// By what paths are chosen.
-#[derive(
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Debug,
-    serde::Serialize,
-    serde::Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum MetricName {
-    /// Expected delay, lost packets included (milliseconds).
-    #[default]
-    ExpectedLatency,
-    /// One-way delay (milliseconds).
-    Latency,
-    /// Share of packets lost.
-    Loss,
-    /// Number of links.
-    Hops,
-}
-
-impl From<MetricName> for trunkline_overlay::route::Metric {
-    fn from(name: MetricName) -> Self {
-        match name {
-            MetricName::ExpectedLatency => Self::ExpectedLatency,
-            MetricName::Latency => Self::Latency,
-            MetricName::Loss => Self::Loss,
-            MetricName::Hops => Self::Hops,
-        }
-    }
 }

@@ -1,11 +1,12 @@
 //! `status`, `links` and `routes`.
 
-use super::protocol::{Ask, Link, MetricName, Route, Status};
+use super::protocol::{Ask, Link, Route, Status};
 use super::table::{Align, NOTHING, count, lines, number, percent, span};
 use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print_json};
 use crate::node::expiry::Standing;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use trunkline_overlay::wire::Metric;
 
 /// Runs `trunkline status`.
 pub fn status(args: &StatusArgs) -> Result<(), Error> {
@@ -262,7 +263,7 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     let status: Status = node.ask(&Ask::Status {})?;
     unknown(&status).into_iter().for_each(|line| outln!("{line}"));
     // By loss, latency or hops all reckon alike.
-    if args.metric == MetricName::default() {
+    if args.metric == Metric::default() {
         other_formulas(&status).into_iter().for_each(|line| outln!("{line}"));
     }
     Ok(())

@@ -13,9 +13,9 @@ mod table;
 mod tally;
 
 use crate::call::{self, line::Target};
-use crate::node;
 use crate::stop::Signals;
 use crate::units::Span;
+use crate::{names, node};
 use endpoint::{Endpoint, Place};
 use port::{Port, Terms};
 use relay::Relay;
@@ -64,8 +64,8 @@ pub struct Args {
     #[arg(value_name = "SEND")]
     send: Endpoint,
     /// How packets are carried over the overlay from here
-    #[arg(long, value_enum, default_value = "real-time")]
-    service: ServiceName,
+    #[arg(long, default_value_t = Service::RealTime, value_parser = names::parser::<Service>())]
+    service: Service,
     /// How old a packet may become and still be of use, 1 to 255 ms: nodes
     /// repeat a lost packet only in that time
     #[arg(long, default_value = "100ms")]
@@ -95,15 +95,6 @@ struct Attach {
     /// A node of this configuration, in this process
     #[arg(long, value_name = "FILE")]
     node: Option<PathBuf>,
-}
-
-/// Services, as an option.
-#[derive(clap::ValueEnum, Clone, Copy, Debug)]
-enum ServiceName {
-    /// Lost packets are asked for again while they can still be in time
-    RealTime,
-    /// Sent once
-    BestEffort,
 }
 
 /// Why a proxy could not start or go on.
@@ -189,14 +180,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let stop = Signals::block().map_err(cannot("take over SIGTERM and SIGINT", ""))?;
     node::raise_descriptor_limit();
     let (at, _node) = call::attachment(args.attach.socket.as_deref(), args.attach.node.as_deref())?;
-    let (service, terms) = match args.service {
-        ServiceName::RealTime => {
-            let useful_for = Some(args.deadline.0);
-            (Service::RealTime, Terms { dscp: EXPEDITED, useful_for })
-        }
-        ServiceName::BestEffort => (Service::BestEffort, Terms { dscp: 0, useful_for: None }),
+    let terms = match args.service {
+        Service::RealTime => Terms { dscp: EXPEDITED, useful_for: Some(args.deadline.0) },
+        Service::BestEffort => Terms { dscp: 0, useful_for: None },
     };
-    let overlay = Overlay { at, service, deadline: args.deadline.0 };
+    let overlay = Overlay { at, service: args.service, deadline: args.deadline.0 };
     // Also if virtual ports are wanted only later: now somebody is looking.
     let probe = overlay.bind(0)?;
     let (own, max_payload) = (probe.local_addr().node, probe.max_payload());

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use trunkline_overlay::handshake::Identity;
+use trunkline_overlay::identity::Identity;
 
 /// The client that every sealed node knows, with all rights …
 pub const CLIENT: u8 = 100;

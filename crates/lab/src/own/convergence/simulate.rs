@@ -6,8 +6,7 @@ use rand::Rng as _;
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 use trunkline_base::{Time, rng};
-use trunkline_sim::overlay::route::Metric;
-use trunkline_sim::overlay::wire::NodeId;
+use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, WorldError};
 
 /// Between two looks at the tables.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::{Rng, Time, rng};
-use trunkline_sim::overlay::monitor::Liveness;
+use trunkline_overlay::monitor::Liveness;
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 
 /// One end of the link stands still now and then: the other hears nothing.

@@ -8,10 +8,9 @@ use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 use trunkline_base::stats::{quantile, quantile_interval};
 use trunkline_base::{Rng, Time, rng};
-use trunkline_sim::overlay::monitor::Liveness;
-use trunkline_sim::overlay::node::Routing;
-use trunkline_sim::overlay::route::Metric;
-use trunkline_sim::overlay::wire::{NodeId, Service};
+use trunkline_overlay::monitor::Liveness;
+use trunkline_overlay::node::Routing;
+use trunkline_overlay::wire::{Metric, NodeId, Service};
 use trunkline_sim::voice::{VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, WorldError};
 

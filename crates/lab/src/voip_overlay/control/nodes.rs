@@ -4,11 +4,11 @@ use super::row;
 use crate::experiment::{Cells, Inputs, Point, PointError, Sabotage, Size};
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_sim::overlay::link;
-use trunkline_sim::overlay::monitor::Liveness;
-use trunkline_sim::overlay::node::Routing;
-use trunkline_sim::overlay::route::{Limits, Metric};
-use trunkline_sim::overlay::wire::NodeId;
+use trunkline_overlay::link;
+use trunkline_overlay::monitor::Liveness;
+use trunkline_overlay::node::Routing;
+use trunkline_overlay::route::Limits;
+use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::random::Waxman;
 use trunkline_sim::{HostId, World};
 

@@ -5,12 +5,12 @@ use crate::experiment::{Cells, Inputs, Point, PointError, Sabotage, Size};
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Ledger, LinkModel};
-use trunkline_sim::overlay::counters::Traffic;
-use trunkline_sim::overlay::link::{self, IP_UDP_HEADERS, LinkStats};
-use trunkline_sim::overlay::monitor::Liveness;
-use trunkline_sim::overlay::node::Routing;
-use trunkline_sim::overlay::route::Limits;
-use trunkline_sim::overlay::wire::NodeId;
+use trunkline_overlay::counters::Traffic;
+use trunkline_overlay::link::{self, IP_UDP_HEADERS, LinkStats};
+use trunkline_overlay::monitor::Liveness;
+use trunkline_overlay::node::Routing;
+use trunkline_overlay::route::Limits;
+use trunkline_overlay::wire::NodeId;
 use trunkline_sim::random::Waxman;
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 

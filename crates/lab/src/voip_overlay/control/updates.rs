@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::rng;
-use trunkline_sim::overlay::link::IP_UDP_HEADERS;
-use trunkline_sim::overlay::link::LinkId;
-use trunkline_sim::overlay::route::update::{RouteFrame, Update, path_number, sign};
-use trunkline_sim::overlay::route::{Advert, Config, LinkCost, Neighbour, Router, Unsigned};
-use trunkline_sim::overlay::wire::{ControlKind, ENVELOPE_OVERHEAD, NodeId};
+use trunkline_overlay::link::{IP_UDP_HEADERS, LinkCost, LinkId};
+use trunkline_overlay::route::update::{RouteFrame, Update, path_number, sign};
+use trunkline_overlay::route::{Advert, Config, Neighbour, Router, Unsigned};
+use trunkline_overlay::wire::{ControlKind, ENVELOPE_OVERHEAD, NodeId};
 use trunkline_sim::random::{Graph, Waxman};
 
 /// Links of a node, on average: the paper's networks (IV-B) have four.

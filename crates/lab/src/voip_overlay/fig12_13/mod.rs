@@ -17,7 +17,8 @@ use network::{MAX_LOSS, Network, Way};
 use std::borrow::Cow;
 use std::time::Duration;
 use trunkline_base::stats::{Mean, Ratio};
-use trunkline_sim::overlay::route::{CostModel, Formula, Metric};
+use trunkline_overlay::route::{CostModel, Formula};
+use trunkline_overlay::wire::Metric;
 
 /// A row: over graphs of one size and diameter, what arrives in time the way
 /// that `route` is; or, with `less`, how much more that is than by that other,

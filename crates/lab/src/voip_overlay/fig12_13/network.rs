@@ -5,9 +5,10 @@ use super::delivery::{Law, Link, delivered};
 use rand::Rng as _;
 use std::time::Duration;
 use trunkline_base::rng;
-use trunkline_sim::overlay::route::spf::{Graph, Tree};
-use trunkline_sim::overlay::route::{Advert, CostModel, LinkCost, Metric};
-use trunkline_sim::overlay::wire::NodeId;
+use trunkline_overlay::link::LinkCost;
+use trunkline_overlay::route::spf::{Graph, Tree};
+use trunkline_overlay::route::{Advert, CostModel};
+use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::random::Brite;
 
 /// The largest loss of a link.
@@ -113,7 +114,7 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trunkline_sim::overlay::route::Formula;
+    use trunkline_overlay::route::Formula;
 
     #[test]
     fn half_of_the_links_lose_up_to_a_twentieth() {

@@ -16,7 +16,8 @@ use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 use trunkline_base::rng;
 use trunkline_base::stats::Mean;
-use trunkline_sim::overlay::route::{CostModel, Formula, Metric};
+use trunkline_overlay::route::{CostModel, Formula};
+use trunkline_overlay::wire::Metric;
 
 /// A row: one way through one graph.
 const COLUMNS: &[Column] = &[

@@ -103,7 +103,7 @@ fn envelopes_for_no_session_and_of_no_key() {
 
 /// An initiation that costs its receiver the curve: right mac, noise at will.
 fn forged(n: u64) -> Vec<u8> {
-    let mac = message::MacKey::for_node(&identity(2).public()).unwrap();
+    let mac = MacKey::for_node(&identity(2).public()).unwrap();
     let mut noise = [9; 200];
     noise[..8].copy_from_slice(&n.to_be_bytes());
     message::Initiation { cookie: [0; 16], noise: &noise }.emit(&mac)
@@ -189,13 +189,13 @@ fn a_flood_costs_little_and_starves_nobody() {
 fn a_cookie_is_worth_a_few_handshakes_a_second() {
     let mut b = End::new(2, certified(2), None);
     let query = message::Query { nonce: [1; 8] };
-    let mac = message::MacKey::for_overlay(&operator().public());
+    let mac = MacKey::for_overlay(&operator().public());
     let from = address(9);
     let reply = b.hear(ms(0), from, &query.emit(&mac)).remove(0).1;
     assert!(reply.len() <= message::QUERY_LEN);
     let cookie = message::Answer::parse(&reply).unwrap().cookie;
     let noise = [9; 200];
-    let mac = message::MacKey::for_node(&identity(2).public()).unwrap();
+    let mac = MacKey::for_node(&identity(2).public()).unwrap();
     let shown = message::Initiation { cookie, noise: &noise }.emit(&mac);
     for t in 0..1_000 {
         b.hear(ms(t), from, &shown);
@@ -217,7 +217,7 @@ fn a_cookie_is_worth_a_few_handshakes_a_second() {
 #[test]
 fn a_link_outlives_a_flood_from_its_neighbours_address() {
     // Few for strangers, so that the test is fast.
-    let limits = Limits { strangers: limit::Rate::new(1, 1), ..Limits::default() };
+    let limits = Limits { strangers: trunkline_base::Rate::new(1, 1), ..Limits::default() };
     let mut a = End::new(1, config(1), Some(peer(2, true, true)));
     let mut b = End::new(2, Config { limits, ..config(2) }, Some(peer(1, true, true)));
     settle(ms(0), &mut a, &mut b);
@@ -250,7 +250,7 @@ fn a_link_outlives_a_flood_from_its_neighbours_address() {
 #[test]
 fn a_wrong_mac_is_told_now_and_then() {
     let mut b = End::new(2, config(2), None);
-    let wrong = message::MacKey::for_node(&identity(3).public()).unwrap();
+    let wrong = MacKey::for_node(&identity(3).public()).unwrap();
     let bytes = message::Initiation { cookie: [0; 16], noise: &[9; 200] }.emit(&wrong);
     let mut told = Vec::new();
     for n in 0..20_000 {
@@ -270,11 +270,11 @@ fn a_wrong_mac_is_told_now_and_then() {
 fn queries_without_the_overlay_key_stay_unanswered() {
     let mut b = End::new(2, certified(2), None);
     let query = message::Query { nonce: [1; 8] };
-    let other = message::MacKey::for_overlay(&identity(5).public());
+    let other = MacKey::for_overlay(&identity(5).public());
     assert!(b.hear(ms(0), address(9), &query.emit(&other)).is_empty());
     assert_eq!(b.refused(Refusal::BadMac), 1);
     // And no more than the rate, whoever asks.
-    let mac = message::MacKey::for_overlay(&operator().public());
+    let mac = MacKey::for_overlay(&operator().public());
     let print = |_| query.emit(&mac);
     print!("queries: ");
     assert!(flood(&mut b, 1, print) <= 5_500);
@@ -390,7 +390,7 @@ fn a_copy_from_before_a_change_of_keys_brings_no_key_back() {
 #[test]
 fn a_forged_response_spoils_no_handshake() {
     let (mut a, mut b, _, response) = exchange();
-    let mac = message::MacKey::for_node(&identity(1).public()).unwrap();
+    let mac = MacKey::for_node(&identity(1).public()).unwrap();
     let receiver = message::Response::parse(&response).unwrap().receiver;
     for len in [0, 47, 48, 150, 400] {
         let forged = message::Response { receiver, noise: &vec![9; len] }.emit(&mac);
@@ -402,10 +402,7 @@ fn a_forged_response_spoils_no_handshake() {
     talk(&mut a, &mut b);
 }
 
-fn freshness_of(
-    key: crate::handshake::identity::DhKey,
-    sent: u64,
-) -> crate::handshake::freshness::Latest {
+fn freshness_of(key: crate::identity::DhKey, sent: u64) -> crate::handshake::freshness::Latest {
     let payload = message::Payload {
         oldest: 1,
         newest: 1,
@@ -427,7 +424,7 @@ fn freshness_of(
 fn what_is_remembered_of_strangers_is_bounded() {
     let mut b = End::new(2, certified(2), None);
     for n in 0..super::super::machine::MAX_SEEN as u64 + 100 {
-        let key = crate::handshake::identity::DhKey([n as u8; 32]);
+        let key = crate::identity::DhKey([n as u8; 32]);
         b.machine.remember(key, n.to_string(), freshness_of(key, n));
         b.machine.push(Event::Refused {
             from: address(9),

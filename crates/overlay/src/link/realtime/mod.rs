@@ -32,7 +32,7 @@ mod sender;
 mod wanted;
 
 pub(crate) use receiver::Incoming;
-pub use receiver::{Arrival, Receiver, ReceiverStats};
+pub use receiver::{Arrival, Receiver};
 pub use sender::Sender;
 
 use crate::wire::MAX_NACK_RANGES;

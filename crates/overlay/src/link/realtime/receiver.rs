@@ -2,7 +2,7 @@ use super::extra::Extra;
 use super::rhythm::Rhythm;
 use super::wanted::Wanted;
 use super::{Config, MAX_GAP, MAX_RUNS, Recovery};
-use crate::counters::{Drop, Drops};
+use crate::counters::{Drop, Drops, ReceiverStats};
 use crate::link::SMALLEST_HEADERS;
 use crate::wire::{DATA_OVERHEAD, ENVELOPE_OVERHEAD, MAX_NACK_RANGES, NACK_RANGE_LEN, NackRange};
 use core::time::Duration;
@@ -32,19 +32,6 @@ pub struct Receiver {
     extra: Extra,
     config: Config,
     stats: ReceiverStats,
-}
-
-/// What the receiver has seen.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct ReceiverStats {
-    /// Packets accepted.
-    pub received: u64,
-    /// Packets found missing when a later one came.
-    pub missing: u64,
-    /// Packets asked for, each counted once.
-    pub asked: u64,
-    /// Missing packets that came after all, repeated or reordered.
-    pub filled: u64,
 }
 
 /// What an arriving packet is.

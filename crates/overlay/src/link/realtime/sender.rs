@@ -284,7 +284,7 @@ mod tests {
     fn packet(payload: &[u8], deadline_ms: u64) -> Outgoing<'_> {
         Outgoing {
             header: DataHeader {
-                metric: crate::route::Metric::default(),
+                metric: crate::wire::Metric::default(),
                 service: Service::RealTime,
                 recovered: false,
                 hop_limit: 5,

@@ -1,12 +1,12 @@
 //! Control's side of the handshakes: links get their sessions, strangers with a
 //! certificate become neighbours, and go again when they are gone.
 
-use super::{Command, Report};
+use super::Command;
 use crate::handshake::{
-    self, Certificate, Established, Event, HandshakeStats, Handshakes, NewcomerId, Peer, Refusal,
-    Trust,
+    self, Established, Event, HandshakeStats, Handshakes, NewcomerId, Peer, Refusal,
 };
-use crate::link::{self, LinkId, Session};
+use crate::identity::{Certificate, Trust};
+use crate::link::{self, LinkId, Report, Session};
 use crate::node::{Config, Sealing, Start};
 use crate::wire::NodeId;
 use core::net::SocketAddr;

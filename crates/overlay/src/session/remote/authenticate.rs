@@ -2,15 +2,14 @@
 
 use super::keys::Keys;
 use super::wire::{INITIATION, RESPONSE, Token};
-use crate::handshake::limit::{Bucket, PerSource};
-use crate::handshake::message::{MAC, MacKey};
-use crate::handshake::noise::{FIRST_OVERHEAD, Handshake, REMOTE, SECOND_OVERHEAD, Static};
-use crate::handshake::{Identity, PublicKey, Rate};
+use crate::identity::mac::MAC;
+use crate::identity::noise::{FIRST_OVERHEAD, Handshake, REMOTE, SECOND_OVERHEAD, Static};
+use crate::identity::{Identity, MacKey, PublicKey};
 use crate::session::wire::Refusal;
 use core::net::SocketAddr;
 use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
-use trunkline_base::Time;
+use trunkline_base::{Pacer, PerSource, Rate, Time};
 
 /// Bytes before Noise's first message: the type, and the first half of
 /// HMAC-SHA256 by the node's public key.
@@ -89,9 +88,8 @@ pub struct Responder {
     /// By key.
     clients: Vec<([u8; 32], u16)>,
     rng: ChaCha20Rng,
-    limits: Limits,
     sources: PerSource,
-    total: Bucket,
+    total: Pacer,
 }
 
 impl Responder {
@@ -114,9 +112,8 @@ impl Responder {
             own,
             clients,
             rng: ChaCha20Rng::from_seed(entropy),
-            limits,
-            sources: PerSource::new(limits.sources),
-            total: Bucket::FULL,
+            sources: PerSource::new(limits.sources, limits.source),
+            total: Pacer::of(limits.total),
         }
     }
 
@@ -131,7 +128,7 @@ impl Responder {
         if initiation.len() < HEAD + FIRST_OVERHEAD || !self.mac.check(initiation) {
             return Err(Refusal::WrongKey);
         }
-        match self.sources.take(now, from, self.limits.source) {
+        match self.sources.admit(now, from) {
             true => Ok(()),
             false => Err(Refusal::Busy),
         }
@@ -139,7 +136,7 @@ impl Responder {
 
     /// Whether the next handshake may be answered now; if so, answer one.
     pub fn is_free(&mut self, now: Time) -> bool {
-        self.total.take(now, self.limits.total)
+        self.total.admit(now, 1)
     }
 
     /// Answers an initiation, whose client is to use `token`. Costs five

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_overlay::node::Client;
+use trunkline_overlay::session::Client;
 use trunkline_overlay::session::remote::{FromClient, HANDSHAKE_TIMEOUT, Responder, Token};
 use trunkline_overlay::session::wire::Refusal;
 

@@ -17,13 +17,12 @@ use std::io;
 use std::net::SocketAddr;
 use trunkline_base::Time;
 use trunkline_overlay::link::DSCP_EF;
-use trunkline_overlay::node::Client;
-use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::remote::{
     DATAGRAM_HEAD, Datagram, FromClient, HANDSHAKE_TIMEOUT, TAG, Token, packet_to_client,
     packet_to_node,
 };
 use trunkline_overlay::session::wire::Refusal;
+use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::Service;
 
 /// Connections that may be shaking hands at once; when there are more, the one

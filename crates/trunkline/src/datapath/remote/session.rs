@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, IoSlice, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use trunkline_base::wire::Writer;
-use trunkline_overlay::node::Client;
+use trunkline_overlay::session::Client;
 use trunkline_overlay::session::remote::{
     Backlog, FrameReader, FromClient, FromNode, Keys, Peer, Token, prefix,
 };

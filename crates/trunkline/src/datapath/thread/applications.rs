@@ -8,9 +8,8 @@ use crate::clock::{self, Stamps};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use std::os::fd::AsFd;
 use trunkline_client::in_process::Acceptor;
-use trunkline_overlay::node::Client;
-use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::Refusal;
+use trunkline_overlay::session::{Client, SessionId};
 
 /// Messages that one application may hand over before the others have a turn.
 const MESSAGES_PER_TURN: usize = 32;

@@ -7,8 +7,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use trunkline_overlay::node::{Changes, Echo, EchoAnswer, EchoError, MAX_OPEN};
-use trunkline_overlay::route::Metric;
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::wire::{Metric, NodeId};
 
 /// Something to do to the node.
 pub enum Operation {

@@ -5,7 +5,7 @@ use super::sealing::Key;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::ops::RangeInclusive;
-use trunkline_overlay::handshake::PublicKey;
+use trunkline_overlay::identity::PublicKey;
 use trunkline_overlay::node::{Access, Nodes, Rights};
 use trunkline_overlay::wire::NodeId;
 

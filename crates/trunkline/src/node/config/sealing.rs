@@ -7,14 +7,14 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::path::{Path, PathBuf};
 use toml::Spanned;
-use trunkline_overlay::handshake::{
-    CURRENT, Certificate, Identity, KeyError, OLDEST, Offer, PublicKey, Trust,
-};
+use trunkline_overlay::handshake::Offer;
+use trunkline_overlay::identity::{Certificate, Identity, KeyError, PublicKey, Trust};
 use trunkline_overlay::link;
 use trunkline_overlay::monitor::HALF_LIFE;
 use trunkline_overlay::node::{self as overlay, Routing, Sealing};
-use trunkline_overlay::route::{CostModel, Formula, Limits, Metric};
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::route::{CostModel, Formula, Limits};
+use trunkline_overlay::wire::version::{CURRENT, OLDEST};
+use trunkline_overlay::wire::{Metric, NodeId};
 
 /// Links with certified nodes that no `[[link]]` names, unless the file says:
 /// an overlay of the paper's size, and a bound on what their queues may hold.
@@ -50,7 +50,8 @@ impl KnownSection {
 #[serde(deny_unknown_fields, default)]
 pub struct RoutingSection {
     enabled: bool,
-    metric: MetricName,
+    #[serde(with = "crate::names")]
+    metric: Metric,
     formula: FormulaName,
     max_nodes: usize,
     /// Half-life of what is held against a link that fails.
@@ -60,19 +61,10 @@ pub struct RoutingSection {
 impl Default for RoutingSection {
     fn default() -> RoutingSection {
         let max_nodes = Limits::default().max_nodes;
-        let (metric, damping) = (MetricName::ExpectedLatency, Span(HALF_LIFE));
+        let (metric, damping) = (Metric::ExpectedLatency, Span(HALF_LIFE));
         let formula = FormulaName::Daemon;
         RoutingSection { enabled: true, metric, formula, max_nodes, damping }
     }
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "kebab-case")]
-enum MetricName {
-    ExpectedLatency,
-    Latency,
-    Loss,
-    Hops,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -88,19 +80,13 @@ impl RoutingSection {
         if !(2..=10_000).contains(&self.max_nodes) {
             return Err("[routing] max_nodes is out of range (2 to 10000)");
         }
-        let metric = match self.metric {
-            MetricName::ExpectedLatency => Metric::ExpectedLatency,
-            MetricName::Latency => Metric::Latency,
-            MetricName::Loss => Metric::Loss,
-            MetricName::Hops => Metric::Hops,
-        };
         let formula = match self.formula {
             FormulaName::Daemon => Formula::Measured,
             FormulaName::Paper => Formula::Paper,
         };
         let cost = CostModel { formula, ..CostModel::default() };
         let limits = Limits { max_nodes: self.max_nodes, ..Limits::default() };
-        Ok(self.enabled.then_some(Routing { metric, cost, limits }))
+        Ok(self.enabled.then_some(Routing { metric: self.metric, cost, limits }))
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use trunkline_overlay::handshake::PublicKey;
+use trunkline_overlay::identity::PublicKey;
 use trunkline_overlay::route::Formula;
 
 const GOOD: &str = r#"
@@ -75,7 +75,7 @@ fn a_whole_file() {
 
 #[test]
 fn who_may_attach_from_other_hosts_is_said() {
-    let key = trunkline_overlay::handshake::Identity::from_secret(&[7; 32]).public();
+    let key = trunkline_overlay::identity::Identity::from_secret(&[7; 32]).public();
     let client =
         |name| format!("[[client]]\nname = \"{name}\"\nkey = \"{key}\"\nbind = [4000]\nto = [3]\n");
     let nobody = GOOD.replace("remote_open = true\n", "");
@@ -213,7 +213,7 @@ fn what_would_do_harm_in_silence_is_a_mistake() {
 #[test]
 fn a_key_of_the_other_kind_is_told_apart() {
     let sealed = GOOD.replace("unsealed = true", "key = \"b.key\"").replace("remote", "# remote");
-    let identity = |n| trunkline_overlay::handshake::Identity::from_secret(&[n; 32]);
+    let identity = |n| trunkline_overlay::identity::Identity::from_secret(&[n; 32]);
     let keys = |first: &str| {
         let text = sealed.replace("neighbour = 1", &format!("neighbour = 1\nkey = \"{first}\""));
         let other = format!("neighbour = 3\nkey = \"{}\"", identity(3).public());

@@ -1,7 +1,7 @@
 //! Noise_IK_25519_AESGCM_SHA256 (noiseprotocol.org, revision 34, 7.5), by
 //! `snow`, with primitives of ours: its own would fetch entropy by themselves.
 
-use super::identity::{DhKey, Identity, KEY_LEN};
+use super::key::{DhKey, Identity, KEY_LEN};
 use curve25519_dalek::MontgomeryPoint;
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng as _, SeedableRng};
@@ -20,7 +20,7 @@ const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
 pub(crate) struct Prologue(&'static [u8]);
 
 /// Between neighbours.
-pub(super) const NEIGHBOURS: Prologue = Prologue(b"trunkline handshake 1");
+pub(crate) const NEIGHBOURS: Prologue = Prologue(b"trunkline handshake 1");
 /// Between an application on another host and its node.
 pub(crate) const REMOTE: Prologue = Prologue(b"trunkline remote 1");
 const TAG: usize = 16;

@@ -1,7 +1,7 @@
 //! Certificates: the operator's overlay key says which node has which key, so
 //! that adding a node doesn't mean editing every other's configuration.
 
-use super::identity::{DhKey, Identity, KEY_LEN, PublicKey, SIGNATURE_LEN};
+use super::key::{DhKey, Identity, KEY_LEN, PublicKey, SIGNATURE_LEN};
 use crate::wire::NodeId;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -78,7 +78,7 @@ impl Certificate {
     }
 
     /// Whether this one is for the same key and ends no earlier than `other`.
-    pub(super) fn outlasts(&self, other: &Certificate) -> bool {
+    pub(crate) fn outlasts(&self, other: &Certificate) -> bool {
         // 0, for ever, is the latest.
         self.key == other.key && self.not_after.wrapping_sub(1) >= other.not_after.wrapping_sub(1)
     }
@@ -144,7 +144,7 @@ impl Certificate {
     }
 
     /// The X25519 key that it speaks of.
-    pub(super) fn dh(&self) -> Option<DhKey> {
+    pub(crate) fn dh(&self) -> Option<DhKey> {
         self.key.dh()
     }
 
@@ -198,6 +198,16 @@ fn checked_name(name: &[u8]) -> Result<&str, CertificateError> {
     let name = core::str::from_utf8(name).map_err(|_| CertificateError::BadName)?;
     let good = (1..=MAX_NAME).contains(&name.len()) && !name.contains(char::is_control);
     if good { Ok(name) } else { Err(CertificateError::BadName) }
+}
+
+/// Whom a node believes.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Trust {
+    /// Keys that certificates may be signed with; a few at most, since each is
+    /// tried.
+    pub overlay_keys: Vec<PublicKey>,
+    /// Keys of nodes that are not spoken to any more, however certified.
+    pub revoked: Vec<PublicKey>,
 }
 
 #[cfg(test)]

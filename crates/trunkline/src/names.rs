@@ -1,0 +1,75 @@
+//! What people call the services and metrics of overlay: on the command line, in
+//! files (`#[serde(with = "crate::names")]`) and over the control socket.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::ser::Serializer;
+use std::str::FromStr;
+use trunkline_overlay::wire::{Metric, Service};
+
+/// One of a few, each with a name.
+pub trait Named: FromStr + Copy + Send + Sync + 'static {
+    /// All of the names.
+    const NAMES: &'static [&'static str];
+
+    /// Its own.
+    fn name(self) -> &'static str;
+
+    /// What it means, in the help of an option.
+    fn help(self) -> &'static str;
+}
+
+impl Named for Service {
+    const NAMES: &'static [&'static str] = &Service::NAMES;
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn help(self) -> &'static str {
+        match self {
+            Service::BestEffort => "Sent once",
+            Service::RealTime => "Lost packets are asked for again while they can still be in time",
+        }
+    }
+}
+
+impl Named for Metric {
+    const NAMES: &'static [&'static str] = &Metric::NAMES;
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn help(self) -> &'static str {
+        match self {
+            Metric::ExpectedLatency => "Expected delay, lost packets included (milliseconds)",
+            Metric::Latency => "One-way delay (milliseconds)",
+            Metric::Loss => "Share of packets lost",
+            Metric::Hops => "Number of links",
+        }
+    }
+}
+
+/// The values of an option.
+pub fn parser<T>() -> impl TypedValueParser<Value = T>
+where
+    T: Named<Err: std::error::Error + Send + Sync>,
+{
+    let value = |name: &&'static str| {
+        let help = name.parse().map(T::help).unwrap_or_default();
+        PossibleValue::new(*name).help(help)
+    };
+    PossibleValuesParser::new(T::NAMES.iter().map(value)).try_map(|name| name.parse::<T>())
+}
+
+/// Writes the name.
+pub fn serialize<T: Named, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(value.name())
+}
+
+/// Reads the name.
+pub fn deserialize<'de, T: Named, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    let name = String::deserialize(from)?;
+    name.parse().map_err(|_| D::Error::unknown_variant(&name, T::NAMES))
+}
