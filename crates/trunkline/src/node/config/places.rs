@@ -4,9 +4,9 @@ use super::{Destinations, File};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
+use trunkline_overlay::wire::NodeId;
 
-/// The number that stands for no node where one is expected.
-const NOBODY: u32 = 0;
+const NOBODY: u32 = NodeId::NONE.0;
 
 /// Where something is wrong, or nowhere if the message names it as `[section]
 /// key`; and what.
