@@ -199,7 +199,7 @@ impl Connection {
             read_timeout: None,
             statuses: true,
             version: SESSION_VERSION,
-            local: Address { node: NodeId(0), port: 0 },
+            local: Address { node: NodeId::NONE, port: 0 },
             max_payload: 0,
             at,
             keys: query.map(|query| Box::new(KeyRing::new(query))),

@@ -400,8 +400,8 @@ impl Handshakes {
         let taken = self.concluded(unix_secs, link, key, sent, &payload);
         let (payload, version) = taken.inspect_err(|why| {
             self.by_index.remove(&response.receiver);
-            let node = self.neighbours.get(&link).map_or(NodeId(0), |n| n.peer.node);
-            self.push(Event::Refused { from, node: Some(node), why: *why });
+            let node = self.neighbours.get(&link).map(|n| n.peer.node);
+            self.push(Event::Refused { from, node, why: *why });
         })?;
         let [forth, back] = attempt.handshake.split().map_err(|_| Refusal::Forged)?;
         // Whoever answers has received it there, wherever the answer comes from.

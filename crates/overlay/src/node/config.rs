@@ -3,8 +3,8 @@ use crate::handshake::message::MAX_PATH;
 use crate::handshake::{self, Offer};
 use crate::identity::{Certificate, Identity, PublicKey, Trust};
 use crate::link::{self, realtime};
+use crate::route::StaticRoute;
 use crate::route::update::path_number;
-use crate::route::{NOBODY, StaticRoute};
 use crate::wire::{NodeId, ReceiverIndex};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ impl Sealing {
             trust: Trust::default(),
             known: Vec::new(),
             newcomers: 0,
-            newcomer: link::Config::new(NodeId(0)),
+            newcomer: link::Config::new(NodeId::NONE),
             offer: Offer::default(),
             limits: handshake::Limits::default(),
         }
@@ -104,8 +104,8 @@ impl Config {
             return Err(ConfigError::TooManyLinks(self.links.len()));
         }
         let ids = self.links.iter().map(|l| l.neighbour).chain([self.id]);
-        if ids.into_iter().any(|id| id == NOBODY) {
-            return Err(ConfigError::ReservedId);
+        if let Some(id) = ids.into_iter().find(|id| !id.is_nodes()) {
+            return Err(ConfigError::ReservedId(id));
         }
         for (i, link) in self.links.iter().enumerate() {
             let earlier = &self.links[..i];
@@ -196,9 +196,9 @@ pub enum ConfigError {
     /// More links than link numbers.
     #[error("{0} links are too many: a node has at most 65535")]
     TooManyLinks(usize),
-    /// The id that stands for nobody.
-    #[error("4294967295 is no node's id: take a smaller one")]
-    ReservedId,
+    /// An id that no node has.
+    #[error("{0} is no node's id: ids are 1 to 4294967294")]
+    ReservedId(NodeId),
     /// A link whose neighbour is the node itself.
     #[error("node {0} has a link to itself: give the neighbour's id, not its own")]
     LinkToSelf(NodeId),
@@ -242,6 +242,11 @@ mod tests {
         let with = |links: Vec<link::Config>| Config { links, ..Config::new(NodeId(1)) };
         assert_eq!(with(vec![link(2), link(3)]).validate(), Ok(()));
         assert_eq!(with(vec![link(1)]).validate(), Err(ConfigError::LinkToSelf(NodeId(1))));
+        for id in [NodeId::NONE, NodeId::ITSELF] {
+            let reserved = Err(ConfigError::ReservedId(id));
+            assert_eq!(with(vec![link(id.0)]).validate(), reserved);
+            assert_eq!(Config::new(id).validate(), reserved);
+        }
         let twice = with(vec![link(2), link(2)]);
         assert!(matches!(twice.validate(), Err(ConfigError::SameLink(..))));
         let mut paths = twice;

@@ -289,7 +289,7 @@ impl Control {
         let path = path_number(&newcomer.config.path);
         let node = newcomer.config.neighbour;
         let alike = |l: &LinkState| (l.neighbour, l.path) == (node, path);
-        if self.links.iter().flatten().any(alike) {
+        if !node.is_nodes() || self.links.iter().flatten().any(alike) {
             return;
         }
         let Some(link) = self.add(now, newcomer.config.clone()) else { return };
@@ -368,9 +368,7 @@ impl Control {
         if self.router.is_some() {
             return;
         }
-        let end = |l: &Option<LinkState>| {
-            l.as_ref().map_or((route::NOBODY, false), |l| (l.neighbour, l.up))
-        };
+        let end = |l: &Option<LinkState>| l.as_ref().map(|l| (l.neighbour, l.up));
         let links: Vec<_> = self.links.iter().map(end).collect();
         let table = ForwardingTable::from_static(&self.routes, &links);
         if table != *self.table {

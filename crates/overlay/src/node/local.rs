@@ -77,7 +77,7 @@ impl Forwarder {
         sink: &mut impl Sink,
     ) {
         let about = |refusal, node, port| ToClient::Error { refusal, node, port };
-        let none = NodeId(0);
+        let none = NodeId::NONE;
         let reply = match ToNode::parse(message) {
             Err(_) => {
                 self.stats.drops.count(Drop::Malformed);

@@ -21,7 +21,6 @@ pub use cost::{CostModel, Formula, UNUSABLE};
 pub use keys::{Keys, Signature, Signer, Unsigned};
 pub use router::{Neighbour, Route, Router};
 pub use stats::{Refusal, Refusals, RouteStats};
-pub(crate) use table::NOBODY;
 pub use table::{ForwardingTable, Hop, StaticRoute};
 pub use update::{Advert, Key, LEAST_ROOM, Part};
 

@@ -6,7 +6,7 @@ use super::keys::{Keys, Signer};
 use super::own::Own;
 use super::spf::{Graph, Tree};
 use super::stats::{Refusal, Refusals, RouteStats};
-use super::table::{ForwardingTable, Hop, NOBODY, StaticRoute};
+use super::table::{ForwardingTable, Hop, StaticRoute};
 use super::update::{Advert, Key, Part, Record, RouteFrame};
 use crate::identity::{PublicKey, Trust};
 use crate::link::{LinkCost, LinkId};
@@ -531,7 +531,7 @@ impl Router {
     }
 
     fn build_table(&self) -> ForwardingTable {
-        let ends: Vec<(NodeId, bool)> = self.links.iter().map(ends).collect();
+        let ends: Vec<_> = self.links.iter().map(end).collect();
         let mut ids: Vec<(NodeId, u8, LinkId)> = (0..)
             .zip(&self.links)
             .filter_map(|(id, link)| {
@@ -624,6 +624,6 @@ impl Router {
 }
 
 /// For an operator's routes: who is at the end of a link, and whether it is up.
-fn ends(link: &Option<Link>) -> (NodeId, bool) {
-    link.as_ref().map_or((NOBODY, false), |l| (l.adjacency.neighbour, l.adjacency.up))
+fn end(link: &Option<Link>) -> Option<(NodeId, bool)> {
+    link.as_ref().map(|l| (l.adjacency.neighbour, l.adjacency.up))
 }

@@ -5,8 +5,9 @@ use crate::link::LinkId;
 use crate::wire::{Metric, NodeId};
 use core::time::Duration;
 
-/// At the end of a link number without a link; no node's id.
-pub(crate) const NOBODY: NodeId = NodeId(u32::MAX);
+/// By its number a link: the neighbour at its other end, and whether it is up. `None`
+/// is a number without a link.
+type End = Option<(NodeId, bool)>;
 
 /// An operator's route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,14 +43,13 @@ pub struct ForwardingTable {
 }
 
 impl ForwardingTable {
-    /// The table of `routes` over `links` (each the neighbour at its other end
-    /// and whether it is up), alike for every metric. Of several routes to one
+    /// The table of `routes` over `links`, alike for every metric. Of several routes to one
     /// node the first whose link is up counts, in the order given; if none is
     /// up, the first. A neighbour that no route names is reached directly.
-    pub fn from_static(routes: &[StaticRoute], links: &[(NodeId, bool)]) -> ForwardingTable {
+    pub fn from_static(routes: &[StaticRoute], links: &[End]) -> ForwardingTable {
         let best = |to| best(routes, links, to, true).or_else(|| best(routes, links, to, false));
         let named = routes.iter().filter_map(|r| r.to);
-        let ends = links.iter().map(|&(node, _)| node).filter(|&node| node != NOBODY);
+        let ends = links.iter().flatten().map(|&(node, _)| node);
         let mut nodes: Vec<NodeId> = named.chain(ends).collect();
         nodes.sort_unstable();
         nodes.dedup();
@@ -72,11 +72,11 @@ impl ForwardingTable {
     pub(super) fn computed(
         computed: Vec<(NodeId, Hops)>,
         routes: &[StaticRoute],
-        links: &[(NodeId, bool)],
+        links: &[End],
     ) -> ForwardingTable {
         let best = |to, want_up| best(routes, links, to, want_up);
         let named = routes.iter().filter_map(|r| r.to);
-        let ends = links.iter().map(|&(node, _)| node).filter(|&node| node != NOBODY);
+        let ends = links.iter().flatten().map(|&(node, _)| node);
         let mut nodes: Vec<NodeId> =
             computed.iter().map(|&(node, _)| node).chain(named).chain(ends).collect();
         nodes.sort_unstable();
@@ -122,17 +122,13 @@ impl ForwardingTable {
     }
 }
 
-fn link_to(links: &[(NodeId, bool)], via: NodeId, onward: Duration, want_up: bool) -> Option<Hop> {
-    let found = links.iter().position(|&(node, up)| node == via && (up || !want_up))?;
+fn link_to(links: &[End], via: NodeId, onward: Duration, want_up: bool) -> Option<Hop> {
+    let leads = |(node, up)| node == via && (up || !want_up);
+    let found = links.iter().position(|end| end.is_some_and(leads))?;
     u16::try_from(found).ok().map(|link| Hop { link: LinkId(link), onward })
 }
 
-fn best(
-    routes: &[StaticRoute],
-    links: &[(NodeId, bool)],
-    to: Option<NodeId>,
-    want_up: bool,
-) -> Option<Hop> {
+fn best(routes: &[StaticRoute], links: &[End], to: Option<NodeId>, want_up: bool) -> Option<Hop> {
     let mut to = routes.iter().filter(|r| r.to == to);
     to.find_map(|r| link_to(links, r.via, r.onward, want_up))
 }
@@ -147,7 +143,8 @@ mod tests {
         let route = |to, via| StaticRoute { to, via, onward: Duration::ZERO };
         let routes = [route(Some(d), b), route(Some(d), c), route(None, c)];
         let table = |links: &[(NodeId, bool)]| {
-            let t = ForwardingTable::from_static(&routes, links);
+            let links: Vec<End> = links.iter().copied().map(Some).collect();
+            let t = ForwardingTable::from_static(&routes, &links);
             [d, z, b].map(|n| t.next_hop(n, Metric::default()).map(|hop| hop.link.0))
         };
         assert_eq!(table(&[(b, true), (c, true)]), [Some(0), Some(1), Some(0)]);
@@ -155,7 +152,10 @@ mod tests {
         assert_eq!(table(&[(b, false), (c, false)]), [Some(0), Some(1), Some(0)]);
         // A second path to the same neighbour takes over.
         assert_eq!(table(&[(b, false), (b, true), (c, true)]), [Some(1), Some(2), Some(1)]);
-        assert_eq!(ForwardingTable::from_static(&[], &[(b, true)]).next_hop(z, Metric::Hops), None);
+        assert_eq!(
+            ForwardingTable::from_static(&[], &[Some((b, true))]).next_hop(z, Metric::Hops),
+            None
+        );
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         let computed = || vec![(c, [hop(1); Metric::COUNT]), (d, [hop(1); Metric::COUNT])];
         let routes = [StaticRoute { to: Some(d), via: b, onward: Duration::ZERO }];
         let to = |links: [bool; 2], node| {
-            let links = [(b, links[0]), (c, links[1])];
+            let links = [Some((b, links[0])), Some((c, links[1]))];
             let table = ForwardingTable::computed(computed(), &routes, &links);
             table.next_hop(node, Metric::Loss).map(|hop| hop.link.0)
         };

@@ -6,7 +6,6 @@
 
 use super::keys::{Keys, Signer};
 use super::stats::Refusal;
-use super::table::NOBODY;
 use crate::link::LinkCost;
 use crate::route::Formula;
 use crate::wire::{ControlKind, NodeId, WireError};
@@ -42,8 +41,8 @@ const INTRODUCTION: u8 = 0x80;
 const DRAINING: u8 = 0x40;
 const PENALISED: u8 = 0x20;
 const FRAGMENT: u8 = MAX_FRAGMENTS - 1;
-/// What a node says of itself beside its links is a link to [`NOBODY`], whom no
-/// node has as neighbour: whoever doesn't know the property keeps it, passes it on
+/// What a node says of itself beside its links is a link to [`NodeId::ITSELF`], which
+/// no node has as neighbour: whoever doesn't know the property keeps it, passes it on
 /// and takes no way over it. Its path says which property, its latency which value.
 const FORMULA: u8 = 0;
 /// Before every signed message, lest a signature made for another purpose
@@ -313,14 +312,14 @@ fn read_link(b: &[u8]) -> Advert {
 /// What a record says of it; nothing of the default.
 fn property(formula: Formula) -> Option<Advert> {
     let cost = LinkCost { latency: formula.to_wire(), ..LinkCost::default() };
-    let said = Advert { neighbour: NOBODY, path: FORMULA, cost };
+    let said = Advert { neighbour: NodeId::ITSELF, path: FORMULA, cost };
     (formula != Formula::default()).then_some(said)
 }
 
 /// How many are links: properties come after them, since none has a higher id.
 fn count_links(body: &[u8], link_len: usize) -> usize {
     let links = body.chunks_exact(link_len).map(read_link);
-    links.take_while(|link| link.neighbour != NOBODY).count()
+    links.take_while(|link| link.neighbour != NodeId::ITSELF).count()
 }
 
 /// Each link once, in order, and none to oneself.
@@ -569,7 +568,7 @@ mod tests {
     /// Who doesn't know a property or its value: an older node, or this one.
     #[test]
     fn a_property_is_a_link_to_nobody_and_an_unknown_one_is_passed_over() {
-        let (origin, nobody) = (NodeId(5), NOBODY.0.to_be_bytes());
+        let (origin, nobody) = (NodeId(5), NodeId::ITSELF.0.to_be_bytes());
         let links = vec![Advert { neighbour: NodeId(7), path: 2, cost: LinkCost::default() }];
         let formula = Formula::Paper;
         let u = Update { origin, seq: 1, fragment: 0, draining: false, formula, links };

@@ -153,7 +153,7 @@ impl FromStr for Target {
         let overlay = parts.and_then(|(node, port)| {
             Some(Address { node: NodeId(node.parse().ok()?), port: port.parse().ok()? })
         });
-        if overlay.is_some_and(|to| to.node.0 == 0 || to.port == 0) {
+        if overlay.is_some_and(|to| to.node == NodeId::NONE || to.port == 0) {
             return Err(format!("\"{text}\": nodes and virtual ports are numbered from 1 on"));
         }
         overlay.map(Target::Overlay).ok_or_else(|| {

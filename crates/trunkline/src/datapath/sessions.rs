@@ -229,7 +229,7 @@ impl Carrier {
 
     /// Tells the application why it may not attach.
     pub fn turn_away(&mut self, now: Time, refusal: Refusal) {
-        let why = ToClient::Error { refusal, node: NodeId(0), port: 0 };
+        let why = ToClient::Error { refusal, node: NodeId::NONE, port: 0 };
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
         if why.emit_head(&mut w).is_ok() {

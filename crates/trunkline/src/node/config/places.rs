@@ -4,13 +4,14 @@ use super::{Destinations, File};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
+use trunkline_overlay::wire::NodeId;
 
 /// Why no node has this id: 0 stands for none in a file, and the last one in what
 /// nodes tell each other.
 pub fn no_id(id: u32) -> Option<&'static str> {
-    match id {
-        0 => Some("ids begin with 1"),
-        u32::MAX => Some("take a smaller one"),
+    match NodeId(id) {
+        NodeId::NONE => Some("ids begin with 1"),
+        NodeId::ITSELF => Some("take a smaller one"),
         _ => None,
     }
 }
