@@ -16,12 +16,12 @@ arrows() {
     case "$1" in
         base) ;;
         overlay) echo base rate ;;
-        rate | media) echo base ;;
+        net | rate | media) echo base ;;
         sip) echo base media ;;
         client) echo base overlay ;;
-        trunkline) echo base overlay rate media sip client ;;
-        sim) echo base overlay rate media ;;
-        lab) echo base overlay sim media client ;;
+        trunkline) echo base net overlay rate media sip client ;;
+        sim) echo base net overlay rate media ;;
+        lab) echo base net overlay sim media client ;;
         *) return 1 ;;
     esac
 }
@@ -39,7 +39,7 @@ module_arrows() {
         *) return 1 ;;
     esac
 }
-sans_io="base overlay rate media sip"
+sans_io="base net overlay rate media sip"
 # Anything here means sockets, threads, clocks or the system's randomness.
 io="async-std getrandom libc mio nix polling rustix smol socket2 tokio windows-sys"
 

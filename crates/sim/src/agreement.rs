@@ -1,7 +1,7 @@
 //! Whether all nodes of a world know their network as it is.
 
 use crate::capture::WireEnd;
-use crate::network::{End, HostId, WireId};
+use crate::places::{HostId, WireId};
 use crate::random::Pieces;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,21 +111,20 @@ impl World {
     /// The network; or a host that computes no routes.
     fn truth(&self) -> Result<Truth<'_>, HostId> {
         let mut nodes = BTreeMap::new();
-        for host in (0..self.hosts()).map(HostId).filter(|&h| !self.is_down(h)) {
+        for host in self.overlay_hosts().filter(|&h| !self.is_down(h)) {
             let node = self.node(host);
             nodes.insert(self.node_id(host), (host, node.router().ok_or(host)?));
         }
         let (mut alive, mut pieces) = (BTreeSet::new(), Pieces::new(self.hosts()));
         for wire in (0..self.wires()).map(WireId) {
-            let &End::Host { host, sender, .. } = self.end(wire) else { continue };
+            let Some(ends) = self.link_of(wire) else { continue };
             let carries = |end| self.model(wire, end).loss != Loss::EVERYTHING;
-            let ends = [HostId(sender), HostId(host)];
             if [WireEnd::First, WireEnd::Second].into_iter().all(carries)
                 && !ends.iter().any(|&h| self.is_down(h))
             {
                 let [a, b] = ends.map(|h| self.node_id(h));
                 alive.extend([(a, b), (b, a)]);
-                pieces.join(sender, host);
+                pieces.join(ends[0].0, ends[1].0);
             }
         }
         Ok(Truth { nodes, alive, pieces })

@@ -1,6 +1,6 @@
 //! Overlays as the topology generator BRITE draws them.
 
-use crate::network::HostId;
+use crate::places::HostId;
 use crate::random::{Graph, distance};
 use core::time::Duration;
 use trunkline_base::rng;

@@ -6,7 +6,7 @@
 //! for both, Wireshark would see every packet twice, and its analysis of RTP
 //! would find no loss.
 
-use crate::network::WireId;
+use crate::places::WireId;
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
 use etherparse::{IpDscp, IpEcn, IpNumber, Ipv4Header, UdpHeader};
@@ -20,6 +20,7 @@ use pcap_file::{DataLink, Endianness, PcapError};
 use std::borrow::Cow;
 use std::io::{self, Write};
 use trunkline_base::Time;
+use trunkline_net::Protocol;
 
 /// Which end of a wire: the order is that of the hosts in
 /// [`World::connect`](crate::World::connect), of a link in
@@ -35,9 +36,13 @@ pub enum WireEnd {
 impl WireEnd {
     /// The direction of `wire` that begins here.
     pub(crate) fn direction(self, wire: WireId) -> u32 {
+        2 * wire.0 + self.index() as u32
+    }
+
+    pub(crate) fn index(self) -> usize {
         match self {
-            WireEnd::First => 2 * wire.0,
-            WireEnd::Second => 2 * wire.0 + 1,
+            WireEnd::First => 0,
+            WireEnd::Second => 1,
         }
     }
 }
@@ -54,6 +59,7 @@ pub struct CaptureError {
 pub struct Datagram<'a> {
     pub from: SocketAddr,
     pub to: SocketAddr,
+    pub protocol: Protocol,
     /// The TOS byte: DSCP and ECN.
     pub tos: u8,
     /// Counts the datagrams of one direction.
@@ -161,7 +167,8 @@ fn io_error(why: PcapError) -> io::Error {
     }
 }
 
-/// Appends the datagram with its headers (RFC 791, RFC 768) and checksums.
+/// Appends the datagram with its headers (RFC 791, RFC 768) and checksums; of
+/// another protocol than UDP the payload alone behind the header of IP.
 fn put_packet(datagram: &Datagram<'_>, packet: &mut Vec<u8>) -> io::Result<()> {
     let [from, to] = [datagram.from, datagram.to].map(|a| match a {
         SocketAddr::V4(a) => a,
@@ -169,12 +176,13 @@ fn put_packet(datagram: &Datagram<'_>, packet: &mut Vec<u8>) -> io::Result<()> {
         SocketAddr::V6(a) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, a.port()),
     });
     let payload = datagram.payload;
-    let length = UdpHeader::LEN + payload.len();
+    let is_udp = datagram.protocol == Protocol::UDP;
+    let length = payload.len() + if is_udp { UdpHeader::LEN } else { 0 };
     let too_long = || io::Error::other(format!("{} bytes are no UDP datagram", payload.len()));
     let mut ip = Ipv4Header::new(
         u16::try_from(length).map_err(|_| too_long())?,
         64,
-        IpNumber::UDP,
+        IpNumber(datagram.protocol.0),
         from.ip().octets(),
         to.ip().octets(),
     )
@@ -184,10 +192,12 @@ fn put_packet(datagram: &Datagram<'_>, packet: &mut Vec<u8>) -> io::Result<()> {
     ip.identification = datagram.number;
     ip.dont_fragment = true;
     ip.header_checksum = ip.calc_header_checksum();
-    let udp = UdpHeader::with_ipv4_checksum(from.port(), to.port(), &ip, payload)
-        .map_err(|_| too_long())?;
     packet.extend_from_slice(&ip.to_bytes());
-    packet.extend_from_slice(&udp.to_bytes());
+    if is_udp {
+        let udp = UdpHeader::with_ipv4_checksum(from.port(), to.port(), &ip, payload)
+            .map_err(|_| too_long())?;
+        packet.extend_from_slice(&udp.to_bytes());
+    }
     packet.extend_from_slice(payload);
     Ok(())
 }

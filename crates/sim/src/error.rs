@@ -1,5 +1,6 @@
-use crate::network::{HostId, WireId};
+use crate::places::{HostId, WireId};
 use trunkline_base::link_model::InvalidModel;
+use trunkline_net::Protocol;
 use trunkline_overlay::node::ConfigError;
 use trunkline_overlay::session::wire::Refusal;
 
@@ -18,6 +19,12 @@ pub enum WorldError {
     /// A plain path's model.
     #[error("the plain path: {0}")]
     PlainModel(InvalidModel),
+    /// A cable's model.
+    #[error("the cable: {0}")]
+    CableModel(InvalidModel),
+    /// A host without a node, where one is needed.
+    #[error("{0} has no node: add it by `add_host`")]
+    NoNode(HostId),
     /// No link of the first host's configuration leads to the second, or all
     /// that do are connected.
     #[error("{0} has no unconnected link to {1}: add one to its configuration")]
@@ -36,4 +43,20 @@ pub enum WorldError {
     /// Another application has this port of a plain path.
     #[error("port {0} of the plain path is taken")]
     PlainPort(u16),
+    /// Another agent has this port of a host.
+    #[error("{1} port {2} of {0} is taken")]
+    PortTaken(HostId, Protocol, u16),
+    /// No agent has this port of a host.
+    #[error("{1} port {2} of {0} is nobody's")]
+    NobodyBound(HostId, Protocol, u16),
+}
+
+impl WorldError {
+    /// What a node says to an application that wants a session and `port`.
+    pub(crate) fn of_session(host: HostId, port: u16, refusal: Option<Refusal>) -> WorldError {
+        match refusal {
+            None => WorldError::Sessions(host),
+            Some(refusal) => WorldError::Refused(host, port, refusal),
+        }
+    }
 }

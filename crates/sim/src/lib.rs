@@ -2,9 +2,16 @@
 //!
 //! Hosts run the same [`Node`](trunkline_overlay::node::Node) as the daemon.
 //! Between them lie wires that do what a
-//! [`LinkModel`](trunkline_base::link_model::LinkModel) says, and on the hosts
-//! run [`Application`]s. A host takes no time to think: what a node sends in
+//! [`LinkModel`](trunkline_base::link_model::LinkModel) says, in a
+//! [network](trunkline_net) that may have routers, and on the hosts run
+//! [`Application`]s. A host takes no time to think: what a node sends in
 //! answer to an event leaves at the moment of the event.
+//!
+//! To the network a node is one [`Agent`](agent::Agent) among others, bound to
+//! (host, protocol, port), which share queues with it and are stalled and crash
+//! with its host: see [`World::bind`], [`World::cable`] and
+//! [`World::connect_routed`]. Ledgers tell their flows apart
+//! ([`World::set_class`]).
 //!
 //! The same seed gives the same run, byte for byte, on every machine;
 //! [`World::digest`] shows it. [`World::capture`] records what passes an end of
@@ -48,23 +55,24 @@
 //! # Ok::<(), trunkline_sim::WorldError>(())
 //! ```
 
+pub mod agent;
 mod agreement;
 mod app;
 mod brite;
 mod capture;
 mod error;
-mod host;
-mod network;
+mod places;
 mod queue;
 pub mod random;
 mod topology;
 pub mod voice;
+mod watch;
 mod world;
 
 pub use agreement::Disagreement;
 pub use app::{AppId, Application, Io};
 pub use capture::{CaptureError, WireEnd};
 pub use error::WorldError;
-pub use network::{HostId, WireId, address};
+pub use places::{HostId, RouterId, Spot, WireId, address};
 pub use topology::Topology;
 pub use world::{PlainEnd, World};

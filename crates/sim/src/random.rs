@@ -1,6 +1,6 @@
 //! Overlays at random, for experiments that must not depend on one drawing.
 
-use crate::network::HostId;
+use crate::places::HostId;
 use crate::topology::Topology;
 use core::time::Duration;
 use rand::Rng as _;

@@ -1,5 +1,5 @@
 use crate::error::WorldError;
-use crate::network::{HostId, address};
+use crate::places::{HostId, address};
 use crate::world::World;
 use core::time::Duration;
 use std::collections::VecDeque;

@@ -1,0 +1,76 @@
+//! A modelled network, for whoever has packets and a clock: a simulator's
+//! virtual one or a relay's real one.
+//!
+//! A [`Network`] has hosts, where packets begin and end; routers, which pass
+//! them on; and edges between any two of them. Each direction of an edge is
+//! impaired by itself: by a [`LinkModel`](trunkline_base::link_model::LinkModel),
+//! whose queue is first in, first out, or by a [`Medium`] with time of its own,
+//! which can't say at once when a packet will arrive. A machine with two
+//! network interfaces is two hosts here.
+//!
+//! Three verbs: [`send`](Network::send) a packet, ask for the
+//! [`next_timeout`](Network::next_timeout), [`poll`](Network::poll) what has
+//! arrived. What happened to whom is in ledgers: per direction and flow class
+//! ([`Network::ledger_of`]), per class over all ([`Network::flow`]), and, where
+//! asked for, in bins of time ([`Network::record`]). Everything that is sent is
+//! delivered, dropped for a [`DropReason`], or under way.
+//!
+//! Nothing here reads a clock, draws entropy or opens a socket. The same seed
+//! and the same calls give the same deliveries on every machine. What happens
+//! at one time happens in the order in which it was caused: see [`Moment`].
+//!
+//! ```
+//! use std::time::Duration;
+//! use trunkline_base::link_model::LinkModel;
+//! use trunkline_base::{Bitrate, Time};
+//! use trunkline_net::{Class, Endpoint, Network, Packet, Protocol};
+//!
+//! let mut net = Network::new(1);
+//! let (a, router, b) = (net.host(), net.router(), net.host());
+//! let near = LinkModel { delay: Duration::from_millis(1), ..LinkModel::default() };
+//! let narrow = LinkModel { rate: Some(Bitrate::from_bps(1_000_000)), ..near.clone() };
+//! net.connect(a, router, near.clone(), near.clone())?;
+//! let bottleneck = net.connect(router, b, narrow, near)?;
+//!
+//! let payload = [0; 77];
+//! net.send(Time::ZERO, &Packet {
+//!     from: Endpoint { vertex: a, port: 4_000 },
+//!     to: Endpoint { vertex: b, port: 5_000 },
+//!     protocol: Protocol::UDP,
+//!     tos: 0,
+//!     class: Class(3),
+//!     // 125 bytes take 1 ms at 1 Mbit/s.
+//!     bytes: (payload.len() + Protocol::UDP.headers()) as u32,
+//!     payload: &payload,
+//! });
+//! let mut now = Time::ZERO;
+//! let delivery = loop {
+//!     now = net.next_timeout();
+//!     if let Some(delivery) = net.poll(now) {
+//!         break delivery;
+//!     }
+//! };
+//! let (header, payload) = net.open(&delivery);
+//! assert_eq!((now, header.to.port, payload.len()), (Time::from_millis(3), 5_000, 77));
+//! // Its memory is used again.
+//! net.release(delivery, payload);
+//! assert_eq!(net.ledger_of(bottleneck.forward(), Class(3)).arrived.bytes, 125);
+//! # Ok::<(), trunkline_net::NetError>(())
+//! ```
+
+mod graph;
+mod ledger;
+mod medium;
+mod moment;
+mod network;
+mod packet;
+mod pool;
+mod tap;
+
+pub use graph::{DirectionId, EdgeId, NetError, Routing, VertexId};
+pub use ledger::{Bin, Bins, EdgeLedger, Flow, MAX_BINS, VertexLedger};
+pub use medium::{Done, Frame, Medium, MediumId, PacketKey};
+pub use moment::Moment;
+pub use network::{HOP_LIMIT, MAX_UNDER_WAY, Network};
+pub use packet::{Class, Delivery, DropReason, Endpoint, Header, MAX_PAYLOAD, Packet, Protocol};
+pub use tap::{Fate, Tap};

@@ -1,0 +1,69 @@
+//! Packets under way, in memory that is used again.
+
+use crate::packet::Header;
+
+/// A packet under way, or a place for one.
+/// As large as a line of most processors' caches, and aligned to one.
+#[derive(Default)]
+#[repr(align(64))]
+pub(crate) struct Slot {
+    pub header: Header,
+    pub payload: Vec<u8>,
+    /// Whether a medium has it.
+    pub in_medium: bool,
+    used: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Pool {
+    pub slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    #[inline]
+    pub fn under_way(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Everything under way, in no order that means anything.
+    pub fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(|slot| slot.used)
+    }
+
+    /// The place that the next packet would get; nothing is taken yet.
+    #[inline]
+    pub fn vacant(&mut self) -> u32 {
+        match self.free.last() {
+            Some(&index) => index,
+            None => self.grow(),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        let index = self.slots.len() as u32;
+        self.slots.push(Slot::default());
+        self.free.push(index);
+        index
+    }
+
+    /// Takes the vacant place, whose header is there, for a packet.
+    #[inline]
+    pub fn take(&mut self, vacant: u32, payload: &[u8]) {
+        let taken = self.free.pop();
+        debug_assert_eq!(taken, Some(vacant));
+        let slot = &mut self.slots[vacant as usize];
+        slot.used = true;
+        slot.payload.clear();
+        slot.payload.extend_from_slice(payload);
+    }
+
+    /// Frees a place, which keeps its memory.
+    #[inline]
+    pub fn release(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        (slot.used, slot.in_medium) = (false, false);
+        self.free.push(index);
+    }
+}

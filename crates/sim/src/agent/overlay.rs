@@ -1,0 +1,372 @@
+//! A node of the overlay as an agent: the node, its timers, and the
+//! applications that have sessions with it.
+
+use super::{Agent, AgentIo, Received};
+use crate::app::{Application, Io, Outbox};
+use core::time::Duration;
+use std::cell::RefCell;
+use std::rc::Rc;
+use trunkline_base::Time;
+use trunkline_base::wire::Writer;
+use trunkline_net::Protocol;
+use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::node::{Config, Drained, Node, Sink};
+use trunkline_overlay::session::SessionId;
+use trunkline_overlay::session::wire::{
+    FIRST_SESSION_VERSION, MAX_HEAD, Refusal, ToClient, ToNode,
+};
+
+/// More wake-ups than this without the clock moving: the node asks to be woken
+/// and then does nothing about it.
+const SPIN_LIMIT: u32 = 10_000;
+
+/// What a node's agent is woken for.
+#[derive(Clone, Copy)]
+enum Token {
+    /// The node asked for it.
+    Node,
+    /// A node that has said goodbye ends; void if it was started anew since.
+    End,
+    /// An application asked to be woken; void if it has since asked anew.
+    App { app: u32, generation: u32 },
+}
+
+impl Token {
+    fn pack(self) -> u64 {
+        match self {
+            Token::Node => 0,
+            Token::End => 1,
+            Token::App { app, generation } => (u64::from(app) + 1) << 32 | u64::from(generation),
+        }
+    }
+
+    fn unpack(packed: u64) -> Token {
+        match (packed >> 32, packed as u32) {
+            (0, 0) => Token::Node,
+            (0, _) => Token::End,
+            (app, generation) => Token::App { app: app as u32 - 1, generation },
+        }
+    }
+}
+
+pub struct OverlayNode {
+    pub config: Config,
+    pub node: Node,
+    pub incarnation: u64,
+    /// Datagrams for an address where nobody is.
+    pub misdirected: u64,
+    /// Whether the node has said goodbye and ended.
+    ended: bool,
+    /// When it ends, if it has said goodbye.
+    ends: Option<Time>,
+    apps: Apps,
+    /// The application of each session.
+    sessions: Vec<u32>,
+    outbox: Outbox,
+    /// Empty; swapped with `outbox` while that is worked off.
+    spare: Outbox,
+    /// All nodes of a world share it: it is empty between two events.
+    arena: Rc<RefCell<TxArena>>,
+    /// Wake-ups in the queue, each earlier than the one before. A node that
+    /// wants to be woken later than the earliest is woken early, which it must
+    /// bear; so no wake-up is ever void, and they can't pile up.
+    wakes: Vec<Time>,
+    spins: (Time, u32),
+}
+
+impl OverlayNode {
+    pub fn new(config: Config, node: Node, arena: Rc<RefCell<TxArena>>) -> OverlayNode {
+        OverlayNode {
+            config,
+            node,
+            incarnation: 1,
+            misdirected: 0,
+            ended: false,
+            ends: None,
+            apps: Apps::default(),
+            sessions: Vec::new(),
+            outbox: Outbox::default(),
+            spare: Outbox::default(),
+            arena,
+            wakes: Vec::new(),
+            spins: (Time::ZERO, 0),
+        }
+    }
+
+    /// Whether the node has said goodbye and ended.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    fn is_down(&self, io: &AgentIo<'_>) -> bool {
+        self.ended || io.is_down()
+    }
+
+    /// Takes over the node of a new start, and attaches all applications again.
+    pub fn replace(
+        &mut self,
+        node: Node,
+        incarnation: u64,
+        io: &mut AgentIo<'_>,
+    ) -> Result<(), (u16, Option<Refusal>)> {
+        (self.node, self.incarnation, self.ended) = (node, incarnation, false);
+        self.ends = None;
+        self.sessions.clear();
+        for app in 0..self.apps.0.len() {
+            let port = self.apps.0[app].port;
+            let (session, _) = self.open(io.now(), app as u32, port).map_err(|why| (port, why))?;
+            self.apps.0[app].session = session;
+        }
+        self.drain(io);
+        Ok(())
+    }
+
+    /// Lets the node say goodbye and then end.
+    pub fn stop(&mut self, io: &mut AgentIo<'_>) {
+        let until = self.operate(io, |now, node| node.leave(now));
+        self.ends = Some(until);
+        io.wake_at(until, Token::End.pack());
+    }
+
+    /// Does something to the node that its operator might.
+    pub fn operate<R>(
+        &mut self,
+        io: &mut AgentIo<'_>,
+        act: impl FnOnce(Time, &mut Node) -> R,
+    ) -> R {
+        let done = act(io.now(), &mut self.node);
+        self.drain(io);
+        done
+    }
+
+    /// Gives an application a session, bound to `port`, and starts it; which of
+    /// the node's applications it is.
+    pub fn attach(
+        &mut self,
+        app: Box<dyn Application>,
+        port: u16,
+        io: &mut AgentIo<'_>,
+    ) -> Result<u32, Option<Refusal>> {
+        let index = self.apps.0.len() as u32;
+        let (session, port) = self.open(io.now(), index, port)?;
+        self.apps.0.push(AppSlot { app, session, port, generation: 0 });
+        self.apps.call(index, &mut self.outbox, io, |a, io| a.start(io));
+        self.settle(io);
+        Ok(index)
+    }
+
+    /// An application and its port.
+    pub fn app(&self, index: u32) -> (&dyn Application, u16) {
+        let slot = &self.apps.0[index as usize];
+        (&*slot.app, slot.port)
+    }
+
+    /// Opens a session for application `app` and binds `port`; the session and
+    /// the port that the node gave.
+    fn open(
+        &mut self,
+        now: Time,
+        app: u32,
+        port: u16,
+    ) -> Result<(SessionId, u16), Option<Refusal>> {
+        let session = self.node.session_open().ok_or(None)?;
+        let mut head = [0; MAX_HEAD];
+        let mut w = Writer::new(&mut head);
+        // Sources count what is refused, packet by packet.
+        let bind = ToNode::Bind { version: FIRST_SESSION_VERSION, port };
+        bind.emit_head(&mut w).expect("every head fits in MAX_HEAD");
+        let mut reply = Reply(None);
+        self.node.session_recv(now, session, w.written(), &mut reply);
+        match reply.0.expect("a node answers a bind") {
+            Ok(port) => {
+                let at = session.0 as usize;
+                self.sessions.resize(self.sessions.len().max(at + 1), u32::MAX);
+                self.sessions[at] = app;
+                Ok((session, port))
+            }
+            Err(refusal) => {
+                self.node.session_close(session);
+                Err(Some(refusal))
+            }
+        }
+    }
+
+    /// Carries out what an application has just asked for.
+    fn settle(&mut self, io: &mut AgentIo<'_>) {
+        self.flush(io);
+        self.drain(io);
+    }
+
+    /// Hands the applications' messages over, and those that they answer with.
+    fn flush(&mut self, io: &mut AgentIo<'_>) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        let down = self.is_down(io);
+        while !self.outbox.is_empty() {
+            std::mem::swap(&mut self.outbox, &mut self.spare);
+            for (app, message) in self.spare.messages().filter(|_| !down) {
+                let session = self.apps.0[app as usize].session;
+                let (sessions, apps, outbox) = (&self.sessions, &mut self.apps, &mut self.outbox);
+                let mut sink = ToApps { sessions, apps, outbox, io };
+                let now = sink.io.now();
+                self.node.session_recv(now, session, message, &mut sink);
+            }
+            self.spare.clear();
+        }
+    }
+
+    /// Puts on the wires what the node has to send, and asks when it wants to be
+    /// woken.
+    pub fn drain(&mut self, io: &mut AgentIo<'_>) {
+        if self.is_down(io) {
+            return;
+        }
+        let mut arena = self.arena.borrow_mut();
+        loop {
+            let drained = self.node.transmit(io.now(), &mut arena);
+            for run in arena.runs() {
+                let Some((from, to)) = io.places.towards(io.host, run.to) else {
+                    self.misdirected += run.count as u64;
+                    continue;
+                };
+                let tos = io.tos(from, run.dscp << 2);
+                for envelope in arena.envelopes(run) {
+                    io.put(from, to, Protocol::UDP, tos, envelope);
+                }
+            }
+            arena.clear();
+            if drained == Drained::All {
+                break;
+            }
+        }
+        let now = io.now();
+        let at = self.node.next_timeout(now).0.max(now);
+        if at < Time::NEVER && self.wakes.last().is_none_or(|&earliest| at < earliest) {
+            self.wakes.push(at);
+            io.wake_at(at, Token::Node.pack());
+        }
+    }
+
+    /// A wake-up of the node has come.
+    fn woken(&mut self, io: &mut AgentIo<'_>) {
+        let now = io.now();
+        self.wakes.pop();
+        if self.is_down(io) {
+            return;
+        }
+        self.spins = if self.spins.0 == now { (now, self.spins.1 + 1) } else { (now, 0) };
+        assert!(
+            self.spins.1 < SPIN_LIMIT,
+            "node {} asks again and again to be woken at {now:?}: {:?}",
+            self.config.id,
+            self.node.next_timeout(now)
+        );
+        self.node.handle_timeout(now);
+        self.drain(io);
+    }
+}
+
+impl Agent for OverlayNode {
+    fn start(&mut self, io: &mut AgentIo<'_>) {
+        self.drain(io);
+    }
+
+    fn receive(&mut self, datagram: Received<'_>, io: &mut AgentIo<'_>) {
+        if self.is_down(io) {
+            return;
+        }
+        let from = io.places.address(datagram.header.from);
+        let rx = RxDatagram { at: datagram.at, from, bytes: datagram.payload };
+        let now = io.now();
+        let (sessions, apps, outbox) = (&self.sessions, &mut self.apps, &mut self.outbox);
+        self.node.recv(now, &mut [rx], &mut ToApps { sessions, apps, outbox, io });
+        self.settle(io);
+    }
+
+    fn wake(&mut self, token: u64, io: &mut AgentIo<'_>) {
+        match Token::unpack(token) {
+            Token::Node => self.woken(io),
+            Token::End => self.ended |= self.ends.is_some_and(|at| at <= io.now()),
+            Token::App { app, generation } => {
+                if self.apps.0[app as usize].generation == generation {
+                    self.apps.call(app, &mut self.outbox, io, |a, io| a.wake(io));
+                    self.settle(io);
+                }
+            }
+        }
+    }
+}
+
+/// Catches a node's answer to a bind.
+struct Reply(Option<Result<u16, Refusal>>);
+
+impl Sink for Reply {
+    fn deliver(&mut self, _to: SessionId, head: &[u8], _payload: &[u8]) -> bool {
+        self.0 = match ToClient::parse(head) {
+            Ok(ToClient::Bound { port, .. }) => Some(Ok(port)),
+            Ok(ToClient::Error { refusal, .. }) => Some(Err(refusal)),
+            _ => None,
+        };
+        true
+    }
+}
+
+/// The applications of a node.
+#[derive(Default)]
+struct Apps(Vec<AppSlot>);
+
+struct AppSlot {
+    app: Box<dyn Application>,
+    session: SessionId,
+    port: u16,
+    /// Counts its requests to be woken; only the last one is valid.
+    generation: u32,
+}
+
+impl Apps {
+    /// Runs one call of application `index`.
+    fn call(
+        &mut self,
+        index: u32,
+        outbox: &mut Outbox,
+        io: &mut AgentIo<'_>,
+        call: impl FnOnce(&mut dyn Application, &mut Io<'_>),
+    ) {
+        let slot = &mut self.0[index as usize];
+        let mut app_io = Io::new(io.now(), index, outbox);
+        call(&mut *slot.app, &mut app_io);
+        if let Some(at) = app_io.wanted() {
+            slot.generation = slot.generation.wrapping_add(1);
+            io.wake_at(at, Token::App { app: index, generation: slot.generation }.pack());
+        }
+    }
+}
+
+/// Brings a node's messages to its applications.
+struct ToApps<'a, 'b> {
+    sessions: &'a [u32],
+    apps: &'a mut Apps,
+    outbox: &'a mut Outbox,
+    io: &'a mut AgentIo<'b>,
+}
+
+impl Sink for ToApps<'_, '_> {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool {
+        let app = self.sessions[to.0 as usize];
+        let mut message = ToClient::parse(head).expect("a node's messages parse");
+        if let ToClient::Received { payload: place, .. } = &mut message {
+            *place = payload;
+        }
+        self.apps.call(app, self.outbox, self.io, |a, io| a.receive(&message, io));
+        true
+    }
+}
+
+/// The arena that the nodes of a world share.
+pub fn arena() -> Rc<RefCell<TxArena>> {
+    Rc::new(RefCell::new(TxArena::new(64 << 10, 64)))
+}
+
+/// As a daemon: all that is there is heard before any timer is looked at.
+pub const AFTER_DATAGRAMS: Duration = Duration::from_nanos(1);

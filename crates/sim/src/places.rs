@@ -1,0 +1,238 @@
+//! Who is where: hosts, their addresses, and what listens on their ports.
+
+use crate::error::WorldError;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use trunkline_base::Time;
+use trunkline_net::{Endpoint, Protocol, VertexId};
+use trunkline_overlay::wire::NodeId;
+
+/// Which host of a world: an index, in the order of adding.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HostId(pub u32);
+
+impl fmt::Display for HostId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "host {}", self.0)
+    }
+}
+
+/// Which router of a world: an index, in the order of adding.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RouterId(pub u32);
+
+/// A host or a router: where a cable of [`World::cable`](crate::World::cable)
+/// ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Spot {
+    /// A host.
+    Host(HostId),
+    /// A router.
+    Router(RouterId),
+}
+
+impl From<HostId> for Spot {
+    fn from(host: HostId) -> Spot {
+        Spot::Host(host)
+    }
+}
+
+impl From<RouterId> for Spot {
+    fn from(router: RouterId) -> Spot {
+        Spot::Router(router)
+    }
+}
+
+/// Which wire of a world: an index, in the order of connecting. A wire has two
+/// ends and two directions, each impaired by itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WireId(pub u32);
+
+impl fmt::Display for WireId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "wire {}", self.0)
+    }
+}
+
+/// The port of a host's first link; the others follow.
+const FIRST_PORT: u16 = 7_000;
+
+/// The bit that [`World::rebind`](crate::World::rebind) turns in a port; a host
+/// has fewer links.
+pub const NAT: u16 = 1 << 15;
+
+/// Datagrams that wait for a process without processor time: Linux gives a
+/// socket 212,992 bytes, of which a small datagram takes 768.
+pub const SOCKET_BUFFER: u32 = 277;
+
+/// Where the `link`-th link (in the order of the host's configuration) of
+/// `host` listens: a made-up address in 10.0.0.0/8, one host each, one port
+/// for each link.
+///
+/// # Panics
+///
+/// Above 16,777,214 hosts or 58,535 links of one host.
+pub fn address(host: HostId, link: u16) -> SocketAddr {
+    let [high, a, b, c] = (host.0 + 1).to_be_bytes();
+    assert_eq!(high, 0, "host {} does not fit in 10.0.0.0/8", host.0);
+    let port = FIRST_PORT.checked_add(link).expect("a host's links fit in its ports");
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, a, b, c)), port)
+}
+
+/// The inverse of [`address`].
+pub fn locate(address: SocketAddr) -> Option<(HostId, u16)> {
+    let IpAddr::V4(ip) = address.ip() else { return None };
+    let [10, a, b, c] = ip.octets() else { return None };
+    let host = u32::from_be_bytes([0, a, b, c]).checked_sub(1)?;
+    Some((HostId(host), address.port().checked_sub(FIRST_PORT)?))
+}
+
+/// Until when a host does nothing, and what that does to it.
+#[derive(Clone, Copy, Default)]
+pub struct Stall {
+    pub until: Time,
+    pub waiting: u32,
+    pub overflowed: u64,
+}
+
+/// One end of a link between two nodes.
+#[derive(Clone, Copy)]
+pub struct Port {
+    /// The interface at which the link's datagrams come and go.
+    pub vertex: VertexId,
+    /// The port, as the other end sees it.
+    pub outside: u16,
+    /// The other end: its host, which of that host's links, and how what it sends
+    /// looks here.
+    pub peer: (u32, u16),
+    pub peer_at: Endpoint,
+}
+
+/// A machine: interfaces, and agents on their ports.
+pub struct Host {
+    /// The interface that is not any one link's.
+    pub vertex: VertexId,
+    /// The agent that is its node, and the node's id.
+    pub node: Option<(u32, NodeId)>,
+    /// For each link of the node's configuration, where it is connected.
+    pub ports: Vec<Option<Port>>,
+    bindings: Vec<Binding>,
+    /// Whether it has crashed and was not started again.
+    pub down: bool,
+    pub stall: Stall,
+}
+
+struct Binding {
+    protocol: Protocol,
+    first: u16,
+    last: u16,
+    agent: u32,
+}
+
+impl Host {
+    pub fn new(vertex: VertexId) -> Host {
+        Host {
+            vertex,
+            node: None,
+            ports: Vec::new(),
+            bindings: Vec::new(),
+            down: false,
+            stall: Stall::default(),
+        }
+    }
+
+    /// Which agent listens there.
+    pub fn bound(&self, protocol: Protocol, port: u16) -> Option<u32> {
+        let mut all = self.bindings.iter();
+        all.find(|b| b.protocol == protocol && (b.first..=b.last).contains(&port)).map(|b| b.agent)
+    }
+
+    /// Gives an agent the ports from `first` to `last`; false if one is taken.
+    pub fn bind(&mut self, protocol: Protocol, first: u16, last: u16, agent: u32) -> bool {
+        let taken = |b: &Binding| b.protocol == protocol && b.first <= last && first <= b.last;
+        let free = !self.bindings.iter().any(taken);
+        if free {
+            self.bindings.push(Binding { protocol, first, last, agent });
+        }
+        free
+    }
+}
+
+/// An interface of a host, or a router.
+#[derive(Clone, Copy)]
+pub struct Iface {
+    /// The host; of a router none.
+    pub host: Option<u32>,
+    /// The agent that all that comes here is for, if it is one link's alone.
+    pub only: Option<u32>,
+    pub ip: Ipv4Addr,
+    /// The port that everything from here seems to come from, if a NAT has given
+    /// it one.
+    pub nat: Option<u16>,
+    /// Whether what is sent here says that its sender minds marks.
+    pub ecn_capable: bool,
+}
+
+/// All hosts and interfaces; the latter by their vertices in the network.
+#[derive(Default)]
+pub struct Places {
+    pub hosts: Vec<Host>,
+    pub ifaces: Vec<Iface>,
+}
+
+impl Places {
+    /// An endpoint's address, as a node sees it.
+    pub fn address(&self, of: Endpoint) -> SocketAddr {
+        let iface = &self.ifaces[of.vertex.0 as usize];
+        SocketAddr::new(IpAddr::V4(iface.ip), iface.nat.unwrap_or(of.port))
+    }
+
+    /// Where the node at host `sender` sends what is for `to`, and from where, if
+    /// one of its links leads there.
+    pub fn towards(&self, sender: u32, to: SocketAddr) -> Option<(Endpoint, Endpoint)> {
+        let inside = SocketAddr::new(to.ip(), to.port() & !NAT);
+        let (host, link) = locate(inside)?;
+        let port = self.hosts.get(host.0 as usize)?.ports.get(usize::from(link))?.as_ref()?;
+        let here = Endpoint { vertex: port.vertex, port: port.outside };
+        (port.peer.0 == sender && port.outside == to.port()).then_some((port.peer_at, here))
+    }
+
+    /// Gives one end of a link another port, as the other end sees it.
+    pub fn rebind(&mut self, host: HostId, link: u16) {
+        let at = &mut self.hosts[host.0 as usize];
+        let (Some((node, _)), Some(port)) = (at.node, &mut at.ports[usize::from(link)]) else {
+            return;
+        };
+        port.outside ^= NAT;
+        let &mut Port { vertex, outside, peer: (peer, back), .. } = port;
+        // Its own already, if this is the second time.
+        at.bind(Protocol::UDP, outside, outside, node);
+        self.ifaces[vertex.0 as usize].nat = Some(outside);
+        if let Some(far) = &mut self.hosts[peer as usize].ports[usize::from(back)] {
+            far.peer_at.port = outside;
+        }
+    }
+
+    /// The node's agent at a host.
+    pub fn node(&self, host: HostId) -> Result<u32, WorldError> {
+        let node = self.hosts[host.0 as usize].node;
+        node.map(|(agent, _)| agent).ok_or(WorldError::NoNode(host))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_lead_back() {
+        for (host, link) in [(0, 0), (254, 1), (255, 2), (70_000, 58_000)] {
+            let host = HostId(host);
+            assert_eq!(locate(address(host, link)), Some((host, link)));
+        }
+        assert_eq!(address(HostId(1), 2).to_string(), "10.0.0.2:7002");
+        for stranger in ["192.0.2.1:7000", "10.0.0.0:7000", "10.0.0.1:53", "[::1]:7000"] {
+            assert_eq!(locate(stranger.parse().unwrap()), None);
+        }
+    }
+}

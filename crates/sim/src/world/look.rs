@@ -1,0 +1,179 @@
+//! What a world looks like now.
+
+use super::{AppPlace, World};
+use crate::agent::overlay::OverlayNode;
+use crate::agent::plain::{NO_NODE, PlainApp};
+use crate::agent::{Agent, AgentId};
+use crate::app::{AppId, Application};
+use crate::capture::WireEnd;
+use crate::places::{HostId, WireId};
+use core::any::Any;
+use trunkline_base::Time;
+use trunkline_base::link_model::Ledger;
+use trunkline_net::{Bin, Bins, Class, DirectionId, EdgeId, EdgeLedger, Flow};
+use trunkline_overlay::node::Node;
+use trunkline_overlay::wire::NodeId;
+
+impl World {
+    /// The present: the time of the last event, or the end of the last run.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// An application.
+    pub fn app<A: Application>(&self, id: AppId<A>) -> &A {
+        let (app, _) = self.app_at(self.app_place(id));
+        let app: &dyn Any = app;
+        app.downcast_ref().expect("an id has the type it was given out for")
+    }
+
+    /// Node and virtual port that packets of an application come from. On a
+    /// plain path the node is 0.
+    pub fn origin<A>(&self, id: AppId<A>) -> (NodeId, u16) {
+        let place = self.app_place(id);
+        let node = match place {
+            AppPlace::AtNode { agent, .. } => {
+                self.node_id(HostId(self.agents[agent as usize].host))
+            }
+            AppPlace::Plain { .. } => NO_NODE,
+        };
+        (node, self.app_at(place).1)
+    }
+
+    /// An application and its port.
+    fn app_at(&self, place: AppPlace) -> (&dyn Application, u16) {
+        let (AppPlace::AtNode { agent, .. } | AppPlace::Plain { agent }) = place;
+        let agent: &dyn Any = &*self.agents[agent as usize].agent;
+        let known = "an application's place has the kind it was given out for";
+        match place {
+            AppPlace::AtNode { index, .. } => {
+                agent.downcast_ref::<OverlayNode>().expect(known).app(index)
+            }
+            AppPlace::Plain { .. } => {
+                let plain = agent.downcast_ref::<PlainApp>().expect(known);
+                (&*plain.app, plain.port)
+            }
+        }
+    }
+
+    /// An agent.
+    pub fn agent<A: Agent>(&self, id: AgentId<A>) -> &A {
+        let agent: &dyn Any = &*self.agents[id.index as usize].agent;
+        agent.downcast_ref().expect("an id has the type it was given out for")
+    }
+
+    /// How many hosts there are, those without a node and the two of each plain
+    /// path included; they are numbered from 0.
+    pub fn hosts(&self) -> u32 {
+        self.places.hosts.len() as u32
+    }
+
+    /// How many wires there are, plain paths and cables included; they are numbered
+    /// from 0.
+    pub fn wires(&self) -> u32 {
+        self.wires.len() as u32
+    }
+
+    /// The hosts that have a node.
+    pub(crate) fn overlay_hosts(&self) -> impl Iterator<Item = HostId> {
+        let hosts = self.places.hosts.iter().zip(0..);
+        hosts.filter(|(host, _)| host.node.is_some()).map(|(_, id)| HostId(id))
+    }
+
+    /// The two hosts of a wire that is one link's alone.
+    pub(crate) fn link_of(&self, wire: WireId) -> Option<[HostId; 2]> {
+        self.wires[wire.0 as usize].link.map(|ends| ends.map(|(host, _)| host))
+    }
+
+    /// Whether a host has crashed, or its node has stopped.
+    pub fn is_down(&self, host: HostId) -> bool {
+        let at = &self.places.hosts[host.0 as usize];
+        at.down || (at.node.is_some() && self.overlay_node(host).has_ended())
+    }
+
+    /// The overlay's address of a host.
+    ///
+    /// # Panics
+    ///
+    /// If it has no node.
+    pub fn node_id(&self, host: HostId) -> NodeId {
+        let node = self.places.hosts[host.0 as usize].node;
+        node.expect("a host with a node").1
+    }
+
+    /// A host's node, for its counters.
+    ///
+    /// # Panics
+    ///
+    /// If it has none.
+    pub fn node(&self, host: HostId) -> &Node {
+        &self.overlay_node(host).node
+    }
+
+    /// What a wire did to the datagrams from its first end to its second, and
+    /// back. Bytes include [`IP_UDP_HEADERS`](trunkline_overlay::link::IP_UDP_HEADERS).
+    pub fn ledgers(&self, wire: WireId) -> [Ledger; 2] {
+        directions(wire).map(|d| self.net.decided(d).expect("every wire has models"))
+    }
+
+    /// What came out of a wire and what did not, of packets of any class, in both
+    /// directions. Other than [`World::ledgers`], it counts a packet as arrived
+    /// when it arrives.
+    pub fn edge_ledgers(&self, wire: WireId) -> [EdgeLedger; 2] {
+        directions(wire).map(|d| self.net.ledger(d))
+    }
+
+    /// As [`World::edge_ledgers`], of packets of `class`; see
+    /// [`World::set_class`].
+    pub fn class_ledgers(&self, wire: WireId, class: Class) -> [EdgeLedger; 2] {
+        directions(wire).map(|d| self.net.ledger_of(d, class))
+    }
+
+    /// What became of the packets of `class` from end to end.
+    pub fn flow(&self, class: Class) -> Flow {
+        self.net.flow(class)
+    }
+
+    /// Keeps what the direction of `wire` that begins at `end` does to each class
+    /// in bins of time.
+    pub fn record(&mut self, wire: WireId, end: WireEnd, bins: Bins) {
+        self.net.record(DirectionId(end.direction(wire)), bins);
+    }
+
+    /// The bins that [`World::record`] asked for.
+    pub fn bins(&self, wire: WireId, end: WireEnd, class: Class) -> &[Bin] {
+        self.net.bins(DirectionId(end.direction(wire)), class)
+    }
+
+    /// Sums up every datagram so far: when it was sent and where, its bytes,
+    /// and when it arrives. Two runs with equal digests are the same run.
+    pub fn digest(&self) -> u64 {
+        self.net.tap().digest.value()
+    }
+
+    /// Datagrams put on wires so far.
+    pub fn datagrams(&self) -> u64 {
+        self.net.tap().datagrams
+    }
+
+    /// Datagrams that nodes sent to an address where nobody is.
+    pub fn misdirected(&self) -> u64 {
+        self.overlay_hosts().map(|host| self.overlay_node(host).misdirected).sum()
+    }
+
+    /// Datagrams on wires now, or waiting for a host that is stalled.
+    pub fn in_flight(&self) -> usize {
+        self.net.under_way()
+    }
+
+    /// Events that are scheduled now: [`World::in_flight`] and timers.
+    pub fn scheduled(&self) -> usize {
+        self.net.scheduled() + self.timers.len()
+    }
+}
+
+/// From the first end of a wire to its second, and back.
+fn directions(wire: WireId) -> [DirectionId; 2] {
+    let edge = EdgeId(wire.0);
+    [edge.forward(), edge.reverse()]
+}
