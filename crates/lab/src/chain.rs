@@ -184,7 +184,7 @@ fn end(packets: u64) -> Time {
 pub fn udp(model: LinkModel, packets: u64, seed: u64) -> Result<Run, WorldError> {
     let mut world = World::new(seed);
     let (here, there) = world.plain_path(model.clone(), model, None)?;
-    let source = VoiceSource::new(NodeId(0), 5_000, Service::BestEffort, START, packets);
+    let source = VoiceSource::new(NodeId::NONE, 5_000, Service::BestEffort, START, packets);
     let sink = world.attach_plain(there, 5_000, VoiceSink::default())?;
     let call = (world.attach_plain(here, 5_000, source)?, sink);
     let heard_from = vec![world.origin(call.0)];

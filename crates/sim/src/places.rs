@@ -116,6 +116,7 @@ pub struct Host {
     pub node: Option<(u32, NodeId)>,
     /// For each link of the node's configuration, where it is connected.
     pub ports: Vec<Option<Port>>,
+    /// In ascending order.
     bindings: Vec<Binding>,
     /// Whether it has crashed and was not started again.
     pub down: bool,
@@ -143,8 +144,9 @@ impl Host {
 
     /// Which agent listens there.
     pub fn bound(&self, protocol: Protocol, port: u16) -> Option<u32> {
-        let mut all = self.bindings.iter();
-        all.find(|b| b.protocol == protocol && (b.first..=b.last).contains(&port)).map(|b| b.agent)
+        let upto = self.bindings.partition_point(|b| (b.protocol, b.first) <= (protocol, port));
+        let binding = &self.bindings[upto.checked_sub(1)?];
+        (binding.protocol == protocol && port <= binding.last).then_some(binding.agent)
     }
 
     /// Gives an agent the ports from `first` to `last`; false if one is taken.
@@ -152,7 +154,9 @@ impl Host {
         let taken = |b: &Binding| b.protocol == protocol && b.first <= last && first <= b.last;
         let free = !self.bindings.iter().any(taken);
         if free {
-            self.bindings.push(Binding { protocol, first, last, agent });
+            let before = |b: &Binding| (b.protocol, b.first) < (protocol, first);
+            let place = self.bindings.partition_point(before);
+            self.bindings.insert(place, Binding { protocol, first, last, agent });
         }
         free
     }

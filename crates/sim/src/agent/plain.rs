@@ -6,9 +6,6 @@ use trunkline_net::{Endpoint, Protocol, VertexId};
 use trunkline_overlay::session::wire::{ToClient, ToNode};
 use trunkline_overlay::wire::{NodeId, Service};
 
-/// Who a plain datagram is from, as far as nodes go.
-pub const NO_NODE: NodeId = NodeId(0);
-
 /// An [`Application`] whose packets are datagrams to ports of one other host.
 pub struct PlainApp {
     pub app: Box<dyn Application>,
@@ -53,7 +50,7 @@ impl Agent for PlainApp {
             recovered: false,
             remaining_ms: 0,
             flow_seq: 0,
-            from: NO_NODE,
+            from: NodeId::NONE,
             port: datagram.header.from.port,
             payload: datagram.payload,
         };

@@ -2,7 +2,7 @@
 
 use super::{AppPlace, World};
 use crate::agent::overlay::OverlayNode;
-use crate::agent::plain::{NO_NODE, PlainApp};
+use crate::agent::plain::PlainApp;
 use crate::agent::{Agent, AgentId};
 use crate::app::{AppId, Application};
 use crate::capture::WireEnd;
@@ -35,7 +35,7 @@ impl World {
             AppPlace::AtNode { agent, .. } => {
                 self.node_id(HostId(self.agents[agent as usize].host))
             }
-            AppPlace::Plain { .. } => NO_NODE,
+            AppPlace::Plain { .. } => NodeId::NONE,
         };
         (node, self.app_at(place).1)
     }
