@@ -16,7 +16,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Never.
+    /// A rate that never lets anything pass.
     pub const NONE: Rate = Rate { per_second: 0, burst: 0 };
 
     /// So many per second, and so many at once.

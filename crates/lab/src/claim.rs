@@ -208,7 +208,7 @@ impl Measured {
         Measured::new(estimate, (estimate - low, estimate + high))
     }
 
-    /// The largest of some: the true one is at least as large as the lower end
+    /// The largest of several values: the true one is at least as large as the lower end
     /// of each interval, and at most as large as some upper end. Not a number
     /// if there are none, or one is not a number: a claim must not hold because
     /// its points are missing.
@@ -218,7 +218,7 @@ impl Measured {
         Measured::new(of(|v| v.estimate), (of(|v| v.interval.0), of(|v| v.interval.1)))
     }
 
-    /// The smallest of some, with an interval found as by [`Measured::largest`].
+    /// The smallest of several values, with an interval found as by [`Measured::largest`].
     pub fn smallest(values: impl IntoIterator<Item = Measured>) -> Measured {
         Measured::largest(values.into_iter().map(|v| v.times(-1.0))).times(-1.0)
     }
@@ -238,14 +238,14 @@ pub fn worst_of(runs: f64) -> String {
     format!("Worst of {runs:.0}: at most {share:.1} % of others take longer (rule of three).")
 }
 
-/// The largest of some measurements. If there is none, or one is not a number,
+/// The largest of several measurements. If there is none, or one is not a number,
 /// neither is this: a claim must not hold because its points are missing.
 pub fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
     let max = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
     values.into_iter().reduce(max).unwrap_or(f64::NAN)
 }
 
-/// The smallest of some measurements; not a number if there is none, or one is
+/// The smallest of several measurements; not a number if there is none, or one is
 /// not a number.
 pub fn smallest(values: impl IntoIterator<Item = f64>) -> f64 {
     -largest(values.into_iter().map(|v| -v))

@@ -17,7 +17,7 @@ pub struct PacketKey(pub(crate) u32);
 /// A packet, as a medium sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// Which packet.
+    /// Which packet this is of.
     pub key: PacketKey,
     /// Which of the directions that share the medium it enters, by the number
     /// that [`Network::connect_over`](crate::Network::connect_over) was told.
@@ -33,7 +33,7 @@ pub struct Frame {
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// Which packet.
+    /// Which packet this is of.
     pub key: PacketKey,
     /// It has arrived, with this TOS byte; or why it never will.
     pub outcome: Result<u8, Cause>,

@@ -1,6 +1,6 @@
 //! When something happens, and what of one time happens first.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use trunkline_base::Time;
@@ -14,7 +14,7 @@ use trunkline_base::Time;
 /// one total order over both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Moment {
-    /// The time.
+    /// The time, by the clock of whoever drives the network.
     pub at: Time,
     order: u64,
 }
@@ -30,7 +30,7 @@ impl Moment {
 }
 
 /// Something that happens in the network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Event {
     /// The first of the packets in this direction comes out of it.
     Arrival(u32),
@@ -38,36 +38,11 @@ pub(crate) enum Event {
     Medium(u32),
 }
 
-#[derive(Clone, Copy)]
-struct Entry {
-    moment: Moment,
-    event: Event,
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> Ordering {
-        self.moment.cmp(&other.moment)
-    }
-}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        self.moment == other.moment
-    }
-}
-
-impl Eq for Entry {}
-
 /// What will happen, and the counter behind every [`Moment`].
 #[derive(Default)]
 pub(crate) struct Agenda {
-    heap: BinaryHeap<Reverse<Entry>>,
+    /// No two moments are equal, so the order of events never counts.
+    heap: BinaryHeap<Reverse<(Moment, Event)>>,
     order: u64,
 }
 
@@ -80,25 +55,25 @@ impl Agenda {
 
     #[inline]
     pub fn push(&mut self, moment: Moment, event: Event) {
-        self.heap.push(Reverse(Entry { moment, event }));
+        self.heap.push(Reverse((moment, event)));
     }
 
     pub fn next(&self) -> Option<Moment> {
-        self.heap.peek().map(|Reverse(e)| e.moment)
+        self.heap.peek().map(|Reverse((moment, _))| *moment)
     }
 
     /// The next event, if it happens before `end`; it stays the next.
     #[inline]
     pub fn peek_before(&self, end: Moment) -> Option<(Time, Event)> {
-        let Reverse(first) = self.heap.peek()?;
-        (first.moment < end).then_some((first.moment.at, first.event))
+        let &Reverse((moment, event)) = self.heap.peek()?;
+        (moment < end).then_some((moment.at, event))
     }
 
     /// Puts off the next event, or removes it.
     #[inline]
     pub fn put_off(&mut self, until: Option<Moment>) {
         match (until, self.heap.peek_mut()) {
-            (Some(moment), Some(mut first)) => first.0.moment = moment,
+            (Some(moment), Some(mut first)) => first.0.0 = moment,
             (None, Some(first)) => drop(PeekMut::pop(first)),
             (_, None) => {}
         }

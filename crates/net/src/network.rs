@@ -568,12 +568,12 @@ impl<T: Tap> Network<T> {
         self.agenda.len() + coming
     }
 
-    /// Who looks on.
+    /// The tap that looks on, as [`Network::with_tap`] was given it.
     pub fn tap(&self) -> &T {
         &self.tap
     }
 
-    /// Who looks on.
+    /// The tap that looks on, to change it.
     pub fn tap_mut(&mut self) -> &mut T {
         &mut self.tap
     }

@@ -12,11 +12,11 @@ pub const MAX_PAYLOAD: usize = 65_535;
 pub struct Protocol(pub u8);
 
 impl Protocol {
-    /// RFC 9293.
+    /// TCP (RFC 9293).
     pub const TCP: Protocol = Protocol(6);
-    /// RFC 768.
+    /// UDP (RFC 768).
     pub const UDP: Protocol = Protocol(17);
-    /// RFC 4340.
+    /// DCCP (RFC 4340).
     pub const DCCP: Protocol = Protocol(33);
 
     /// Bytes of the headers around a payload: IPv6's 40 (RFC 8200), and the
@@ -52,7 +52,7 @@ pub struct Class(pub u8);
 /// A port of a host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Endpoint {
-    /// The host.
+    /// The host where packets begin or end.
     pub vertex: VertexId,
     /// The port; the network only carries it.
     pub port: u16,
@@ -61,11 +61,11 @@ pub struct Endpoint {
 /// A packet as it is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Who sends it.
+    /// The sending host and its port.
     pub from: Endpoint,
-    /// Whom to.
+    /// The host and port that the packet is for.
     pub to: Endpoint,
-    /// The transport protocol.
+    /// The transport protocol, by its IP protocol number.
     pub protocol: Protocol,
     /// The TOS byte: DSCP (RFC 2474) and, in its lower two bits, ECN (RFC 3168).
     pub tos: u8,
@@ -81,9 +81,9 @@ pub struct Packet<'a> {
 /// What the network knows of a packet beside its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
-    /// Who sent it.
+    /// The host and port that sent the packet.
     pub from: Endpoint,
-    /// Whom to.
+    /// The host and port that the packet is for.
     pub to: Endpoint,
     /// Its length on the wire in bytes.
     pub bytes: u32,
@@ -92,7 +92,7 @@ pub struct Header {
     /// Which of its sender's packets it is: counts those that began their way
     /// in the same direction, modulo 65,536, as IPv4's identification field.
     pub number: u16,
-    /// The transport protocol.
+    /// The transport protocol, by its IP protocol number.
     pub protocol: Protocol,
     /// The TOS byte, with a mark if a queue has marked it.
     pub tos: u8,
@@ -107,7 +107,7 @@ pub struct Header {
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "its place stays taken until it is released"]
 pub struct Delivery {
-    /// When it arrived.
+    /// When the packet came to the host that it is for.
     pub at: Time,
     pub(crate) slot: u32,
 }
@@ -132,7 +132,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// Each.
+    /// Every reason, in the order of their numbers.
     pub const ALL: [DropReason; 7] = [
         DropReason::Loss,
         DropReason::Queue,

@@ -116,7 +116,7 @@ pub struct Host {
     pub node: Option<(u32, NodeId)>,
     /// For each link of the node's configuration, where it is connected.
     pub ports: Vec<Option<Port>>,
-    /// In ascending order.
+    /// Who listens on which ports, in ascending order.
     bindings: Vec<Binding>,
     /// Whether it has crashed and was not started again.
     pub down: bool,

@@ -5,7 +5,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use trunkline_base::Time;
 use trunkline_net::{DropReason, Endpoint, Fate, Header, Tap};
 
-/// Digest and captures.
+/// What looks on at every datagram: the run's digest, and captures.
 #[derive(Default)]
 pub struct Watch {
     pub digest: Digest,
@@ -30,7 +30,7 @@ impl Watch {
         self.addresses.push(address);
     }
 
-    /// Two directions more.
+    /// Takes note of another edge, which has two directions.
     pub fn edge(&mut self, is_link: bool) {
         self.directions.extend([is_link; 2].map(|is_link| Direction { is_link, capture: None }));
     }

@@ -9,10 +9,10 @@ use trunkline_overlay::wire::{Metric, Service};
 
 /// One of a few, each with a name.
 pub trait Named: FromStr + Copy + Send + Sync + 'static {
-    /// All of the names.
+    /// The names of all values, in the order of their numbers.
     const NAMES: &'static [&'static str];
 
-    /// Its own.
+    /// The name of this value.
     fn name(self) -> &'static str;
 
     /// What it means, in the help of an option.
@@ -63,12 +63,12 @@ where
     PossibleValuesParser::new(T::NAMES.iter().map(value)).try_map(|name| name.parse::<T>())
 }
 
-/// Writes the name.
+/// Writes a value as its name.
 pub fn serialize<T: Named, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(value.name())
 }
 
-/// Reads the name.
+/// Reads a value by its name.
 pub fn deserialize<'de, T: Named, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     let name = String::deserialize(from)?;
     name.parse().map_err(|_| D::Error::unknown_variant(&name, T::NAMES))

@@ -65,7 +65,7 @@ pub(super) fn row(
     Ok(print(COLUMNS, cells))
 }
 
-/// In ascending order.
+/// The PESQ scores of a call's segments, in ascending order.
 fn scores(call: &Call, calls: &[Vec<Packet>], speech: &Speech) -> Result<Vec<f64>, PesqError> {
     let mut scores = Vec::new();
     for (k, packets) in calls.iter().enumerate() {

@@ -27,7 +27,7 @@ impl Metric {
     pub const ALL: [Metric; Metric::COUNT] =
         [Metric::ExpectedLatency, Metric::Latency, Metric::Loss, Metric::Hops];
 
-    /// Their names, in the same order.
+    /// The names of all metrics, in the order of their numbers.
     pub const NAMES: [&'static str; Metric::COUNT] = [
         Metric::ExpectedLatency.name(),
         Metric::Latency.name(),

@@ -7,7 +7,7 @@ use core::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Service {
-    /// Sent once.
+    /// Each packet is sent once, and nothing is done about a lost one.
     BestEffort = 1,
     /// Lost packets are asked for again while they can still be in time
     /// (Amir et al. 2005, IV-A).
@@ -18,7 +18,7 @@ impl Service {
     /// Every service that this version knows.
     pub const ALL: [Service; 2] = [Service::BestEffort, Service::RealTime];
 
-    /// Their names.
+    /// The names of all services.
     pub const NAMES: [&'static str; 2] = [Service::BestEffort.name(), Service::RealTime.name()];
 
     /// The service with this number on the wire; 3 is kept for reliable links.

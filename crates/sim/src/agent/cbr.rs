@@ -9,13 +9,13 @@ use trunkline_net::{Endpoint, Protocol};
 /// Sends payloads of equal size at equal distance, whatever becomes of them.
 #[derive(Clone, Debug)]
 pub struct Cbr {
-    /// Its own port.
+    /// The port that the packets come from.
     pub port: u16,
-    /// Whom to.
+    /// The host and port that the packets are for.
     pub to: Endpoint,
     /// By which protocol: it decides the headers.
     pub protocol: Protocol,
-    /// The TOS byte.
+    /// The TOS byte of the packets: DSCP and ECN.
     pub tos: u8,
     /// When the first is sent.
     pub start: Time,

@@ -56,9 +56,9 @@ pub struct Outgoing<'a> {
     /// By which protocol; its headers, and IPv6's, count beside the payload
     /// ([`Protocol::headers`]).
     pub protocol: Protocol,
-    /// The TOS byte.
+    /// The IP header's TOS byte, as it arrived: DSCP and ECN.
     pub tos: u8,
-    /// What it carries.
+    /// The datagram's payload, without any header.
     pub payload: &'a [u8],
 }
 
@@ -74,7 +74,7 @@ pub struct AgentIo<'a> {
 }
 
 impl AgentIo<'_> {
-    /// The present.
+    /// The world's present time.
     pub fn now(&self) -> Time {
         self.now
     }
