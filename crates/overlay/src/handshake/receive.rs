@@ -293,7 +293,7 @@ impl Handshakes {
         let Opened { key, ref payload, from, .. } = opened;
         let certificate = payload.certificate.clone().ok_or(Refusal::UnknownKey)?;
         certificate.check(payload.node, key, &self.trust.overlay_keys, unix_secs)?;
-        if payload.node == self.node {
+        if payload.node == self.node || !payload.node.is_nodes() {
             return Err(Refusal::WrongCertificate);
         }
         let (node, path) = (payload.node, payload.path.clone());

@@ -289,7 +289,7 @@ impl Control {
         let path = path_number(&newcomer.config.path);
         let node = newcomer.config.neighbour;
         let alike = |l: &LinkState| (l.neighbour, l.path) == (node, path);
-        if !node.is_nodes() || self.links.iter().flatten().any(alike) {
+        if self.links.iter().flatten().any(alike) {
             return;
         }
         let Some(link) = self.add(now, newcomer.config.clone()) else { return };

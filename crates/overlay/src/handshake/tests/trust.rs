@@ -101,12 +101,15 @@ fn newcomers_are_admitted_if_certified() {
     assert_eq!(b.refused(Refusal::Replayed), 2);
     assert!(!b.machine.admit(id, LINK, 1_280, ms(300)), "only once");
 
-    // Nor is one whose certificate says that it is this very node.
-    let twin = Certificate::issue(&operator(), NodeId(2), "b", identity(9).public(), 0).unwrap();
-    let twin = Config { identity: identity(9), certificate: Some(twin), ..certified(2) };
-    let bytes = End::new(2, twin, Some(peer(2, true, true))).wake(ms(0)).remove(0).1;
-    b.hear(ms(350), address(9), &bytes);
-    assert_eq!(b.refused(Refusal::WrongCertificate), 1);
+    // Nor is one whose certificate says that it is this very node, or no node.
+    for (refused, id) in (1..).zip([NodeId(2), NodeId::NONE, NodeId::ITSELF]) {
+        let twin = Certificate::issue(&operator(), id, "b", identity(9).public(), 0).unwrap();
+        let certificate = Some(twin);
+        let twin = Config { node: id, identity: identity(9), certificate, ..certified(2) };
+        let bytes = End::new(9, twin, Some(peer(2, true, true))).wake(ms(0)).remove(0).1;
+        b.hear(ms(350), address(9), &bytes);
+        assert_eq!(b.refused(Refusal::WrongCertificate), refused);
+    }
 
     // Without a certificate, from nobody known; and no more than fit.
     let mut stranger = End::new(5, config(5), Some(peer(2, true, true)));
