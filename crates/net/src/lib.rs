@@ -70,7 +70,7 @@ mod tap;
 pub use graph::{DirectionId, EdgeId, NetError, Routing, VertexId};
 pub use ledger::{Bin, Bins, EdgeLedger, Flow, MAX_BINS, VertexLedger};
 pub use medium::{Done, Frame, Medium, MediumId, PacketKey};
-pub use moment::Moment;
+pub use moment::{Moment, Schedule};
 pub use network::{HOP_LIMIT, MAX_UNDER_WAY, Network};
 pub use packet::{Class, Delivery, DropReason, Endpoint, Header, MAX_PAYLOAD, Packet, Protocol};
 pub use tap::{Fate, Tap};

@@ -3,7 +3,7 @@
 use crate::graph::{DirectionId, EdgeId, Graph, NetError, Routing, VertexId};
 use crate::ledger::{Bin, Bins, EdgeLedger, Flow, Ledgers, VertexLedger};
 use crate::medium::{Done, Frame, Medium, MediumId, PacketKey};
-use crate::moment::{Agenda, Event, Moment};
+use crate::moment::{Moment, Schedule};
 use crate::packet::{Class, Delivery, DropReason, Header, MAX_PAYLOAD, Packet};
 use crate::pool::{Pool, Slot};
 use crate::tap::{Fate, Tap};
@@ -31,9 +31,20 @@ pub struct Network<T = ()> {
     directions: Vec<Direction>,
     media: Vec<Shared>,
     pool: Pool,
-    agenda: Agenda,
+    schedule: Schedule<Event>,
+    /// Counts the moments that were given out.
+    moments: u64,
     flows: Vec<Flow>,
     tap: T,
+}
+
+/// Something that happens in the network.
+#[derive(Clone, Copy)]
+enum Event {
+    /// The first of the packets in this direction comes out of it.
+    Arrival(u32),
+    /// This medium asked to be polled.
+    Medium(u32),
 }
 
 /// One direction of an edge.
@@ -41,7 +52,7 @@ struct Direction {
     carrier: Carrier,
     ledgers: Ledgers,
     /// When which packet comes out, as far as that is known: in this order, for
-    /// none overtakes another. Only the first is in the agenda.
+    /// none overtakes another. Only the first is in the schedule.
     coming: VecDeque<(Moment, u32)>,
     /// Packets that began their way here.
     begun: u16,
@@ -61,7 +72,7 @@ struct Shared {
     medium: Box<dyn Medium>,
     /// When it will be polled, each earlier than the one before. A medium that
     /// wants that later than the earliest is polled early; so nothing in the
-    /// agenda is ever void, and they can't pile up.
+    /// schedule is ever void, and they can't pile up.
     wakes: Vec<Time>,
 }
 
@@ -82,7 +93,8 @@ impl<T: Tap> Network<T> {
             directions: Vec::new(),
             media: Vec::new(),
             pool: Pool::default(),
-            agenda: Agenda::default(),
+            schedule: Schedule::default(),
+            moments: 0,
             flows: Vec::new(),
             tap,
         }
@@ -282,7 +294,7 @@ impl<T: Tap> Network<T> {
 
     /// When something happens next; [`Time::NEVER`] if nothing does.
     pub fn next_timeout(&self) -> Time {
-        self.agenda.next().map_or(Time::NEVER, |moment| moment.at)
+        self.schedule.next().at
     }
 
     /// What has arrived by `now` and was not handed out yet, one by one: ask
@@ -294,19 +306,19 @@ impl<T: Tap> Network<T> {
     /// As [`Network::poll`], of what arrives before `end`; nothing at or after it
     /// happens yet.
     pub fn poll_before(&mut self, end: Moment) -> Option<Delivery> {
-        while let Some((now, event)) = self.agenda.peek_before(end) {
+        while let Some((now, event)) = self.schedule.peek_before(end) {
             match event {
                 Event::Arrival(direction) => {
                     let coming = &mut self.directions[direction as usize].coming;
                     let first = coming.pop_front();
-                    self.agenda.put_off(coming.front().map(|&(moment, _)| moment));
+                    self.schedule.put_off(coming.front().map(|&(moment, _)| moment));
                     let Some((_, slot)) = first else { continue };
                     if let Some(delivery) = self.arrive(now, slot) {
                         return Some(delivery);
                     }
                 }
                 Event::Medium(medium) => {
-                    self.agenda.put_off(None);
+                    self.schedule.put_off(None);
                     self.media[medium as usize].wakes.pop();
                     self.poll_medium(now, medium);
                 }
@@ -322,19 +334,21 @@ impl<T: Tap> Network<T> {
         if at == Time::NEVER {
             return;
         }
-        let moment = self.agenda.moment(at);
+        let moment = self.moment(at);
         let direction = self.pool.slots[slot as usize].header.direction.0;
         let coming = &mut self.directions[direction as usize].coming;
         if coming.is_empty() {
-            self.agenda.push(moment, Event::Arrival(direction));
+            self.schedule.push(moment, Event::Arrival(direction));
         }
         coming.push_back((moment, slot));
     }
 
     /// A moment at `at`, after all moments at that time that were asked for
     /// before, and all that the network has planned.
+    #[inline]
     pub fn moment(&mut self, at: Time) -> Moment {
-        self.agenda.moment(at)
+        self.moments += 1;
+        Moment::numbered(at, self.moments)
     }
 
     /// A packet that has arrived: what is known of it, and its payload, which is
@@ -515,8 +529,8 @@ impl<T: Tap> Network<T> {
         let at = at.max(earliest);
         if shared.wakes.last().is_none_or(|&next| at < next) {
             shared.wakes.push(at);
-            let moment = self.agenda.moment(at);
-            self.agenda.push(moment, Event::Medium(medium));
+            let moment = self.moment(at);
+            self.schedule.push(moment, Event::Medium(medium));
         }
     }
 
@@ -565,7 +579,7 @@ impl<T: Tap> Network<T> {
     /// How many events are planned: arrivals, and times to poll a medium.
     pub fn scheduled(&self) -> usize {
         let coming: usize = self.directions.iter().map(|d| d.coming.len().saturating_sub(1)).sum();
-        self.agenda.len() + coming
+        self.schedule.len() + coming
     }
 
     /// The tap that looks on, as [`Network::with_tap`] was given it.

@@ -6,7 +6,7 @@
 //! an experiment has many points.
 //!
 //! ```text
-//! cargo bench -p trunkline-sim --bench hops [-- SECONDS_OF_CALLS RUNS]
+//! cargo bench -p trunkline-sim --bench hops [-- SECONDS_OF_CALLS RUNS [NAME]]
 //! ```
 
 use std::time::Duration;
@@ -27,8 +27,10 @@ enum Over {
 
 #[allow(clippy::disallowed_methods, reason = "a benchmark is a program")]
 fn main() {
-    // Cargo adds --bench.
     let mut numbers = std::env::args().filter_map(|a| a.parse().ok());
+    // Cargo adds --bench.
+    let is_name = |a: &String| !a.starts_with('-') && a.parse::<u64>().is_err();
+    let only = std::env::args().skip(1).find(is_name);
     let seconds: u64 = numbers.next().unwrap_or(200);
     let runs: u64 = numbers.next().unwrap_or(7);
     println!(
@@ -40,7 +42,13 @@ fn main() {
         ("best effort", Over::Overlay(Service::BestEffort)),
         ("plain UDP", Over::PlainUdp),
     ] {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
         print(name, (0..runs).map(|seed| run(over, seconds, seed)).collect());
+    }
+    if only.is_some() {
+        return;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let together = std::thread::scope(|scope| {

@@ -116,18 +116,19 @@ pub struct Host {
     pub node: Option<(u32, NodeId)>,
     /// For each link of the node's configuration, where it is connected.
     pub ports: Vec<Option<Port>>,
-    /// Who listens on which ports, in ascending order.
-    bindings: Vec<Binding>,
+    /// The first ports on which somebody listens, as [`place`]s in ascending order:
+    /// apart from the rest, as each datagram is looked up in them.
+    firsts: Vec<u32>,
+    /// For each the last, and which agent it is.
+    bindings: Vec<(u32, u32)>,
     /// Whether it has crashed and was not started again.
     pub down: bool,
     pub stall: Stall,
 }
 
-struct Binding {
-    protocol: Protocol,
-    first: u16,
-    last: u16,
-    agent: u32,
+/// A port of a protocol, as one number.
+fn place(protocol: Protocol, port: u16) -> u32 {
+    u32::from(protocol.0) << 16 | u32::from(port)
 }
 
 impl Host {
@@ -136,6 +137,7 @@ impl Host {
             vertex,
             node: None,
             ports: Vec::new(),
+            firsts: Vec::new(),
             bindings: Vec::new(),
             down: false,
             stall: Stall::default(),
@@ -144,19 +146,25 @@ impl Host {
 
     /// Which agent listens there.
     pub fn bound(&self, protocol: Protocol, port: u16) -> Option<u32> {
-        let upto = self.bindings.partition_point(|b| (b.protocol, b.first) <= (protocol, port));
-        let binding = &self.bindings[upto.checked_sub(1)?];
-        (binding.protocol == protocol && port <= binding.last).then_some(binding.agent)
+        let here = place(protocol, port);
+        // Ports are mostly given out one after the other.
+        let guess = here.wrapping_sub(*self.firsts.first()?) as usize;
+        let at = match self.firsts.get(guess) {
+            Some(first) if *first == here => guess,
+            _ => self.firsts.partition_point(|first| *first <= here).checked_sub(1)?,
+        };
+        let (last, agent) = self.bindings[at];
+        (here <= last).then_some(agent)
     }
 
     /// Gives an agent the ports from `first` to `last`; false if one is taken.
     pub fn bind(&mut self, protocol: Protocol, first: u16, last: u16, agent: u32) -> bool {
-        let taken = |b: &Binding| b.protocol == protocol && b.first <= last && first <= b.last;
-        let free = !self.bindings.iter().any(taken);
+        let (first, last) = (place(protocol, first), place(protocol, last));
+        let at = self.firsts.partition_point(|other| *other <= last);
+        let free = at.checked_sub(1).is_none_or(|before| self.bindings[before].0 < first);
         if free {
-            let before = |b: &Binding| (b.protocol, b.first) < (protocol, first);
-            let place = self.bindings.partition_point(before);
-            self.bindings.insert(place, Binding { protocol, first, last, agent });
+            self.firsts.insert(at, first);
+            self.bindings.insert(at, (last, agent));
         }
         free
     }

@@ -91,6 +91,7 @@ impl AgentIo<'_> {
 
     /// Asks for [`Agent::wake`] with `token` at `at`. Every time that is asked for
     /// comes; a time that has passed means now.
+    #[inline]
     pub fn wake_at(&mut self, at: Time, token: u64) {
         let at = at.max(self.now);
         // Nothing happens at the end of time.
@@ -101,6 +102,7 @@ impl AgentIo<'_> {
     }
 
     /// Sends a datagram from the host's own interface.
+    #[inline]
     pub fn send(&mut self, out: &Outgoing<'_>) {
         let vertex = self.places.hosts[self.host as usize].vertex;
         let from = Endpoint { vertex, port: out.port };
