@@ -1,13 +1,12 @@
 //! `trunkline impair`: real UDP traffic through modelled links, in real time.
 //!
-//! Each link is a pair of sockets. What a node sends to its socket passes an
-//! [`Impairment`](trunkline_base::link_model::Impairment) and leaves by the
-//! other socket for the other node. The model, seed and stream are those of
-//! the simulator, so both lose the same packets.
+//! Each link is a pair of sockets. What a node sends to its socket passes an edge
+//! of a [`Network`](trunkline_net::Network) and leaves by the other socket for the
+//! other node. The network is the simulator's, with its models, seeds and streams,
+//! so both lose the same packets.
 
 mod clock;
 mod config;
-mod flight;
 mod relay;
 mod report;
 mod socket;

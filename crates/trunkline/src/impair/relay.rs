@@ -11,14 +11,14 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::timer::{Expiration, TimerSetTimeFlags};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use trunkline_base::Time;
-use trunkline_base::link_model::{Cause, Count, Ecn, Impairment, Verdict};
+use trunkline_base::link_model::Count;
+use trunkline_net::{Class, DirectionId, Endpoint, Network, Packet, Protocol, VertexId};
 
 use super::Error;
 use super::clock::Clock;
-use super::config::{Config, ConfigError, DIRECTIONS, Problem, SIDES};
-use super::flight::Flight;
+use super::config::{Config, ConfigError, DIRECTIONS, Link, Problem, SIDES};
 use super::report::{DirectionReport, Lateness, LinkReport, Report};
-use super::socket::{Datagram, RxBuffer, Socket};
+use super::socket::{Datagram, RxBuffer, SLOT, Socket};
 use super::stop::{Reread, Stop};
 
 /// Receives per socket and turn, so that one flood does not hold up the
@@ -32,12 +32,12 @@ const STDIN: u64 = u64::MAX - 2;
 const REREAD: u64 = u64::MAX - 3;
 
 /// All links. Side `s` of link `k` is port `2k + s`; what arrives there leaves
-/// by port `2k + 1 - s`.
-#[derive(Debug)]
+/// by port `2k + 1 - s`. In the network, a port is a host, and the direction of an
+/// edge that begins there, of the same number.
 pub struct Relay {
     config: Config,
     ports: Vec<Port>,
-    flight: Flight,
+    net: Network,
     clock: Clock,
     epoll: Epoll,
     stop: Stop,
@@ -56,9 +56,7 @@ struct Port {
     peer: Option<SocketAddr>,
     /// Bytes of IP and UDP header around each datagram.
     header: usize,
-    impairment: Impairment,
     sent: Count,
-    pool_dropped: Count,
     send_errors: Count,
     foreign: Count,
     oversize: Count,
@@ -96,7 +94,7 @@ impl Relay {
         let ports = bind_ports(&config, &epoll)?;
         Ok(Relay {
             ports,
-            flight: Flight::new(usize::try_from(config.buffer).unwrap_or(usize::MAX)),
+            net: network(&config)?,
             config,
             clock: Clock::start(),
             epoll,
@@ -167,20 +165,15 @@ impl Relay {
     /// What is under way keeps its time of arrival.
     fn change(&mut self, new: Config) -> Result<usize, ConfigError> {
         self.config.check_same_links(&new)?;
+        new.links.iter().try_for_each(check)?;
         let mut changed = 0;
-        let directions =
-            new.links.iter().flat_map(|link| link.directions.iter().map(move |d| (link, d)));
-        for (s, (port, (link, direction))) in self.ports.iter_mut().zip(directions).enumerate() {
+        for (k, direction) in (0..).zip(new.links.iter().flat_map(|link| &link.directions)) {
+            let id = DirectionId(k);
             // Its loss process goes on where it is.
-            if *port.impairment.model() == direction.model {
+            if self.net.model(id) == Some(&direction.model) {
                 continue;
             }
-            port.impairment.change(direction.model.clone()).map_err(|source| {
-                ConfigError::Link {
-                    link: link.name.clone(),
-                    problem: Problem::Model { direction: DIRECTIONS[s % 2], source },
-                }
-            })?;
+            self.net.change(id, direction.model.clone()).expect("it was checked");
             changed += 1;
         }
         self.config = new;
@@ -190,21 +183,23 @@ impl Relay {
     fn send_due(&mut self) -> Result<(), Error> {
         loop {
             let now = self.clock.now();
-            let Some((packet, bytes)) = self.flight.pop_due(now) else { return Ok(()) };
-            let late = u64::try_from(now.since(packet.due).as_nanos()).unwrap_or(u64::MAX);
+            let Some(delivery) = self.net.poll(now) else { return Ok(()) };
+            let late = u64::try_from(now.since(delivery.at).as_nanos()).unwrap_or(u64::MAX);
             self.lateness.saturating_record(late);
-            let out = &mut self.ports[packet.direction ^ 1];
+            let (header, bytes) = self.net.open(&delivery);
+            let out = &mut self.ports[header.to.vertex.0 as usize];
             let sent =
-                out.peer.is_some_and(|peer| out.socket.send(bytes, packet.tos, peer).is_ok());
-            let port = &mut self.ports[packet.direction];
+                out.peer.is_some_and(|peer| out.socket.send(&bytes, header.tos, peer).is_ok());
+            self.net.release(delivery, bytes);
+            let port = &mut self.ports[header.from.vertex.0 as usize];
             let count = if sent { &mut port.sent } else { &mut port.send_errors };
-            count.add(packet.len + port.header);
+            count.add(header.bytes as usize);
         }
     }
 
     /// Sets the timer to the next packet.
     fn arm(&mut self) -> Result<(), Error> {
-        let next = self.flight.next_due();
+        let next = Some(self.net.next_timeout()).filter(|next| *next < Time::NEVER);
         if next == self.armed {
             return Ok(());
         }
@@ -233,18 +228,14 @@ impl Relay {
             let now = self.clock.now();
             // The delay counts from the arrival, not from when we came to look.
             let arrived = datagram.stamp.map_or(now, |s| self.clock.place(s));
-            port.accept(k, arrived, &datagram, &mut self.flight);
+            port.accept(k, arrived, &datagram, &mut self.net);
         }
         Ok(())
     }
 
     /// The ledger so far.
     pub fn report(&self) -> Report {
-        let mut in_flight = vec![Count::default(); self.ports.len()];
-        for packet in self.flight.iter() {
-            in_flight[packet.direction].add(packet.len + self.ports[packet.direction].header);
-        }
-        let direction = |k: usize| self.ports[k].report(in_flight[k]);
+        let direction = |k: usize| self.ports[k].report(&self.net, DirectionId(k as u32));
         let cpu = getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
             let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
             seconds(usage.user_time()) + seconds(usage.system_time())
@@ -266,7 +257,7 @@ impl Relay {
 
 impl Port {
     /// Puts a datagram that arrived here under way, or counts why not.
-    fn accept(&mut self, k: usize, arrived: Time, datagram: &Datagram<'_>, flight: &mut Flight) {
+    fn accept(&mut self, k: usize, arrived: Time, datagram: &Datagram<'_>, net: &mut Network) {
         let size = datagram.bytes.len() + self.header;
         let peer = *self.peer.get_or_insert(datagram.source);
         if !same(peer, datagram.source) {
@@ -275,35 +266,67 @@ impl Port {
         if datagram.truncated {
             return self.oversize.add(size);
         }
-        let mut ecn = Ecn::of_tos(datagram.tos);
-        match self.impairment.offer_ecn(arrived, size, &mut ecn) {
-            Verdict::Drop(Cause::Loss | Cause::Queue) => {}
-            Verdict::Deliver(due) => {
-                if !flight.push(due, k, ecn.in_tos(datagram.tos), datagram.bytes) {
-                    self.pool_dropped.add(size);
-                }
-            }
-        }
+        let end = |k: usize| Endpoint { vertex: VertexId(k as u32), port: 0 };
+        net.send(
+            arrived,
+            &Packet {
+                from: end(k),
+                to: end(k ^ 1),
+                protocol: Protocol::UDP,
+                tos: datagram.tos,
+                class: Class::default(),
+                bytes: size as u32,
+                payload: datagram.bytes,
+            },
+        );
     }
 
-    fn report(&self, in_flight: Count) -> DirectionReport {
-        let model = self.impairment.ledger();
+    fn report(&self, net: &Network, direction: DirectionId) -> DirectionReport {
+        let ledger = net.ledger(direction);
+        let model = net.decided(direction).unwrap_or_default();
         DirectionReport {
-            offered: model.offered.into(),
+            offered: ledger.offered.into(),
             delivered: self.sent.into(),
-            lost: model.lost.into(),
-            queue_dropped: model.queue_dropped.into(),
+            lost: ledger.lost.into(),
+            queue_dropped: ledger.queue_dropped.into(),
             early_dropped: model.early_dropped.into(),
-            marked: model.marked.into(),
-            pool_dropped: self.pool_dropped.into(),
+            marked: ledger.marked.into(),
+            pool_dropped: ledger.no_room.into(),
             send_errors: self.send_errors.into(),
-            in_flight: in_flight.into(),
+            in_flight: ledger.under_way().into(),
             foreign: self.foreign.into(),
             oversize: self.oversize.into(),
             kernel_dropped: self.socket.kernel_drops(),
             receive_errors: self.receive_errors,
         }
     }
+}
+
+/// The modelled network, without a packet in it.
+fn network(config: &Config) -> Result<Network, ConfigError> {
+    let mut net = Network::new(config.seed);
+    let buffer = usize::try_from(config.buffer).unwrap_or(usize::MAX);
+    net.set_limit((buffer / SLOT).max(1));
+    config.links.iter().try_for_each(check)?;
+    for link in &config.links {
+        let (a, b) = (net.host(), net.host());
+        let [forward, reverse] = link.directions.each_ref().map(|d| d.model.clone());
+        // The reverse direction has the next stream.
+        let stream = link.directions[0].stream;
+        net.connect_streams(a, b, forward, reverse, stream).expect("its models were checked");
+    }
+    Ok(net)
+}
+
+/// Whether a link's models are ones.
+fn check(link: &Link) -> Result<(), ConfigError> {
+    for (direction, d) in DIRECTIONS.into_iter().zip(&link.directions) {
+        d.model.validate().map_err(|source| ConfigError::Link {
+            link: link.name.clone(),
+            problem: Problem::Model { direction, source },
+        })?;
+    }
+    Ok(())
 }
 
 /// One port per side of each link, watched under its index.
@@ -318,22 +341,12 @@ fn bind_ports(config: &Config, epoll: &Epoll) -> Result<Vec<Port>, Error> {
                 source,
             })?;
             watch(epoll, &socket, ports.len() as u64)?;
-            let direction = &link.directions[s];
-            let impairment =
-                Impairment::new(direction.model.clone(), config.seed, direction.stream).map_err(
-                    |source| ConfigError::Link {
-                        link: link.name.clone(),
-                        problem: Problem::Model { direction: DIRECTIONS[s], source },
-                    },
-                )?;
             ports.push(Port {
                 socket,
                 peer: end.peer,
                 // RFC 791, RFC 8200, RFC 768, without options.
                 header: if end.listen.is_ipv4() { 20 + 8 } else { 40 + 8 },
-                impairment,
                 sent: Count::default(),
-                pool_dropped: Count::default(),
                 send_errors: Count::default(),
                 foreign: Count::default(),
                 oversize: Count::default(),

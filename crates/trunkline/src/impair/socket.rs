@@ -11,7 +11,8 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-use super::flight::SLOT;
+/// The longest datagram that is relayed: more than an Ethernet frame carries.
+pub const SLOT: usize = 2048;
 
 /// A pause of the relay of a tenth of a second at 200,000 packets/s.
 const KERNEL_BUFFER: usize = 4 << 20;
