@@ -1,8 +1,10 @@
 //! Hosts, routers, edges, and which way leads where.
 
 use crate::ledger::VertexLedger;
+use crate::network::HOP_LIMIT;
 use core::fmt;
 use core::time::Duration;
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use trunkline_base::link_model::InvalidModel;
@@ -183,6 +185,27 @@ impl Graph {
         }
         let table = self.tables[to.0 as usize].as_ref()?;
         Some(table[at.0 as usize]).filter(|&d| d != NONE).map(DirectionId)
+    }
+
+    /// All directions that a packet takes from `from` to `to`; `None` if it doesn't
+    /// come there.
+    pub fn way(&self, from: VertexId, to: VertexId) -> Option<Vec<DirectionId>> {
+        let kept = self.tables.get(to.0 as usize).and_then(Option::as_deref);
+        let table = kept.map_or_else(|| Cow::Owned(self.table(to).into_vec()), Cow::Borrowed);
+        let (mut here, mut way) = (from, Vec::new());
+        while here != to {
+            let stray = here != from && !self.vertices[here.0 as usize].router;
+            if stray || way.len() > usize::from(HOP_LIMIT) {
+                return None;
+            }
+            let direction = match self.only[here.0 as usize] {
+                NONE => table[here.0 as usize],
+                only => only,
+            };
+            way.push(DirectionId(Some(direction).filter(|&d| d != NONE)?));
+            here = VertexId(self.ends[direction as usize]);
+        }
+        Some(way)
     }
 
     fn table(&self, to: VertexId) -> Box<[u32]> {

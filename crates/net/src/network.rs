@@ -211,6 +211,13 @@ impl<T: Tap> Network<T> {
         self.graph.set_route(at, to, direction)
     }
 
+    /// The directions that a packet takes from one host to another, in order; `None`
+    /// if it doesn't come there: for want of a route, or since it goes in circles
+    /// or to another host.
+    pub fn way(&self, from: VertexId, to: VertexId) -> Option<Vec<DirectionId>> {
+        self.graph.way(from, to)
+    }
+
     /// The direction that a packet for `to` takes at `at`.
     pub fn route(&mut self, at: VertexId, to: VertexId) -> Option<DirectionId> {
         self.graph.next_hop(at, to)

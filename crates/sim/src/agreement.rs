@@ -45,7 +45,7 @@ pub enum Disagreement {
 struct Truth<'a> {
     /// Hosts that run, by their nodes, with what they compute routes by.
     nodes: BTreeMap<NodeId, (HostId, &'a Router)>,
-    /// Between which nodes a wire carries anything both ways.
+    /// Between which nodes a link carries anything both ways.
     alive: BTreeSet<(NodeId, NodeId)>,
     pieces: Pieces,
 }
@@ -53,9 +53,10 @@ struct Truth<'a> {
 impl World {
     /// The first thing that some node has wrong: a record that is not the
     /// newest of its origin, or a way (by `metric`) that is not there, or one
-    /// over a dead host or wire. A wire is dead if either direction loses
-    /// everything ([`Loss::EVERYTHING`]). What nodes remember of those that
-    /// they can't reach does not matter, if they know no way to them.
+    /// over a dead host or link. A link is dead if on its wire, or on its way over
+    /// cables and routers, either direction loses everything
+    /// ([`Loss::EVERYTHING`]). What nodes remember of those that they can't reach
+    /// does not matter, if they know no way to them.
     pub fn disagreement(&self, metric: Metric) -> Option<Disagreement> {
         let mut truth = match self.truth() {
             Ok(truth) => truth,
@@ -116,12 +117,13 @@ impl World {
             nodes.insert(self.node_id(host), (host, node.router().ok_or(host)?));
         }
         let (mut alive, mut pieces) = (BTreeSet::new(), Pieces::new(self.hosts()));
-        for wire in (0..self.wires()).map(WireId) {
-            let Some(ends) = self.link_of(wire) else { continue };
+        let wires = (0..self.wires()).map(WireId).filter_map(|wire| {
             let carries = |end| self.model(wire, end).loss != Loss::EVERYTHING;
-            if [WireEnd::First, WireEnd::Second].into_iter().all(carries)
-                && !ends.iter().any(|&h| self.is_down(h))
-            {
+            let ends = self.link_of(wire)?;
+            [WireEnd::First, WireEnd::Second].into_iter().all(carries).then_some(ends)
+        });
+        for ends in wires.chain(self.routed_links()) {
+            if !ends.iter().any(|&h| self.is_down(h)) {
                 let [a, b] = ends.map(|h| self.node_id(h));
                 alive.extend([(a, b), (b, a)]);
                 pieces.join(ends[0].0, ends[1].0);

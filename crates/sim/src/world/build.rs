@@ -105,8 +105,7 @@ impl World {
     }
 
     /// As [`World::connect`], by the hosts' cables and the routers between them
-    /// in place of a wire: what else goes there shares the way. No
-    /// [`disagreement`](World::disagreement) looks at such a link.
+    /// in place of a wire: what else goes there shares the way.
     ///
     /// # Errors
     ///

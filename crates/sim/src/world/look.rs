@@ -9,7 +9,7 @@ use crate::capture::WireEnd;
 use crate::places::{HostId, WireId};
 use core::any::Any;
 use trunkline_base::Time;
-use trunkline_base::link_model::Ledger;
+use trunkline_base::link_model::{Ledger, Loss};
 use trunkline_net::{Bin, Bins, Class, DirectionId, EdgeId, EdgeLedger, Flow};
 use trunkline_overlay::node::Node;
 use trunkline_overlay::wire::NodeId;
@@ -83,6 +83,27 @@ impl World {
     /// The two hosts of a wire that is one link's alone.
     pub(crate) fn link_of(&self, wire: WireId) -> Option<[HostId; 2]> {
         self.wires[wire.0 as usize].link.map(|ends| ends.map(|(host, _)| host))
+    }
+
+    /// The two hosts of each link over cables and routers of which some packets
+    /// arrive, both ways.
+    pub(crate) fn routed_links(&self) -> impl Iterator<Item = [HostId; 2]> {
+        let hosts = (0..).map(HostId).zip(&self.places.hosts);
+        let ports = hosts.flat_map(|(id, host)| {
+            let own = host.ports.iter().flatten().filter(|port| port.vertex == host.vertex);
+            own.map(move |port| (id, port))
+        });
+        // Each link is seen from both of its ends.
+        let links = ports.filter(|(id, port)| id.0 < port.peer.0);
+        links.filter_map(|(id, port)| {
+            let ends = [(port.vertex, port.peer_at.vertex), (port.peer_at.vertex, port.vertex)];
+            let carries = |direction: &DirectionId| {
+                self.net.model(*direction).is_none_or(|model| model.loss != Loss::EVERYTHING)
+            };
+            let alive =
+                |(from, to)| self.net.way(from, to).is_some_and(|way| way.iter().all(carries));
+            ends.into_iter().all(alive).then_some([id, HostId(port.peer.0)])
+        })
     }
 
     /// Whether a host has crashed, or its node has stopped.

@@ -1,0 +1,55 @@
+//! Whether all agree on a network whose links share cables and routers.
+
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::link_model::LinkModel;
+use trunkline_overlay::link;
+use trunkline_overlay::node::{Config, Routing};
+use trunkline_overlay::wire::{Metric, NodeId};
+use trunkline_sim::{Disagreement, HostId, WireEnd, World, WorldError, address};
+
+/// Three nodes in a triangle of links, all over one router.
+fn star() -> Result<World, WorldError> {
+    let mut world = World::new(1);
+    let model = LinkModel { delay: Duration::from_millis(5), ..LinkModel::default() };
+    let middle = world.add_router();
+    for host in 0..3 {
+        let others = |of: u32| (0..3).filter(move |host| *host != of);
+        let to = |other: u32| {
+            let back = others(other).position(|peer| peer == host).expect("all have links");
+            let address = Some(address(HostId(other), back as u16));
+            link::Config { address, ..link::Config::new(NodeId(other + 1)) }
+        };
+        let links = others(host).map(to).collect();
+        let routing = Some(Routing::default());
+        let host = world.add_host(Config { links, routing, ..Config::new(NodeId(host + 1)) })?;
+        world.cable(host, middle, model.clone(), model.clone())?;
+    }
+    for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+        world.connect_routed(HostId(a), HostId(b))?;
+    }
+    Ok(world)
+}
+
+#[test]
+fn links_over_routers_are_looked_at() {
+    let mut world = star().unwrap();
+    let wrong = |world: &World| world.disagreement(Metric::default());
+    assert!(matches!(wrong(&world), Some(Disagreement::Stale { .. } | Disagreement::NoWay { .. })));
+    world.run_until(Time::from_millis(10_000));
+    assert_eq!(wrong(&world), None);
+
+    // The cable of the last: its links are dead at once, as soon as one direction is.
+    let cable = trunkline_sim::WireId(2);
+    world.blackhole(cable, WireEnd::First);
+    let dead = wrong(&world);
+    assert!(matches!(dead, Some(Disagreement::DeadWay { .. })), "{dead:?}");
+    world.run_until(Time::from_millis(20_000));
+    assert_eq!(wrong(&world), None, "it is known that there is no way");
+
+    world.mend(cable);
+    let missing = wrong(&world);
+    assert!(missing.is_some(), "it could be reached");
+    world.run_until(Time::from_millis(30_000));
+    assert_eq!(wrong(&world), None);
+}
