@@ -2,6 +2,9 @@
 //! circular index over it (Amir et al. 2005, IV-A's circular packet buffer).
 //! Bounded in bytes and in packets from the start; never allocates after.
 
+use super::packet::{Packet, remaining_ms};
+use crate::counters::Drop;
+use crate::wire::HopHeader;
 use trunkline_base::Time;
 
 /// A packet in the ring: its number there, counted from 0 for ever.
@@ -12,6 +15,8 @@ pub type Slot = u64;
 pub struct Entry {
     offset: u32,
     len: u16,
+    recovered: bool,
+    hop_limit: u8,
     /// When it was put in.
     pub since: Time,
     /// When it stops being of use to whom it is for.
@@ -43,6 +48,8 @@ impl PacketRing {
         let empty = Entry {
             offset: 0,
             len: 0,
+            recovered: false,
+            hop_limit: 0,
             since: NEVER,
             deadline: NEVER,
             latest: NEVER,
@@ -63,9 +70,37 @@ impl PacketRing {
         (self.next - self.first) as usize
     }
 
+    /// Keeps `packet` from `now` on, which is of use to the next node until
+    /// `latest`, displacing the oldest ones where there is no room.
+    pub fn keep(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<Slot, Drop> {
+        let room = self.push(packet.frame_len(), now, packet.deadline, latest);
+        let (slot, frame) = room.ok_or(Drop::QueueFull)?;
+        packet.keep(frame)?;
+        let entry = self.entry_mut(slot);
+        (entry.recovered, entry.hop_limit) = (packet.recovered, packet.hop_limit);
+        Ok(slot)
+    }
+
+    /// Writes the frame in `slot` into `out`, which has just its bytes, as it
+    /// leaves at `now` under number `link_seq`.
+    pub fn write(&self, slot: Slot, out: &mut [u8], now: Time, link_seq: u16, repeated: bool) {
+        if let Some((entry, frame)) = self.get(slot)
+            && out.len() == frame.len()
+        {
+            let hop = HopHeader {
+                recovered: entry.recovered || repeated,
+                hop_limit: entry.hop_limit,
+                link_seq,
+                remaining_ms: remaining_ms(now, entry.deadline),
+            };
+            out.copy_from_slice(frame);
+            hop.write(out);
+        }
+    }
+
     /// Room for a packet of `len` bytes, displacing the oldest ones where
     /// there is none; `None` if it is larger than the whole ring.
-    pub fn push(
+    fn push(
         &mut self,
         len: usize,
         since: Time,
@@ -89,6 +124,8 @@ impl PacketRing {
         *self.entry_mut(slot) = Entry {
             offset: offset as u32,
             len: len16,
+            recovered: false,
+            hop_limit: 0,
             since,
             deadline,
             latest,
