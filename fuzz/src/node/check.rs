@@ -8,7 +8,7 @@ use trunkline_overlay::counters::{Drop, Drops};
 use trunkline_overlay::link::{DSCP_EF, IP_UDP_HEADERS, LinkId};
 use trunkline_overlay::node::Node;
 use trunkline_overlay::wire::{
-    Frame, Frames, Incarnation, Null, Opened, ReceiverIndex, Seal, open_header,
+    Frame, Frames, Incarnation, Null, Opened, ReceiverIndex, Seal, Service, open_header,
 };
 
 /// Two hellos of a link are at least this far apart, whatever provokes them.

@@ -39,8 +39,8 @@ pub(super) enum Sent {
     Repeat,
 }
 
-/// One service of one link, both directions. What it doesn't recover needs but the
-/// first five.
+/// One service of one link, both directions. One that recovers nothing needs no more
+/// than the first five.
 pub(super) trait LinkService {
     fn class(&self) -> Class;
 
