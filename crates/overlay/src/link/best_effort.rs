@@ -75,8 +75,10 @@ impl LinkService for Queue {
     }
 
     fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent {
-        if let Some(slot) = self.ring.oldest() {
-            self.ring.write(slot, out, moment.now, self.next_seq, false);
+        if let Some(slot) = self.ring.oldest()
+            && let Some((entry, frame)) = self.ring.get(slot)
+        {
+            entry.write(frame, out, moment.now, self.next_seq, false);
             self.next_seq = self.next_seq.wrapping_add(1);
             self.ring.release(slot);
         }

@@ -24,13 +24,16 @@ impl<const N: usize> DeficitRoundRobin<N> {
     /// The queue that sends next, by what the head of each costs; `None` for one
     /// that has nothing. Asking twice changes nothing.
     pub fn next(&mut self, heads: &[Option<usize>; N]) -> Option<usize> {
-        for (deficit, head) in self.deficit.iter_mut().zip(heads) {
-            if head.is_none() {
-                *deficit = 0;
+        let (mut busy, mut last) = (0, None);
+        for (place, head) in heads.iter().enumerate() {
+            match head {
+                Some(_) => (busy, last) = (busy + 1, Some(place)),
+                None => self.deficit[place] = 0,
             }
         }
-        if heads.iter().all(Option::is_none) {
-            return None;
+        // Who is alone needs no turns.
+        if busy < 2 {
+            return last;
         }
         // Ends, as each round adds a quantum for one queue with a head at least.
         loop {

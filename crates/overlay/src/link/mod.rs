@@ -226,7 +226,9 @@ impl Link {
 
     /// What services are told of this link.
     fn moment(&self, now: Time) -> Moment {
-        Moment { now, rtt: self.monitor.rtt(), envelope: self.seal.count() }
+        let rtt = self.monitor.rtt();
+        let (one_way, envelope) = (rtt.one_way(), self.seal.count());
+        Moment { now, rtt: rtt.get().unwrap_or_default(), one_way, envelope }
     }
 
     /// What the direction away from here costs, if `quality` is what it is.

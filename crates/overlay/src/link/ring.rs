@@ -30,6 +30,23 @@ pub struct Entry {
     pub sent: Option<(u64, u64)>,
 }
 
+impl Entry {
+    /// Writes its `frame` into `out`, which has just its bytes, as it leaves at
+    /// `now` under number `link_seq`.
+    pub fn write(&self, frame: &[u8], out: &mut [u8], now: Time, link_seq: u16, repeated: bool) {
+        if out.len() == frame.len() {
+            let hop = HopHeader {
+                recovered: self.recovered || repeated,
+                hop_limit: self.hop_limit,
+                link_seq,
+                remaining_ms: remaining_ms(now, self.deadline),
+            };
+            out.copy_from_slice(frame);
+            hop.write(out);
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct PacketRing {
@@ -79,23 +96,6 @@ impl PacketRing {
         let entry = self.entry_mut(slot);
         (entry.recovered, entry.hop_limit) = (packet.recovered, packet.hop_limit);
         Ok(slot)
-    }
-
-    /// Writes the frame in `slot` into `out`, which has just its bytes, as it
-    /// leaves at `now` under number `link_seq`.
-    pub fn write(&self, slot: Slot, out: &mut [u8], now: Time, link_seq: u16, repeated: bool) {
-        if let Some((entry, frame)) = self.get(slot)
-            && out.len() == frame.len()
-        {
-            let hop = HopHeader {
-                recovered: entry.recovered || repeated,
-                hop_limit: entry.hop_limit,
-                link_seq,
-                remaining_ms: remaining_ms(now, entry.deadline),
-            };
-            out.copy_from_slice(frame);
-            hop.write(out);
-        }
     }
 
     /// Room for a packet of `len` bytes, displacing the oldest ones where

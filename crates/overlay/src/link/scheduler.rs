@@ -2,7 +2,7 @@
 //! repeats by deadline, then the other services in turns of equally many bytes. A
 //! file transfer never goes before voice.
 
-use super::service::Class;
+use super::service::{Class, Moment};
 use super::{IP_UDP_HEADERS, Link, SMALLEST_HEADERS, TxArena};
 use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, Seal};
 use core::net::SocketAddr;
@@ -57,6 +57,7 @@ impl Link {
             self.tally.routing(len);
             self.sent(now, len, arena);
         }
+        let mut moment = self.moment(now);
         let mut not_urgent = 0;
         loop {
             if self.paced(now) {
@@ -65,7 +66,8 @@ impl Link {
             if not_urgent >= QUANTUM {
                 return Progress::Quantum;
             }
-            match self.send_data(now, to, arena) {
+            moment.envelope = self.seal.count();
+            match self.send_data(&moment, to, arena) {
                 Step::Sent(Class::Urgent, _) => {}
                 Step::Sent(Class::Shared, bytes) => not_urgent += bytes,
                 Step::ArenaFull => return Progress::ArenaFull,
@@ -153,10 +155,10 @@ impl Link {
     }
 
     /// One envelope with one packet.
-    fn send_data(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> Step {
-        let moment = self.moment(now);
+    fn send_data(&mut self, moment: &Moment, to: SocketAddr, arena: &mut TxArena) -> Step {
+        let now = moment.now;
         let overhead = ENVELOPE_OVERHEAD + headers(to);
-        let Some(turn) = self.services.next(&moment, overhead, self.tally.drops()) else {
+        let Some(turn) = self.services.next(moment, overhead, self.tally.drops()) else {
             return Step::Idle;
         };
         let urgent = turn.class == Class::Urgent;
@@ -172,7 +174,7 @@ impl Link {
             debug_assert!(written.is_ok(), "the length was reckoned above");
             self.tally.rider(rider);
         }
-        let sent = self.services.pop(&turn, &moment, frame);
+        let sent = self.services.pop(&turn, moment, frame);
         self.tally.packet(turn.place, sent, len - rider);
         self.seal.seal(envelope);
         self.sent(now, len, arena);

@@ -8,8 +8,8 @@
 use super::drr::DeficitRoundRobin;
 use super::{Config, Incoming, Packet, best_effort, realtime};
 use crate::counters::{Drop, Drops, ReceiverStats};
-use crate::monitor::Rtt;
 use crate::wire::{Nack, Service};
+use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::{Short, Writer};
 
@@ -17,8 +17,10 @@ use trunkline_base::wire::{Short, Writer};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub now: Time,
-    /// The link's round trip.
-    pub rtt: Rtt,
+    /// The link's round trip, zero while it is unknown.
+    pub rtt: Duration,
+    /// Half of its average: the estimate of the one-way delay.
+    pub one_way: Duration,
     /// The count of the envelope that is sent next.
     pub envelope: u64,
 }
@@ -135,30 +137,37 @@ register! {
 }
 
 impl LinkService for AnyService {
+    #[inline]
     fn class(&self) -> Class {
         with!(self, one => one.class())
     }
 
+    #[inline]
     fn enqueue(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop> {
         with!(self, one => one.enqueue(now, packet, latest))
     }
 
+    #[inline]
     fn waiting(&self) -> usize {
         with!(self, one => one.waiting())
     }
 
+    #[inline]
     fn head(&mut self, moment: &Moment, drops: &mut Drops) -> Option<usize> {
         with!(self, one => one.head(moment, drops))
     }
 
+    #[inline]
     fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent {
         with!(self, one => one.pop(moment, out))
     }
 
+    #[inline]
     fn deadline(&self) -> Time {
         with!(self, one => one.deadline())
     }
 
+    #[inline]
     fn on_data(&mut self, packet: &Incoming, drops: &mut Drops) -> Result<(), Drop> {
         with!(self, one => one.on_data(packet, drops))
     }
@@ -321,6 +330,8 @@ mod tests {
     use crate::wire::{DATA_HEADER, FlowHeader, Frame, Frames, Metric, NodeId};
 
     const OVERHEAD: usize = 52;
+    const NOW: Moment =
+        Moment { now: Time::ZERO, rtt: Duration::ZERO, one_way: Duration::ZERO, envelope: 0 };
 
     fn config() -> Config {
         let mut config = Config::new(NodeId(2));
@@ -349,10 +360,9 @@ mod tests {
 
     /// The next packet's place, port and bytes on the link.
     fn send<const N: usize>(services: &mut Services<N>) -> Option<(usize, u16, usize)> {
-        let moment = Moment { now: Time::ZERO, rtt: Rtt::default(), envelope: 0 };
-        let turn = services.next(&moment, OVERHEAD, &mut Drops::default())?;
+        let turn = services.next(&NOW, OVERHEAD, &mut Drops::default())?;
         let mut out = vec![0; turn.len];
-        services.pop(&turn, &moment, &mut out);
+        services.pop(&turn, &NOW, &mut out);
         let Some(Ok(Frame::Data(header, _))) = Frames::new(&out).next() else { panic!("a packet") };
         Some((turn.place, header.flow.source_port, OVERHEAD + turn.len))
     }
@@ -418,9 +428,8 @@ mod tests {
         let frame = [0x22, Service::BestEffort as u8, 1, 0, 0, 0];
         let Some(Ok(Frame::Nack(nack))) = Frames::new(&frame).next() else { panic!("a request") };
         let mut services = services(Service::ALL);
-        let moment = Moment { now: Time::ZERO, rtt: Rtt::default(), envelope: 0 };
         let (mut drops, mut allowance) = (Drops::default(), 9);
-        services.get_mut(nack.service).on_request(&moment, nack, &mut allowance, &mut drops);
+        services.get_mut(nack.service).on_request(&NOW, nack, &mut allowance, &mut drops);
         assert_eq!((drops.get(Drop::NotRepeated), drops.iter().map(|d| d.1).sum()), (1, 1u64));
         assert!(!services.any_waits());
     }

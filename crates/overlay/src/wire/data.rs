@@ -1,7 +1,7 @@
 //! Data frames. What the origin says of a packet never changes on its way; what
 //! each link says of it is written when the frame leaves for that link.
 
-use super::{Metric, NodeId, Service, WireError};
+use super::{Frame, Metric, NodeId, Service, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 
 /// The most links that a packet can cross: one more than five bits count.
@@ -100,14 +100,15 @@ impl DataHeader {
         w.bytes(&b)
     }
 
-    /// Reads what follows the first byte; with it, the length of the packet.
-    pub(super) fn parse(first: u8, r: &mut Reader<'_>) -> Result<(DataHeader, u16), WireError> {
+    /// Reads what follows the first byte, and the packet.
+    #[inline]
+    pub(super) fn parse<'a>(first: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, WireError> {
         let service = Service::from_wire(first >> SERVICE_SHIFT);
         let service = service.ok_or(WireError::OutOfRange("the service"))?;
         let b: [u8; DATA_HEADER - 1] = r.array()?;
         let u16_at = |i: usize| u16::from_be_bytes([b[i], b[i + 1]]);
         let u32_at = |i: usize| u32::from_be_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
-        let len = u16_at(0) & LENGTH;
+        let payload = r.bytes(usize::from(u16_at(0) & LENGTH))?;
         let flow = FlowHeader {
             service,
             metric: Metric::from_wire((u16_at(0) >> METRIC_SHIFT) as u8),
@@ -123,13 +124,13 @@ impl DataHeader {
             link_seq: u16_at(2),
             remaining_ms: b[18],
         };
-        Ok((DataHeader { flow, hop }, len))
+        Ok(Frame::Data(DataHeader { flow, hop }, payload))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Frame, Frames};
+    use super::super::Frames;
     use super::*;
     use proptest::prelude::*;
 

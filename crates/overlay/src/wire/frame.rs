@@ -247,8 +247,7 @@ impl<'a> Frames<'a> {
         let whole = r.rest();
         let first = r.u8()?;
         if first >> 6 != 0 {
-            let (header, len) = DataHeader::parse(first, r)?;
-            return Ok(Frame::Data(header, r.bytes(usize::from(len))?));
+            return DataHeader::parse(first, r);
         }
         match first {
             k if k & !FLAG == ControlKind::Hello as u8 => {

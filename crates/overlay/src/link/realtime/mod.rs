@@ -148,7 +148,7 @@ impl LinkService for RealTime {
     }
 
     fn head(&mut self, moment: &Moment, drops: &mut Drops) -> Option<usize> {
-        self.tx.head(moment.now, moment.envelope, moment.rtt.one_way(), drops)
+        self.tx.head(moment.now, moment.envelope, moment.one_way, drops)
     }
 
     fn deadline(&self) -> Time {
@@ -170,7 +170,7 @@ impl LinkService for RealTime {
     }
 
     fn on_request(&mut self, m: &Moment, nack: Nack<'_>, allowance: &mut usize, d: &mut Drops) {
-        self.tx.repeat(m.now, nack.ranges(), m.rtt.get().unwrap_or_default(), allowance, d);
+        self.tx.repeat(m.now, nack.ranges(), m.rtt, allowance, d);
     }
 
     /// A request for as many ranges as there is room for.
@@ -193,7 +193,7 @@ impl LinkService for RealTime {
     }
 
     fn handle_timeout(&mut self, moment: &Moment, drops: &mut Drops) {
-        self.rx.handle_timeout(moment.now, moment.rtt.get().unwrap_or_default(), drops);
+        self.rx.handle_timeout(moment.now, moment.rtt, drops);
         self.tx.handle_timeout(moment.now);
     }
 

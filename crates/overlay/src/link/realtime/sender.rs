@@ -216,9 +216,9 @@ impl Sender {
     /// is a retransmission.
     pub(crate) fn pop(&mut self, now: Time, count: u64, out: &mut [u8]) -> bool {
         let Some(job) = self.agenda.pop() else { return false };
-        let Some((entry, _)) = self.ring.get(job.slot) else { return false };
+        let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
-        self.ring.write(job.slot, out, now, seq as u16, job.repeat);
+        entry.write(frame, out, now, seq as u16, job.repeat);
         if !job.repeat {
             self.ring.mark_sent(job.slot, seq, count);
             let place = self.place(seq);
