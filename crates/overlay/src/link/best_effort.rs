@@ -62,6 +62,7 @@ impl LinkService for Queue {
     }
 
     /// Drops what has waited too long.
+    #[inline]
     fn head(&mut self, moment: &Moment, drops: &mut Drops) -> Option<usize> {
         loop {
             let slot = self.ring.oldest()?;
@@ -74,6 +75,7 @@ impl LinkService for Queue {
         }
     }
 
+    #[inline]
     fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent {
         if let Some(slot) = self.ring.oldest()
             && let Some((entry, frame)) = self.ring.get(slot)

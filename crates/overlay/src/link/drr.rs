@@ -23,6 +23,7 @@ impl<const N: usize> DeficitRoundRobin<N> {
 
     /// The queue that sends next, by what the head of each costs; `None` for one
     /// that has nothing. Asking twice changes nothing.
+    #[inline]
     pub fn next(&mut self, heads: &[Option<usize>; N]) -> Option<usize> {
         let (mut busy, mut last) = (0, None);
         for (place, head) in heads.iter().enumerate() {
@@ -32,9 +33,10 @@ impl<const N: usize> DeficitRoundRobin<N> {
             }
         }
         // Who is alone needs no turns.
-        if busy < 2 {
-            return last;
-        }
+        if busy < 2 { last } else { self.next_of_many(heads) }
+    }
+
+    fn next_of_many(&mut self, heads: &[Option<usize>; N]) -> Option<usize> {
         // Ends, as each round adds a quantum for one queue with a head at least.
         loop {
             if let Some(cost) = heads[self.turn] {

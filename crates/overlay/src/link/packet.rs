@@ -55,6 +55,7 @@ pub(crate) struct Incoming {
 
 /// What is left until `deadline`, to the nearest millisecond, so that the
 /// rounding of many hops cancels out.
+#[inline]
 pub(crate) fn remaining_ms(now: Time, deadline: Time) -> u8 {
     let nanos = deadline.as_nanos().saturating_sub(now.as_nanos());
     let ms = nanos.saturating_add(500_000) / 1_000_000;

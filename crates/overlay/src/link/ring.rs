@@ -33,6 +33,7 @@ pub struct Entry {
 impl Entry {
     /// Writes its `frame` into `out`, which has just its bytes, as it leaves at
     /// `now` under number `link_seq`.
+    #[inline]
     pub fn write(&self, frame: &[u8], out: &mut [u8], now: Time, link_seq: u16, repeated: bool) {
         if out.len() == frame.len() {
             let hop = HopHeader {
@@ -162,6 +163,7 @@ impl PacketRing {
     }
 
     /// The packet in `slot`, unless it has been displaced or released.
+    #[inline]
     pub fn get(&self, slot: Slot) -> Option<(&Entry, &[u8])> {
         if !(self.first..self.next).contains(&slot) {
             return None;

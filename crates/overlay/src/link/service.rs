@@ -136,6 +136,14 @@ register! {
     RealTime(realtime::RealTime),
 }
 
+impl AnyService {
+    /// The head of one of this class, with one question for both.
+    #[inline]
+    fn head_if(&mut self, class: Class, moment: &Moment, drops: &mut Drops) -> Option<usize> {
+        with!(self, one => if one.class() == class { one.head(moment, drops) } else { None })
+    }
+}
+
 impl LinkService for AnyService {
     #[inline]
     fn class(&self) -> Class {
@@ -259,27 +267,27 @@ impl<const N: usize> Services<N> {
 
     /// The packet that goes next: of the urgent ones by deadline, then of the
     /// others in turns, in which each packet counts with `overhead` more bytes.
+    #[inline]
     pub fn next(&mut self, moment: &Moment, overhead: usize, drops: &mut Drops) -> Option<Turn> {
-        let mut first: Option<Turn> = None;
+        let mut first: Option<(usize, usize)> = None;
         for place in 0..N {
-            let class = self.each[place].class();
-            if class == Class::Urgent
-                && let Some(len) = self.each[place].head(moment, drops)
-            {
-                let before = |t: Turn| self.each[place].deadline() < self.each[t.place].deadline();
-                if first.is_none_or(before) {
-                    first = Some(Turn { place, len, class, cost: 0 });
+            if let Some(len) = self.each[place].head_if(Class::Urgent, moment, drops) {
+                let deadline = |place: usize| self.each[place].deadline();
+                if first.is_none_or(|(other, _)| deadline(place) < deadline(other)) {
+                    first = Some((place, len));
                 }
             }
         }
-        if first.is_some() {
-            return first;
+        match first {
+            Some((place, len)) => Some(Turn { place, len, class: Class::Urgent, cost: 0 }),
+            None => self.next_shared(moment, overhead, drops),
         }
+    }
+
+    fn next_shared(&mut self, m: &Moment, overhead: usize, drops: &mut Drops) -> Option<Turn> {
         let mut costs = [None; N];
         for (cost, service) in costs.iter_mut().zip(&mut self.each) {
-            if service.class() == Class::Shared {
-                *cost = service.head(moment, drops).map(|len| len + overhead);
-            }
+            *cost = service.head_if(Class::Shared, m, drops).map(|len| len + overhead);
         }
         let place = self.shared.next(&costs)?;
         let cost = costs[place]?;
@@ -287,6 +295,7 @@ impl<const N: usize> Services<N> {
     }
 
     /// Writes the packet of `turn` into `out`, of just its bytes.
+    #[inline]
     pub fn pop(&mut self, turn: &Turn, moment: &Moment, out: &mut [u8]) -> Sent {
         let service = &mut self.each[turn.place];
         let sent = service.pop(moment, out);

@@ -62,6 +62,7 @@ pub struct DataHeader {
 impl FlowHeader {
     /// Begins the frame of a packet of `len` bytes, all but what
     /// [`HopHeader::write`] writes; `len` was checked against the MTU before.
+    #[inline]
     pub(crate) fn emit(&self, len: u16, w: &mut Writer<'_>) -> Result<(), Short> {
         // Built whole and checked once: this is on every packet's way.
         w.bytes(&self.bytes(len))
@@ -83,6 +84,7 @@ impl FlowHeader {
 
 impl HopHeader {
     /// Writes it into a frame that [`FlowHeader::emit`] began.
+    #[inline]
     pub(crate) fn write(&self, frame: &mut [u8]) {
         let Some(b) = frame.first_chunk_mut::<DATA_HEADER>() else { return };
         let recovered = if self.recovered { RECOVERED } else { 0 };
