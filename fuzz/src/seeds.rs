@@ -17,8 +17,8 @@ use trunkline_overlay::session::wire::{
     MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable,
 };
 use trunkline_overlay::wire::{
-    ControlKind, DataHeader, ENVELOPE_OVERHEAD, Goodbye, Hello, Incarnation, Nack, NackRange,
-    NodeId, Null, PathFrame, ReceiverIndex, Seal, Service,
+    ControlKind, DataHeader, ENVELOPE_OVERHEAD, FlowHeader, Goodbye, Hello, HopHeader, Incarnation,
+    Nack, NackRange, NodeId, Null, PathFrame, ReceiverIndex, Seal, Service,
 };
 
 /// One input of one target.
@@ -59,17 +59,16 @@ fn written(write: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>) -> Vec<u8> 
 
 fn data_frame(service: Service) -> Vec<u8> {
     let header = DataHeader {
-        metric: trunkline_overlay::wire::Metric::default(),
-        service,
-        recovered: true,
-        hop_limit: 30,
-        link_seq: 65_535,
-        source: NodeId(2),
-        destination: NodeId(1),
-        source_port: 5,
-        destination_port: 5,
-        flow_seq: 7,
-        remaining_ms: 80,
+        flow: FlowHeader {
+            service,
+            metric: trunkline_overlay::wire::Metric::default(),
+            source: NodeId(2),
+            destination: NodeId(1),
+            source_port: 5,
+            destination_port: 5,
+            flow_seq: 7,
+        },
+        hop: HopHeader { recovered: true, hop_limit: 30, link_seq: 65_535, remaining_ms: 80 },
     };
     written(|w| header.emit(8, w).and_then(|()| w.bytes(&[0xd5; 8])))
 }
@@ -81,7 +80,7 @@ fn hello_frame(echo: Option<(u32, u32)>) -> Vec<u8> {
 }
 
 fn nack_frame(ranges: &[NackRange]) -> Vec<u8> {
-    written(|w| Nack::emit(ranges, w))
+    written(|w| Nack::emit(Service::RealTime, ranges, w))
 }
 
 fn echoes() -> Vec<(&'static str, Vec<u8>)> {
@@ -121,6 +120,10 @@ fn envelopes() -> Vec<(&'static str, Vec<u8>)> {
         ("path_challenge", sealed(&written(|w| PathFrame::Challenge([7; 8]).emit(w)))),
         ("path_response", sealed(&written(|w| PathFrame::Response([7; 8]).emit(w)))),
         ("full_request", sealed(&nack_frame(&[range(1, 1); 64]))),
+        (
+            "request_of_a_service",
+            sealed(&written(|w| Nack::emit(Service::BestEffort, &[range(9, 2)], w))),
+        ),
     ]
 }
 
@@ -443,17 +446,16 @@ fn forged() -> Vec<N> {
 fn forged_echoes() -> Vec<N> {
     let echo = |(n, (_, payload)): (u16, (&str, Vec<u8>)), to, hop_limit| {
         let header = DataHeader {
-            metric: trunkline_overlay::wire::Metric::default(),
-            service: Service::BestEffort,
-            recovered: false,
-            hop_limit,
-            link_seq: 300 + n,
-            source: NodeId(3),
-            destination: NodeId(to),
-            source_port: NODE_PORT,
-            destination_port: NODE_PORT,
-            flow_seq: n,
-            remaining_ms: 0,
+            flow: FlowHeader {
+                service: Service::BestEffort,
+                metric: trunkline_overlay::wire::Metric::default(),
+                source: NodeId(3),
+                destination: NodeId(to),
+                source_port: NODE_PORT,
+                destination_port: NODE_PORT,
+                flow_seq: n,
+            },
+            hop: HopHeader { recovered: false, hop_limit, link_seq: 300 + n, remaining_ms: 0 },
         };
         written(|w| header.emit(payload.len() as u16, w).and_then(|()| w.bytes(&payload)))
     };

@@ -76,7 +76,7 @@ fn emit(frame: &Frame<'_>, w: &mut Writer<'_>) {
             header.emit(len, w).and_then(|()| w.bytes(payload))
         }
         Frame::Hello(hello) => hello.emit(w),
-        Frame::Nack(nack) => Nack::emit(&nack.ranges().collect::<Vec<_>>(), w),
+        Frame::Nack(nack) => Nack::emit(nack.service, &nack.ranges().collect::<Vec<_>>(), w),
         Frame::Routing(frame) => w.bytes(frame),
         Frame::Goodbye(goodbye) => goodbye.emit(w),
         Frame::Path(path) => path.emit(w),

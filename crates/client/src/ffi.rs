@@ -320,13 +320,10 @@ unsafe extern "C" fn tl_setsockopt(
         let value = unsafe { val.cast::<c_int>().read_unaligned() };
         let ms = || u64::try_from(value).map(Duration::from_millis).map_err(|_| Errno::EINVAL);
         let option = match option {
-            SERVICE if value == Service::BestEffort as c_int => {
-                SocketOption::Service(Service::BestEffort)
+            SERVICE => {
+                let service = u8::try_from(value).ok().and_then(Service::from_wire);
+                SocketOption::Service(service.ok_or(Errno::EINVAL)?)
             }
-            SERVICE if value == Service::RealTime as c_int => {
-                SocketOption::Service(Service::RealTime)
-            }
-            SERVICE => return Err(Errno::EINVAL),
             METRIC if value == 0 => SocketOption::Metric(None),
             METRIC => {
                 let n = value.checked_sub(1).and_then(|n| usize::try_from(n).ok());

@@ -10,8 +10,8 @@ use criterion::measurement::{Measurement, WallTime};
 use criterion::{Criterion, criterion_group, criterion_main};
 use trunkline_base::wire::Writer;
 use trunkline_overlay::wire::{
-    DATA_OVERHEAD, DataHeader, Frames, Incarnation, NodeId, Null, ReceiverIndex, Seal, Service,
-    open_header,
+    DATA_OVERHEAD, DataHeader, FlowHeader, Frames, HopHeader, Incarnation, NodeId, Null,
+    ReceiverIndex, Seal, Service, open_header,
 };
 
 /// Reports the time of one packet, though only whole batches are timed.
@@ -55,17 +55,16 @@ fn node(c: &mut Criterion) {
 
 fn wire(c: &mut Criterion) {
     let header = DataHeader {
-        metric: trunkline_overlay::wire::Metric::default(),
-        service: Service::RealTime,
-        recovered: false,
-        hop_limit: 30,
-        link_seq: 7,
-        source: NodeId(1),
-        destination: NodeId(3),
-        source_port: 1_000,
-        destination_port: 1_001,
-        flow_seq: 9,
-        remaining_ms: 90,
+        flow: FlowHeader {
+            service: Service::RealTime,
+            metric: trunkline_overlay::wire::Metric::default(),
+            source: NodeId(1),
+            destination: NodeId(3),
+            source_port: 1_000,
+            destination_port: 1_001,
+            flow_seq: 9,
+        },
+        hop: HopHeader { recovered: false, hop_limit: 30, link_seq: 7, remaining_ms: 90 },
     };
     let mut seal = Seal::Null(Null::new(ReceiverIndex::new(5), Incarnation(1)));
     let mut envelope = [0; DATA_OVERHEAD + PACKET];

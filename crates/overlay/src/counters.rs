@@ -52,6 +52,8 @@ pub enum Drop {
     RepeatBudget,
     /// A retransmission request for a packet that is no longer kept.
     RepeatUnknown,
+    /// A retransmission request on a service that repeats nothing.
+    NotRepeated,
     /// A message to an application that does not keep up.
     SessionFull,
     /// A packet that the node's rules keep out.
@@ -68,7 +70,7 @@ pub enum Drop {
 
 impl Drop {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Drop; 26] = [
+    pub const ALL: [Drop; 27] = [
         Drop::Malformed,
         Drop::UnknownReceiver,
         Drop::WrongSource,
@@ -90,6 +92,7 @@ impl Drop {
         Drop::RepeatLate,
         Drop::RepeatBudget,
         Drop::RepeatUnknown,
+        Drop::NotRepeated,
         Drop::SessionFull,
         Drop::Forbidden,
         Drop::EchoLimit,
@@ -121,6 +124,7 @@ impl Drop {
             Drop::RepeatLate => "repeat_late",
             Drop::RepeatBudget => "repeat_budget",
             Drop::RepeatUnknown => "repeat_unknown",
+            Drop::NotRepeated => "not_repeated",
             Drop::SessionFull => "session_full",
             Drop::Forbidden => "forbidden",
             Drop::EchoLimit => "echo_limit",
@@ -173,7 +177,7 @@ impl Traffic {
     }
 }
 
-/// What the receiving half of the real-time service has seen.
+/// What the receiving half of a service with numbers has seen.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct ReceiverStats {
     /// Packets accepted.

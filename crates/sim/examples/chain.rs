@@ -210,8 +210,7 @@ fn summary(over: Over, outcome: &Outcome) -> Run {
     Run {
         service: match over {
             Over::Udp => "udp",
-            Over::Overlay(Service::BestEffort) => "best-effort",
-            Over::Overlay(Service::RealTime) => "real-time",
+            Over::Overlay(service) => service.name(),
         },
         sent: outcome.sent,
         lost: outcome.lost,

@@ -122,7 +122,7 @@ fn a_packet_in_a_circle_dies() {
     assert_eq!(died.iter().sum::<u64>(), 10);
     let sent = |h: u32| (0..2).map(move |l| (h, l));
     let crossed: u64 =
-        (0..3).flat_map(sent).map(|(h, l)| stats(&world, h, l).realtime.envelopes).sum();
+        (0..3).flat_map(sent).map(|(h, l)| stats(&world, h, l).of(RT).originals.envelopes).sum();
     assert_eq!(crossed, 10 * u64::from(MAX_HOPS));
 }
 
@@ -138,7 +138,7 @@ fn a_packet_is_not_sent_back_where_it_came_from() {
     calls(&mut world, (0, 2), RT, 5_000, 1, (at(1_000), 10));
     world.run_until(at(3_000));
     assert_eq!(world.node(b).stats().drops.get(Drop::Bounced), 10);
-    assert_eq!(stats(&world, 1, 0).realtime.envelopes, 0);
+    assert_eq!(stats(&world, 1, 0).of(RT).originals.envelopes, 0);
 }
 
 #[test]

@@ -23,7 +23,9 @@ use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::{Changes, Routing};
 use trunkline_overlay::route::update::{path_number, sign};
 use trunkline_overlay::route::{Refusal, Router};
-use trunkline_overlay::wire::{ControlKind, DataHeader, Metric, NodeId, Service};
+use trunkline_overlay::wire::{
+    ControlKind, DataHeader, FlowHeader, HopHeader, Metric, NodeId, Service,
+};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, address};
 
 const LIAR: NodeId = NodeId(66);
@@ -143,17 +145,16 @@ fn a_full_queue_to_control_costs_no_packet() {
     let routing = link_state(&[]).repeat(380);
     let mut envelopes = [0, 1, 2, 3].map(|n| {
         let header = DataHeader {
-            metric: Metric::default(),
-            service: Service::BestEffort,
-            recovered: false,
-            hop_limit: 9,
-            link_seq: n,
-            source: LIAR,
-            destination: NodeId(2),
-            source_port: 5,
-            destination_port: 9,
-            flow_seq: n,
-            remaining_ms: 0,
+            flow: FlowHeader {
+                service: Service::BestEffort,
+                metric: Metric::default(),
+                source: LIAR,
+                destination: NodeId(2),
+                source_port: 5,
+                destination_port: 9,
+                flow_seq: n,
+            },
+            hop: HopHeader { recovered: false, hop_limit: 9, link_seq: n, remaining_ms: 0 },
         };
         let mut packet = [0; 64];
         let mut w = Writer::new(&mut packet);

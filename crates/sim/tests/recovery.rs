@@ -93,10 +93,11 @@ fn a_recovered_packet_takes_three_crossings_and_the_time_to_notice() {
 #[test]
 fn each_missing_packet_is_asked_for_once() {
     let (world, _) = ten_calls(bursts(0.5), RT, 20, 6, |_| {});
-    let (tx, rx) = (stats(&world, 0, 0), stats(&world, 1, 0));
-    assert_eq!(rx.receiver.asked, rx.receiver.missing);
-    assert!(tx.repeats.envelopes <= rx.receiver.asked);
-    assert!(tx.repeats.envelopes > rx.receiver.asked * 8 / 10);
+    let repeats = stats(&world, 0, 0).of(RT).repeats.envelopes;
+    let rx = stats(&world, 1, 0).of(RT).receiver.unwrap();
+    assert_eq!(rx.asked, rx.missing);
+    assert!(repeats <= rx.asked);
+    assert!(repeats > rx.asked * 8 / 10);
     assert_eq!(dropped(&world, 1, 0, Drop::Duplicate), 0);
 }
 
@@ -106,8 +107,8 @@ fn repeats_keep_to_their_share() {
         c.repeat_share = 0.05;
         c.repeat_burst = 10;
     });
-    let tx = stats(&world, 0, 0);
-    assert_eq!(tx.realtime.envelopes, 10_000);
+    let tx = stats(&world, 0, 0).of(RT);
+    assert_eq!(tx.originals.envelopes, 10_000);
     assert!((490..=510).contains(&tx.repeats.envelopes), "{}", tx.repeats.envelopes);
     assert!(dropped(&world, 0, 0, Drop::RepeatBudget) > 500);
     // A fifth lost, a twentieth repeated, of that a fifth lost again.
@@ -118,7 +119,7 @@ fn repeats_keep_to_their_share() {
 #[test]
 fn without_recovery_nothing_is_asked_for() {
     let (world, made) = ten_calls(uniform(P), RT, 20, 8, |c| c.recovery = Recovery::Off);
-    assert_eq!(stats(&world, 1, 0).receiver.asked, 0);
+    assert_eq!(stats(&world, 1, 0).of(RT).receiver.unwrap().asked, 0);
     let lost = outcome(&world, &made).residual;
     assert!((lost.estimate - P).abs() < 4.0 * lost.standard_error);
 }
@@ -142,7 +143,7 @@ fn numbers_wrap_in_order() {
         assert!(o.lost <= most_lost, "{} lost over {loss:?}", o.lost);
         // Only what was repeated comes after a later packet.
         assert_eq!(flow(&world, call).out_of_order, o.recovered);
-        assert_eq!(stats(&world, 1, 0).receiver.received, 70_000 - o.lost);
+        assert_eq!(stats(&world, 1, 0).of(RT).receiver.unwrap().received, 70_000 - o.lost);
         assert_eq!(o.recovered == 0, loss == Loss::None);
     }
 }

@@ -26,7 +26,11 @@ fn a_relay_that_restarts_loses_nothing_and_asks_for_nothing() {
     assert_eq!((o.sent, o.lost, o.late, o.duplicates), (1_000, 0, 0, 0));
     // Its new numbers are not taken for old ones or for a gap.
     for (host, link) in [(0, 0), (1, 0), (1, 1), (2, 0)] {
-        assert_eq!(stats(&world, host, link).receiver.asked, 0, "host {host} link {link}");
+        assert_eq!(
+            stats(&world, host, link).of(RT).receiver.unwrap().asked,
+            0,
+            "host {host} link {link}"
+        );
         assert_eq!(dropped(&world, host, link, Drop::Duplicate), 0, "host {host} link {link}");
         assert_eq!(stats(&world, host, link).downs, 0, "host {host} link {link}");
     }
@@ -39,7 +43,7 @@ fn a_destination_that_restarts_loses_nothing() {
     let (world, made) = restarted(2);
     let o = outcome(&world, &made);
     assert_eq!((o.lost, o.late, o.duplicates), (0, 0, 0));
-    assert_eq!(stats(&world, 1, 1).repeats.envelopes, 0);
+    assert_eq!(stats(&world, 1, 1).of(RT).repeats.envelopes, 0);
 }
 
 /// A new start numbers its flows anew, far from where they were: the first

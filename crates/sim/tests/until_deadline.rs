@@ -86,8 +86,8 @@ fn a_lossless_link_pays_nothing() {
     for n in [1, 10] {
         let (world, made) = chain(1, n, &Loss::None, 20, |_| {});
         assert_eq!(outcome(&world, &made).lost, 0);
-        assert_eq!(stats(&world, 1, 0).requests.envelopes, 0);
-        assert_eq!(stats(&world, 0, 0).repeats.envelopes, 0);
+        assert_eq!(stats(&world, 1, 0).of(RT).requests.envelopes, 0);
+        assert_eq!(stats(&world, 0, 0).of(RT).repeats.envelopes, 0);
     }
 }
 
@@ -141,8 +141,8 @@ fn the_end_of_a_talkspurt_is_recovered() {
 #[test]
 fn heavy_loss_costs_no_more_than_the_budget() {
     let (world, _) = chain(1, 10, &uniform(0.5), 60, |_| {});
-    let (tx, rx) = (stats(&world, 0, 0), stats(&world, 1, 0));
-    let (originals, repeats) = (tx.realtime.envelopes, tx.repeats.envelopes);
+    let (tx, rx) = (stats(&world, 0, 0).of(RT), stats(&world, 1, 0).of(RT));
+    let (originals, repeats) = (tx.originals.envelopes, tx.repeats.envelopes);
     assert!(repeats <= originals / 2 + 256, "{repeats} for {originals}");
     // Each loss is asked for in five strikes at most, most share a request.
     assert!(rx.requests.envelopes < 2 * originals, "{}", rx.requests.envelopes);

@@ -27,10 +27,7 @@ impl Named for Service {
     }
 
     fn help(self) -> &'static str {
-        match self {
-            Service::BestEffort => "Sent once",
-            Service::RealTime => "Lost packets are asked for again while they can still be in time",
-        }
+        self.help()
     }
 }
 

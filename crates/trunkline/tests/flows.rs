@@ -13,7 +13,7 @@ use std::thread;
 use trunkline_base::wire::Writer;
 use trunkline_client::{NodeId, Service, SocketOption};
 use trunkline_overlay::wire::{
-    DataHeader, ENVELOPE_OVERHEAD, Incarnation, Null, ReceiverIndex, Seal,
+    DataHeader, ENVELOPE_OVERHEAD, FlowHeader, HopHeader, Incarnation, Null, ReceiverIndex, Seal,
 };
 
 fn control(node: &Node) -> PathBuf {
@@ -170,17 +170,21 @@ fn a_remote_application_has_its_name() {
 /// neighbour, with any number.
 fn forged(n: u32) -> Vec<u8> {
     let header = DataHeader {
-        metric: trunkline_overlay::wire::Metric::default(),
-        service: Service::RealTime,
-        recovered: false,
-        hop_limit: 31,
-        link_seq: n as u16,
-        source: NodeId(9),
-        destination: NodeId(2),
-        source_port: (n % 20_000) as u16,
-        destination_port: 5_000,
-        flow_seq: (n / 20_000 * 30_011) as u16,
-        remaining_ms: (n % 256) as u8,
+        flow: FlowHeader {
+            service: Service::RealTime,
+            metric: trunkline_overlay::wire::Metric::default(),
+            source: NodeId(9),
+            destination: NodeId(2),
+            source_port: (n % 20_000) as u16,
+            destination_port: 5_000,
+            flow_seq: (n / 20_000 * 30_011) as u16,
+        },
+        hop: HopHeader {
+            recovered: false,
+            hop_limit: 31,
+            link_seq: n as u16,
+            remaining_ms: (n % 256) as u8,
+        },
     };
     let mut frames = [0; 200];
     let mut w = Writer::new(&mut frames);

@@ -8,7 +8,8 @@ use std::thread;
 use trunkline_base::wire::Writer;
 use trunkline_client::{NodeId, Service, SocketOption};
 use trunkline_overlay::wire::{
-    DataHeader, ENVELOPE_OVERHEAD, Hello, Incarnation, Nack, NackRange, Null, ReceiverIndex, Seal,
+    DataHeader, ENVELOPE_OVERHEAD, FlowHeader, Hello, HopHeader, Incarnation, Nack, NackRange,
+    Null, ReceiverIndex, Seal,
 };
 
 /// An envelope to the link of node 2 from node 1, of a start later than any,
@@ -37,22 +38,21 @@ fn hello(w: &mut Writer<'_>) {
 
 fn nack(w: &mut Writer<'_>) {
     let ranges = [NackRange { first: 0, count: 256 }; 64];
-    Nack::emit(&ranges, w).expect("room");
+    Nack::emit(Service::RealTime, &ranges, w).expect("room");
 }
 
 fn data(w: &mut Writer<'_>) {
     let header = DataHeader {
-        metric: trunkline_overlay::wire::Metric::default(),
-        service: Service::RealTime,
-        recovered: false,
-        hop_limit: 31,
-        link_seq: 30_000,
-        source: NodeId(1),
-        destination: NodeId(2),
-        source_port: 1,
-        destination_port: 4_000,
-        flow_seq: 30_000,
-        remaining_ms: 255,
+        flow: FlowHeader {
+            service: Service::RealTime,
+            metric: trunkline_overlay::wire::Metric::default(),
+            source: NodeId(1),
+            destination: NodeId(2),
+            source_port: 1,
+            destination_port: 4_000,
+            flow_seq: 30_000,
+        },
+        hop: HopHeader { recovered: false, hop_limit: 31, link_seq: 30_000, remaining_ms: 255 },
     };
     header.emit(160, w).and_then(|()| w.bytes(&[0; 160])).expect("room");
 }

@@ -8,7 +8,7 @@ use trunkline_overlay::counters::{Drop, Drops};
 use trunkline_overlay::link::{DSCP_EF, IP_UDP_HEADERS, LinkId};
 use trunkline_overlay::node::Node;
 use trunkline_overlay::wire::{
-    Frame, Frames, Incarnation, Null, Opened, ReceiverIndex, Seal, open_header,
+    Frame, Frames, Incarnation, Null, Opened, ReceiverIndex, Seal, Service, open_header,
 };
 
 /// Two hellos of a link are at least this far apart, whatever provokes them.
@@ -58,8 +58,8 @@ impl Emitted {
                     panic!("there is none on a link that is not sealed")
                 }
                 Frame::Data(header, payload) => {
-                    let relayed = header.hop_limit < MOST_HOPS;
-                    assert!(relayed || header.source == OWN, "{header:?}");
+                    let relayed = header.hop.hop_limit < MOST_HOPS;
+                    assert!(relayed || header.flow.source == OWN, "{header:?}");
                     assert!(payload.len() <= link.config().max_payload());
                     assert!(envelope.dscp == DSCP_EF || envelope.dscp == 0);
                 }
@@ -127,12 +127,15 @@ impl Bounds {
         let mut out = stats.to_sessions + stats.denials_believed + packets_dropped(&stats.drops);
         for (_, link) in node.links() {
             let s = link.stats();
-            out += s.realtime.envelopes + s.best_effort.envelopes + packets_dropped(&s.drops);
+            let originals = Service::ALL.map(|service| s.of(service).originals.envelopes);
+            out += originals.iter().sum::<u64>() + packets_dropped(&s.drops);
             let config = &link.config().realtime;
-            let share = s.realtime.envelopes as f64 * config.repeat_share;
+            let s = s.of(Service::RealTime);
+            let share = s.originals.envelopes as f64 * config.repeat_share;
             let most = share + f64::from(config.repeat_burst);
             assert!(s.repeats.envelopes as f64 <= most, "repeats beyond their share");
-            assert!(s.receiver.asked <= s.receiver.missing, "a packet was asked for twice");
+            let receiver = s.receiver.expect("it looks for what is missing");
+            assert!(receiver.asked <= receiver.missing, "a packet was asked for twice");
         }
         if !self.unsure {
             // Of a packet that was dropped its source may have been told.

@@ -15,8 +15,8 @@ use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
-    DataHeader, ENVELOPE_OVERHEAD, Hello, Incarnation, Nack, NackRange, NodeId, Null,
-    ReceiverIndex, Seal, Service,
+    DataHeader, ENVELOPE_OVERHEAD, FlowHeader, Hello, HopHeader, Incarnation, Nack, NackRange,
+    NodeId, Null, ReceiverIndex, Seal, Service,
 };
 
 /// The node under test; its neighbours are 2, 3 and 4.
@@ -251,17 +251,21 @@ impl World {
             }
             Step::Data { link, first, seq, from, to, port, flow_seq, remaining, len } => {
                 let header = DataHeader {
-                    metric: trunkline_overlay::wire::Metric::default(),
-                    service: service(first),
-                    recovered: first & 2 != 0,
-                    hop_limit: first >> 3,
-                    link_seq: seq,
-                    source: destination(from),
-                    destination: destination(to),
-                    source_port: 5,
-                    destination_port: u16::from(port % PORTS),
-                    flow_seq,
-                    remaining_ms: remaining,
+                    flow: FlowHeader {
+                        service: service(first),
+                        metric: trunkline_overlay::wire::Metric::default(),
+                        source: destination(from),
+                        destination: destination(to),
+                        source_port: 5,
+                        destination_port: u16::from(port % PORTS),
+                        flow_seq,
+                    },
+                    hop: HopHeader {
+                        recovered: first & 2 != 0,
+                        hop_limit: first >> 3,
+                        link_seq: seq,
+                        remaining_ms: remaining,
+                    },
                 };
                 header.emit(u16::from(len), &mut w).expect("it fits");
                 w.bytes(&vec![len; usize::from(len)]).expect("it fits");
@@ -273,7 +277,7 @@ impl World {
                     count: u16::from(count) + 1,
                 };
                 let ranges: Vec<_> = (0..=u16::from(n % 64)).map(range).collect();
-                Nack::emit(&ranges, &mut w).expect("it fits");
+                Nack::emit(service((first >> 8) as u8), &ranges, &mut w).expect("it fits");
                 link
             }
             Step::Hello { link, sent, echo, held } => {

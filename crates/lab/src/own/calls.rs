@@ -5,6 +5,7 @@ use crate::chain::{DEADLINE, PACKET};
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{LinkModel, Loss};
+use trunkline_overlay::link::Link;
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Arrival, Call, Sinks, VoiceLog, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
@@ -170,7 +171,8 @@ impl Way {
     /// Finds the link that a new packet went into at `host`.
     fn look(&mut self, now: Time, world: &World, host: HostId) {
         let links = world.node(host).links();
-        let sent: Vec<u64> = links.map(|(_, l)| l.stats().realtime.envelopes).collect();
+        let originals = |link: &Link| link.stats().of(Service::RealTime).originals.envelopes;
+        let sent: Vec<u64> = links.map(|(_, link)| originals(link)).collect();
         self.sent.resize(sent.len(), 0);
         let grown = (0..sent.len()).find(|&k| sent[k] > self.sent[k]);
         if grown.is_some() && grown != self.link {

@@ -244,6 +244,7 @@ fn on_the_link(world: &World) -> u64 {
 fn spent(world: &World, ends: [HostId; 2]) -> (u64, u64) {
     let stats = || ends.into_iter().flat_map(|end| world.node(end).links()).map(|(_, l)| l.stats());
     let hellos = stats().map(|s| s.hellos.bytes + IPV4_UDP * s.hellos.envelopes).sum();
-    let repairs = stats().flat_map(|s| [s.requests, s.repeats]);
+    let of_services = stats().flat_map(|s| Service::ALL.map(|service| s.of(service)));
+    let repairs = of_services.flat_map(|s| [s.requests, s.repeats]);
     (hellos, repairs.map(|t| t.bytes + IPV4_UDP * t.envelopes).sum())
 }

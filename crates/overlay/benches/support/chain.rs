@@ -279,8 +279,8 @@ impl Chain {
     /// Packets that the node under test sent again, and those it asked for.
     pub fn repairs(&self) -> (u64, u64) {
         let links = self.stages[self.case.role as usize].node.links();
-        let stats = || links.clone().map(|(_, l)| l.stats());
+        let stats = || links.clone().map(|(_, l)| l.stats().of(Service::RealTime));
         let repeated = stats().map(|s| s.repeats.envelopes).sum();
-        (repeated, stats().map(|s| s.receiver.asked).sum())
+        (repeated, stats().filter_map(|s| s.receiver).map(|r| r.asked).sum())
     }
 }

@@ -389,7 +389,7 @@ impl Link {
         let written = frame.emit(&mut Writer::new(Seal::frames_mut(envelope)));
         debug_assert!(written.is_ok(), "room was made for it");
         self.seal.seal(envelope);
-        self.stats.paths.count(LEN);
+        self.tally.path(LEN);
         self.charge(now, to, LEN);
         true
     }
@@ -402,7 +402,7 @@ impl Link {
         let written = hello.emit(&mut Writer::new(Seal::frames_mut(envelope)));
         debug_assert!(written.is_ok(), "room was made for it");
         self.seal.seal(envelope);
-        self.stats.hellos.count(LEN);
+        self.tally.hello(LEN);
         self.charge(now, to, LEN);
         if let Some(candidate) = &mut self.place.candidate {
             candidate.hello = Some(hello.sent_us);
@@ -422,7 +422,7 @@ impl Link {
             let to = candidate.address;
             // Without room there is no copy: the original has gone.
             if arena.repeat(to, len) {
-                self.stats.paths.count(len);
+                self.tally.path(len);
                 self.charge(now, to, len);
             }
         }

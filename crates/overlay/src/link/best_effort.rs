@@ -1,7 +1,8 @@
 //! The best-effort service: each packet once, first in, first out.
 
+use super::Packet;
 use super::ring::PacketRing;
-use super::{Outgoing, PendingFrame};
+use super::service::{Class, LinkService, Moment, Sent};
 use crate::counters::{Drop, Drops};
 use core::time::Duration;
 use trunkline_base::Time;
@@ -34,31 +35,39 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(config: &Config) -> Queue {
+    pub(super) fn new(config: &super::Config) -> Queue {
+        let config = &config.best_effort;
         Queue {
             ring: PacketRing::new(config.bytes, config.packets),
             max_wait: config.max_wait,
             next_seq: 0,
         }
     }
+}
 
-    pub(super) fn enqueue(&mut self, now: Time, packet: &Outgoing<'_>) -> Result<(), Drop> {
-        let len = packet.frame_len();
-        if !self.ring.has_room(len) {
-            return Err(Drop::QueueFull);
-        }
-        let (_, frame) =
-            self.ring.push(len, now, packet.deadline, packet.latest).ok_or(Drop::QueueFull)?;
-        packet.write(frame)
+impl LinkService for Queue {
+    fn class(&self) -> Class {
+        Class::Shared
     }
 
-    /// Bytes of the frame that goes next, after dropping those that waited too
-    /// long.
-    pub(super) fn head(&mut self, now: Time, drops: &mut Drops) -> Option<usize> {
+    fn enqueue(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop> {
+        if !self.ring.has_room(packet.frame_len()) {
+            return Err(Drop::QueueFull);
+        }
+        self.ring.keep(now, packet, latest).map(|_| ())
+    }
+
+    fn waiting(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Drops what has waited too long.
+    #[inline]
+    fn head(&mut self, moment: &Moment, drops: &mut Drops) -> Option<usize> {
         loop {
             let slot = self.ring.oldest()?;
             let (entry, frame) = self.ring.get(slot)?;
-            if now.since(entry.since) <= self.max_wait {
+            if moment.now.since(entry.since) <= self.max_wait {
                 return Some(frame.len());
             }
             drops.count(Drop::QueueDelay);
@@ -66,18 +75,15 @@ impl Queue {
         }
     }
 
-    /// Writes the head into `out` and forgets it.
-    pub(super) fn pop(&mut self, now: Time, out: &mut [u8]) {
-        let Some(slot) = self.ring.oldest() else { return };
-        if let Some((entry, frame)) = self.ring.get(slot) {
-            let pending = PendingFrame { frame, deadline: entry.deadline };
-            pending.write(out, now, self.next_seq, false);
+    #[inline]
+    fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent {
+        if let Some(slot) = self.ring.oldest()
+            && let Some((entry, frame)) = self.ring.get(slot)
+        {
+            entry.write(frame, out, moment.now, self.next_seq, false);
+            self.next_seq = self.next_seq.wrapping_add(1);
+            self.ring.release(slot);
         }
-        self.next_seq = self.next_seq.wrapping_add(1);
-        self.ring.release(slot);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.ring.len() == 0
+        Sent::Original
     }
 }

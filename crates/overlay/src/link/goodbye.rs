@@ -5,6 +5,7 @@
 //! it, and without a handshake neither end knows what the other speaks.
 
 use super::Link;
+use super::service::LinkService;
 use crate::arena::TxArena;
 use crate::counters::Drop;
 use crate::wire::version::GOODBYE;
@@ -87,7 +88,7 @@ impl Link {
         let written = Goodbye.emit(&mut Writer::new(Seal::frames_mut(envelope)));
         debug_assert!(written.is_ok(), "room was made for it");
         self.seal.seal(envelope);
-        self.stats.hellos.count(LEN);
+        self.tally.hello(LEN);
         self.sent(now, LEN, arena);
         if let Some((due, _)) = &mut self.goodbye.own {
             *due = now + SPACING;
@@ -107,9 +108,9 @@ impl Link {
         }
         self.goodbye.counter = Some(self.opened);
         self.monitor.on_goodbye(at);
-        self.rx.outage();
-        self.stats.downs += 1;
-        self.stats.goodbyes += 1;
+        self.services.iter_mut().for_each(LinkService::outage);
+        self.tally.down();
+        self.tally.goodbye();
         Ok(true)
     }
 

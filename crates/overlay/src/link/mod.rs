@@ -4,34 +4,41 @@
 mod address;
 pub mod best_effort;
 pub(crate) mod cost;
+mod drr;
 mod goodbye;
 mod live;
+mod packet;
 pub mod realtime;
 mod report;
 mod ring;
 mod scheduler;
+mod service;
 mod session;
+mod stats;
 
 use crate::arena::TxArena;
-use crate::counters::{Drop, Drops, ReceiverStats, Traffic};
+use crate::counters::Drop;
 use crate::identity::PublicKey;
 use crate::monitor::{self, Carried, LinkMonitor, Liveness, Quality};
 use crate::wire::{
-    DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
-    OpenError, Opened, ReceiverIndex, Seal, Service,
+    DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null, OpenError,
+    Opened, ReceiverIndex, Seal, Service,
 };
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
-use trunkline_base::wire::Writer;
 use trunkline_base::{Bitrate, Pacer, Time};
 
 pub(crate) use address::Place;
 pub use cost::{LinkCost, residual_of};
 pub use live::LinkChange;
+pub(crate) use packet::{Incoming, Packet, is_stale, remaining_ms};
 pub use report::Report;
 pub use scheduler::Progress;
+use service::{LinkService, Moment, Sent, Services};
 pub use session::Session;
+use stats::Tally;
+pub use stats::{LinkStats, ServiceStats};
 
 /// Which of a node's links: an index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -68,7 +75,7 @@ pub struct Config {
     pub address: Option<SocketAddr>,
     /// The largest IP packet, 576 to 9,000 bytes.
     pub mtu: usize,
-    /// Marking of everything but best effort, 0 to 63.
+    /// Marking of control and real time, 0 to 63.
     pub dscp: u8,
     /// What the link may send, IP and UDP headers included.
     pub rate: Option<Bitrate>,
@@ -116,100 +123,6 @@ impl Config {
     }
 }
 
-/// A packet on its way into a link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Outgoing<'a> {
-    pub header: DataHeader,
-    pub payload: &'a [u8],
-    /// Until when it is of use to whom it is for.
-    pub deadline: Time,
-    /// Until when it is of use to the next node.
-    pub latest: Time,
-}
-
-impl Outgoing<'_> {
-    fn frame_len(&self) -> usize {
-        DATA_HEADER + self.payload.len()
-    }
-
-    /// Writes the frame into the `frame_len` bytes where it is kept.
-    fn write(&self, frame: &mut [u8]) -> Result<(), Drop> {
-        let len = u16::try_from(self.payload.len()).map_err(|_| Drop::TooLarge)?;
-        let mut w = Writer::new(frame);
-        self.header
-            .emit(len, &mut w)
-            .and_then(|()| w.bytes(self.payload))
-            .map_err(|_| Drop::TooLarge)
-    }
-}
-
-/// A frame as it is kept, to be stamped on its way out.
-struct PendingFrame<'a> {
-    frame: &'a [u8],
-    deadline: Time,
-}
-
-impl PendingFrame<'_> {
-    fn write(&self, out: &mut [u8], now: Time, seq: u16, repeat: bool) {
-        // The caller made room for just this frame.
-        if out.len() == self.frame.len() {
-            out.copy_from_slice(self.frame);
-            DataHeader::stamp(out, seq, repeat, remaining_ms(now, self.deadline));
-        }
-    }
-}
-
-/// What is left until `deadline`, to the nearest millisecond, so that the
-/// rounding of many hops cancels out.
-pub(crate) fn remaining_ms(now: Time, deadline: Time) -> u8 {
-    let nanos = deadline.as_nanos().saturating_sub(now.as_nanos());
-    let ms = nanos.saturating_add(500_000) / 1_000_000;
-    u8::try_from(ms).unwrap_or(u8::MAX)
-}
-
-/// A wait that is no more than the work of one batch.
-const PROMPT: Duration = Duration::from_millis(5);
-
-/// Whether a packet that has been here since `since` has waited past its deadline.
-/// One that came late is not meant: it is passed on, as deadlines are reckoned by
-/// half of the round trip, and may be wrong by what the ways there and back differ.
-pub(crate) fn is_stale(now: Time, since: Time, deadline: Time) -> bool {
-    now > deadline && now.since(since) > PROMPT
-}
-
-/// What a link has sent and received.
-#[derive(Clone, Default, Debug, PartialEq, Eq)]
-pub struct LinkStats {
-    /// Everything received.
-    pub received: Traffic,
-    /// Hellos and goodbyes sent. Those in envelopes of real-time packets count
-    /// here with their own bytes, and with no envelope.
-    pub hellos: Traffic,
-    /// Retransmission requests sent.
-    pub requests: Traffic,
-    /// Routing frames sent.
-    pub routing: Traffic,
-    /// Real-time packets sent the first time.
-    pub realtime: Traffic,
-    /// Real-time packets sent again.
-    pub repeats: Traffic,
-    /// Best-effort packets sent.
-    pub best_effort: Traffic,
-    /// Challenges of addresses and their answers sent, and copies to an address
-    /// that is being asked.
-    pub paths: Traffic,
-    /// The receiving half of the real-time service.
-    pub receiver: ReceiverStats,
-    /// What was dropped, by reason.
-    pub drops: Drops,
-    /// Starts of the neighbour after the first one heard.
-    pub restarts: u64,
-    /// How often the link went down.
-    pub downs: u64,
-    /// How many times of these because the neighbour said that it stops.
-    pub goodbyes: u64,
-}
-
 /// One neighbour over one path.
 #[derive(Debug)]
 pub struct Link {
@@ -226,9 +139,7 @@ pub struct Link {
     /// The largest IP packet of this end; the link's is the smaller of both.
     own_mtu: usize,
     version: u8,
-    tx: realtime::Sender,
-    rx: realtime::Receiver,
-    best_effort: best_effort::Queue,
+    services: Services,
     /// Routing frames that wait for the next envelopes.
     routing: VecDeque<Vec<u8>>,
     /// Lets packets go at the configured rate.
@@ -237,7 +148,17 @@ pub struct Link {
     ask_credit: usize,
     /// Whether control has not been told yet that the neighbour has started.
     fresh: bool,
-    stats: LinkStats,
+    /// UDP payload sent and received, in bytes: from this the monitor has the rates.
+    volume: Volume,
+    /// For people, not for the link.
+    tally: Tally,
+}
+
+/// UDP payload, in bytes.
+#[derive(Clone, Copy, Default, Debug)]
+struct Volume {
+    sent: u64,
+    received: u64,
 }
 
 impl Link {
@@ -253,14 +174,13 @@ impl Link {
             own_mtu: config.mtu,
             version: 0,
             monitor: LinkMonitor::new(config.liveness.clone(), config.damping, first_hello),
-            tx: realtime::Sender::new(&config.realtime),
-            rx: realtime::Receiver::new(&config.realtime),
-            best_effort: best_effort::Queue::new(&config.best_effort),
+            services: Services::new(&config),
             routing: VecDeque::new(),
             pacer: Pacer::of_time(scheduler::PACING_BURST),
             ask_credit: 0,
             fresh: true,
-            stats: LinkStats::default(),
+            volume: Volume::default(),
+            tally: Tally::default(),
             config,
         }
     }
@@ -282,9 +202,9 @@ impl Link {
         &self.config
     }
 
-    /// Counters, the receiver's included.
+    /// What it has counted so far.
     pub fn stats(&self) -> LinkStats {
-        LinkStats { receiver: self.rx.stats(), ..self.stats.clone() }
+        self.tally.copy(self.services.received())
     }
 
     /// Liveness, round trip, losses.
@@ -297,14 +217,18 @@ impl Link {
         &mut self.monitor
     }
 
+    /// What the monitor reckons with.
     fn carried(&self) -> Carried {
-        let s = &self.stats;
-        let sent = [s.hellos, s.requests, s.routing, s.realtime, s.repeats, s.best_effort, s.paths];
-        Carried {
-            sent: sent.iter().map(|t| t.bytes).sum(),
-            received: s.received.bytes,
-            realtime: self.rx.stats(),
-        }
+        let Volume { sent, received } = self.volume;
+        let realtime = self.services.get(Service::RealTime).received().unwrap_or_default();
+        Carried { sent, received, realtime }
+    }
+
+    /// What services are told of this link.
+    fn moment(&self, now: Time) -> Moment {
+        let rtt = self.monitor.rtt();
+        let (one_way, envelope) = (rtt.one_way(), self.seal.count());
+        Moment { now, rtt: rtt.get().unwrap_or_default(), one_way, envelope }
     }
 
     /// What the direction away from here costs, if `quality` is what it is.
@@ -355,15 +279,18 @@ impl Link {
             Opened::Same => {}
             Opened::Stale => return Err(Drop::Stale),
             Opened::Fresh { first } => {
-                self.stats.restarts += u64::from(!first);
+                if !first {
+                    self.tally.restart();
+                }
                 self.fresh = true;
-                self.rx.restart();
+                self.services.iter_mut().for_each(LinkService::restart);
                 self.newest = 0;
                 self.goodbye.forget();
                 self.monitor.fresh_peer(at);
             }
         }
-        self.stats.received.count(bytes.len());
+        self.tally.received(bytes.len());
+        self.volume.received += bytes.len() as u64;
         let earned = ASK_FACTOR * (bytes.len() + SMALLEST_HEADERS);
         self.ask_credit = (self.ask_credit + earned).min(MAX_ASK_CREDIT);
         let first = matches!(&self.seal, Seal::Aead(sealed) if sealed.is_confirmed());
@@ -385,42 +312,45 @@ impl Link {
     /// Takes a request; `allowance` is how many numbers may be looked up for
     /// the rest of this envelope.
     pub(crate) fn on_nack(&mut self, now: Time, nack: Nack<'_>, allowance: &mut usize) {
-        let rtt = self.monitor.rtt().get().unwrap_or_default();
-        self.tx.repeat(now, nack.ranges(), rtt, allowance, &mut self.stats.drops);
+        let moment = self.moment(now);
+        let service = self.services.get_mut(nack.service);
+        service.on_request(&moment, nack, allowance, self.tally.drops());
     }
 
-    /// Takes note of a packet that arrived; on success gives the moment until
-    /// which it is of use. From here it takes `onward` to its destination.
-    pub(crate) fn on_data(
+    /// Takes note of a packet that arrived, unless it has before; from here it
+    /// takes `onward` to its destination.
+    pub(crate) fn on_data<'a>(
         &mut self,
         at: Time,
         header: &DataHeader,
-        len: usize,
+        payload: &'a [u8],
         onward: Duration,
-    ) -> Result<Time, Drop> {
+    ) -> Result<Packet<'a>, Drop> {
+        let DataHeader { flow, hop } = *header;
         let rtt = self.monitor.rtt();
-        let left = Duration::from_millis(u64::from(header.remaining_ms));
-        let left = left.saturating_sub(rtt.one_way());
-        let deadline = at + left;
-        if header.service == Service::RealTime {
-            let packet = realtime::Incoming {
-                wire_seq: header.link_seq,
-                envelope: self.opened,
-                len,
-                recovered: header.recovered,
-                at,
-                useful_until: deadline - onward,
-                rtt: rtt.get().unwrap_or_default(),
-            };
-            let arrival = self.rx.accept(&packet, &mut self.stats.drops);
-            if arrival == realtime::Arrival::Duplicate {
-                return Err(Drop::Duplicate);
-            }
-        }
-        Ok(deadline)
+        let left = Duration::from_millis(u64::from(hop.remaining_ms));
+        let deadline = at + left.saturating_sub(rtt.one_way());
+        let incoming = Incoming {
+            wire_seq: hop.link_seq,
+            envelope: self.opened,
+            len: payload.len(),
+            recovered: hop.recovered,
+            at,
+            useful_until: deadline - onward,
+            rtt: rtt.get().unwrap_or_default(),
+        };
+        self.services.get_mut(flow.service).on_data(&incoming, self.tally.drops())?;
+        let (recovered, hop_limit) = (hop.recovered, hop.hop_limit);
+        Ok(Packet { flow, recovered, hop_limit, payload, deadline })
     }
 
-    pub(crate) fn enqueue(&mut self, now: Time, packet: &Outgoing<'_>) -> Result<(), Drop> {
+    /// Takes a packet to be sent, which is of use to the next node until `latest`.
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Time,
+        packet: &Packet<'_>,
+        latest: Time,
+    ) -> Result<(), Drop> {
         if self.address.is_none() {
             return Err(Drop::NoAddress);
         }
@@ -430,10 +360,7 @@ impl Link {
         if packet.payload.len() > self.config.max_payload() {
             return Err(Drop::TooLarge);
         }
-        match packet.header.service {
-            Service::RealTime => self.tx.enqueue(now, packet),
-            Service::BestEffort => self.best_effort.enqueue(now, packet),
-        }
+        self.services.get_mut(packet.flow.service).enqueue(now, packet, latest)
     }
 
     /// The largest routing frame that may be handed over now, if any: control
@@ -459,32 +386,28 @@ impl Link {
     }
 
     pub(crate) fn drop_counted(&mut self, why: Drop) {
-        self.stats.drops.count(why);
+        self.tally.drops().count(why);
     }
 
     /// Does what is due, and declares the link down after long silence; true if
     /// that is news.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> bool {
-        let rtt = self.monitor.rtt().get().unwrap_or_default();
-        self.rx.handle_timeout(now, rtt, &mut self.stats.drops);
-        self.tx.handle_timeout(now);
+        let moment = self.moment(now);
+        for service in self.services.iter_mut() {
+            service.handle_timeout(&moment, self.tally.drops());
+        }
         self.check_sessions(now);
         let died = self.monitor.check(now);
         if died {
-            self.stats.downs += 1;
-            self.rx.outage();
+            self.tally.down();
+            self.services.iter_mut().for_each(LinkService::outage);
             self.seal.doubt_peer();
         }
         died
     }
 
-    /// When to ask again for what is missing.
-    pub(crate) fn ask_at(&self) -> Time {
-        self.rx.next_timeout()
-    }
-
-    /// When the next copy of a repetition is due.
-    pub(crate) fn copy_at(&self) -> Time {
-        self.tx.next_timeout()
+    /// When its services have something to do.
+    pub(crate) fn service_timeouts(&self) -> impl Iterator<Item = (Service, Time)> {
+        self.services.timeouts()
     }
 }

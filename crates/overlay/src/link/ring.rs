@@ -2,6 +2,9 @@
 //! circular index over it (Amir et al. 2005, IV-A's circular packet buffer).
 //! Bounded in bytes and in packets from the start; never allocates after.
 
+use super::packet::{Packet, remaining_ms};
+use crate::counters::Drop;
+use crate::wire::HopHeader;
 use trunkline_base::Time;
 
 /// A packet in the ring: its number there, counted from 0 for ever.
@@ -12,6 +15,8 @@ pub type Slot = u64;
 pub struct Entry {
     offset: u32,
     len: u16,
+    recovered: bool,
+    hop_limit: u8,
     /// When it was put in.
     pub since: Time,
     /// When it stops being of use to whom it is for.
@@ -23,6 +28,24 @@ pub struct Entry {
     /// Its link sequence number and the count of its envelope, once it has been
     /// sent.
     pub sent: Option<(u64, u64)>,
+}
+
+impl Entry {
+    /// Writes its `frame` into `out`, which has just its bytes, as it leaves at
+    /// `now` under number `link_seq`.
+    #[inline]
+    pub fn write(&self, frame: &[u8], out: &mut [u8], now: Time, link_seq: u16, repeated: bool) {
+        if out.len() == frame.len() {
+            let hop = HopHeader {
+                recovered: self.recovered || repeated,
+                hop_limit: self.hop_limit,
+                link_seq,
+                remaining_ms: remaining_ms(now, self.deadline),
+            };
+            out.copy_from_slice(frame);
+            hop.write(out);
+        }
+    }
 }
 
 /// See the module.
@@ -43,6 +66,8 @@ impl PacketRing {
         let empty = Entry {
             offset: 0,
             len: 0,
+            recovered: false,
+            hop_limit: 0,
             since: NEVER,
             deadline: NEVER,
             latest: NEVER,
@@ -63,9 +88,20 @@ impl PacketRing {
         (self.next - self.first) as usize
     }
 
+    /// Keeps `packet` from `now` on, which is of use to the next node until
+    /// `latest`, displacing the oldest ones where there is no room.
+    pub fn keep(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<Slot, Drop> {
+        let room = self.push(packet.frame_len(), now, packet.deadline, latest);
+        let (slot, frame) = room.ok_or(Drop::QueueFull)?;
+        packet.keep(frame)?;
+        let entry = self.entry_mut(slot);
+        (entry.recovered, entry.hop_limit) = (packet.recovered, packet.hop_limit);
+        Ok(slot)
+    }
+
     /// Room for a packet of `len` bytes, displacing the oldest ones where
     /// there is none; `None` if it is larger than the whole ring.
-    pub fn push(
+    fn push(
         &mut self,
         len: usize,
         since: Time,
@@ -89,6 +125,8 @@ impl PacketRing {
         *self.entry_mut(slot) = Entry {
             offset: offset as u32,
             len: len16,
+            recovered: false,
+            hop_limit: 0,
             since,
             deadline,
             latest,
@@ -125,6 +163,7 @@ impl PacketRing {
     }
 
     /// The packet in `slot`, unless it has been displaced or released.
+    #[inline]
     pub fn get(&self, slot: Slot) -> Option<(&Entry, &[u8])> {
         if !(self.first..self.next).contains(&slot) {
             return None;

@@ -1,9 +1,10 @@
 //! The order in which a link sends: control, then real-time originals and
-//! repeats by deadline, then best effort. A file transfer never goes before
-//! voice.
+//! repeats by deadline, then the other services in turns of equally many bytes. A
+//! file transfer never goes before voice.
 
+use super::service::{Class, Moment};
 use super::{IP_UDP_HEADERS, Link, SMALLEST_HEADERS, TxArena};
-use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, MAX_NACK_RANGES, NACK_RANGE_LEN, Nack, Seal};
+use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, Seal};
 use core::net::SocketAddr;
 use core::time::Duration;
 use trunkline_base::Time;
@@ -13,9 +14,9 @@ use trunkline_base::wire::Writer;
 /// grain does not cost throughput.
 pub(super) const PACING_BURST: Duration = Duration::from_millis(1);
 
-/// Bytes of best effort in one arena: what stands before voice that comes in
+/// Bytes in one arena of what isn't urgent: what stands before voice that comes in
 /// the next moment, once it is out of this node's hands.
-const QUANTUM: u64 = 16 << 10;
+const QUANTUM: usize = 16 << 10;
 
 /// Why a link stopped sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +25,7 @@ pub enum Progress {
     Idle,
     /// The arena is full; more waits.
     ArenaFull,
-    /// Best effort has more, but had its share of this arena.
+    /// What isn't urgent has more, but had its share of this arena.
     Quantum,
     /// The configured rate is used up until the link's pacing time.
     Paced,
@@ -40,7 +41,7 @@ impl Link {
         if self.goodbye_is_due(now) && !self.send_goodbye(now, to, arena) {
             return Progress::ArenaFull;
         }
-        while self.hello_is_due(now) || self.asks_to_send() > 0 {
+        while self.hello_is_due(now) || self.services.control(self.control_room()).is_some() {
             if !self.send_control(now, to, arena) {
                 return Progress::ArenaFull;
             }
@@ -53,30 +54,34 @@ impl Link {
             Seal::frames_mut(envelope).copy_from_slice(frame);
             self.seal.seal(envelope);
             self.routing.pop_front();
-            self.stats.routing.count(len);
+            self.tally.routing(len);
             self.sent(now, len, arena);
         }
-        let enough = self.stats.best_effort.bytes + QUANTUM;
+        let mut moment = self.moment(now);
+        let mut not_urgent = 0;
         loop {
             if self.paced(now) {
                 return Progress::Paced;
             }
-            if self.stats.best_effort.bytes >= enough {
+            if not_urgent >= QUANTUM {
                 return Progress::Quantum;
             }
-            match self.send_data(now, to, arena) {
-                Some(true) => {}
-                Some(false) => return Progress::ArenaFull,
-                None => return Progress::Idle,
+            moment.envelope = self.seal.count();
+            match self.send_data(&moment, to, arena) {
+                Step::Sent(Class::Urgent, _) => {}
+                Step::Sent(Class::Shared, bytes) => not_urgent += bytes,
+                Step::ArenaFull => return Progress::ArenaFull,
+                Step::Idle => return Progress::Idle,
             }
         }
     }
 
-    /// How many ranges go into the next request, beside a hello perhaps.
-    fn asks_to_send(&self) -> usize {
-        const REST: usize = SMALLEST_HEADERS + ENVELOPE_OVERHEAD + HELLO_LEN + 2;
-        let room = self.ask_credit.saturating_sub(REST);
-        self.rx.pending_asks().min(room / NACK_RANGE_LEN)
+    /// How many bytes of services' control frames go into the next envelope, beside
+    /// a hello perhaps.
+    fn control_room(&self) -> usize {
+        const REST: usize = ENVELOPE_OVERHEAD + HELLO_LEN;
+        let paid = self.ask_credit.saturating_sub(SMALLEST_HEADERS + REST);
+        paid.min(self.config.mtu.saturating_sub(IP_UDP_HEADERS + REST))
     }
 
     fn paced(&self, now: Time) -> bool {
@@ -85,8 +90,7 @@ impl Link {
 
     /// When the rate lets the next packet go, if one waits for that.
     pub(crate) fn pace_at(&self, now: Time) -> Option<Time> {
-        let waits = !self.tx.is_empty() || !self.best_effort.is_empty();
-        (waits && self.paced(now)).then(|| self.pacer.next())
+        (self.services.any_waits() && self.paced(now)).then(|| self.pacer.next())
     }
 
     /// When the next hello can go; `None` while there is nowhere to send it.
@@ -105,84 +109,92 @@ impl Link {
     /// length: beside others of its size, a longer one would break their run.
     fn hello_rides(&self, now: Time, frame_len: usize) -> bool {
         let len = IP_UDP_HEADERS + ENVELOPE_OVERHEAD + frame_len + HELLO_LEN;
-        self.monitor.rides(now) && self.tx.has_one() && !self.is_leaving() && len <= self.config.mtu
+        self.monitor.rides(now)
+            && self.services.one_urgent_waits()
+            && !self.is_leaving()
+            && len <= self.config.mtu
     }
 
+    /// So many bytes of UDP payload have gone to `to`.
     pub(super) fn charge(&mut self, now: Time, to: SocketAddr, bytes: usize) {
+        self.volume.sent += bytes as u64;
         if let Some(rate) = self.config.rate {
-            // An IPv4 address as a socket of IPv6 writes it is still one.
-            let headers =
-                if to.ip().to_canonical().is_ipv4() { SMALLEST_HEADERS } else { IP_UDP_HEADERS };
-            self.pacer.spend_time(now, rate.time_for(bytes + headers));
+            self.pacer.spend_time(now, rate.time_for(bytes + headers(to)));
         }
     }
 
-    /// One envelope of hello and requests; false if the arena is full.
+    /// One envelope of hello and services' control frames; false if the arena is
+    /// full.
     fn send_control(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> bool {
-        let asked = self.asks_to_send() > 0 && self.monitor.rides(now) && !self.is_leaving();
-        let hello = self.hello_is_due(now) || asked;
+        let control = self.services.control(self.control_room());
+        let beside = control.is_some() && self.monitor.rides(now) && !self.is_leaving();
+        let hello = self.hello_is_due(now) || beside;
         let carried = self.carried();
-        let asks = self.asks_to_send();
-        let nack_len = if asks > 0 { 2 + asks * NACK_RANGE_LEN } else { 0 };
-        let len = ENVELOPE_OVERHEAD + nack_len + if hello { HELLO_LEN } else { 0 };
+        let control_len = control.map_or(0, |(_, len)| len);
+        let len = ENVELOPE_OVERHEAD + control_len + if hello { HELLO_LEN } else { 0 };
         let Some(envelope) = arena.envelope(to, self.config.dscp, len) else { return false };
 
         let mut w = Writer::new(Seal::frames_mut(envelope));
-        let (ranges, n) = self.rx.take_asks(asks.min(MAX_NACK_RANGES));
         let mut written = Ok(());
-        if n > 0 {
-            written = Nack::emit(&ranges[..n], &mut w);
+        if let Some(control) = control {
+            written = self.services.write_control(control, &mut w);
         }
         if hello {
             written = written.and_then(|()| self.monitor.next_hello(now, &carried).emit(&mut w));
         }
         debug_assert!(written.is_ok() && w.room() == 0, "the length was reckoned above");
         self.seal.seal(envelope);
-        if n > 0 {
-            self.stats.requests.count(len);
+        if let Some((place, _)) = control {
+            self.tally.request(place, len);
             self.ask_credit = self.ask_credit.saturating_sub(len + SMALLEST_HEADERS);
         } else {
-            self.stats.hellos.count(len);
+            self.tally.hello(len);
         }
         self.sent(now, len, arena);
         true
     }
 
-    /// One envelope with one packet; `None` if none waits, false if the arena
-    /// is full.
-    fn send_data(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> Option<bool> {
-        let one_way = self.monitor.rtt().one_way();
-        let count = self.seal.count();
-        let drops = &mut self.stats.drops;
-        let realtime = self.tx.head(now, count, one_way, drops);
-        let (frame_len, dscp) = match realtime {
-            Some(len) => (len, self.config.dscp),
-            None => (self.best_effort.head(now, drops)?, 0),
+    /// One envelope with one packet.
+    fn send_data(&mut self, moment: &Moment, to: SocketAddr, arena: &mut TxArena) -> Step {
+        let now = moment.now;
+        let overhead = ENVELOPE_OVERHEAD + headers(to);
+        let Some(turn) = self.services.next(moment, overhead, self.tally.drops()) else {
+            return Step::Idle;
         };
-        let rides = realtime.is_some() && self.hello_rides(now, frame_len);
+        let urgent = turn.class == Class::Urgent;
+        let rides = urgent && self.hello_rides(now, turn.len);
         let rider = if rides { HELLO_LEN } else { 0 };
-        let len = ENVELOPE_OVERHEAD + frame_len + rider;
-        let Some(envelope) = arena.envelope(to, dscp, len) else { return Some(false) };
-        let (frame, hello) = Seal::frames_mut(envelope).split_at_mut(frame_len);
+        let len = ENVELOPE_OVERHEAD + turn.len + rider;
+        let dscp = if urgent { self.config.dscp } else { 0 };
+        let Some(envelope) = arena.envelope(to, dscp, len) else { return Step::ArenaFull };
+        let (frame, hello) = Seal::frames_mut(envelope).split_at_mut(turn.len);
         if rides {
             let carried = self.carried();
             let written = self.monitor.next_hello(now, &carried).emit(&mut Writer::new(hello));
             debug_assert!(written.is_ok(), "the length was reckoned above");
-            self.stats.hellos.bytes += rider as u64;
+            self.tally.rider(rider);
         }
-        let traffic = if realtime.is_none() {
-            self.best_effort.pop(now, frame);
-            &mut self.stats.best_effort
-        } else if self.tx.pop(now, count, frame) {
-            &mut self.stats.repeats
-        } else {
-            &mut self.stats.realtime
-        };
-        traffic.count(len - rider);
+        let sent = self.services.pop(&turn, moment, frame);
+        self.tally.packet(turn.place, sent, len - rider);
         self.seal.seal(envelope);
         self.sent(now, len, arena);
-        Some(true)
+        Step::Sent(turn.class, len)
     }
+}
+
+/// What has become of a packet's turn.
+enum Step {
+    /// An envelope of so many bytes is in the arena.
+    Sent(Class, usize),
+    ArenaFull,
+    /// No packet waits.
+    Idle,
+}
+
+/// Bytes of IP and UDP headers.
+fn headers(to: SocketAddr) -> usize {
+    // An IPv4 address as a socket of IPv6 writes it is still one.
+    if to.ip().to_canonical().is_ipv4() { SMALLEST_HEADERS } else { IP_UDP_HEADERS }
 }
 
 #[cfg(test)]
@@ -190,7 +202,8 @@ mod tests {
     use super::*;
     use crate::link::{ASK_FACTOR, Config};
     use crate::wire::{
-        DATA_OVERHEAD, DataHeader, Frame, Frames, Incarnation, NodeId, Null, ReceiverIndex, Service,
+        DATA_OVERHEAD, DataHeader, FlowHeader, Frame, Frames, HopHeader, Incarnation, Metric,
+        NodeId, Null, ReceiverIndex, Service,
     };
 
     /// Small datagrams, each after a gap.
@@ -210,24 +223,24 @@ mod tests {
         let mut came = 0;
         for k in 0..1_000u16 {
             let now = Time::from_millis(1_000 + u64::from(k));
-            while link.ask_at() <= now {
-                let at = link.ask_at();
+            let due = |link: &Link| link.service_timeouts().map(|(_, at)| at).min().unwrap();
+            while due(&link) <= now {
+                let at = due(&link);
                 link.handle_timeout(at);
                 send(&mut link, at);
             }
-            let header = DataHeader {
-                metric: crate::wire::Metric::default(),
+            let flow = FlowHeader {
                 service: Service::RealTime,
-                recovered: false,
-                hop_limit: 1,
-                link_seq: k.wrapping_mul(3),
+                metric: Metric::default(),
                 source: peer,
                 destination: own,
                 source_port: 0,
                 destination_port: 0,
                 flow_seq: 0,
-                remaining_ms: 255,
             };
+            let link_seq = k.wrapping_mul(3);
+            let hop = HopHeader { recovered: false, hop_limit: 1, link_seq, remaining_ms: 255 };
+            let header = DataHeader { flow, hop };
             let mut bytes = [0; DATA_OVERHEAD];
             header.emit(0, &mut Writer::new(Seal::frames_mut(&mut bytes))).unwrap();
             seal.seal(&mut bytes);
@@ -235,11 +248,11 @@ mod tests {
             let Some(Ok(Frame::Data(header, _))) = Frames::new(Seal::frames(&bytes)).next() else {
                 panic!("what was written")
             };
-            link.on_data(now, &header, 0, Duration::ZERO).unwrap();
+            link.on_data(now, &header, &[], Duration::ZERO).unwrap();
             came += (bytes.len() + SMALLEST_HEADERS) as u64;
             send(&mut link, now);
         }
-        let requests = link.stats().requests;
+        let requests = link.stats().of(Service::RealTime).requests;
         let went = requests.bytes + requests.envelopes * SMALLEST_HEADERS as u64;
         assert!(went > came, "else nothing was limited: {went}");
         assert!(went <= ASK_FACTOR as u64 * came, "{went} bytes for {came}");

@@ -113,7 +113,10 @@ mod tests {
     use crate::node::{Config, Node, Sink, Start};
     use crate::session::SessionId;
     use crate::session::wire::{SESSION_VERSION, ToClient, ToNode};
-    use crate::wire::{DATA_OVERHEAD, DataHeader, Incarnation, Null, ReceiverIndex, Seal, Service};
+    use crate::wire::{
+        DATA_OVERHEAD, DataHeader, FlowHeader, HopHeader, Incarnation, Null, ReceiverIndex, Seal,
+        Service,
+    };
     use trunkline_base::Time;
     use trunkline_base::wire::Writer;
 
@@ -162,17 +165,16 @@ mod tests {
         let mut seal = Seal::Null(Null::new(index, Incarnation(1)));
         for source in [2, 1] {
             let header = DataHeader {
-                metric: crate::wire::Metric::default(),
-                service: Service::BestEffort,
-                recovered: false,
-                hop_limit: 9,
-                link_seq: 0,
-                source: NodeId(source),
-                destination: NodeId(1),
-                source_port: 10,
-                destination_port: 10,
-                flow_seq: 0,
-                remaining_ms: 100,
+                flow: FlowHeader {
+                    service: Service::BestEffort,
+                    metric: crate::wire::Metric::default(),
+                    source: NodeId(source),
+                    destination: NodeId(1),
+                    source_port: 10,
+                    destination_port: 10,
+                    flow_seq: 0,
+                },
+                hop: HopHeader { recovered: false, hop_limit: 9, link_seq: 0, remaining_ms: 100 },
             };
             let mut envelope = [0; DATA_OVERHEAD];
             header.emit(0, &mut Writer::new(Seal::frames_mut(&mut envelope))).unwrap();

@@ -15,11 +15,10 @@
 //!   from wherever it ran out). Who is not on the way cannot know the number.
 
 use super::Forwarder;
-use super::forwarder::Packet;
 use crate::counters::Drop;
-use crate::link::LinkId;
+use crate::link::{LinkId, Packet};
 use crate::session::Cause;
-use crate::wire::{DataHeader, MAX_HOPS, NodeId, Service};
+use crate::wire::{FlowHeader, MAX_HOPS, Metric, NodeId, Service};
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::wire::{Reader, Short, Writer};
@@ -223,7 +222,7 @@ impl Forwarder {
             self.echoes.push_answer(EchoAnswer { nonce, from: to, reached: true, hops: 0, rtt });
             return Ok(());
         }
-        self.reach(now, to, crate::wire::Metric::default()).map_err(|cause| match cause {
+        self.reach(now, to, Metric::default()).map_err(|cause| match cause {
             Cause::Lost(at) => EchoError::Lost(to, now.since(at)),
             Cause::NoRoute | Cause::NoPort => EchoError::NoRoute(to),
         })?;
@@ -242,12 +241,12 @@ impl Forwarder {
 
     /// Takes a packet to port 0 of this node.
     pub(super) fn on_echo(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), Drop> {
-        let h = &packet.header;
+        let h = &packet.flow;
         let message = echo_in(packet).ok_or(Drop::NoPort)?;
         if message.kind != EchoKind::Request {
             return self.echoes.accept(now, h.source, &message);
         }
-        let reply = EchoMessage { kind: EchoKind::Reply, left: h.hop_limit, ..message };
+        let reply = EchoMessage { kind: EchoKind::Reply, left: packet.hop_limit, ..message };
         self.answer(now, packet, &reply, packet.payload.len().min(MAX_SIZE))
     }
 
@@ -267,7 +266,7 @@ impl Forwarder {
         message: &EchoMessage,
         size: usize,
     ) -> Result<(), Drop> {
-        let &DataHeader { source, service, .. } = &request.header;
+        let FlowHeader { source, service, .. } = request.flow;
         // Nobody says its own id in a packet to itself.
         if source == self.id {
             return Err(Drop::Bounced);
@@ -306,27 +305,24 @@ impl Forwarder {
         (hop_limit, flow_seq): (u8, u16),
         payload: &[u8],
     ) -> Result<(), (Option<LinkId>, Drop)> {
-        let header = DataHeader {
-            metric: crate::wire::Metric::default(),
+        let flow = FlowHeader {
             service,
-            recovered: false,
-            hop_limit,
-            link_seq: 0,
+            metric: Metric::default(),
             source: self.id,
             destination: to,
             source_port: NODE_PORT,
             destination_port: NODE_PORT,
             flow_seq,
-            remaining_ms: 0,
         };
-        let packet = Packet { header, payload, deadline: now + USEFUL };
-        self.forward(now, self.next_hop(to, header.metric), &packet)
+        let deadline = now + USEFUL;
+        let packet = Packet { flow, recovered: false, hop_limit, payload, deadline };
+        self.forward(now, self.next_hop(to, flow.metric), &packet)
     }
 }
 
 /// The echo in `packet`, if it goes from one node itself to another.
 fn echo_in(packet: &Packet<'_>) -> Option<EchoMessage> {
-    let h = &packet.header;
+    let h = &packet.flow;
     let nodes = (h.source_port, h.destination_port) == (NODE_PORT, NODE_PORT);
     nodes.then(|| EchoMessage::parse(packet.payload)).flatten()
 }
@@ -373,25 +369,26 @@ mod tests {
         (source_port, destination_port): (u16, u16),
         payload: &[u8],
     ) -> Result<(), Drop> {
-        let header = DataHeader { source_port, destination_port, ..header(from, HERE) };
-        let packet = Packet { header, payload, deadline: Time::from_millis(200) };
+        let flow = FlowHeader { source_port, destination_port, ..flow(from, HERE) };
+        let packet = packet(flow, 30, payload);
         node.forwarder.on_echo(Time::from_millis(20), &packet)
     }
 
-    fn header(source: NodeId, destination: NodeId) -> DataHeader {
-        DataHeader {
-            metric: crate::wire::Metric::default(),
+    fn flow(source: NodeId, destination: NodeId) -> FlowHeader {
+        FlowHeader {
             service: Service::RealTime,
-            recovered: false,
-            hop_limit: 30,
-            link_seq: 0,
+            metric: Metric::default(),
             source,
             destination,
             source_port: NODE_PORT,
             destination_port: NODE_PORT,
             flow_seq: 0,
-            remaining_ms: 0,
         }
+    }
+
+    fn packet(flow: FlowHeader, hop_limit: u8, payload: &[u8]) -> Packet<'_> {
+        let deadline = Time::from_millis(200);
+        Packet { flow, recovered: false, hop_limit, payload, deadline }
     }
 
     /// Bytes that the node sends now.
@@ -458,9 +455,7 @@ mod tests {
             let mut payload = [0; MIN_SIZE];
             let message = EchoMessage { kind, left: 0, nonce: 1 };
             message.emit(&mut Writer::new(&mut payload)).unwrap();
-            let header = DataHeader { hop_limit: 0, ..header(NEAR, NodeId(9)) };
-            let deadline = Time::from_millis(200);
-            let packet = Packet { header, payload: &payload, deadline };
+            let packet = packet(flow(NEAR, NodeId(9)), 0, &payload);
             let done = node.forwarder.on_hop_limit(Time::ZERO, &packet);
             assert_eq!(done, if told == 1 { Ok(()) } else { Err(Drop::HopLimit) }, "{kind:?}");
             assert_eq!(node.stats().echoes_answered, told, "{kind:?}");

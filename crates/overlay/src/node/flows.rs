@@ -1,7 +1,7 @@
 //! What the node counts of its flows.
 
-use super::forwarder::Packet;
 use super::{Forwarder, Node};
+use crate::link::Packet;
 use crate::session::SessionId;
 use crate::session::flows::{Arrival, Ends, Flow};
 use core::time::Duration;
@@ -9,24 +9,24 @@ use trunkline_base::Time;
 
 /// The ends of the flow that `packet` comes in with.
 fn inward(packet: &Packet<'_>) -> Ends {
-    let h = &packet.header;
+    let h = &packet.flow;
     Ends { port: h.destination_port, peer: h.source, peer_port: h.source_port }
 }
 
 /// The ends of the flow that `packet` goes out with.
 fn outward(packet: &Packet<'_>) -> Ends {
-    let h = &packet.header;
+    let h = &packet.flow;
     Ends { port: h.source_port, peer: h.destination, peer_port: h.destination_port }
 }
 
 impl Forwarder {
     /// `packet`, which is no copy, has come to its destination.
     pub(super) fn flow_received(&mut self, now: Time, packet: &Packet<'_>) {
-        let (h, ends) = (&packet.header, inward(packet));
+        let (h, ends) = (&packet.flow, inward(packet));
         let arrival = Arrival {
             service: h.service,
             number: h.flow_seq,
-            recovered: h.recovered,
+            recovered: packet.recovered,
             remaining: packet.deadline.since(now),
             bytes: packet.payload.len(),
         };
@@ -42,7 +42,7 @@ impl Forwarder {
 
     /// An application sends `packet`.
     pub(super) fn flow_sent(&mut self, now: Time, packet: &Packet<'_>) {
-        self.flows.sent(now, outward(packet), packet.header.service, packet.payload.len());
+        self.flows.sent(now, outward(packet), packet.flow.service, packet.payload.len());
     }
 
     /// `packet` of an application here went nowhere.
@@ -54,13 +54,13 @@ impl Forwarder {
     /// before its first link's round trip is known, or where an operator's route
     /// doesn't say how long the rest takes.
     fn way_to(&self, packet: &Packet<'_>) -> Option<Duration> {
-        if packet.header.source == self.id {
+        if packet.flow.source == self.id {
             return Some(Duration::ZERO);
         }
-        let hop = self.next_hop(packet.header.source, packet.header.metric)?;
+        let hop = self.next_hop(packet.flow.source, packet.flow.metric)?;
         let link = self.links().get(hop.link)?;
         link.monitor().rtt().get()?;
-        let known = !hop.onward.is_zero() || link.config().neighbour == packet.header.source;
+        let known = !hop.onward.is_zero() || link.config().neighbour == packet.flow.source;
         known.then(|| self.onward(Some(hop)))
     }
 }

@@ -5,13 +5,11 @@ use super::{Access, Command, Config, Drained, Sink, Start, Why};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
-use crate::link::{self, Link, LinkId, Outgoing, Place, Progress, Report};
+use crate::link::{self, Link, LinkId, Packet, Place, Progress, Report};
 use crate::route::{ForwardingTable, Hop};
 use crate::session::flows::{Flows, MAX_FLOWS};
 use crate::session::{Flow, SessionId, Sessions, Statuses};
-use crate::wire::{
-    DataHeader, Frame, Frames, Incarnation, Kind, Metric, NodeId, Seal, Service, open_header,
-};
+use crate::wire::{Frame, Frames, Incarnation, Kind, Metric, NodeId, Seal, Service, open_header};
 use core::time::Duration;
 use rand::rngs::ChaCha20Rng;
 use rand::{RngExt, SeedableRng};
@@ -82,15 +80,6 @@ const MAX_HANDSHAKE: usize = 1_200;
 
 /// Reports that may wait for control, which takes all after each batch.
 const MAX_REPORTS: usize = 1_024;
-
-/// A packet inside the node, on its way to a session or a link.
-#[derive(Clone, Copy)]
-pub(super) struct Packet<'a> {
-    pub header: DataHeader,
-    pub payload: &'a [u8],
-    /// Until when it is of use, on this node's clock.
-    pub deadline: Time,
-}
 
 impl Forwarder {
     pub(super) fn new(config: Config, start: &Start) -> Forwarder {
@@ -276,18 +265,17 @@ impl Forwarder {
                 }
                 Frame::Routing(frame) => self.reports.push_back(Report::Routing(id, frame.into())),
                 Frame::Data(header, payload) => {
-                    let goes_on = header.destination != self.id;
+                    let flow = &header.flow;
+                    let goes_on = flow.destination != self.id;
                     let hop =
-                        goes_on.then(|| self.next_hop(header.destination, header.metric)).flatten();
+                        goes_on.then(|| self.next_hop(flow.destination, flow.metric)).flatten();
                     let onward = self.onward(hop);
                     let Some(link) = self.links.get_mut(id) else { return Ok(()) };
-                    match link.on_data(datagram.at, &header, payload.len(), onward) {
-                        Ok(deadline) if self.is_stale(now, datagram.at, deadline, &header) => {
+                    match link.on_data(datagram.at, &header, payload, onward) {
+                        Ok(packet) if self.is_stale(now, datagram.at, &packet) => {
                             self.drop_counted(Some(id), Drop::Late);
                         }
-                        Ok(deadline) => {
-                            self.relay(now, id, hop, Packet { header, payload, deadline }, sink);
-                        }
+                        Ok(packet) => self.relay(now, id, hop, packet, sink),
                         Err(why) => self.drop_counted(Some(id), why),
                     }
                 }
@@ -302,10 +290,11 @@ impl Forwarder {
 
     /// Whether a packet that came at `at` has waited here for too long for whom it
     /// is for.
-    fn is_stale(&self, now: Time, at: Time, deadline: Time, header: &DataHeader) -> bool {
-        let waited = header.service == Service::RealTime && link::is_stale(now, at, deadline);
-        let is_here = header.destination == self.id;
-        waited && !(is_here && self.sessions.wants_late(header.destination_port))
+    fn is_stale(&self, now: Time, at: Time, packet: &Packet<'_>) -> bool {
+        let flow = &packet.flow;
+        let waited = flow.service == Service::RealTime && link::is_stale(now, at, packet.deadline);
+        let is_here = flow.destination == self.id;
+        waited && !(is_here && self.sessions.wants_late(flow.destination_port))
     }
 
     /// A message of the handshake is for control.
@@ -336,10 +325,10 @@ impl Forwarder {
         packet: Packet<'_>,
         sink: &mut impl Sink,
     ) {
-        if packet.header.destination == self.id {
-            let done = match packet.header.destination_port {
+        if packet.flow.destination == self.id {
+            let done = match packet.flow.destination_port {
                 // What a node sends itself crosses no link: someone else says so.
-                _ if packet.header.source == self.id => Err(Drop::Bounced),
+                _ if packet.flow.source == self.id => Err(Drop::Bounced),
                 NODE_PORT => match self.on_port_unbound(now, &packet, sink) {
                     Some(done) => done,
                     None => self.on_echo(now, &packet),
@@ -354,7 +343,7 @@ impl Forwarder {
             }
             return;
         }
-        let Some(hop_limit) = packet.header.hop_limit.checked_sub(1) else {
+        let Some(hop_limit) = packet.hop_limit.checked_sub(1) else {
             if let Err(why) = self.on_hop_limit(now, &packet) {
                 self.stats.drops.count(why);
             }
@@ -363,11 +352,10 @@ impl Forwarder {
         if hop.is_some_and(|hop| hop.link == from) {
             return self.stats.drops.count(Drop::Bounced);
         }
-        if let Err(why) = self.access.check_transit(packet.header.source) {
+        if let Err(why) = self.access.check_transit(packet.flow.source) {
             return self.stats.drops.count(why);
         }
-        let header = DataHeader { hop_limit, ..packet.header };
-        match self.forward(now, hop, &Packet { header, ..packet }) {
+        match self.forward(now, hop, &Packet { hop_limit, ..packet }) {
             Ok(()) => self.stats.forwarded += 1,
             Err((link, why)) => self.drop_counted(link, why),
         }
@@ -387,10 +375,8 @@ impl Forwarder {
     ) -> Result<(), (Option<LinkId>, Drop)> {
         let hop = hop.ok_or((None, Drop::NoRoute))?;
         let link = self.links.get_mut(hop.link).ok_or((None, Drop::NoRoute))?;
-        let &Packet { header, payload, deadline } = packet;
-        let latest = deadline - hop.onward;
-        link.enqueue(now, &Outgoing { header, payload, deadline, latest })
-            .map_err(|why| (Some(hop.link), why))
+        let latest = packet.deadline - hop.onward;
+        link.enqueue(now, packet, latest).map_err(|why| (Some(hop.link), why))
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
@@ -439,8 +425,9 @@ impl Forwarder {
             offer(link.monitor().dead_at(), Why::Silence(id));
             offer(link.pace_at(now), Why::Pace(id));
             offer(link.goodbye_at(), Why::Goodbye(id));
-            offer(Some(link.ask_at()), Why::Ask(id));
-            offer(Some(link.copy_at()), Why::Copy(id));
+            for (service, at) in link.service_timeouts() {
+                offer(Some(at), Why::Service(id, service));
+            }
             offer(link.session_at(), Why::Session(id));
             offer(link.monitor().advertise_at().filter(|_| self.advertise), Why::Route);
             offer(link.monitor().ease_at().filter(|_| self.advertise), Why::Route);

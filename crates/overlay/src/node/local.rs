@@ -1,13 +1,13 @@
 //! The node's side towards its applications.
 
 use super::Forwarder;
-use super::forwarder::Packet;
 use crate::counters::Drop;
+use crate::link::Packet;
 use crate::session::wire::{
     FIRST_SESSION_VERSION, MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode,
 };
 use crate::session::{Cause, SessionId};
-use crate::wire::{DataHeader, MAX_HOPS, Metric, NodeId};
+use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
@@ -27,7 +27,7 @@ impl Forwarder {
         packet: &Packet<'_>,
         sink: &mut impl Sink,
     ) -> Result<(), Drop> {
-        let h = &packet.header;
+        let h = &packet.flow;
         if h.source != self.id {
             self.access.check_from(h.source)?;
         }
@@ -39,7 +39,7 @@ impl Forwarder {
         self.flow_received(now, packet);
         let message = ToClient::Received {
             service: h.service,
-            recovered: h.recovered,
+            recovered: packet.recovered,
             remaining_ms: crate::link::remaining_ms(now, packet.deadline),
             flow_seq: h.flow_seq,
             from: h.source,
@@ -100,22 +100,13 @@ impl Forwarder {
                 None
             }
             Ok(ToNode::Send { service, deadline_ms, to, port, payload }) => {
-                let header = DataHeader {
-                    metric: Metric::default(),
-                    service,
-                    recovered: false,
-                    hop_limit: MAX_HOPS - 1,
-                    link_seq: 0,
-                    source: self.id,
-                    destination: to,
-                    source_port: 0,
-                    destination_port: port,
-                    flow_seq: 0,
-                    remaining_ms: 0,
-                };
-                let deadline = now + Duration::from_millis(u64::from(deadline_ms));
-                let packet = Packet { header, payload, deadline };
-                self.originate(now, id, packet, sink).err().map(|why| about(why, to, port))
+                let done = self.begin(id, service, (to, port)).and_then(|flow| {
+                    let deadline = now + Duration::from_millis(u64::from(deadline_ms));
+                    let hop_limit = MAX_HOPS - 1;
+                    let packet = Packet { flow, recovered: false, hop_limit, payload, deadline };
+                    self.originate(now, id, &packet, sink)
+                });
+                done.err().map(|why| about(why, to, port))
             }
         };
         if let Some(reply) = reply
@@ -147,39 +138,54 @@ impl Forwarder {
         self.sessions.version_of(id) > FIRST_SESSION_VERSION
     }
 
+    /// What is said of an application's next packet to `peer`, if it may send one.
+    fn begin(
+        &mut self,
+        id: SessionId,
+        service: Service,
+        peer: (NodeId, u16),
+    ) -> Result<FlowHeader, Refusal> {
+        let source_port = self.sessions.port_of(id).ok_or(Refusal::OutOfOrder)?;
+        let rights = self.sessions.client_of(id).and_then(|client| self.access.rights(client));
+        if !rights.is_some_and(|rights| rights.to.has(peer.0)) {
+            self.stats.drops.count(Drop::Forbidden);
+            return Err(Refusal::Forbidden);
+        }
+        Ok(FlowHeader {
+            service,
+            metric: self.sessions.metric_of(id).unwrap_or(self.metric),
+            source: self.id,
+            destination: peer.0,
+            source_port,
+            destination_port: peer.1,
+            flow_seq: self.sessions.next_flow_seq(id, peer),
+        })
+    }
+
     /// Sends an application's packet on its way. What a sender cannot mend (a
     /// full queue) is counted; what it can is also told.
     fn originate(
         &mut self,
         now: Time,
         id: SessionId,
-        mut packet: Packet<'_>,
+        packet: &Packet<'_>,
         sink: &mut impl Sink,
     ) -> Result<(), Refusal> {
-        let source_port = self.sessions.port_of(id).ok_or(Refusal::OutOfOrder)?;
-        let rights = self.sessions.client_of(id).and_then(|client| self.access.rights(client));
-        if !rights.is_some_and(|rights| rights.to.has(packet.header.destination)) {
-            self.stats.drops.count(Drop::Forbidden);
-            return Err(Refusal::Forbidden);
-        }
-        let peer = (packet.header.destination, packet.header.destination_port);
-        packet.header.source_port = source_port;
-        packet.header.metric = self.sessions.metric_of(id).unwrap_or(self.metric);
-        packet.header.flow_seq = self.sessions.next_flow_seq(id, peer);
+        let FlowHeader { metric, destination, destination_port, .. } = packet.flow;
+        let peer = (destination, destination_port);
         self.stats.from_sessions += 1;
-        self.flow_sent(now, &packet);
+        self.flow_sent(now, packet);
         let done = if packet.payload.len() > self.max_payload {
             Err((None, Drop::TooLarge))
-        } else if packet.header.destination == self.id {
-            self.deliver(now, &packet, sink).map_err(|why| (None, why))
+        } else if destination == self.id {
+            self.deliver(now, packet, sink).map_err(|why| (None, why))
         } else {
-            let hop = self.next_hop(packet.header.destination, packet.header.metric);
-            self.forward(now, hop, &packet)
+            let hop = self.next_hop(destination, metric);
+            self.forward(now, hop, packet)
         };
         let statuses = self.hears_statuses(id);
         // Of one that is too large not its destination is to blame.
         if statuses && !matches!(done, Err((_, Drop::TooLarge))) {
-            let metric = packet.header.metric;
             let found = match done {
                 Err((None, Drop::NoPort)) => Err(Cause::NoPort),
                 _ if peer.0 == self.id => Ok(()),
@@ -188,7 +194,7 @@ impl Forwarder {
             self.note(now, (id, peer), metric, found, sink);
         }
         let Err((link, why)) = done else { return Ok(()) };
-        self.flow_not_sent(&packet);
+        self.flow_not_sent(packet);
         self.drop_counted(link, why);
         match why {
             Drop::NoRoute if !statuses => Err(Refusal::NoRoute),

@@ -29,7 +29,7 @@ use crate::arena::{RxDatagram, TxArena};
 use crate::link::{Link, LinkId};
 use crate::route::Router;
 use crate::session::{Client, SessionId};
-use crate::wire::Incarnation;
+use crate::wire::{Incarnation, Service};
 use core::fmt;
 use core::time::Duration;
 use rand::Rng;
@@ -45,10 +45,9 @@ pub enum Why {
     Silence(LinkId),
     /// This link's rate lets the next packet go.
     Pace(LinkId),
-    /// A lost packet is to be asked for again on this link.
-    Ask(LinkId),
-    /// Another copy of a repetition is to go into this link.
-    Copy(LinkId),
+    /// A service of this link has something to do: to ask again for a lost packet,
+    /// or to repeat one again.
+    Service(LinkId, Service),
     /// Routing has something to do.
     Route,
     /// A handshake has something to do.
@@ -280,7 +279,7 @@ mod tests {
     use super::*;
     use crate::link;
     use crate::session::wire::{SESSION_VERSION, ToNode};
-    use crate::wire::{NodeId, Service};
+    use crate::wire::NodeId;
     use trunkline_base::wire::Writer;
 
     struct Hole;

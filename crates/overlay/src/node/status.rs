@@ -16,12 +16,13 @@
 //!   way has to guess that.
 
 use super::echo::{ANSWERS_PER_SECOND, NODE_PORT};
-use super::forwarder::{Forwarder, Packet};
+use super::forwarder::Forwarder;
 use super::local::Sink;
 use crate::counters::Drop;
+use crate::link::Packet;
 use crate::route::ForwardingTable;
 use crate::session::{Cause, Flow};
-use crate::wire::{DataHeader, MAX_HOPS, Metric, NodeId};
+use crate::wire::{FlowHeader, MAX_HOPS, Metric, NodeId};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use trunkline_base::wire::{Reader, Short, Writer};
@@ -93,7 +94,7 @@ impl Default for Denials {
 
 impl Denials {
     /// Whether the source of a packet may be told.
-    fn may_tell(&mut self, now: Time, h: &DataHeader) -> bool {
+    fn may_tell(&mut self, now: Time, h: &FlowHeader) -> bool {
         let ports = u32::from(h.source_port) << 16 | u32::from(h.destination_port);
         let flow = u64::from(h.source.0) << 32 | u64::from(ports);
         // Fibonacci hashing (Knuth 3, 6.4). Flows that share a place are told in
@@ -210,7 +211,7 @@ impl Forwarder {
 
     /// Tells the source of `packet`, which came for a port that nobody has.
     pub(super) fn deny_port(&mut self, now: Time, packet: &Packet<'_>) {
-        let h = &packet.header;
+        let h = &packet.flow;
         let nodes = h.source_port == NODE_PORT || h.destination_port == NODE_PORT;
         if nodes || packet.payload.len() < PortUnbound::SIZE || !self.denials.may_tell(now, h) {
             return;
@@ -220,7 +221,7 @@ impl Forwarder {
         if message.emit(&mut Writer::new(&mut payload)).is_err() {
             return;
         }
-        let &DataHeader { source, service, flow_seq, .. } = h;
+        let &FlowHeader { source, service, flow_seq, .. } = h;
         let said = self.send_own(now, source, service, (MAX_HOPS - 1, flow_seq), &payload);
         // One that cannot go is no drop: nobody has sent it, and the packet is counted.
         self.stats.ports_denied += u64::from(said.is_ok());
@@ -233,7 +234,7 @@ impl Forwarder {
         packet: &Packet<'_>,
         sink: &mut impl Sink,
     ) -> Option<Result<(), Drop>> {
-        let h = &packet.header;
+        let h = &packet.flow;
         let message = PortUnbound::parse(packet.payload).filter(|_| h.source_port == NODE_PORT)?;
         let peer = (h.source, message.to);
         let id = self.sessions.holder(message.from);
@@ -318,20 +319,17 @@ mod tests {
     }
 
     fn packet(source: (NodeId, u16), port: u16, flow_seq: u16, payload: &[u8]) -> Packet<'_> {
-        let header = DataHeader {
-            metric: Metric::default(),
+        let flow = FlowHeader {
             service: Service::BestEffort,
-            recovered: false,
-            hop_limit: 30,
-            link_seq: 0,
+            metric: Metric::default(),
             source: source.0,
             destination: HERE,
             source_port: source.1,
             destination_port: port,
             flow_seq,
-            remaining_ms: 0,
         };
-        Packet { header, payload, deadline: Time::from_millis(200) }
+        let deadline = Time::from_millis(200);
+        Packet { flow, recovered: false, hop_limit: 30, payload, deadline }
     }
 
     fn unreachable(node: NodeId, port: u16, why: Unreachable) -> ToClient<'static> {

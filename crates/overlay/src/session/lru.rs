@@ -41,6 +41,8 @@ impl<V> Lru<V> {
 
     /// The value of `key`, made by `fresh` if there is none, and what it
     /// displaced. It has now been used.
+    // What is displaced is large: as a call, this would copy that room each time.
+    #[inline]
     pub fn entry(&mut self, key: u64, fresh: impl FnOnce() -> V) -> (&mut V, Option<V>) {
         let mut displaced = None;
         let slot = match self.find(key) {

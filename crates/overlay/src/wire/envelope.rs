@@ -4,7 +4,7 @@
 //! and its counters, whatever address the datagram came from.
 
 use super::WireError;
-use super::frame::DATA_HEADER;
+use super::data::DATA_HEADER;
 use trunkline_base::wire::{Reader, Writer};
 
 /// Bytes an envelope adds around its frames: 8 in front, a 16-byte tag behind.

@@ -1,109 +1,14 @@
 //! Frames. The first byte is `service 2 | recovered 1 | hop limit 5` for data
-//! and `0 2 | probe 1 | kind 5` for control.
+//! and `0 2 | flag 1 | kind 5` for control.
 
-use super::{Metric, NodeId, Service, WireError};
+use super::{DataHeader, Service, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
-
-/// The most links that a packet can cross: one more than five bits count.
-pub const MAX_HOPS: u8 = 32;
-
-/// Bytes of a data frame in front of the packet.
-pub const DATA_HEADER: usize = 20;
 
 /// The most ranges in one [`Nack`].
 pub const MAX_NACK_RANGES: usize = 64;
 
-/// A packet has less than 2¹⁴ bytes; the two bits above are its metric's.
-const LENGTH: u16 = 0x3fff;
-const METRIC_SHIFT: u32 = 14;
-
-const RECOVERED: u8 = 0x20;
-/// The same bit of a hello.
-const PROBE: u8 = 0x20;
-const KIND_MASK: u8 = 0x1f;
-
-/// What a data frame says of the packet it carries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DataHeader {
-    /// How it is carried.
-    pub service: Service,
-    /// By what its way is chosen, at every node that it passes.
-    pub metric: Metric,
-    /// Whether some link on its way lost it and got it again.
-    pub recovered: bool,
-    /// How many more links it may cross after this one, 0 to 31.
-    pub hop_limit: u8,
-    /// The packet's number on this link and service.
-    pub link_seq: u16,
-    /// The node whose application sent it.
-    pub source: NodeId,
-    /// The node it goes to.
-    pub destination: NodeId,
-    /// Virtual port at the source.
-    pub source_port: u16,
-    /// Virtual port at the destination.
-    pub destination_port: u16,
-    /// Its number in its flow, set at the origin.
-    pub flow_seq: u16,
-    /// Milliseconds that it may still spend on its way and be of use.
-    pub remaining_ms: u8,
-}
-
-impl DataHeader {
-    /// Writes the header for a packet of `len` bytes; `len` was checked
-    /// against the MTU before.
-    pub fn emit(&self, len: u16, w: &mut Writer<'_>) -> Result<(), Short> {
-        let flag = if self.recovered { RECOVERED } else { 0 };
-        // Built whole and checked once: this is on every packet's way.
-        let mut b = [0; DATA_HEADER];
-        b[0] = (self.service as u8) << 6 | flag | (self.hop_limit & KIND_MASK);
-        let metric = u16::from(self.metric.to_wire()) << METRIC_SHIFT;
-        b[1..3].copy_from_slice(&(len & LENGTH | metric).to_be_bytes());
-        b[3..5].copy_from_slice(&self.link_seq.to_be_bytes());
-        b[5..9].copy_from_slice(&self.source.0.to_be_bytes());
-        b[9..13].copy_from_slice(&self.destination.0.to_be_bytes());
-        b[13..15].copy_from_slice(&self.source_port.to_be_bytes());
-        b[15..17].copy_from_slice(&self.destination_port.to_be_bytes());
-        b[17..19].copy_from_slice(&self.flow_seq.to_be_bytes());
-        b[19] = self.remaining_ms;
-        w.bytes(&b)
-    }
-
-    /// Rewrites, in a frame that [`DataHeader::emit`] began, what is known only
-    /// when it leaves: its number on the link, whether it is a repetition (a
-    /// mark once set stays), and the time it has left.
-    pub fn stamp(frame: &mut [u8], link_seq: u16, repeated: bool, remaining_ms: u8) {
-        let Some(header) = frame.first_chunk_mut::<DATA_HEADER>() else { return };
-        if repeated {
-            header[0] |= RECOVERED;
-        }
-        header[3..5].copy_from_slice(&link_seq.to_be_bytes());
-        header[DATA_HEADER - 1] = remaining_ms;
-    }
-
-    fn parse(first: u8, r: &mut Reader<'_>) -> Result<(DataHeader, u16), WireError> {
-        let service = Service::from_wire(first >> 6).ok_or(WireError::OutOfRange("the service"))?;
-        let b: [u8; DATA_HEADER - 1] = r.array()?;
-        let u16_at = |i: usize| u16::from_be_bytes([b[i], b[i + 1]]);
-        let u32_at = |i: usize| u32::from_be_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
-        let len = u16_at(0) & LENGTH;
-        let metric = Metric::from_wire((u16_at(0) >> METRIC_SHIFT) as u8);
-        let header = DataHeader {
-            service,
-            metric,
-            recovered: first & RECOVERED != 0,
-            hop_limit: first & KIND_MASK,
-            link_seq: u16_at(2),
-            source: NodeId(u32_at(4)),
-            destination: NodeId(u32_at(8)),
-            source_port: u16_at(12),
-            destination_port: u16_at(14),
-            flow_seq: u16_at(16),
-            remaining_ms: b[18],
-        };
-        Ok((header, len))
-    }
-}
+/// Of a hello: it asks for one in return. Of a request: it says its service.
+const FLAG: u8 = 0x20;
 
 /// The kinds of control frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,7 +77,7 @@ impl Hello {
         let (echo, held) = in_reach.unwrap_or((0, NOTHING_HEARD));
         let (loss, burst) = self.loss.unwrap_or_default();
         let flag = |bit, is_set: bool| if is_set { bit } else { 0 };
-        w.u8(ControlKind::Hello as u8 | flag(PROBE, self.probe))?;
+        w.u8(ControlKind::Hello as u8 | flag(FLAG, self.probe))?;
         w.u8(flag(HAS_LOSS, self.loss.is_some()) | flag(HAS_RESIDUAL, self.residual.is_some()))?;
         w.u16(self.seq)?;
         w.u32(self.sent_us)?;
@@ -210,20 +115,33 @@ pub struct NackRange {
     pub count: u16,
 }
 
-/// A view of a retransmission request on the real-time service: 1 to
-/// [`MAX_NACK_RANGES`] ranges.
+/// A view of a retransmission request: a service, and 1 to [`MAX_NACK_RANGES`]
+/// ranges of its numbers on this link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Nack<'a>(&'a [u8]);
+pub struct Nack<'a> {
+    /// Whose numbers they are.
+    pub service: Service,
+    ranges: &'a [u8],
+}
 
 /// Bytes of one range on the wire.
 pub(crate) const NACK_RANGE_LEN: usize = 3;
 
 impl<'a> Nack<'a> {
+    /// Bytes of the frame in front of the ranges.
+    pub(crate) const fn head_len(service: Service) -> usize {
+        // Real time was the only service with requests once, and says none.
+        if matches!(service, Service::RealTime) { 2 } else { 3 }
+    }
+
     /// Writes a request; `ranges` beyond the maximum, or a count out of range,
     /// is an error.
-    pub fn emit(ranges: &[NackRange], w: &mut Writer<'_>) -> Result<(), Short> {
+    pub fn emit(service: Service, ranges: &[NackRange], w: &mut Writer<'_>) -> Result<(), Short> {
         let n = u8::try_from(ranges.len()).map_err(|_| Short)?;
-        w.u8(ControlKind::Nack as u8)?;
+        match service {
+            Service::RealTime => w.u8(ControlKind::Nack as u8)?,
+            other => w.bytes(&[ControlKind::Nack as u8 | FLAG, other as u8])?,
+        }
         w.u8(n)?;
         for range in ranges {
             w.u16(range.first)?;
@@ -232,17 +150,23 @@ impl<'a> Nack<'a> {
         Ok(())
     }
 
-    fn parse(r: &mut Reader<'a>) -> Result<Nack<'a>, WireError> {
+    fn parse(says_service: bool, r: &mut Reader<'a>) -> Result<Nack<'a>, WireError> {
+        let service = if says_service {
+            let said = Service::from_wire(r.u8()?).filter(|said| *said != Service::RealTime);
+            said.ok_or(WireError::OutOfRange("the service of a request"))?
+        } else {
+            Service::RealTime
+        };
         let n = usize::from(r.u8()?);
         if n == 0 || n > MAX_NACK_RANGES {
             return Err(WireError::OutOfRange("the number of ranges in a request"));
         }
-        Ok(Nack(r.bytes(n * NACK_RANGE_LEN)?))
+        Ok(Nack { service, ranges: r.bytes(n * NACK_RANGE_LEN)? })
     }
 
     /// The ranges asked for.
     pub fn ranges(self) -> impl Iterator<Item = NackRange> + 'a {
-        self.0.chunks_exact(NACK_RANGE_LEN).map(|c| NackRange {
+        self.ranges.chunks_exact(NACK_RANGE_LEN).map(|c| NackRange {
             first: u16::from_be_bytes([c[0], c[1]]),
             count: u16::from(c[2]) + 1,
         })
@@ -323,14 +247,15 @@ impl<'a> Frames<'a> {
         let whole = r.rest();
         let first = r.u8()?;
         if first >> 6 != 0 {
-            let (header, len) = DataHeader::parse(first, r)?;
-            return Ok(Frame::Data(header, r.bytes(usize::from(len))?));
+            return DataHeader::parse(first, r);
         }
         match first {
-            k if k & !PROBE == ControlKind::Hello as u8 => {
-                Ok(Frame::Hello(Hello::parse(k & PROBE != 0, r)?))
+            k if k & !FLAG == ControlKind::Hello as u8 => {
+                Ok(Frame::Hello(Hello::parse(k & FLAG != 0, r)?))
             }
-            k if k == ControlKind::Nack as u8 => Ok(Frame::Nack(Nack::parse(r)?)),
+            k if k & !FLAG == ControlKind::Nack as u8 => {
+                Ok(Frame::Nack(Nack::parse(k & FLAG != 0, r)?))
+            }
             k if k == ControlKind::LinkState as u8 || k == ControlKind::Ack as u8 => {
                 let len = usize::from(r.u16()?);
                 r.bytes(len)?;
@@ -368,39 +293,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn header() -> impl Strategy<Value = DataHeader> {
-        (
-            (any::<bool>(), any::<bool>(), 0..MAX_HOPS, any::<u16>()),
-            (any::<u32>(), any::<u32>(), any::<u16>(), any::<u16>(), any::<u16>(), any::<u8>()),
-        )
-            .prop_map(|((rt, recovered, hop_limit, link_seq), rest)| DataHeader {
-                metric: Metric::from_wire(rest.5),
-                service: if rt { Service::RealTime } else { Service::BestEffort },
-                recovered,
-                hop_limit,
-                link_seq,
-                source: NodeId(rest.0),
-                destination: NodeId(rest.1),
-                source_port: rest.2,
-                destination_port: rest.3,
-                flow_seq: rest.4,
-                remaining_ms: rest.5,
-            })
-    }
-
     proptest! {
-        #[test]
-        fn data_round_trip(h in header(), payload in prop::collection::vec(any::<u8>(), 0..300)) {
-            let mut buf = [0; 400];
-            let mut w = Writer::new(&mut buf);
-            h.emit(payload.len() as u16, &mut w).unwrap();
-            w.bytes(&payload).unwrap();
-            let n = w.len();
-            prop_assert_eq!(n, DATA_HEADER + payload.len());
-            let frames: Vec<_> = Frames::new(&buf[..n]).collect();
-            prop_assert_eq!(frames, vec![Ok(Frame::Data(h, &payload[..]))]);
-        }
-
         #[test]
         fn control_round_trip(
             seq in any::<u16>(), sent_us in any::<u32>(),
@@ -409,6 +302,7 @@ mod tests {
             loss in any::<Option<(u16, u8)>>(),
             residual in any::<Option<u16>>(),
             ranges in prop::collection::vec((any::<u16>(), 1u16..=256), 1..=MAX_NACK_RANGES),
+            service in prop::sample::select(&Service::ALL[..]),
             data in any::<[u8; 8]>(),
         ) {
             let hello = Hello { probe: seq % 2 == 0, seq, sent_us, echo, heard_ms, loss, residual };
@@ -418,7 +312,10 @@ mod tests {
             let mut w = Writer::new(&mut buf);
             hello.emit(&mut w).unwrap();
             prop_assert_eq!(w.len(), HELLO_LEN);
-            Nack::emit(&ranges, &mut w).unwrap();
+            let before = w.len();
+            Nack::emit(service, &ranges, &mut w).unwrap();
+            let len = Nack::head_len(service) + ranges.len() * NACK_RANGE_LEN;
+            prop_assert_eq!(w.len(), before + len);
             Goodbye.emit(&mut w).unwrap();
             let paths = [PathFrame::Challenge(data), PathFrame::Response(data)];
             for path in paths {
@@ -430,6 +327,7 @@ mod tests {
             let mut frames = Frames::new(&buf[..n]);
             prop_assert_eq!(frames.next(), Some(Ok(Frame::Hello(hello))));
             let Some(Ok(Frame::Nack(nack))) = frames.next() else { panic!("a request") };
+            prop_assert_eq!(nack.service, service);
             prop_assert_eq!(nack.ranges().collect::<Vec<_>>(), ranges);
             prop_assert_eq!(frames.next(), Some(Ok(Frame::Goodbye(Goodbye))));
             for path in paths {
@@ -441,17 +339,6 @@ mod tests {
         #[test]
         fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert!(Frames::new(&bytes).count() <= 200);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn stamping_changes_what_it_says(h in header(), seq in any::<u16>(), again in any::<bool>(), ms in any::<u8>()) {
-            let mut buf = [0; DATA_HEADER];
-            h.emit(0, &mut Writer::new(&mut buf)).unwrap();
-            DataHeader::stamp(&mut buf, seq, again, ms);
-            let want = DataHeader { link_seq: seq, recovered: h.recovered || again, remaining_ms: ms, ..h };
-            prop_assert_eq!(Frames::new(&buf).next(), Some(Ok(Frame::Data(want, &[][..]))));
         }
     }
 
@@ -469,10 +356,30 @@ mod tests {
     fn a_request_with_too_much_in_it_is_refused() {
         let mut buf = [0; 8];
         let mut w = Writer::new(&mut buf);
-        assert!(Nack::emit(&[NackRange { first: 0, count: 257 }], &mut w).is_err());
+        let long = [NackRange { first: 0, count: 257 }];
+        assert!(Nack::emit(Service::RealTime, &long, &mut w).is_err());
         let zero = [ControlKind::Nack as u8, 0];
         assert!(Frames::new(&zero).next().unwrap().is_err());
         let many = [ControlKind::Nack as u8, 65];
         assert!(Frames::new(&many).next().unwrap().is_err());
+    }
+
+    /// Real time has one form, that of nodes which know no other service.
+    #[test]
+    fn a_request_says_a_service_that_there_is() {
+        let mut buf = [0; 5];
+        let range = [NackRange { first: 7, count: 3 }];
+        Nack::emit(Service::RealTime, &range, &mut Writer::new(&mut buf)).unwrap();
+        assert_eq!(buf, [0x02, 1, 0, 7, 2]);
+        let mut buf = [0; 6];
+        Nack::emit(Service::BestEffort, &range, &mut Writer::new(&mut buf)).unwrap();
+        assert_eq!(buf, [0x22, 1, 1, 0, 7, 2]);
+        for number in 0..=u8::MAX {
+            buf[1] = number;
+            let frame = Frames::new(&buf).next();
+            let said = Service::from_wire(number).filter(|s| *s != Service::RealTime);
+            assert_eq!(frame.unwrap().is_err(), said.is_none(), "{number}");
+        }
+        assert!(Frames::new(&buf[..2]).next().unwrap().is_err(), "it ends after the service");
     }
 }

@@ -1,6 +1,7 @@
 //! The bytes between two nodes: envelopes (one per UDP datagram) and the
 //! frames inside them. Every message goes bytes → checked view → plain struct.
 
+mod data;
 mod envelope;
 mod frame;
 mod id;
@@ -10,13 +11,13 @@ mod sealed;
 mod service;
 pub mod version;
 
+pub use data::{DATA_HEADER, DataHeader, FlowHeader, HopHeader, MAX_HOPS};
 pub use envelope::{
     DATA_OVERHEAD, ENVELOPE_OVERHEAD, EnvelopeHeader, Kind, MAX_HANDSHAKE, ReceiverIndex,
     open_header,
 };
 pub use frame::{
-    ControlKind, DATA_HEADER, DataHeader, Frame, Frames, Goodbye, Hello, MAX_HOPS, MAX_NACK_RANGES,
-    Nack, NackRange, PathFrame,
+    ControlKind, Frame, Frames, Goodbye, Hello, MAX_NACK_RANGES, Nack, NackRange, PathFrame,
 };
 pub(crate) use frame::{GOODBYE_LEN, HELLO_LEN, NACK_RANGE_LEN, PATH_FRAME_LEN};
 pub use id::{Incarnation, NodeId};

@@ -3,35 +3,65 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// How a packet is to be carried.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum Service {
+/// Makes [`Service`] and what is known of each: its number on the wire, its name,
+/// the same as a metric label, and what the help of an option says of it.
+macro_rules! services {
+    ($($(#[$doc:meta])* $service:ident = $number:literal, $name:literal, $label:literal, $help:literal;)+) => {
+        /// How a packet is to be carried.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Service {
+            $($(#[$doc])* $service = $number,)+
+        }
+
+        impl Service {
+            /// Every service that this version knows, in the order of their numbers.
+            pub const ALL: [Service; Service::COUNT] = [$(Service::$service),+];
+
+            /// How many these are.
+            pub const COUNT: usize = [$($number),+].len();
+
+            /// The names of all services.
+            pub const NAMES: [&'static str; Service::COUNT] = [$($name),+];
+
+            /// Its name in configuration and on the command line.
+            pub const fn name(self) -> &'static str {
+                match self { $(Service::$service => $name),+ }
+            }
+
+            /// Its name within metrics.
+            pub const fn label(self) -> &'static str {
+                match self { $(Service::$service => $label),+ }
+            }
+
+            /// What it does, in a line.
+            pub const fn help(self) -> &'static str {
+                match self { $(Service::$service => $help),+ }
+            }
+        }
+    };
+}
+
+// Numbers of two bits, from 1 on without a gap: 0 marks a control frame. 3 is kept
+// for reliable links.
+services! {
     /// Each packet is sent once, and nothing is done about a lost one.
-    BestEffort = 1,
+    BestEffort = 1, "best-effort", "best_effort", "Sent once";
     /// Lost packets are asked for again while they can still be in time
     /// (Amir et al. 2005, IV-A).
-    RealTime = 2,
+    RealTime = 2, "real-time", "realtime",
+        "Lost packets are asked for again while they can still be in time";
 }
 
 impl Service {
-    /// Every service that this version knows.
-    pub const ALL: [Service; 2] = [Service::BestEffort, Service::RealTime];
-
-    /// The names of all services.
-    pub const NAMES: [&'static str; 2] = [Service::BestEffort.name(), Service::RealTime.name()];
-
-    /// The service with this number on the wire; 3 is kept for reliable links.
-    pub fn from_wire(bits: u8) -> Option<Service> {
-        Service::ALL.into_iter().find(|service| *service as u8 == bits)
+    /// The service with this number on the wire.
+    pub fn from_wire(number: u8) -> Option<Service> {
+        Service::ALL.into_iter().find(|service| *service as u8 == number)
     }
 
-    /// Its name in configuration and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Service::BestEffort => "best-effort",
-            Service::RealTime => "real-time",
-        }
+    /// Its place in [`Service::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize - 1
     }
 }
 
@@ -43,7 +73,7 @@ impl fmt::Display for Service {
 
 /// A name that no [`Service`] has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no such service: use best-effort or real-time")]
+#[error("no such service: use {}", Service::NAMES.join(" or "))]
 pub struct UnknownService;
 
 impl FromStr for Service {
@@ -60,11 +90,15 @@ mod tests {
 
     #[test]
     fn names_and_numbers_come_back() {
-        for service in Service::ALL {
+        for (place, service) in Service::ALL.into_iter().enumerate() {
             assert_eq!(service.name().parse(), Ok(service));
             assert_eq!(Service::from_wire(service as u8), Some(service));
+            assert_eq!(service.index(), place);
+            assert!((1..4).contains(&(service as u8)), "two bits, and 0 is taken");
         }
-        assert_eq!((Service::from_wire(0), Service::from_wire(3)), (None, None));
-        assert_eq!("reliable".parse::<Service>(), Err(UnknownService));
+        assert_eq!((Service::from_wire(0), Service::from_wire(4)), (None, None));
+        assert_eq!("no-such".parse::<Service>(), Err(UnknownService));
+        let said = UnknownService.to_string();
+        assert!(said.starts_with("no such service: use best-effort or real-time"), "{said}");
     }
 }

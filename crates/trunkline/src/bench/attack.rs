@@ -22,7 +22,9 @@ use trunkline_base::wire::{Reader, Writer};
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::handshake::message::Initiation;
 use trunkline_overlay::identity::MacKey;
-use trunkline_overlay::wire::{DATA_HEADER, DataHeader, Frame, Frames, Metric, Seal, Service};
+use trunkline_overlay::wire::{
+    DATA_HEADER, DataHeader, FlowHeader, Frame, Frames, HopHeader, Metric, Seal, Service,
+};
 
 /// Measure what forged handshakes and replayed envelopes do to calls
 #[derive(clap::Args, Debug)]
@@ -302,17 +304,21 @@ impl<'a> Stage<'a> {
             let payload = frames.len() - DATA_HEADER;
             let flow = (self.next % u64::from(self.calls)) as u16;
             let header = DataHeader {
-                service: Service::RealTime,
-                metric: Metric::default(),
-                recovered: false,
-                hop_limit: 8,
-                link_seq: self.next as u16,
-                source: UPSTREAM,
-                destination: DOWNSTREAM,
-                source_port: flow,
-                destination_port: flow,
-                flow_seq: (self.next / u64::from(self.calls)) as u16,
-                remaining_ms: 100,
+                flow: FlowHeader {
+                    service: Service::RealTime,
+                    metric: Metric::default(),
+                    source: UPSTREAM,
+                    destination: DOWNSTREAM,
+                    source_port: flow,
+                    destination_port: flow,
+                    flow_seq: (self.next / u64::from(self.calls)) as u16,
+                },
+                hop: HopHeader {
+                    recovered: false,
+                    hop_limit: 8,
+                    link_seq: self.next as u16,
+                    remaining_ms: 100,
+                },
             };
             let mut w = Writer::new(frames);
             // The envelope has just this room.

@@ -15,7 +15,8 @@ use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
 use trunkline_overlay::wire::{
-    DATA_OVERHEAD, DataHeader, Incarnation, NodeId, Null, ReceiverIndex, Seal, Service,
+    DATA_OVERHEAD, DataHeader, FlowHeader, HopHeader, Incarnation, NodeId, Null, ReceiverIndex,
+    Seal, Service,
 };
 
 /// Measure what flows cost a node where they begin and end
@@ -168,17 +169,21 @@ impl End {
     fn fill(&mut self, i: usize) {
         let (session, port) = self.flow(self.next);
         let header = DataHeader {
-            metric: trunkline_overlay::wire::Metric::default(),
-            service: Service::RealTime,
-            recovered: false,
-            hop_limit: 8,
-            link_seq: self.next as u16,
-            source: THERE,
-            destination: HERE,
-            source_port: port,
-            destination_port: 1_000 + session,
-            flow_seq: (self.next / self.flows) as u16,
-            remaining_ms: 80,
+            flow: FlowHeader {
+                service: Service::RealTime,
+                metric: trunkline_overlay::wire::Metric::default(),
+                source: THERE,
+                destination: HERE,
+                source_port: port,
+                destination_port: 1_000 + session,
+                flow_seq: (self.next / self.flows) as u16,
+            },
+            hop: HopHeader {
+                recovered: false,
+                hop_limit: 8,
+                link_seq: self.next as u16,
+                remaining_ms: 80,
+            },
         };
         self.next = self.next.wrapping_add(1);
         let envelope = &mut self.envelopes[i];

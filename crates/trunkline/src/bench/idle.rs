@@ -155,9 +155,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
         cpu: cpu as f64 / seconds / 1e9,
         wakeups_per_second: (last.thread.wakeups - first.thread.wakeups) as f64 / seconds,
         sent: per_link(&first, &last, seconds, |s| {
-            let all =
-                [s.hellos, s.requests, s.routing, s.realtime, s.repeats, s.best_effort, s.paths];
-            (all.iter().map(|t| t.bytes).sum(), all.iter().map(|t| t.envelopes).sum())
+            let sent = s.sent();
+            (sent.bytes, sent.envelopes)
         }),
         received: per_link(&first, &last, seconds, |s| (s.received.bytes, s.received.envelopes)),
         rss_before_kib,

@@ -10,7 +10,8 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::wire::{
-    DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Null, ReceiverIndex, Seal, Service,
+    DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, FlowHeader, HopHeader, Incarnation, Null,
+    ReceiverIndex, Seal, Service,
 };
 
 /// A G.711 packet with its RTP header.
@@ -88,17 +89,21 @@ impl<'a> Load<'a> {
         let envelope = &mut self.envelopes[i * ENVELOPE..(i + 1) * ENVELOPE];
         let flow = (self.next % u64::from(FLOWS)) as u16;
         let header = DataHeader {
-            metric: trunkline_overlay::wire::Metric::default(),
-            service: self.service,
-            recovered: false,
-            hop_limit: 8,
-            link_seq: self.next as u16,
-            source: UPSTREAM,
-            destination: DOWNSTREAM,
-            source_port: flow,
-            destination_port: flow,
-            flow_seq: (self.next / u64::from(FLOWS)) as u16,
-            remaining_ms: 100,
+            flow: FlowHeader {
+                service: self.service,
+                metric: trunkline_overlay::wire::Metric::default(),
+                source: UPSTREAM,
+                destination: DOWNSTREAM,
+                source_port: flow,
+                destination_port: flow,
+                flow_seq: (self.next / u64::from(FLOWS)) as u16,
+            },
+            hop: HopHeader {
+                recovered: false,
+                hop_limit: 8,
+                link_seq: self.next as u16,
+                remaining_ms: 100,
+            },
         };
         let mut w = Writer::new(Seal::frames_mut(envelope));
         // The envelope has just this room.

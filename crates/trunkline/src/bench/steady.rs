@@ -183,16 +183,17 @@ pub fn run(flows: u32) -> Result<Report, Error> {
     let (since, first, before) = before.ok_or(Error::Broken("the packet thread was silent"))?;
     test.stop()?;
     let of_a_look = before.thread.allocations - first.thread.allocations;
-    let delta = |pick: fn(&link::LinkStats) -> u64| -> u64 {
-        let sum =
-            |s: &crate::datapath::Snapshot| -> u64 { s.links.iter().map(|l| pick(&l.stats)).sum() };
+    let delta = |pick: fn(link::ServiceStats) -> u64| -> u64 {
+        let sum = |s: &crate::datapath::Snapshot| -> u64 {
+            s.links.iter().map(|l| pick(l.stats.of(Service::RealTime))).sum()
+        };
         sum(&after) - sum(&before)
     };
     Ok(Report {
         flows,
         loss_percent: LOSS * 100.0,
         seconds: clock::now().since(since).as_secs_f64(),
-        packets: delta(|s| s.receiver.received),
+        packets: delta(|s| s.receiver.map_or(0, |r| r.received)),
         repeats: delta(|s| s.repeats.envelopes),
         requests: delta(|s| s.requests.envelopes),
         allocations: (after.thread.allocations - before.thread.allocations)

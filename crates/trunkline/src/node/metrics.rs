@@ -9,10 +9,11 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::fmt;
-use trunkline_overlay::counters::Traffic;
+use trunkline_overlay::counters::{ReceiverStats, Traffic};
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LinkQuality;
 use trunkline_overlay::route::Formula;
+use trunkline_overlay::wire::Service;
 
 /// How [`render`]'s text is called in HTTP (OpenMetrics 1.0.0).
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -130,18 +131,29 @@ fn single(value: u64) -> impl Iterator<Item = (Labels, u64)> {
     std::iter::once((Labels::new(), value))
 }
 
-/// What a link sends, by class.
-pub fn classes(s: &LinkStats) -> [(&'static str, Traffic); 7] {
-    [
-        ("hello", s.hellos),
-        ("request", s.requests),
-        ("routing", s.routing),
-        ("realtime", s.realtime),
-        ("repeat", s.repeats),
-        ("best_effort", s.best_effort),
-        ("path", s.paths),
-    ]
+/// What a link sends, by class; and by service, where it is of one.
+fn classes(s: &LinkStats) -> Vec<(&'static str, Option<Service>, Traffic)> {
+    let mut all =
+        vec![("hello", None, s.hellos), ("routing", None, s.routing), ("path", None, s.paths)];
+    for service in Service::ALL {
+        let of = s.of(service);
+        all.push((service.label(), Some(service), of.originals));
+        if of.receiver.is_some() {
+            all.push(("request", Some(service), of.requests));
+            all.push(("repeat", Some(service), of.repeats));
+        }
+    }
+    all
 }
+
+/// What a receiving half of a service counts: name, help, and which it is.
+type Received = (&'static str, &'static str, fn(ReceiverStats) -> u64);
+const RECEIVED: [Received; 4] = [
+    ("received", "packets accepted", |r| r.received),
+    ("missing", "packets found missing", |r| r.missing),
+    ("asked", "packets asked for again", |r| r.asked),
+    ("filled", "packets that were missing and came after all", |r| r.filled),
+];
 
 impl Collector for Node {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -364,7 +376,14 @@ impl Node {
         };
         let sent = |pick: fn(Traffic) -> u64| {
             links().flat_map(move |(l, link)| {
-                classes(&link.stats).map(|(class, t)| (with(&l, "class", class), pick(t)))
+                classes(&link.stats).into_iter().map(move |(class, service, t)| {
+                    let labels = with(&l, "class", class);
+                    let labels = match service {
+                        Some(service) => with(&labels, "service", service.name()),
+                        None => labels,
+                    };
+                    (labels, pick(t))
+                })
             })
         };
         f.counters("link_sent_envelopes", "Envelopes sent", sent(|t| t.envelopes))?;
@@ -377,26 +396,16 @@ impl Node {
             each(|s| s.received.envelopes),
         )?;
         f.counters("link_received_bytes", "UDP payload received", each(|s| s.received.bytes))?;
-        f.counters(
-            "link_realtime_received",
-            "Real-time packets accepted",
-            each(|s| s.receiver.received),
-        )?;
-        f.counters(
-            "link_realtime_missing",
-            "Real-time packets found missing",
-            each(|s| s.receiver.missing),
-        )?;
-        f.counters(
-            "link_realtime_asked",
-            "Real-time packets asked for again",
-            each(|s| s.receiver.asked),
-        )?;
-        f.counters(
-            "link_realtime_filled",
-            "Missing real-time packets that came after all",
-            each(|s| s.receiver.filled),
-        )?;
+        for service in Service::ALL {
+            for (name, what, pick) in RECEIVED {
+                let of = |link: &LinkSnapshot| link.stats.of(service).receiver.map(pick);
+                let mut counts = links().filter_map(|(l, link)| Some((l, of(link)?))).peekable();
+                if counts.peek().is_some() {
+                    let name = format!("link_{}_{name}", service.label());
+                    f.counters(&name, &format!("{service}: {what}"), counts)?;
+                }
+            }
+        }
         f.counters(
             "link_restarts",
             "Starts of the neighbour that were noticed",

@@ -2,7 +2,7 @@
 
 use super::config::{self, Config};
 use super::expiry::Watch;
-use super::{flows, metrics, reload, unix_secs};
+use super::{flows, reload, unix_secs};
 use crate::datapath::{Asker, LinkSnapshot, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
@@ -291,7 +291,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         downs: q.downs,
         goodbyes: link.stats.goodbyes,
         bytes_in: received.bytes,
-        bytes_out: metrics::classes(&link.stats).iter().map(|(_, t)| t.bytes).sum(),
+        bytes_out: link.stats.sent().bytes,
         drops: drops.iter().map(|(_, n)| n).sum(),
         updates_refused: by_reason(link.refused.iter().map(|(why, n)| (why.label(), n))),
     }

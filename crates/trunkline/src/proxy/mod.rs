@@ -182,7 +182,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let (at, _node) = call::attachment(args.attach.socket.as_deref(), args.attach.node.as_deref())?;
     let terms = match args.service {
         Service::RealTime => Terms { dscp: EXPEDITED, useful_for: Some(args.deadline.0) },
-        Service::BestEffort => Terms { dscp: 0, useful_for: None },
+        _ => Terms { dscp: 0, useful_for: None },
     };
     let overlay = Overlay { at, service: args.service, deadline: args.deadline.0 };
     // Also if virtual ports are wanted only later: now somebody is looking.

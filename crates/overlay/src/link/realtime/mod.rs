@@ -31,12 +31,16 @@ mod rhythm;
 mod sender;
 mod wanted;
 
-pub(crate) use receiver::Incoming;
 pub use receiver::{Arrival, Receiver};
 pub use sender::Sender;
 
-use crate::wire::MAX_NACK_RANGES;
+use super::service::{Class, LinkService, Moment, Sent};
+use super::{Incoming, Packet};
+use crate::counters::{Drop, Drops, ReceiverStats};
+use crate::wire::{MAX_NACK_RANGES, NACK_RANGE_LEN, Nack, Service};
 use core::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::wire::{Short, Writer};
 
 /// A gap of more packets than this is an outage or a confused neighbour, not
 /// loss to repair: a tenth of a second of two hundred calls, and four times
@@ -111,5 +115,97 @@ impl Default for Config {
             recovery: Recovery::UntilDeadline,
             extra_share: 0.3,
         }
+    }
+}
+
+/// Both halves on one link.
+#[derive(Debug)]
+pub(super) struct RealTime {
+    tx: Sender,
+    rx: Receiver,
+}
+
+impl RealTime {
+    pub fn new(config: &super::Config) -> RealTime {
+        let config = &config.realtime;
+        RealTime { tx: Sender::new(config), rx: Receiver::new(config) }
+    }
+}
+
+const REQUEST_HEAD: usize = Nack::head_len(Service::RealTime);
+
+impl LinkService for RealTime {
+    fn class(&self) -> Class {
+        Class::Urgent
+    }
+
+    fn enqueue(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop> {
+        self.tx.enqueue(now, packet, latest)
+    }
+
+    fn waiting(&self) -> usize {
+        self.tx.waiting()
+    }
+
+    fn head(&mut self, moment: &Moment, drops: &mut Drops) -> Option<usize> {
+        self.tx.head(moment.now, moment.envelope, moment.one_way, drops)
+    }
+
+    fn deadline(&self) -> Time {
+        self.tx.deadline()
+    }
+
+    fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent {
+        match self.tx.pop(moment.now, moment.envelope, out) {
+            true => Sent::Repeat,
+            false => Sent::Original,
+        }
+    }
+
+    fn on_data(&mut self, packet: &Incoming, drops: &mut Drops) -> Result<(), Drop> {
+        match self.rx.accept(packet, drops) {
+            Arrival::New => Ok(()),
+            Arrival::Duplicate => Err(Drop::Duplicate),
+        }
+    }
+
+    fn on_request(&mut self, m: &Moment, nack: Nack<'_>, allowance: &mut usize, d: &mut Drops) {
+        self.tx.repeat(m.now, nack.ranges(), m.rtt, allowance, d);
+    }
+
+    /// A request for as many ranges as there is room for.
+    fn control_len(&self, room: usize) -> usize {
+        let ranges = room.saturating_sub(REQUEST_HEAD) / NACK_RANGE_LEN;
+        match self.rx.pending_asks().min(ranges) {
+            0 => 0,
+            n => REQUEST_HEAD + n * NACK_RANGE_LEN,
+        }
+    }
+
+    fn write_control(&mut self, len: usize, w: &mut Writer<'_>) -> Result<(), Short> {
+        let n = len.saturating_sub(REQUEST_HEAD) / NACK_RANGE_LEN;
+        let (ranges, n) = self.rx.take_asks(n.min(MAX_NACK_RANGES));
+        Nack::emit(Service::RealTime, &ranges[..n], w)
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.rx.next_timeout().min(self.tx.next_timeout())
+    }
+
+    fn handle_timeout(&mut self, moment: &Moment, drops: &mut Drops) {
+        self.rx.handle_timeout(moment.now, moment.rtt, drops);
+        self.tx.handle_timeout(moment.now);
+    }
+
+    fn restart(&mut self) {
+        self.rx.restart();
+    }
+
+    fn outage(&mut self) {
+        self.rx.outage();
+    }
+
+    fn received(&self) -> Option<ReceiverStats> {
+        Some(self.rx.stats())
     }
 }

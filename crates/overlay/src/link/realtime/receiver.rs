@@ -3,7 +3,7 @@ use super::rhythm::Rhythm;
 use super::wanted::Wanted;
 use super::{Config, MAX_GAP, MAX_RUNS, Recovery};
 use crate::counters::{Drop, Drops, ReceiverStats};
-use crate::link::SMALLEST_HEADERS;
+use crate::link::{Incoming, SMALLEST_HEADERS};
 use crate::wire::{DATA_OVERHEAD, ENVELOPE_OVERHEAD, MAX_NACK_RANGES, NACK_RANGE_LEN, NackRange};
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -41,24 +41,6 @@ pub enum Arrival {
     New,
     /// Seen before, or too old to tell.
     Duplicate,
-}
-
-/// A packet that has come in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Incoming {
-    pub wire_seq: u16,
-    /// The count of the envelope that brought it.
-    pub envelope: u64,
-    /// Bytes of the application's packet.
-    pub len: usize,
-    /// Whether somebody has repeated it.
-    pub recovered: bool,
-    /// When it came.
-    pub at: Time,
-    /// When it stops being of use here.
-    pub useful_until: Time,
-    /// The link's round trip.
-    pub rtt: Duration,
 }
 
 /// Missing numbers `first..end`, and how many packets came after them.

@@ -3,7 +3,7 @@ use super::extra::Extra;
 use super::{Config, Recovery};
 use crate::counters::{Drop, Drops};
 use crate::link::ring::{PacketRing, Slot};
-use crate::link::{Outgoing, PendingFrame, is_stale};
+use crate::link::{Packet, is_stale};
 use crate::wire::NackRange;
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -54,17 +54,18 @@ impl Sender {
         }
     }
 
-    pub(crate) fn enqueue(&mut self, now: Time, packet: &Outgoing<'_>) -> Result<(), Drop> {
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Time,
+        packet: &Packet<'_>,
+        latest: Time,
+    ) -> Result<(), Drop> {
         if self.agenda.is_full() {
             return Err(Drop::QueueFull);
         }
         // What this displaces is the oldest packet; if that one was still
         // waiting, `head` finds it gone and counts it.
-        let (slot, frame) = self
-            .ring
-            .push(packet.frame_len(), now, packet.deadline, packet.latest)
-            .ok_or(Drop::QueueFull)?;
-        packet.write(frame)?;
+        let slot = self.ring.keep(now, packet, latest)?;
         self.agenda.push(packet.deadline, slot, false);
         Ok(())
     }
@@ -217,7 +218,7 @@ impl Sender {
         let Some(job) = self.agenda.pop() else { return false };
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
-        PendingFrame { frame, deadline: entry.deadline }.write(out, now, seq as u16, job.repeat);
+        entry.write(frame, out, now, seq as u16, job.repeat);
         if !job.repeat {
             self.ring.mark_sent(job.slot, seq, count);
             let place = self.place(seq);
@@ -229,13 +230,14 @@ impl Sender {
         job.repeat
     }
 
-    /// Whether just one packet waits.
-    pub(crate) fn has_one(&self) -> bool {
-        self.agenda.len() == 1
+    /// When the head stops being of use.
+    pub(crate) fn deadline(&self) -> Time {
+        self.agenda.first().map_or(Time::NEVER, |job| job.deadline)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.agenda.is_empty()
+    /// How many packets wait to be sent.
+    pub(crate) fn waiting(&self) -> usize {
+        self.agenda.len()
     }
 }
 
@@ -279,27 +281,21 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{DATA_HEADER, DataHeader, Frame, Frames, NodeId, Service};
+    use crate::wire::{DATA_HEADER, FlowHeader, Frame, Frames, Metric, NodeId, Service};
 
-    fn packet(payload: &[u8], deadline_ms: u64) -> Outgoing<'_> {
-        Outgoing {
-            header: DataHeader {
-                metric: crate::wire::Metric::default(),
-                service: Service::RealTime,
-                recovered: false,
-                hop_limit: 5,
-                link_seq: 0,
-                source: NodeId(1),
-                destination: NodeId(2),
-                source_port: 3,
-                destination_port: 4,
-                flow_seq: 0,
-                remaining_ms: 0,
-            },
-            payload,
-            deadline: Time::from_millis(deadline_ms),
-            latest: Time::from_millis(deadline_ms),
-        }
+    fn enqueue(s: &mut Sender, now: Time, payload: &[u8], deadline_ms: u64) {
+        let flow = FlowHeader {
+            service: Service::RealTime,
+            metric: Metric::default(),
+            source: NodeId(1),
+            destination: NodeId(2),
+            source_port: 3,
+            destination_port: 4,
+            flow_seq: 0,
+        };
+        let deadline = Time::from_millis(deadline_ms);
+        let packet = Packet { flow, recovered: false, hop_limit: 5, payload, deadline };
+        s.enqueue(now, &packet, deadline).unwrap();
     }
 
     fn send(s: &mut Sender, now_ms: u64, drops: &mut Drops) -> Option<(u16, bool, u8, u8)> {
@@ -309,8 +305,8 @@ mod tests {
         let Some(Ok(Frame::Data(h, payload))) = Frames::new(&out).next() else {
             panic!("a data frame of {DATA_HEADER} bytes and a payload")
         };
-        assert_eq!(h.recovered, repeat);
-        Some((h.link_seq, repeat, h.remaining_ms, payload[0]))
+        assert_eq!((h.hop.recovered, h.hop.hop_limit), (repeat, 5));
+        Some((h.hop.link_seq, repeat, h.hop.remaining_ms, payload[0]))
     }
 
     #[test]
@@ -318,7 +314,7 @@ mod tests {
         let mut s = Sender::new(&Config::default());
         let mut drops = Drops::default();
         for k in 0..3 {
-            s.enqueue(Time::from_millis(0), &packet(&[k], 100)).unwrap();
+            enqueue(&mut s, Time::from_millis(0), &[k], 100);
         }
         for k in 0..3 {
             assert_eq!(send(&mut s, 2, &mut drops), Some((u16::from(k), false, 98, k)));
@@ -352,9 +348,9 @@ mod tests {
     fn earlier_deadlines_overtake() {
         let mut s = Sender::new(&Config::default());
         let mut drops = Drops::default();
-        s.enqueue(Time::ZERO, &packet(&[1], 200)).unwrap();
-        s.enqueue(Time::ZERO, &packet(&[2], 50)).unwrap();
-        s.enqueue(Time::ZERO, &packet(&[3], 200)).unwrap();
+        enqueue(&mut s, Time::ZERO, &[1], 200);
+        enqueue(&mut s, Time::ZERO, &[2], 50);
+        enqueue(&mut s, Time::ZERO, &[3], 200);
         let order: Vec<_> =
             std::iter::from_fn(|| send(&mut s, 0, &mut drops)).map(|x| x.3).collect();
         assert_eq!(order, [2, 1, 3]);
@@ -367,7 +363,7 @@ mod tests {
         let mut drops = Drops::default();
         let mut repeats = 0;
         for _ in 0..1_000 {
-            s.enqueue(Time::ZERO, &packet(&[0], 100)).unwrap();
+            enqueue(&mut s, Time::ZERO, &[0], 100);
             let (seq, ..) = send(&mut s, 0, &mut drops).unwrap();
             let ask = NackRange { first: seq, count: 1 };
             s.repeat(Time::ZERO, [ask].into_iter(), Duration::ZERO, &mut 9, &mut drops);
@@ -385,8 +381,8 @@ mod tests {
     fn what_waits_too_long_is_dropped_before_it_gets_a_number() {
         let mut s = Sender::new(&Config::default());
         let mut drops = Drops::default();
-        s.enqueue(Time::ZERO, &packet(&[1], 100)).unwrap();
-        s.enqueue(Time::from_millis(40), &packet(&[2], 140)).unwrap();
+        enqueue(&mut s, Time::ZERO, &[1], 100);
+        enqueue(&mut s, Time::from_millis(40), &[2], 140);
         assert_eq!(send(&mut s, 60, &mut drops).map(|x| (x.0, x.3)), Some((0, 2)));
         assert_eq!(drops.get(Drop::QueueDelay), 1);
     }
@@ -398,7 +394,7 @@ mod tests {
         let mut drops = Drops::default();
         for (later, repeated) in [(SeqTracker::REACH, true), (SeqTracker::REACH + 1, false)] {
             let mut s = Sender::new(&Config::default());
-            s.enqueue(Time::ZERO, &packet(&[1], 255)).unwrap();
+            enqueue(&mut s, Time::ZERO, &[1], 255);
             let mut out = [0; DATA_HEADER + 1];
             assert_eq!(s.head(Time::ZERO, 7, Duration::ZERO, &mut drops), Some(out.len()));
             s.pop(Time::ZERO, 7, &mut out);
@@ -418,7 +414,7 @@ mod tests {
         let rtt = Duration::from_millis(140);
         let at = |k: u64| Time::from_nanos(2_000 * k);
         for k in 0..70_000 {
-            s.enqueue(at(k), &packet(&[0], 500)).unwrap();
+            enqueue(&mut s, at(k), &[0], 500);
             let mut out = [0; DATA_HEADER + 1];
             s.head(at(k), k, rtt / 2, &mut drops).unwrap();
             s.pop(at(k), k, &mut out);

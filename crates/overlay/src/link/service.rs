@@ -1,0 +1,445 @@
+//! The seam between a link and its services: what a service does, and which
+//! services there are.
+//!
+//! A service is a type in a module of its own that implements [`LinkService`], its
+//! number and name in [`Service`], and its line in `register!` below. Calls go by a
+//! match, not by a table of functions, and nothing is allocated after the start.
+
+use super::drr::DeficitRoundRobin;
+use super::{Config, Incoming, Packet, best_effort, realtime};
+use crate::counters::{Drop, Drops, ReceiverStats};
+use crate::wire::{Nack, Service};
+use core::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::wire::{Short, Writer};
+
+/// What a service is told of its link whenever it has something to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub now: Time,
+    /// The link's round trip, zero while it is unknown.
+    pub rtt: Duration,
+    /// Half of its average: the estimate of the one-way delay.
+    pub one_way: Duration,
+    /// The count of the envelope that is sent next.
+    pub envelope: u64,
+}
+
+/// How a service stands to the others of its link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Class {
+    /// It goes before all that is not urgent, by deadline, and is marked so.
+    Urgent,
+    /// It has an equal share of what the urgent ones leave.
+    Shared,
+}
+
+/// Whether a packet has been sent before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sent {
+    Original,
+    Repeat,
+}
+
+/// One service of one link, both directions. One that recovers nothing needs no more
+/// than the first five.
+pub(super) trait LinkService {
+    fn class(&self) -> Class;
+
+    /// Takes a packet to be sent, which is of use to the next node until `latest`.
+    fn enqueue(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop>;
+
+    /// Packets that wait to be sent; some of them may turn out to be of no use.
+    fn waiting(&self) -> usize;
+
+    /// Bytes of the frame that goes next, after dropping what is of no use.
+    fn head(&mut self, moment: &Moment, drops: &mut Drops) -> Option<usize>;
+
+    /// Writes the head into `out`, which has just its bytes.
+    fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent;
+
+    /// Of an urgent one: when the head stops being of use.
+    fn deadline(&self) -> Time {
+        Time::NEVER
+    }
+
+    /// Takes note of a packet that has come; an error if it has come before.
+    fn on_data(&mut self, _: &Incoming, _: &mut Drops) -> Result<(), Drop> {
+        Ok(())
+    }
+
+    /// The neighbour asks for packets again; `allowance` is how many numbers may be
+    /// looked up for the rest of this envelope.
+    fn on_request(&mut self, _: &Moment, _: Nack<'_>, _allowance: &mut usize, drops: &mut Drops) {
+        drops.count(Drop::NotRepeated);
+    }
+
+    /// Bytes of control frames to be sent now, at most `room`.
+    fn control_len(&self, _room: usize) -> usize {
+        0
+    }
+
+    /// Writes control frames of `len` bytes, which [`LinkService::control_len`] has
+    /// given.
+    fn write_control(&mut self, _len: usize, _: &mut Writer<'_>) -> Result<(), Short> {
+        Ok(())
+    }
+
+    /// When [`LinkService::handle_timeout`] has something to do.
+    fn next_timeout(&self) -> Time {
+        Time::NEVER
+    }
+
+    /// Does what is due.
+    fn handle_timeout(&mut self, _: &Moment, _: &mut Drops) {}
+
+    /// The neighbour has started anew, with new numbers.
+    fn restart(&mut self) {}
+
+    /// The link has gone down: what it has lost is not the link's usual loss.
+    fn outage(&mut self) {}
+
+    /// What the receiving half has found of the neighbour's packets.
+    fn received(&self) -> Option<ReceiverStats> {
+        None
+    }
+}
+
+/// Makes `AnyService` and `with!`, which calls whichever it is.
+macro_rules! register {
+    ($($service:ident($kind:ty)),+ $(,)?) => {
+        /// One of the services.
+        #[derive(Debug)]
+        #[allow(clippy::large_enum_variant, reason = "a link has one of each, in one place")]
+        pub(super) enum AnyService {
+            $($service($kind)),+
+        }
+
+        impl AnyService {
+            fn new(service: Service, config: &Config) -> AnyService {
+                match service {
+                    $(Service::$service => AnyService::$service(<$kind>::new(config))),+
+                }
+            }
+        }
+
+        macro_rules! with {
+            ($any:expr, $one:ident => $call:expr) => {
+                match $any { $(AnyService::$service($one) => $call),+ }
+            };
+        }
+    };
+}
+
+register! {
+    BestEffort(best_effort::Queue),
+    RealTime(realtime::RealTime),
+}
+
+impl AnyService {
+    /// The head of one of this class, with one question for both.
+    #[inline]
+    fn head_if(&mut self, class: Class, moment: &Moment, drops: &mut Drops) -> Option<usize> {
+        with!(self, one => if one.class() == class { one.head(moment, drops) } else { None })
+    }
+}
+
+impl LinkService for AnyService {
+    #[inline]
+    fn class(&self) -> Class {
+        with!(self, one => one.class())
+    }
+
+    #[inline]
+    fn enqueue(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop> {
+        with!(self, one => one.enqueue(now, packet, latest))
+    }
+
+    #[inline]
+    fn waiting(&self) -> usize {
+        with!(self, one => one.waiting())
+    }
+
+    #[inline]
+    fn head(&mut self, moment: &Moment, drops: &mut Drops) -> Option<usize> {
+        with!(self, one => one.head(moment, drops))
+    }
+
+    #[inline]
+    fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent {
+        with!(self, one => one.pop(moment, out))
+    }
+
+    #[inline]
+    fn deadline(&self) -> Time {
+        with!(self, one => one.deadline())
+    }
+
+    #[inline]
+    fn on_data(&mut self, packet: &Incoming, drops: &mut Drops) -> Result<(), Drop> {
+        with!(self, one => one.on_data(packet, drops))
+    }
+
+    fn on_request(&mut self, m: &Moment, nack: Nack<'_>, allowance: &mut usize, d: &mut Drops) {
+        with!(self, one => one.on_request(m, nack, allowance, d));
+    }
+
+    fn control_len(&self, room: usize) -> usize {
+        with!(self, one => one.control_len(room))
+    }
+
+    fn write_control(&mut self, len: usize, w: &mut Writer<'_>) -> Result<(), Short> {
+        with!(self, one => one.write_control(len, w))
+    }
+
+    fn next_timeout(&self) -> Time {
+        with!(self, one => one.next_timeout())
+    }
+
+    fn handle_timeout(&mut self, moment: &Moment, drops: &mut Drops) {
+        with!(self, one => one.handle_timeout(moment, drops));
+    }
+
+    fn restart(&mut self) {
+        with!(self, one => one.restart());
+    }
+
+    fn outage(&mut self) {
+        with!(self, one => one.outage());
+    }
+
+    fn received(&self) -> Option<ReceiverStats> {
+        with!(self, one => one.received())
+    }
+}
+
+/// The services of a link, in the order of [`Service::ALL`], and whose turn it is.
+#[derive(Debug)]
+pub(super) struct Services<const N: usize = { Service::COUNT }> {
+    each: [AnyService; N],
+    shared: DeficitRoundRobin<N>,
+}
+
+/// The packet that is sent next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    /// Which service has it.
+    pub place: usize,
+    /// Bytes of its frame.
+    pub len: usize,
+    pub class: Class,
+    /// What it costs a service that shares the link.
+    cost: usize,
+}
+
+impl Services {
+    pub fn new(config: &Config) -> Services {
+        Services::of(Service::ALL.map(|service| AnyService::new(service, config)))
+    }
+
+    pub fn get(&self, service: Service) -> &AnyService {
+        &self.each[service.index()]
+    }
+
+    pub fn get_mut(&mut self, service: Service) -> &mut AnyService {
+        &mut self.each[service.index()]
+    }
+
+    /// When each service has something to do.
+    pub fn timeouts(&self) -> impl Iterator<Item = (Service, Time)> {
+        Service::ALL.into_iter().zip(self.each.iter().map(LinkService::next_timeout))
+    }
+
+    /// What the receiving half of each has found.
+    pub fn received(&self) -> [Option<ReceiverStats>; Service::COUNT] {
+        Service::ALL.map(|service| self.get(service).received())
+    }
+}
+
+impl<const N: usize> Services<N> {
+    fn of(each: [AnyService; N]) -> Services<N> {
+        Services { each, shared: DeficitRoundRobin::new() }
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut AnyService> {
+        self.each.iter_mut()
+    }
+
+    /// The packet that goes next: of the urgent ones by deadline, then of the
+    /// others in turns, in which each packet counts with `overhead` more bytes.
+    #[inline]
+    pub fn next(&mut self, moment: &Moment, overhead: usize, drops: &mut Drops) -> Option<Turn> {
+        let mut first: Option<(usize, usize)> = None;
+        for place in 0..N {
+            if let Some(len) = self.each[place].head_if(Class::Urgent, moment, drops) {
+                let deadline = |place: usize| self.each[place].deadline();
+                if first.is_none_or(|(other, _)| deadline(place) < deadline(other)) {
+                    first = Some((place, len));
+                }
+            }
+        }
+        match first {
+            Some((place, len)) => Some(Turn { place, len, class: Class::Urgent, cost: 0 }),
+            None => self.next_shared(moment, overhead, drops),
+        }
+    }
+
+    fn next_shared(&mut self, m: &Moment, overhead: usize, drops: &mut Drops) -> Option<Turn> {
+        let mut costs = [None; N];
+        for (cost, service) in costs.iter_mut().zip(&mut self.each) {
+            *cost = service.head_if(Class::Shared, m, drops).map(|len| len + overhead);
+        }
+        let place = self.shared.next(&costs)?;
+        let cost = costs[place]?;
+        Some(Turn { place, len: cost - overhead, class: Class::Shared, cost })
+    }
+
+    /// Writes the packet of `turn` into `out`, of just its bytes.
+    #[inline]
+    pub fn pop(&mut self, turn: &Turn, moment: &Moment, out: &mut [u8]) -> Sent {
+        let service = &mut self.each[turn.place];
+        let sent = service.pop(moment, out);
+        if turn.class == Class::Shared {
+            self.shared.sent(turn.place, turn.cost, service.waiting() > 0);
+        }
+        sent
+    }
+
+    /// Whether anything waits to be sent.
+    pub fn any_waits(&self) -> bool {
+        self.each.iter().any(|service| service.waiting() > 0)
+    }
+
+    /// Whether one urgent packet waits, and no more.
+    pub fn one_urgent_waits(&self) -> bool {
+        let urgent = self.each.iter().filter(|service| service.class() == Class::Urgent);
+        urgent.map(LinkService::waiting).sum::<usize>() == 1
+    }
+
+    /// The first service that has control frames to send, and their bytes, at most
+    /// `room`.
+    pub fn control(&self, room: usize) -> Option<(usize, usize)> {
+        let lens = self.each.iter().map(|service| service.control_len(room));
+        lens.enumerate().find(|&(_, len)| len > 0)
+    }
+
+    /// Writes what [`Services::control`] has found.
+    pub fn write_control(
+        &mut self,
+        (place, len): (usize, usize),
+        w: &mut Writer<'_>,
+    ) -> Result<(), Short> {
+        self.each[place].write_control(len, w)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{DATA_HEADER, FlowHeader, Frame, Frames, Metric, NodeId};
+
+    const OVERHEAD: usize = 52;
+    const NOW: Moment =
+        Moment { now: Time::ZERO, rtt: Duration::ZERO, one_way: Duration::ZERO, envelope: 0 };
+
+    fn config() -> Config {
+        let mut config = Config::new(NodeId(2));
+        config.best_effort.packets = 64;
+        config
+    }
+
+    fn services<const N: usize>(which: [Service; N]) -> Services<N> {
+        Services::of(which.map(|service| AnyService::new(service, &config())))
+    }
+
+    fn enqueue(service: &mut AnyService, ports: u16, len: usize, deadline: Time) {
+        let flow = FlowHeader {
+            service: Service::BestEffort,
+            metric: Metric::default(),
+            source: NodeId(1),
+            destination: NodeId(2),
+            source_port: ports,
+            destination_port: ports,
+            flow_seq: 0,
+        };
+        let payload = &vec![0; len];
+        let packet = Packet { flow, recovered: false, hop_limit: 5, payload, deadline };
+        service.enqueue(Time::ZERO, &packet, deadline).unwrap();
+    }
+
+    /// The next packet's place, port and bytes on the link.
+    fn send<const N: usize>(services: &mut Services<N>) -> Option<(usize, u16, usize)> {
+        let turn = services.next(&NOW, OVERHEAD, &mut Drops::default())?;
+        let mut out = vec![0; turn.len];
+        services.pop(&turn, &NOW, &mut out);
+        let Some(Ok(Frame::Data(header, _))) = Frames::new(&out).next() else { panic!("a packet") };
+        Some((turn.place, header.flow.source_port, OVERHEAD + turn.len))
+    }
+
+    /// Whatever the sizes of their packets, and however many of each wait.
+    #[test]
+    fn two_that_are_not_urgent_share_equally() {
+        const EVENLY: usize = 4_000_000;
+        for [a, b] in [[0, 1_200], [1_200, 40], [160, 160], [8_000, 40], [1_180, 1_181]] {
+            let mut services = services([Service::BestEffort; 2]);
+            let mut sent = [0; 2];
+            while sent[0] + sent[1] < EVENLY {
+                for (place, most, len) in [(0, 10, a), (1, 2, b)] {
+                    while services.each[place].waiting() < most {
+                        enqueue(&mut services.each[place], 0, len, Time::from_millis(100));
+                    }
+                }
+                let (place, _, bytes) = send(&mut services).unwrap();
+                sent[place] += bytes;
+            }
+            let apart = sent[0].abs_diff(sent[1]);
+            assert!(apart < 20_000, "{a} and {b} bytes: {sent:?}");
+        }
+    }
+
+    #[test]
+    fn who_was_idle_has_no_more_than_its_share_later() {
+        let mut services = services([Service::BestEffort; 2]);
+        let turns = |services: &mut Services<2>, busy: &[usize], packets: usize| {
+            let mut sent = [0u32; 2];
+            for _ in 0..packets {
+                for &place in busy {
+                    if services.each[place].waiting() < 2 {
+                        enqueue(&mut services.each[place], 0, 500, Time::from_millis(100));
+                    }
+                }
+                sent[send(services).unwrap().0] += 1;
+            }
+            sent
+        };
+        assert_eq!(turns(&mut services, &[0], 1_000), [1_000, 0]);
+        let [first, second] = turns(&mut services, &[0, 1], 100);
+        assert!(first.abs_diff(second) <= 6, "{first} and {second}");
+    }
+
+    #[test]
+    fn urgent_ones_go_first_and_by_deadline() {
+        let mut services = services([Service::BestEffort, Service::RealTime, Service::RealTime]);
+        for (place, port, ms) in [(0, 1, 1), (1, 2, 90), (2, 3, 50), (1, 4, 20), (2, 5, 100)] {
+            enqueue(&mut services.each[place], port, 10, Time::from_millis(ms));
+        }
+        assert!(!services.one_urgent_waits() && services.any_waits());
+        let order: Vec<_> = std::iter::from_fn(|| send(&mut services)).collect();
+        let bytes = OVERHEAD + DATA_HEADER + 10;
+        let want =
+            [(1, 4), (2, 3), (1, 2), (2, 5), (0, 1)].map(|(place, port)| (place, port, bytes));
+        assert_eq!(order, want);
+        assert!(!services.any_waits());
+    }
+
+    #[test]
+    fn what_repeats_nothing_counts_who_asks() {
+        let frame = [0x22, Service::BestEffort as u8, 1, 0, 0, 0];
+        let Some(Ok(Frame::Nack(nack))) = Frames::new(&frame).next() else { panic!("a request") };
+        let mut services = services(Service::ALL);
+        let (mut drops, mut allowance) = (Drops::default(), 9);
+        services.get_mut(nack.service).on_request(&NOW, nack, &mut allowance, &mut drops);
+        assert_eq!((drops.get(Drop::NotRepeated), drops.iter().map(|d| d.1).sum()), (1, 1u64));
+        assert!(!services.any_waits());
+    }
+}
