@@ -1,14 +1,17 @@
-//! Line charts as a journal prints them: axes with units, 95 % intervals, and
-//! series that differ by line and marker, so that they can be told apart in
-//! grey.
+//! Charts as a journal prints them: axes with units, 95 % intervals, and series
+//! that differ by line and marker, so that they can be told apart in grey. A
+//! [`Chart`] is one panel; [`Panels`] stand under each other.
 
+mod guides;
+mod panels;
 mod png;
 mod svg;
 
+pub use panels::{Boxes, Guide, Panel, Panels, Quartiles};
 pub use png::png;
-pub use svg::svg;
+pub use svg::{panels_svg, svg};
 
-/// A figure, before it is drawn.
+/// A figure of one panel, before it is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     /// Above it.
@@ -120,6 +123,9 @@ pub struct Style {
     pub width: u32,
     /// How intervals are shown.
     pub interval: Interval,
+    /// Whether a point's value holds until the next point, as a count's does,
+    /// instead of a straight line between the two.
+    pub step: bool,
 }
 
 /// How intervals are shown.
@@ -156,6 +162,7 @@ impl Style {
         marker: Marker::None,
         width: 12,
         interval: Interval::Bars,
+        step: false,
     };
     /// The same, dashed.
     pub const SECOND_CURVE: Style = Style { dash: "2 3", ..Style::CURVE };
@@ -172,7 +179,7 @@ impl Style {
             ("#000000", "1 2", Marker::Circle),
             ("#e69f00", "12 3 1 3", Marker::Square),
         ][n % 6];
-        Style { colour, dash, marker, width: 18, interval: Interval::Bars }
+        Style { colour, dash, marker, width: 18, interval: Interval::Bars, step: false }
     }
 
     /// The same in light grey with rings, for what a figure compares with.
@@ -183,6 +190,11 @@ impl Style {
     /// Without markers, and with a band for the interval: for many points.
     pub fn dense(self) -> Style {
         Style { marker: Marker::None, interval: Interval::Band, ..self }
+    }
+
+    /// A step line without markers: for what holds for a while.
+    pub fn stepped(self) -> Style {
+        Style { marker: Marker::None, step: true, ..self }
     }
 }
 
