@@ -55,27 +55,33 @@ pub fn vertical(out: &mut String, guides: &[(f64, &str)], frame: &Frame<'_>, fir
     }
 }
 
-/// The horizontal lines of a panel, with labels where none is yet.
+/// The horizontal lines of a panel, with labels where no other is, nor a line.
 pub fn horizontal(out: &mut String, guides: &[Guide], frame: &Frame<'_>) {
+    let inside = guides.iter().filter(|g| (0.0..=1.0).contains(&frame.y.place(g.at)));
+    let lines: Vec<(f64, &str)> =
+        inside.map(|g| (frame.at(frame.x.range.0, g.at).1, g.label.as_str())).collect();
+    for &(y, _) in &lines {
+        line(out, (LEFT, y), (RIGHT, y), STROKE);
+    }
     // Left, right and baseline of what is written.
     let mut taken: Vec<(f64, f64, f64)> = Vec::new();
-    for guide in guides.iter().filter(|g| (0.0..=1.0).contains(&frame.y.place(g.at))) {
-        let (_, y) = frame.at(frame.x.range.0, guide.at);
-        line(out, (LEFT, y), (RIGHT, y), STROKE);
-        let wide = width(&guide.label).min(RIGHT - LEFT - 8.0);
+    for &(y, label) in &lines {
+        let wide = width(label).min(RIGHT - LEFT - 8.0);
         let (left, right) = (LEFT + 4.0, RIGHT - 4.0 - wide);
         let middle = (left + right) / 2.0;
         let places = [right, left, middle].map(|x| [(x, y - 4.0), (x, y + 12.0)]);
         let free = |&(x, foot): &(f64, f64)| {
+            let (top, bottom) = (foot - 9.0, foot + 2.0);
             let over = |&(from, to, other): &(f64, f64, f64)| {
                 x < to && from < x + wide && (foot - other).abs() < ROW
             };
-            let inside = foot - 9.0 >= frame.top && foot + 2.0 <= frame.bottom;
-            inside && !taken.iter().any(over)
+            (top >= frame.top && bottom <= frame.bottom)
+                && !lines.iter().any(|&(y, _)| (top..=bottom).contains(&y))
+                && !taken.iter().any(over)
         };
         let (x, foot) = places.into_iter().flatten().find(free).unwrap_or((right, y - 4.0));
         taken.push((x, x + wide, foot));
-        text(out, (x, foot), "start", &format!("{FONT}{HALO}"), &guide.label);
+        text(out, (x, foot), "start", &format!("{FONT}{HALO}"), label);
     }
 }
 

@@ -6,6 +6,8 @@ mod guides;
 mod panels;
 mod png;
 mod svg;
+#[cfg(test)]
+mod tests;
 
 pub use panels::{Boxes, Guide, Panel, Panels, Quartiles};
 pub use png::png;
@@ -195,34 +197,5 @@ impl Style {
     /// A step line without markers: for what holds for a while.
     pub fn stepped(self) -> Style {
         Style { marker: Marker::None, step: true, ..self }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn labels(axis: &Axis) -> Vec<String> {
-        axis.ticks().into_iter().map(|t| t.1).collect()
-    }
-
-    #[test]
-    fn ticks_have_as_many_digits_as_they_need() {
-        assert_eq!(
-            labels(&Axis::linear("", (0.0, 1.0), 0.25)),
-            ["0.00", "0.25", "0.50", "0.75", "1.00"]
-        );
-        assert_eq!(labels(&Axis::linear("", (90.0, 100.0), 5.0)), ["90", "95", "100"]);
-        assert_eq!(labels(&Axis::log("", (0.001, 10.0))), ["0.001", "0.01", "0.1", "1", "10"]);
-        assert_eq!(labels(&Axis::log("", (1e-5, 1e-4))), ["0.00001", "0.0001"]);
-        let axis = Axis::fitting("", 0.0, [0.3, 1.93, f64::NAN].into_iter());
-        assert_eq!((axis.range, axis.step), ((0.0, 2.0), 0.5));
-        assert_eq!(Axis::fitting("", 0.0, [].into_iter()).range.0, 0.0);
-    }
-
-    #[test]
-    fn places_are_shares_of_the_axis() {
-        assert_eq!(Axis::linear("", (2.0, 4.0), 1.0).place(3.0), 0.5);
-        assert!((Axis::log("", (0.01, 100.0)).place(1.0) - 0.5).abs() < 1e-12);
     }
 }

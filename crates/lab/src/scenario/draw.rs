@@ -97,13 +97,11 @@ fn figure(scenario: &Scenario, title: String, classes: &[(&str, &[Bin])]) -> Pan
     }
 }
 
-/// A logarithmic axis of whole decades around all that is more than nothing.
+/// A logarithmic axis around all that is more than nothing, from a whole decade on.
 fn decades(label: &str, series: &[Series]) -> Axis {
     let values = series.iter().flat_map(|s| s.points.iter().map(|p| p.y)).filter(|&y| y > 0.0);
-    let decades = values.map(libm::log10).map(|d| (libm::floor(d), libm::ceil(d)));
-    let around = |(low, high): (f64, f64), (l, h)| (low.min(l), high.max(h));
-    let (low, high) = decades.fold((0.0, 1.0), around);
-    Axis::log(label, (libm::pow(10.0, low), libm::pow(10.0, high)))
+    let (least, most) = values.fold((1.0, 10.0), |(l, m), y| (f64::min(l, y), f64::max(m, y)));
+    Axis::log(label, (libm::pow(10.0, libm::floor(libm::log10(least))), 2.0 * most))
 }
 
 /// A value for each bin from when the calls begin, and the last until its end;

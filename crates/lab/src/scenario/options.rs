@@ -97,9 +97,6 @@ macro_rules! section {
         }
 
         impl $name {
-            #[cfg(test)]
-            const KEYS: &[&str] = &[$(stringify!($key)),+];
-
             /// Sets what the section says.
             pub fn apply(&self, to: &mut $to) {
                 $(if let Some(value) = self.$key {

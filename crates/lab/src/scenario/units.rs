@@ -16,6 +16,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
 fn span(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let scale = match unit {
+        "ns" => 1e-9,
         "us" | "µs" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,

@@ -5,7 +5,7 @@
 mod calls;
 pub(crate) mod config;
 pub(crate) mod process;
-mod settings;
+pub(super) mod settings;
 
 use super::model::Scenario;
 use super::rows::{COLUMNS, row};
