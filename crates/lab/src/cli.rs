@@ -1,5 +1,7 @@
 //! The command line.
 
+mod scenario;
+
 use crate::out;
 use crate::progress::{Bar, Weighed};
 use clap::{Parser, Subcommand};
@@ -15,11 +17,10 @@ use trunkline_lab::output::{self, Judged, Score};
 use trunkline_lab::own::{self, convergence};
 use trunkline_lab::plan::{Drawn, Plan, whole};
 use trunkline_lab::run::{Progress as _, Settings};
-use trunkline_lab::scenario::testbed::{Cpu, Effort, MAX_LATENESS_US, Testbed};
+use trunkline_lab::scenario::testbed::{Cpu, MAX_LATENESS_US};
 use trunkline_lab::speech::{self, Filter, Speech, Variant, Voices};
 use trunkline_lab::store::write_json;
-use trunkline_lab::table::Record;
-use trunkline_lab::{Error, Papers, check, papers, report, scenario};
+use trunkline_lab::{Error, Papers, check, papers, report};
 
 /// Measure the papers' figures again, with the daemon's own code in a simulated network
 #[derive(Parser, Debug)]
@@ -70,7 +71,9 @@ Examples:
   trunkline-lab run my-network.toml --testbed
   trunkline-lab run own/convergence --testbed
 
-A scenario writes data.csv to OUT/scenario/NAME. With --testbed it runs a second
+A scenario writes to OUT/scenario/NAME what became of its calls (data.csv) and
+streams (streams.csv), a ledger of each link, way and class of packets (links.csv),
+and of each link with a name a figure for each way. With --testbed it runs a second
 time, with a `trunkline node` process for each host and `trunkline impair`
 between them, all on this machine's loopback interface: the same link models and
 seed in real time, the calls' length and 8 s more. data.csv then has both;
@@ -97,6 +100,9 @@ struct Run {
     /// Run a scenario, or own/convergence, with real daemons, too, beside the simulator
     #[arg(long, conflicts_with = "shard")]
     testbed: bool,
+    /// Print what became of a scenario as JSON
+    #[arg(long, conflicts_with = "shard")]
+    json: bool,
     /// The program for --testbed [default: beside this one, or in PATH]
     #[arg(long, value_name = "PATH", requires = "testbed")]
     trunkline: Option<PathBuf>,
@@ -239,7 +245,8 @@ pub fn run(args: &Args) -> ExitCode {
             list(&papers, *json);
             Ok(true)
         }
-        Command::Run(args) if args.what.ends_with(".toml") => scenario(args),
+        Command::Run(args) if args.what.ends_with(".toml") => scenario::run(args),
+        Command::Run(args) if args.json => Err(Error::NoJson(args.what.clone())),
         Command::Run(args) if args.testbed => beside(&papers, args),
         Command::Run(args) => measure(&papers, args),
         Command::Merge(args) => merge(&papers, args),
@@ -338,46 +345,6 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
     Ok(true)
 }
 
-fn scenario(args: &Run) -> Result<bool, Error> {
-    let path = Path::new(&args.what);
-    let scenario = scenario::load(path)?;
-    let no_testbed = |why| Error::Testbed { what: args.what.clone(), why };
-    // Known now, a missing program costs no simulation.
-    let testbed = || Testbed::new(&scenario, args.trunkline.as_deref()).map_err(no_testbed);
-    let testbed = args.testbed.then(testbed).transpose()?;
-    let (how, folder) = (&args.how, args.out.join("scenario").join(&scenario.name));
-    let speech = how.speech.load(scenario.pesq)?;
-    let speech = speech.as_ref();
-    let mut table = scenario::simulate(&scenario, speech, how.seed)
-        .map_err(|why| Error::Point { point: args.what.clone(), why })?;
-    let mut effort = None;
-    if let Some(testbed) = testbed {
-        let bar = Bar::new(testbed.seconds(), "seconds");
-        let progress = Weighed(&bar, testbed.seconds() as f64);
-        let run = testbed.run(speech, how.seed, &|| progress.done(1.0));
-        bar.clear();
-        let (live, took) = run.map_err(no_testbed)?;
-        table.rows.extend(live.rows);
-        write_json(&folder.join("testbed.json"), &took)?;
-        effort = Some(took);
-    }
-    let file = folder.join("data.csv");
-    output::write_table(&file, &table)?;
-    let rows: Vec<_> = table.iter().collect();
-    for k in 0..scenario.calls.len() {
-        // The simulator's row, and the testbed's.
-        let both: Vec<_> = rows.iter().skip(k).step_by(scenario.calls.len()).collect();
-        outln!("{}:", both[0].text("calls"));
-        for column in table.columns.iter().filter(|c| c.name != "calls") {
-            let shown = both.iter().map(|r| Some(r.text(column.name)).filter(|t| !t.is_empty()));
-            let shown: String = shown.map(|t| format!(" {:<11}", t.unwrap_or("-"))).collect();
-            outln!("    {:<16}{}", column.name, shown.trim_end());
-        }
-    }
-    outln!("{}", file.display());
-    Ok(effort.is_none_or(|effort| verdict(&rows, &effort)))
-}
-
 /// A figure in the simulator, and then with real daemons.
 fn beside(papers: &Papers, args: &Run) -> Result<bool, Error> {
     if args.what != format!("{}/{}", own::PAPER, convergence::FIGURE) {
@@ -427,24 +394,6 @@ fn in_time(late_us: f64, valid: bool) -> bool {
         outln!("INVALID: more than {MAX_LATENESS_US} µs tell about this machine: it was busy");
     }
     valid
-}
-
-/// Says what a testbed took, and whether it counts and agrees.
-fn verdict(rows: &[Record<'_>], effort: &Effort) -> bool {
-    cpu(&effort.cpu);
-    let mut good = in_time(effort.lateness_p999_us(), effort.valid);
-    if effort.refused > 0 {
-        outln!("{} packets were not taken by the first daemon, and are lost", effort.refused);
-    }
-    let (simulator, testbed) = rows.split_at(rows.len() / 2);
-    for (a, b) in simulator.iter().zip(testbed).filter(|&(a, b)| !scenario::agree(*a, *b)) {
-        let calls = a.text("calls");
-        let [a, b] =
-            [a, b].map(|r| ["missed_low_pct", "missed_high_pct"].map(|c| r.text(c)).join(" to "));
-        outln!("DISAGREE: {calls}: missed in the simulator {a} %, in the testbed {b} %");
-        good = false;
-    }
-    good
 }
 
 fn report(papers: &Papers, args: &Report) -> Result<bool, Error> {

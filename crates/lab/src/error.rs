@@ -75,6 +75,9 @@ pub enum Error {
     /// A figure that no testbed can measure.
     #[error("{0}: --testbed is for scenarios and own/convergence: give a .toml file, or that")]
     NoTestbed(String),
+    /// A figure whose results are asked for as JSON.
+    #[error("{0}: --json is for scenarios: give a .toml file; of a figure, claims.json says it")]
+    NoJson(String),
     /// A scenario or figure that could not be run with daemons.
     #[error("{what}: {why}")]
     Testbed {

@@ -8,7 +8,7 @@ use crate::plot;
 use crate::store::{write_file, write_json};
 use crate::table::Table;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A claim and what came of it, as in `claims.json`.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -185,6 +185,18 @@ pub fn write(
     write_file(&folder.join("figure.svg"), svg.as_bytes())?;
     write_json(&folder.join("claims.json"), &judged)?;
     Ok(judged)
+}
+
+/// Writes a figure as `name`.svg and `name`.png; the former.
+///
+/// # Errors
+///
+/// If a file can't be written.
+pub fn write_figure(folder: &Path, name: &str, panels: &plot::Panels) -> Result<PathBuf, Error> {
+    let (svg, path) = (plot::panels_svg(panels), folder.join(format!("{name}.svg")));
+    write_file(&path, svg.as_bytes())?;
+    write_file(&path.with_file_name(format!("{name}.png")), &plot::png(&svg))?;
+    Ok(path)
 }
 
 /// Writes a table as comma-separated values.

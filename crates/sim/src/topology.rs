@@ -11,7 +11,7 @@ use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::wire::NodeId;
 
 /// Hosts, links and routes, each said once; [`build`](Topology::build) fills in
-/// the addresses. Wires are numbered in the order of the links.
+/// the addresses. Wires are numbered in the order of the links that have one.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
     hosts: Vec<Config>,
@@ -24,6 +24,8 @@ struct Wire {
     b: HostId,
     ab: LinkModel,
     ba: LinkModel,
+    /// Whether there is no wire, but a way over cables with these delays.
+    routed: bool,
 }
 
 impl Topology {
@@ -74,6 +76,19 @@ impl Topology {
         ba: LinkModel,
         adjust: impl Fn(&mut link::Config),
     ) {
+        self.add_link(Wire { a, b, ab, ba, routed: false }, adjust);
+    }
+
+    /// A link with every default between two hosts that cables will join, there
+    /// and back in so much time, as far as static routes heed it: see
+    /// [`World::connect_routed`].
+    pub fn routed_link(&mut self, a: HostId, b: HostId, there: Duration, back: Duration) {
+        let [ab, ba] = [there, back].map(|delay| LinkModel { delay, ..LinkModel::default() });
+        self.add_link(Wire { a, b, ab, ba, routed: true }, |_| {});
+    }
+
+    fn add_link(&mut self, wire: Wire, adjust: impl Fn(&mut link::Config)) {
+        let (a, b) = (wire.a, wire.b);
         // The number of links is checked when the node takes its configuration.
         let ends = [a, b].map(|h| address(h, self.hosts[h.0 as usize].links.len() as u16));
         for (at, to, theirs) in [(a, b, ends[1]), (b, a, ends[0])] {
@@ -82,7 +97,7 @@ impl Topology {
             adjust(&mut config);
             self.hosts[at.0 as usize].links.push(config);
         }
-        self.links.push(Wire { a, b, ab, ba });
+        self.links.push(wire);
     }
 
     /// A static route at `at`: to `to` by its neighbour `via`, from where it
@@ -159,14 +174,17 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// As [`World::add_host`] and [`World::connect`].
+    /// As [`World::add_host`], [`World::connect`] and [`World::connect_routed`].
     pub fn build(self, seed: u64) -> Result<World, WorldError> {
         let mut world = World::new(seed);
         for config in self.hosts {
             world.add_host(config)?;
         }
-        for Wire { a, b, ab, ba } in self.links {
-            world.connect(a, b, ab, ba)?;
+        for Wire { a, b, ab, ba, routed } in self.links {
+            match routed {
+                true => world.connect_routed(a, b)?,
+                false => drop(world.connect(a, b, ab, ba)?),
+            }
         }
         Ok(world)
     }

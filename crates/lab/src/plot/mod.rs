@@ -1,14 +1,19 @@
-//! Line charts as a journal prints them: axes with units, 95 % intervals, and
-//! series that differ by line and marker, so that they can be told apart in
-//! grey.
+//! Charts as a journal prints them: axes with units, 95 % intervals, and series
+//! that differ by line and marker, so that they can be told apart in grey. A
+//! [`Chart`] is one panel; [`Panels`] stand under each other.
 
+mod guides;
+mod panels;
 mod png;
 mod svg;
+#[cfg(test)]
+mod tests;
 
+pub use panels::{Boxes, Guide, Panel, Panels, Quartiles};
 pub use png::png;
-pub use svg::svg;
+pub use svg::{panels_svg, svg};
 
-/// A figure, before it is drawn.
+/// A figure of one panel, before it is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     /// Above it.
@@ -120,6 +125,9 @@ pub struct Style {
     pub width: u32,
     /// How intervals are shown.
     pub interval: Interval,
+    /// Whether a point's value holds until the next point, as a count's does,
+    /// instead of a straight line between the two.
+    pub step: bool,
 }
 
 /// How intervals are shown.
@@ -156,6 +164,7 @@ impl Style {
         marker: Marker::None,
         width: 12,
         interval: Interval::Bars,
+        step: false,
     };
     /// The same, dashed.
     pub const SECOND_CURVE: Style = Style { dash: "2 3", ..Style::CURVE };
@@ -172,7 +181,7 @@ impl Style {
             ("#000000", "1 2", Marker::Circle),
             ("#e69f00", "12 3 1 3", Marker::Square),
         ][n % 6];
-        Style { colour, dash, marker, width: 18, interval: Interval::Bars }
+        Style { colour, dash, marker, width: 18, interval: Interval::Bars, step: false }
     }
 
     /// The same in light grey with rings, for what a figure compares with.
@@ -184,33 +193,9 @@ impl Style {
     pub fn dense(self) -> Style {
         Style { marker: Marker::None, interval: Interval::Band, ..self }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn labels(axis: &Axis) -> Vec<String> {
-        axis.ticks().into_iter().map(|t| t.1).collect()
-    }
-
-    #[test]
-    fn ticks_have_as_many_digits_as_they_need() {
-        assert_eq!(
-            labels(&Axis::linear("", (0.0, 1.0), 0.25)),
-            ["0.00", "0.25", "0.50", "0.75", "1.00"]
-        );
-        assert_eq!(labels(&Axis::linear("", (90.0, 100.0), 5.0)), ["90", "95", "100"]);
-        assert_eq!(labels(&Axis::log("", (0.001, 10.0))), ["0.001", "0.01", "0.1", "1", "10"]);
-        assert_eq!(labels(&Axis::log("", (1e-5, 1e-4))), ["0.00001", "0.0001"]);
-        let axis = Axis::fitting("", 0.0, [0.3, 1.93, f64::NAN].into_iter());
-        assert_eq!((axis.range, axis.step), ((0.0, 2.0), 0.5));
-        assert_eq!(Axis::fitting("", 0.0, [].into_iter()).range.0, 0.0);
-    }
-
-    #[test]
-    fn places_are_shares_of_the_axis() {
-        assert_eq!(Axis::linear("", (2.0, 4.0), 1.0).place(3.0), 0.5);
-        assert!((Axis::log("", (0.01, 100.0)).place(1.0) - 0.5).abs() < 1e-12);
+    /// A step line without markers: for what holds for a while.
+    pub fn stepped(self) -> Style {
+        Style { marker: Marker::None, step: true, ..self }
     }
 }

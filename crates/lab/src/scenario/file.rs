@@ -1,65 +1,33 @@
+//! The file: hosts, routers and links; what goes over them is in `flows` and
+//! `faults`.
+
+use super::faults::FaultSection;
+use super::flows::{CallSection, StreamSection};
+use super::mistake::{Mistake, Text};
+use super::model::{Host, Link, Scenario, Spot};
+use super::options::{
+    BestEffort, Hello, LinkEnd, NodeSections, NodeSettings, Realtime, RecoveryName, RoutingSection,
+    settings,
+};
 use super::units::{Rate, Room, Share, Span};
+use super::ways;
+use super::wire::{Direction, Way};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
-use std::fmt;
+use serde::de::{Deserializer, IntoDeserializer};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use toml::Spanned;
-use trunkline_base::link_model::{Chain, LinkModel, Loss};
-use trunkline_overlay::wire::Service;
+use trunkline_base::link_model::LinkModel;
+use trunkline_overlay::link;
+use trunkline_overlay::link::realtime::Recovery;
+use trunkline_overlay::node::Config;
 
-/// What a file says, read and checked.
-#[derive(Clone, Debug)]
-pub struct Scenario {
-    /// The file's name without its ending.
-    pub name: String,
-    /// How long calls are.
-    pub length: Duration,
-    /// Whether PESQ is reckoned.
-    pub pesq: bool,
-    /// In the order of the file.
-    pub hosts: Vec<Host>,
-    /// In the order of the file.
-    pub links: Vec<Link>,
-    /// In the order of the file.
-    pub calls: Vec<Call>,
-}
-
-/// A host with a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
-    /// Its name.
-    pub name: String,
-}
-
-/// A link between two hosts.
-#[derive(Clone, Debug)]
-pub struct Link {
-    /// Indices of its hosts.
-    pub ends: (usize, usize),
-    /// What happens to packets from the first to the second.
-    pub there: LinkModel,
-    /// What happens to packets from the second to the first.
-    pub back: LinkModel,
-    /// Whether losses are recovered.
-    pub recovery: bool,
-}
-
-/// Calls of one kind.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// In tables.
-    pub name: String,
-    /// Indices of its hosts.
-    pub ends: (usize, usize),
-    /// How many at once.
-    pub count: u32,
-    /// Whether over the real-time service; otherwise best effort.
-    pub realtime: bool,
-    /// The latest useful network latency.
-    pub threshold: Duration,
-}
+/// The most hosts, routers and links of each: routes between them are found by
+/// looking at all.
+const MOST: usize = 1_000;
+/// The most streams, and the most faults.
+const MOST_STREAMS: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,21 +36,51 @@ struct File {
     #[serde(default)]
     pesq: bool,
     host: Vec<Spanned<HostSection>>,
+    #[serde(default)]
+    router: Vec<Spanned<RouterSection>>,
+    #[serde(default)]
     link: Vec<Spanned<LinkSection>>,
+    #[serde(default)]
     call: Vec<Spanned<CallSection>>,
+    #[serde(default)]
+    stream: Vec<Spanned<StreamSection>>,
+    #[serde(default)]
+    fault: Vec<Spanned<FaultSection>>,
+    #[serde(default)]
+    realtime: Realtime,
+    #[serde(default)]
+    best_effort: BestEffort,
+    #[serde(default)]
+    hello: Hello,
+    routing: Option<RoutingSection>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HostSection {
     name: String,
+    max_sessions: Option<u16>,
+    #[serde(default)]
+    realtime: Realtime,
+    #[serde(default)]
+    best_effort: BestEffort,
+    #[serde(default)]
+    hello: Hello,
+    routing: Option<RoutingSection>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouterSection {
+    name: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkSection {
+    name: Option<String>,
     between: (String, String),
-    delay: Span,
+    delay: Option<Span>,
     jitter: Option<Span>,
     loss: Option<Share>,
     burst: Option<Share>,
@@ -90,63 +88,58 @@ struct LinkSection {
     rate: Option<Rate>,
     queue: Option<Room>,
     #[serde(default)]
+    there: Way,
+    #[serde(default)]
+    back: Way,
+    #[serde(default)]
     loses: Direction,
-    recovery: Option<bool>,
+    #[serde(default)]
+    plain: bool,
+    path: Option<String>,
+    recovery: Option<Policy>,
+    #[serde(default)]
+    overlay: LinkEnd,
 }
 
-/// Which way a link loses packets.
-#[derive(Deserialize, Default, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-enum Direction {
-    #[default]
-    Both,
-    There,
-    Back,
+impl LinkSection {
+    /// What it says of both ways, and then of each.
+    fn ways(&self) -> [Way; 2] {
+        let &LinkSection { delay, jitter, loss, burst, spacing, rate, queue, overlay, .. } = self;
+        let both = Way { delay, jitter, loss, burst, spacing, rate, queue, overlay };
+        let [there, back] = self.loses.ways().map(|l| if l { both } else { both.lossless() });
+        [self.there.or(&there), self.back.or(&back)]
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CallSection {
-    name: Option<String>,
-    from: String,
-    to: String,
-    count: Option<u32>,
-    #[serde(default, deserialize_with = "service")]
-    service: Option<Service>,
-    threshold: Option<Span>,
+/// What a link does about lost packets: a policy by its name, or whether it does
+/// what its nodes do elsewhere.
+#[derive(Clone, Copy)]
+enum Policy {
+    Whether(bool),
+    By(Recovery),
 }
 
-fn service<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Service>, D::Error> {
-    let name = String::deserialize(from)?;
-    name.parse().map(Some).map_err(|_| D::Error::unknown_variant(&name, &Service::NAMES))
-}
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Policy, D::Error> {
+        struct Either;
 
-/// A mistake in a scenario, where it is, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
-    /// The file.
-    pub path: PathBuf,
-    /// Line and column, from 1; `None` where the whole file is meant.
-    pub place: Option<(usize, usize)>,
-    /// What is wrong.
-    pub what: String,
-    /// The name that was probably meant.
-    pub suggestion: Option<String>,
-}
+        impl serde::de::Visitor<'_> for Either {
+            type Value = Policy;
 
-impl std::error::Error for Mistake {}
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("true, false or the name of a policy, as \"until-deadline\"")
+            }
 
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
-        if let Some((line, column)) = self.place {
-            write!(f, ":{line}:{column}")?;
+            fn visit_bool<E: serde::de::Error>(self, whether: bool) -> Result<Policy, E> {
+                Ok(Policy::Whether(whether))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Policy, E> {
+                RecoveryName::deserialize(name.into_deserializer()).map(|by| Policy::By(by.0))
+            }
         }
-        write!(f, ": {}", self.what)?;
-        match &self.suggestion {
-            Some(suggestion) => write!(f, "; did you mean `{suggestion}`?"),
-            None => Ok(()),
-        }
+
+        from.deserialize_any(Either)
     }
 }
 
@@ -156,12 +149,8 @@ impl fmt::Display for Mistake {
 ///
 /// The first mistake.
 pub fn load(path: &Path) -> Result<Scenario, Mistake> {
-    let text = std::fs::read_to_string(path).map_err(|e| Mistake {
-        path: path.to_owned(),
-        place: None,
-        what: format!("cannot be read: {e}"),
-        suggestion: None,
-    })?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Text { path, text: "" }.mistake(None, format!("cannot be read: {e}")))?;
     parse(path, &text)
 }
 
@@ -171,227 +160,252 @@ pub fn load(path: &Path) -> Result<Scenario, Mistake> {
 ///
 /// The first mistake.
 pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
-    let reader = Reader { path, text };
-    let file: File = toml::from_str(text).map_err(|e| {
-        let what = e.message().replace('\n', " ");
-        let suggestion = unknown(&what);
-        Mistake { suggestion, ..reader.mistake(e.span(), what) }
-    })?;
+    let text = Text { path, text };
+    let file: File = toml::from_str(text.text).map_err(|e| text.syntax(&e))?;
     let length = file.length.get_ref().0;
+    let at_length = |what: &str| Err(text.mistake(Some(file.length.span()), what));
     if !(Duration::from_secs(1)..=Duration::from_secs(7_200)).contains(&length) {
-        return Err(
-            reader.mistake(Some(file.length.span()), "length is out of range (1 s to 2 h)".into())
-        );
+        return at_length("length is out of range (1 s to 2 h)");
     }
     if file.pesq && length.as_secs() < 12 {
-        let what = "PESQ takes segments of 12 s: make the calls at least as long";
-        return Err(reader.mistake(Some(file.length.span()), what.into()));
+        return at_length("PESQ takes segments of 12 s: make the calls at least as long");
     }
-    let mut hosts: Vec<Host> = Vec::new();
-    for section in file.host {
-        let name = section.get_ref().name.clone();
-        if hosts.iter().any(|h| h.name == name) {
-            let what = format!("there are two hosts \"{name}\": name them differently");
-            return Err(reader.mistake(Some(section.span()), what));
+    for (what, n, most) in [
+        ("hosts", file.host.len(), MOST),
+        ("routers", file.router.len(), MOST),
+        ("links", file.link.len(), MOST),
+        ("streams", file.stream.len(), MOST_STREAMS),
+        ("faults", file.fault.len(), MOST_STREAMS),
+    ] {
+        if n > most {
+            return Err(text.mistake(None, format!("there are {n} {what}: have up to {most}")));
         }
-        hosts.push(Host { name });
     }
-    let mut links: Vec<Link> = Vec::new();
+    let mut reader =
+        Reader { text, length, hosts: Vec::new(), routers: Vec::new(), links: Vec::new() };
+    let settings = reader.places(&file)?;
     for section in &file.link {
-        let link = reader.link(section, &hosts)?;
-        let same = |l: &&Link| l.ends == link.ends || (l.ends.1, l.ends.0) == link.ends;
-        if links.iter().any(|l| same(&l)) {
-            let what = "these two hosts have a link already: one is enough".into();
-            return Err(reader.mistake(Some(section.span()), what));
-        }
-        links.push(link);
+        reader.link(section, &settings)?;
     }
-    let calls: Vec<Call> =
-        file.call.iter().map(|c| reader.call(c, &hosts, &links)).collect::<Result<_, _>>()?;
+    reader.route_links(&file.link)?;
+    let calls: Vec<_> = file.call.iter().map(|c| reader.call(c)).collect::<Result<_, _>>()?;
     let total: u32 = calls.iter().map(|c| c.count).sum();
-    if total == 0 || total > 1_000 {
-        return Err(reader.mistake(None, format!("there are {total} calls: have 1 to 1000")));
+    if total > 1_000 || (total == 0 && file.stream.is_empty()) {
+        return Err(text.mistake(None, format!("there are {total} calls: have 1 to 1000")));
     }
+    let streams = file.stream.iter().map(|s| reader.stream(s)).collect::<Result<_, _>>()?;
+    let faults = file.fault.iter().map(|f| reader.fault(f)).collect::<Result<_, _>>()?;
     let name = path.file_stem().map_or("scenario".into(), |n| n.to_string_lossy().into_owned());
-    Ok(Scenario { name, length, pesq: file.pesq, hosts, links, calls })
+    let Reader { hosts, routers, links, .. } = reader;
+    Ok(Scenario { name, length, pesq: file.pesq, hosts, routers, links, calls, streams, faults })
 }
 
-struct Reader<'a> {
-    path: &'a Path,
-    text: &'a str,
+/// What has been read so far.
+pub struct Reader<'a> {
+    pub text: Text<'a>,
+    pub length: Duration,
+    pub hosts: Vec<Host>,
+    pub routers: Vec<String>,
+    pub links: Vec<Link>,
 }
 
 impl Reader<'_> {
-    fn mistake(&self, span: Option<Range<usize>>, what: String) -> Mistake {
-        let place = span.map(|s| {
-            let before = &self.text[..s.start.min(self.text.len())];
-            let line = before.rfind('\n').map_or(0, |i| i + 1);
-            (before.matches('\n').count() + 1, before[line..].chars().count() + 1)
-        });
-        Mistake { path: self.path.to_owned(), place, what, suggestion: None }
+    pub fn mistake(&self, span: Range<usize>, what: impl Into<String>) -> Mistake {
+        self.text.mistake(Some(span), what)
+    }
+
+    /// Reads hosts and routers; the settings of each host's links.
+    fn places(&mut self, file: &File) -> Result<Vec<link::Config>, Mistake> {
+        let File { realtime, best_effort, hello, routing, .. } = *file;
+        let all = NodeSections { realtime, best_effort, hello, routing };
+        let out_of_range = |why| format!("out of range ({why})");
+        settings(&[&all]).map_err(|why| self.text.mistake(None, out_of_range(why)))?;
+        let mut links = Vec::new();
+        for section in &file.host {
+            let &HostSection { ref name, max_sessions, realtime, best_effort, hello, routing } =
+                section.get_ref();
+            self.check_name(section.span(), name)?;
+            if routing.is_some() && file.routing.is_none() {
+                let what = "nodes route alike: write a [routing] for all, which may be empty";
+                return Err(self.mistake(section.span(), what));
+            }
+            let own = NodeSections { realtime, best_effort, hello, routing };
+            let NodeSettings { link, routing } = settings(&[&all, &own])
+                .map_err(|why| self.mistake(section.span(), out_of_range(why)))?;
+            links.push(link);
+            let max_sessions = max_sessions.map_or(Config::MAX_SESSIONS, usize::from);
+            self.hosts.push(Host { name: name.clone(), max_sessions, routing });
+        }
+        for section in &file.router {
+            self.check_name(section.span(), &section.get_ref().name)?;
+            self.routers.push(section.get_ref().name.clone());
+        }
+        Ok(links)
+    }
+
+    /// Whether no host or router has this name yet.
+    fn check_name(&self, span: Range<usize>, name: &str) -> Result<(), Mistake> {
+        if self.hosts.iter().map(|h| &h.name).chain(&self.routers).any(|known| known == name) {
+            let what = if self.routers.is_empty() { "hosts" } else { "hosts or routers" };
+            let what = format!("there are two {what} \"{name}\": name them differently");
+            return Err(self.mistake(span, what));
+        }
+        Ok(())
     }
 
     /// The indices of two different hosts.
-    fn ends(
-        &self,
-        span: Range<usize>,
-        hosts: &[Host],
-        names: [&str; 2],
-    ) -> Result<(usize, usize), Mistake> {
-        let find = |name: &str| {
-            hosts.iter().position(|h| h.name == name).ok_or_else(|| {
-                let names = hosts.iter().map(|h| h.name.as_str());
-                let suggestion = nearest(name, names).map(str::to_owned);
-                let what = format!("there is no host \"{name}\"");
-                Mistake { suggestion, ..self.mistake(Some(span.clone()), what) }
-            })
-        };
-        let (a, b) = (find(names[0])?, find(names[1])?);
+    pub fn ends(&self, span: Range<usize>, names: [&str; 2]) -> Result<(usize, usize), Mistake> {
+        let hosts = self.hosts.iter().map(|h| h.name.as_str());
+        let [a, b] = names.map(|name| self.text.find(span.clone(), "host", name, hosts.clone()));
+        let (a, b) = (a?, b?);
         if a == b {
             let what = format!("both ends are host \"{}\": name two", names[0]);
-            return Err(self.mistake(Some(span), what));
+            return Err(self.mistake(span, what));
         }
         Ok((a, b))
     }
 
-    fn link(&self, section: &Spanned<LinkSection>, hosts: &[Host]) -> Result<Link, Mistake> {
-        let s = section.get_ref();
-        let ends = self.ends(section.span(), hosts, [&s.between.0, &s.between.1])?;
-        let p = s.loss.map_or(0.0, |l| l.0);
-        let loss = match (p, s.burst, s.spacing) {
-            (0.0, ..) => Loss::None,
-            (_, None, None) => Loss::Bernoulli { p },
-            (_, None, Some(_)) => {
-                let what = "spacing says at what distance of packets `burst` holds: give it, too";
-                return Err(self.mistake(Some(section.span()), what.into()));
-            }
-            (_, Some(b), None) => Loss::Burst { p, b: b.0, chain: Chain::PerPacket },
-            (_, Some(b), Some(d)) => {
-                Loss::Burst { p, b: b.0, chain: Chain::Continuous { spacing: d.0 } }
-            }
-        };
-        let perfect = LinkModel {
-            delay: s.delay.0,
-            jitter: s.jitter.map_or(Duration::ZERO, |j| j.0),
-            rate: s.rate.map(|r| r.0),
-            queue: s.queue.map_or_else(Default::default, |q| q.0),
-            ..LinkModel::default()
-        };
-        let lossy = LinkModel { loss, ..perfect.clone() };
-        lossy.validate().map_err(|why| self.mistake(Some(section.span()), why.to_string()))?;
-        let (there, back) = match s.loses {
-            Direction::Both => (lossy.clone(), lossy),
-            Direction::There => (lossy, perfect),
-            Direction::Back => (perfect, lossy),
-        };
-        Ok(Link { ends, there, back, recovery: s.recovery.unwrap_or(true) })
-    }
-
-    fn call(
+    /// Two different hosts or routers.
+    fn spots(
         &self,
-        section: &Spanned<CallSection>,
-        hosts: &[Host],
-        links: &[Link],
-    ) -> Result<Call, Mistake> {
-        let s = section.get_ref();
-        let ends = self.ends(section.span(), hosts, [&s.from, &s.to])?;
-        let out_of_range = |what: &str| self.mistake(Some(section.span()), what.to_owned());
-        let count = s.count.unwrap_or(1);
-        if !(1..=1_000).contains(&count) {
-            return Err(out_of_range("count is out of range (1 to 1000)"));
+        span: Range<usize>,
+        (a, b): &(String, String),
+    ) -> Result<(Spot, Spot), Mistake> {
+        let names = self.hosts.iter().map(|h| &h.name).chain(&self.routers).map(String::as_str);
+        let what = if self.routers.is_empty() { "host" } else { "host or router" };
+        let find = |name: &str| {
+            let n = self.text.find(span.clone(), what, name, names.clone())?;
+            let router = n.checked_sub(self.hosts.len());
+            Ok(router.map_or(Spot::Host(n), Spot::Router))
+        };
+        let (first, second) = (find(a)?, find(b)?);
+        if first == second {
+            let what = match first {
+                Spot::Host(_) => "host",
+                Spot::Router(_) => "router",
+            };
+            let what = format!("both ends are {what} \"{a}\": name two");
+            return Err(self.mistake(span, what));
         }
-        let threshold = s.threshold.map_or(crate::chain::DEADLINE, |t| t.0);
-        if !(1..=255).contains(&threshold.as_millis()) {
-            return Err(out_of_range("threshold is out of range (1 to 255 ms)"));
-        }
-        if !connected(ends, hosts.len(), links) {
-            return Err(out_of_range(&format!(
-                "no links lead from \"{}\" to \"{}\": add some",
-                s.from, s.to
-            )));
-        }
-        let realtime = s.service.unwrap_or(Service::RealTime) == Service::RealTime;
-        let name = s.name.clone().unwrap_or_else(|| format!("{}-{}", s.from, s.to));
-        if name.contains([',', '"', '\n']) {
-            return Err(out_of_range("a name has a comma, a quote or a line feed: leave it out"));
-        }
-        Ok(Call { name, ends, count, realtime, threshold })
+        Ok((first, second))
     }
-}
 
-/// Whether `links` lead from one to the other.
-fn connected((from, to): (usize, usize), hosts: usize, links: &[Link]) -> bool {
-    let mut reached = vec![false; hosts];
-    let mut queue = vec![from];
-    while let Some(here) = queue.pop() {
-        if std::mem::replace(&mut reached[here], true) {
-            continue;
-        }
-        queue.extend(links.iter().filter_map(|l| match l.ends {
-            (a, b) if a == here => Some(b),
-            (a, b) if b == here => Some(a),
+    /// Reads a link; `settings` are those of each host's links.
+    fn link(
+        &mut self,
+        section: &Spanned<LinkSection>,
+        settings: &[link::Config],
+    ) -> Result<(), Mistake> {
+        let (s, span) = (section.get_ref(), section.span());
+        let name = self.link_name(&span, s.name.as_deref())?;
+        let ends = self.spots(span.clone(), &s.between)?;
+        let ways = s.ways();
+        let hosts = match ends {
+            (Spot::Host(a), Spot::Host(b)) if !s.plain => Some([a, b]),
             _ => None,
-        }));
-    }
-    reached[to]
-}
-
-/// The known name that is most like the unknown one in serde's message
-/// "unknown field `x`, expected one of `a`, `b`".
-fn unknown(message: &str) -> Option<String> {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let unknown = message.starts_with("unknown").then(|| quoted.next())??;
-    nearest(unknown, quoted).map(str::to_owned)
-}
-
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |other: &str| strsim::jaro_winkler(name, other);
-    known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|n| likeness(n) > 0.7)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: &str = include_str!("../../scenarios/three-sites.toml");
-
-    fn mistake(from: &str, to: &str) -> String {
-        assert!(GOOD.contains(from), "{from}");
-        parse(Path::new("x.toml"), &GOOD.replacen(from, to, 1)).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn the_example_is_good() {
-        let s = parse(Path::new("three-sites.toml"), GOOD).unwrap();
-        assert_eq!((s.name.as_str(), s.hosts.len(), s.links.len()), ("three-sites", 3, 2));
-        assert!(s.calls.iter().any(|c| !c.realtime));
-        assert!(matches!(s.links[0].there.loss, Loss::Burst { .. }));
-        assert_eq!(s.links[0].there.loss, s.links[0].back.loss);
-    }
-
-    #[test]
-    fn mistakes_have_a_place_and_a_way_out() {
-        let typo = mistake("jitter =", "jiter =");
-        assert!(typo.starts_with("x.toml:") && typo.ends_with("did you mean `jitter`?"), "{typo}");
-        for (from, to, says) in [
-            ("\"5%\"", "\"500%\"", "a share from 0 to 1"),
-            ("\"5%\"", "\"95%\"", "loss 0.95 is more than burst 0.5 allows"),
-            ("to = \"lyon\"", "to = \"lion\"", "there is no host \"lion\"; did you mean `lyon`?"),
-            ("to = \"lyon\"", "to = \"paris\"", "both ends are host \"paris\""),
-            ("count = 10", "count = 0", "1 to 1000"),
-            ("length = \"1 min\"", "length = \"5 s\"", "segments of 12 s"),
-            ("length = \"1 min\"", "length = \"3 h\"", "a length of time"),
-            ("\"real-time\"", "\"realtime\"", "did you mean `real-time`?"),
-            ("threshold = \"100ms\"", "threshold = \"1 s\"", "1 to 255 ms"),
-            ("burst = \"50%\"", "spacing = \"2ms\"", "give it, too"),
-        ] {
-            let error = mistake(from, to);
-            assert!(error.contains(says), "{from} → {to}: {error}");
-            assert!(!error.contains('\n'), "{error}");
+        };
+        let wire = match (hosts, ways.iter().all(Way::is_empty)) {
+            (Some(_), true) => None,
+            _ => Some(self.wire(&span, &ways)?),
+        };
+        let overlay = match hosts {
+            Some(hosts) => {
+                let each = [(hosts[0], s.there.overlay), (hosts[1], s.back.overlay)];
+                let [there, back] = each.map(|(host, end)| overlay(s, &end, &settings[host]));
+                let wrong = |why| self.mistake(span.clone(), format!("out of range ({why})"));
+                Some(Box::new([there.map_err(wrong)?, back.map_err(wrong)?]))
+            }
+            None => {
+                let ends = [s.overlay, s.there.overlay, s.back.overlay];
+                if s.path.is_some() || s.recovery.is_some() || ends != [LinkEnd::default(); 3] {
+                    let what = "path, recovery and overlay are about a link of the overlay, which \
+                                this is not: it is plain, or ends at a router";
+                    return Err(self.mistake(span, what));
+                }
+                None
+            }
+        };
+        let named = s.name.is_some();
+        let link = Link { name, named, ends, wire, overlay, routed: None };
+        if self.links.iter().any(|l| same(l, &link)) {
+            let what = "these two hosts have a link already: one is enough, or give each a `path`";
+            return Err(self.mistake(span, what));
         }
-        let apart =
-            GOOD.replacen("between = [\"dijon\", \"lyon\"]", "between = [\"dijon\", \"paris\"]", 1);
-        let error = parse(Path::new("x.toml"), &apart).unwrap_err().to_string();
-        assert!(error.contains("a link already"), "{error}");
+        self.links.push(link);
+        Ok(())
     }
+
+    /// What a wire does, there and back.
+    fn wire(&self, span: &Range<usize>, ways: &[Way; 2]) -> Result<[LinkModel; 2], Mistake> {
+        let [there, back] = ways.map(|way| way.model());
+        let wrong = |why: String| self.mistake(span.clone(), why);
+        Ok([there.map_err(wrong)?, back.map_err(wrong)?])
+    }
+
+    /// A link's name, which may become a part of a file's name.
+    fn link_name(&self, span: &Range<usize>, name: Option<&str>) -> Result<String, Mistake> {
+        let Some(name) = name else { return Ok(format!("link {}", self.links.len() + 1)) };
+        let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let good = name.chars().all(known) && !name.starts_with('.') && !name.is_empty();
+        if !good || name.len() > 64 {
+            let what = format!(
+                "a link's name is of up to 64 letters, digits, \"-\", \"_\" and \".\", not {name:?}"
+            );
+            return Err(self.mistake(span.clone(), what));
+        }
+        if self.links.iter().any(|l| l.name == name) {
+            let what = format!("there are two links \"{name}\": name them differently");
+            return Err(self.mistake(span.clone(), what));
+        }
+        Ok(name.to_owned())
+    }
+
+    /// Finds how long the ways of those links are that have no wire of their own.
+    fn route_links(&mut self, sections: &[Spanned<LinkSection>]) -> Result<(), Mistake> {
+        for (n, section) in sections.iter().enumerate() {
+            let (None, Some((a, b))) = (&self.links[n].wire, self.links[n].hosts()) else {
+                continue;
+            };
+            let (Some(there), Some(back)) = (self.routed((a, b)), self.routed((b, a))) else {
+                let (a, b) = &section.get_ref().between;
+                let what = format!(
+                    "no routers lead from \"{a}\" to \"{b}\": give this link a wire (`delay`), or \
+                     add links to routers"
+                );
+                return Err(self.mistake(section.span(), what));
+            };
+            self.links[n].routed = Some([there, back]);
+        }
+        Ok(())
+    }
+
+    /// The least delay between two hosts over routers.
+    pub fn routed(&self, ends: (usize, usize)) -> Option<Duration> {
+        ways::routed(ends, (self.hosts.len(), self.routers.len()), &self.links)
+    }
+}
+
+/// Whether two links can't be told apart, or one of them would never be used.
+fn same(a: &Link, b: &Link) -> bool {
+    let path = |l: &Link| l.overlay.as_ref().map(|ends| ends[0].path.clone());
+    (a.ends == b.ends || (a.ends.1, a.ends.0) == b.ends) && path(a) == path(b)
+}
+
+/// The settings of one end of a link of the overlay.
+fn overlay(
+    section: &LinkSection,
+    end: &LinkEnd,
+    node: &link::Config,
+) -> Result<link::Config, String> {
+    let mut config =
+        link::Config { path: section.path.clone().unwrap_or_default(), ..node.clone() };
+    section.overlay.apply(&mut config);
+    end.apply(&mut config);
+    match section.recovery {
+        None | Some(Policy::Whether(true)) => {}
+        Some(Policy::Whether(false)) => config.realtime.recovery = Recovery::Off,
+        Some(Policy::By(recovery)) => config.realtime.recovery = recovery,
+    }
+    config.check()?;
+    Ok(config)
 }

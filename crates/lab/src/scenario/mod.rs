@@ -1,7 +1,16 @@
-//! A network of one's own: hosts, links and calls from a file, without any
-//! Rust, in the simulator and with real daemons.
+//! A network of one's own: hosts, routers, links, calls and streams from a file,
+//! without any Rust, in the simulator and with real daemons.
 
+mod build;
+mod draw;
+mod faults;
 mod file;
+mod flows;
+mod ledger;
+mod mistake;
+mod model;
+mod options;
+mod results;
 mod rows;
 mod simulate;
 #[expect(
@@ -10,12 +19,20 @@ mod simulate;
     reason = "real daemons need real time, sockets and processes"
 )]
 pub mod testbed;
+#[cfg(test)]
+mod tests;
 mod units;
+mod ways;
+mod wire;
 
 use std::time::Duration;
 
-pub use file::{Call, Host, Link, Mistake, Scenario, load, parse};
-pub use rows::{COLUMNS, agree};
+pub use file::{load, parse};
+pub use ledger::LINK_COLUMNS;
+pub use mistake::Mistake;
+pub use model::{Call, Carrier, Fault, FaultKind, Host, Link, Scenario, Spot, Stream};
+pub use results::Results;
+pub use rows::{COLUMNS, STREAM_COLUMNS, agree};
 pub use simulate::simulate;
 
 /// Until the first packet, nodes find each other and measure round trips.

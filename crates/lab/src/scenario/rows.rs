@@ -1,10 +1,11 @@
-use super::file::Call;
+use super::model::{Call, Stream};
 use crate::speech::Speech;
 use crate::table::{Cell, Column, Record, Row, print};
 use trunkline_base::Time;
 use trunkline_base::stats::{Mean, quantile};
 use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::quality::pesq::PesqError;
+use trunkline_sim::agent::{Cbr, Meter};
 use trunkline_sim::voice::{Arrival, Outcome};
 
 /// A row: the calls of one `[[call]]`, in the simulator or in the testbed.
@@ -25,6 +26,28 @@ pub const COLUMNS: &[Column] = &[
     Column::number("pesq_p5", 2),
     Column::text("valid"),
 ];
+
+/// A row: the packets of a `[[stream]]`, from end to end.
+pub const STREAM_COLUMNS: &[Column] = &[
+    Column::text("stream"),
+    Column::number("sent", 0),
+    Column::number("lost", 0),
+    Column::number("lost_pct", 4),
+    Column::number("delay_max_ms", 2),
+];
+
+/// The row of a stream by what was sent and received.
+pub(super) fn stream_row(stream: &Stream, cbr: &Cbr, meter: &Meter) -> Row {
+    let (sent, lost) = (cbr.sent(), cbr.sent() - meter.received.packets);
+    let share = if sent == 0 { f64::NAN } else { lost as f64 / sent as f64 };
+    let longest = meter.longest.as_nanos() as f64 / 1e6;
+    let longest = if meter.received.packets == 0 { f64::NAN } else { longest };
+    let name = stream.name.as_str().into();
+    print(
+        STREAM_COLUMNS,
+        vec![name, sent.into(), lost.into(), (100.0 * share).into(), longest.into()],
+    )
+}
 
 /// A packet of a call: when it was sent, and what came of it.
 pub(super) type Packet = (Time, Option<Arrival>);

@@ -1,45 +1,25 @@
-use super::file::Scenario;
-use super::rows::{COLUMNS, row};
-use super::{DRAIN, SPACING, WARM_UP};
+use super::build::{self, Built, CALL, STREAM, events, host, node};
+use super::model::{Call, Carrier, Scenario};
+use super::results::Results;
+use super::rows::{COLUMNS, STREAM_COLUMNS, row, stream_row};
+use super::{DRAIN, FIRST_PORT, Placed, SPACING, WARM_UP, draw, ledger};
 use crate::experiment::PointError;
 use crate::speech::Speech;
 use crate::table::Table;
 use trunkline_base::Time;
-use trunkline_overlay::link::realtime::Recovery;
-use trunkline_overlay::wire::{NodeId, Service};
-use trunkline_sim::voice::{Sinks, VoiceSink, VoiceSource};
-use trunkline_sim::{HostId, Topology};
+use trunkline_net::Protocol;
+use trunkline_overlay::wire::Service;
+use trunkline_sim::agent::{AgentId, Cbr, Meter};
+use trunkline_sim::voice::{self, Sinks, VoiceSink, VoiceSource};
+use trunkline_sim::{World, WorldError};
 
-/// The scenario's nodes, links and routes. Links have the daemon's own settings.
-pub(super) fn topology(scenario: &Scenario) -> Topology {
-    let mut topology = Topology::new();
-    for n in 0..scenario.hosts.len() {
-        topology.host(node(n));
-    }
-    for link in &scenario.links {
-        let (a, b) = (host(link.ends.0), host(link.ends.1));
-        let (there, back) = (link.there.clone(), link.back.clone());
-        topology.link_with(a, b, there, back, |c| {
-            if !link.recovery {
-                c.realtime.recovery = Recovery::Off;
-            }
-        });
-    }
-    topology.route_all();
-    topology
-}
+/// Ports of plain calls' callers; each is [`FIRST_PORT`]'s of the same number away.
+const FIRST_CALLER: u16 = 6_000;
+/// Ports where streams end, and where they come from. All are below the nodes'.
+const FIRST_METER: u16 = 2_000;
+const FIRST_STREAM: u16 = 3_000;
 
-/// The node of the `n`-th host.
-pub(super) fn node(n: usize) -> NodeId {
-    NodeId(n as u32 + 1)
-}
-
-/// The `n`-th host.
-pub(super) fn host(n: usize) -> HostId {
-    HostId(n as u32)
-}
-
-/// Runs a scenario; a row for each of its `[[call]]`s.
+/// Runs a scenario.
 ///
 /// # Errors
 ///
@@ -48,21 +28,23 @@ pub fn simulate(
     scenario: &Scenario,
     speech: Option<&Speech>,
     seed: u64,
-) -> Result<Table, PointError> {
-    let mut world = topology(scenario).build(seed)?;
+) -> Result<Results, PointError> {
+    let Built { mut world, wires } = build::build(scenario, seed)?;
+    draw::record(scenario, &mut world, &wires);
     let start = Time::ZERO + WARM_UP;
-    let mut calls = Vec::new();
-    for place in scenario.placed() {
-        let call = place.call;
-        let service = if call.realtime { Service::RealTime } else { Service::BestEffort };
-        let (to, at) = (node(call.ends.1), start + place.offset);
-        let mut source = VoiceSource::new(to, place.port, service, at, scenario.packets());
-        source.spacing = SPACING;
-        source.deadline_ms = u8::try_from(call.threshold.as_millis()).unwrap_or(u8::MAX);
-        let sink = world.attach(host(call.ends.1), place.port, VoiceSink::default())?;
-        calls.push((world.attach(host(call.ends.0), 0, source)?, sink));
+    let placed = scenario.placed();
+    let calls: Vec<voice::Call> =
+        placed.map(|p| attach(scenario, &mut world, p, start)).collect::<Result<_, _>>()?;
+    let streams = attach_streams(scenario, &mut world, start)?;
+    let end = start + scenario.length + DRAIN;
+    for event in events(scenario, &wires, start) {
+        if event.at <= end {
+            world.run_until(event.at);
+            event.happen(&mut world)?;
+        }
     }
-    world.run_until(start + scenario.length + DRAIN);
+    world.run_until(end);
+
     let mut packets = calls.iter().map(|&(source, sink)| {
         let arrival = world.app(sink).arrivals(world.origin(source));
         let source = world.app(source);
@@ -73,5 +55,59 @@ pub fn simulate(
         let group: Vec<_> = packets.by_ref().take(call.count as usize).collect();
         rows.push(row("simulator", call, &group, speech, true)?);
     }
-    Ok(Table { columns: COLUMNS, rows })
+    let calls = Table { columns: COLUMNS, rows };
+    let each = scenario.streams.iter().zip(streams);
+    let rows = each.map(|(s, (cbr, meter))| stream_row(s, world.agent(cbr), world.agent(meter)));
+    let streams = Table { columns: STREAM_COLUMNS, rows: rows.collect() };
+    let links = ledger::links(scenario, &world, &wires);
+    let figures = draw::figures(scenario, &world, &wires);
+    Ok(Results { calls, streams, links, figures })
+}
+
+/// Attaches the two ends of a call.
+fn attach(
+    scenario: &Scenario,
+    world: &mut World,
+    place: Placed<'_>,
+    start: Time,
+) -> Result<voice::Call, WorldError> {
+    let &Call { ends: (from, to), carrier, threshold, .. } = place.call;
+    let service = match carrier {
+        Carrier::Overlay(service) => service,
+        Carrier::Plain => Service::BestEffort,
+    };
+    let (at, count) = (start + place.offset, scenario.packets());
+    let mut source = VoiceSource::new(node(to), place.port, service, at, count);
+    source.spacing = SPACING;
+    source.deadline_ms = u8::try_from(threshold.as_millis()).unwrap_or(u8::MAX);
+    let (from, to) = (host(from), host(to));
+    if let Carrier::Overlay(_) = carrier {
+        let sink = world.attach(to, place.port, VoiceSink::default())?;
+        return Ok((world.attach(from, 0, source)?, sink));
+    }
+    let caller = FIRST_CALLER + (place.port - FIRST_PORT);
+    let sink = world.attach_udp(to, place.port, from, VoiceSink::default())?;
+    let source = world.attach_udp(from, caller, to, source)?;
+    world.set_class(from, Protocol::UDP, caller, CALL)?;
+    Ok((source, sink))
+}
+
+/// Binds the two ends of each stream.
+fn attach_streams(
+    scenario: &Scenario,
+    world: &mut World,
+    start: Time,
+) -> Result<Vec<(AgentId<Cbr>, AgentId<Meter>)>, WorldError> {
+    let mut bound = Vec::new();
+    for (s, n) in scenario.streams.iter().zip(0..) {
+        let (from, to) = (host(s.ends.0), host(s.ends.1));
+        let (port, end) = (FIRST_STREAM + n, world.endpoint(to, FIRST_METER + n));
+        let mut cbr = Cbr::tcp_sizes(port, end, start + s.start, s.interval, s.count);
+        (cbr.protocol, cbr.bytes, cbr.tos) = (s.protocol, s.payload, s.dscp << 2);
+        let meter = world.bind(to, s.protocol, FIRST_METER + n, Meter::default())?;
+        let cbr = world.bind(from, s.protocol, port, cbr)?;
+        world.set_class(from, s.protocol, port, STREAM)?;
+        bound.push((cbr, meter));
+    }
+    Ok(bound)
 }

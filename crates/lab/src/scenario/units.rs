@@ -16,10 +16,12 @@ fn split(text: &str) -> Option<(f64, &str)> {
 fn span(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let scale = match unit {
+        "ns" => 1e-9,
         "us" | "µs" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
         "min" => 60.0,
+        "h" => 3_600.0,
         _ => return None,
     };
     // A day; no wire is that long, and no one waits for longer calls.
@@ -37,18 +39,28 @@ fn share(text: &str) -> Option<f64> {
     (value <= 1.0).then_some(value)
 }
 
-fn queue(text: &str) -> Option<Queue> {
+fn whole(number: f64) -> Option<usize> {
+    (number < 1e12).then_some(number.round() as usize)
+}
+
+fn size(text: &str) -> Option<usize> {
     let (number, unit) = split(text)?;
-    let whole = |scale: f64| {
-        let value = number * scale;
-        (value < 1e12).then_some(value.round() as usize)
+    let scale = match unit {
+        "B" => 1.0,
+        "kB" => 1e3,
+        "MB" => 1e6,
+        "KiB" => 1024.0,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        _ => return None,
     };
-    match unit {
-        "packets" | "packet" => whole(1.0).map(Queue::Packets),
-        "B" => whole(1.0).map(Queue::Bytes),
-        "kB" => whole(1e3).map(Queue::Bytes),
-        "MB" => whole(1e6).map(Queue::Bytes),
-        _ => None,
+    whole(number * scale)
+}
+
+fn queue(text: &str) -> Option<Queue> {
+    match split(text)? {
+        (number, "packets" | "packet") => whole(number).map(Queue::Packets),
+        _ => size(text).map(Queue::Bytes),
     }
 }
 
@@ -84,7 +96,7 @@ fn text<'de, D: Deserializer<'de>, T>(
 }
 
 macro_rules! quantity {
-    ($(#[$doc:meta])* $name:ident($type:ty), $parse:expr, $expected:expr, $number:expr) => {
+    ($(#[$doc:meta])* $name:ident($type:ty) => $into:ty, $parse:expr, $expected:expr, $number:expr) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Debug)]
         pub struct $name(pub $type);
@@ -94,24 +106,34 @@ macro_rules! quantity {
                 text(deserializer, $parse, $expected, $number).map($name)
             }
         }
+
+        impl From<$name> for $into {
+            fn from(quantity: $name) -> $into {
+                quantity.0.into()
+            }
+        }
     };
 }
 
 quantity!(
     /// `"10ms"`, `"1.5 s"`.
-    Span(Duration), span, "a length of time up to a day, as \"10ms\" or \"1.5 s\"", false
+    Span(Duration) => Duration, span, "a length of time up to a day, as \"10ms\" or \"1.5 s\"", false
 );
 quantity!(
     /// `"5%"`, `0.05`.
-    Share(f64), share, "a share from 0 to 1, as \"5%\" or 0.05", true
+    Share(f64) => f64, share, "a share from 0 to 1, as \"5%\" or 0.05", true
 );
 quantity!(
     /// `"10 Mbit/s"`.
-    Rate(Bitrate), |text| text.parse().ok(), "a rate, as \"10 Mbit/s\"", false
+    Rate(Bitrate) => Option<Bitrate>, |text| text.parse().ok(), "a rate, as \"10 Mbit/s\"", false
 );
 quantity!(
     /// `"100 packets"`, `"64 kB"`.
-    Room(Queue), queue, "room for packets or bytes, as \"100 packets\" or \"64 kB\"", false
+    Room(Queue) => Queue, queue, "room for packets or bytes, as \"100 packets\" or \"64 kB\"", false
+);
+quantity!(
+    /// `"1500 B"`, `"64 kB"`, `"4 MiB"`.
+    Size(usize) => usize, size, "a number of bytes, as \"1500 B\" or \"64 kB\"", false
 );
 
 #[cfg(test)]
@@ -124,9 +146,13 @@ mod tests {
         assert_eq!(share("2.5%"), Some(0.025));
         assert_eq!(queue("64 kB"), Some(Queue::Bytes(64_000)));
         assert_eq!(queue("100 packets"), Some(Queue::Packets(100)));
+        assert_eq!((size("1500 B"), size("4 MiB")), (Some(1_500), Some(4 << 20)));
         for bad in ["", "10", "-1ms", "ms", "1e9 s", "99999999 min"] {
             assert_eq!(span(bad), None, "{bad}");
         }
-        assert_eq!((share("101%"), share("-1"), queue("100")), (None, None, None));
+        assert_eq!((share("101%"), share("-1"), share("NaN")), (None, None, None));
+        for bad in ["100", "1e30 B", "99999999999 MB", "-1 B", "NaN B", "1 Mbit"] {
+            assert_eq!((size(bad), queue(bad)), (None, None), "{bad}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Agents: what sends and receives on a host's ports.
 
 mod cbr;
+mod classes;
 pub(crate) mod overlay;
 pub(crate) mod plain;
 

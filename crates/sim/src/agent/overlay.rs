@@ -1,6 +1,7 @@
 //! A node of the overlay as an agent: the node, its timers, and the
 //! applications that have sessions with it.
 
+use super::classes::carries_packet;
 use super::{Agent, AgentIo, Received};
 use crate::app::{Application, Io, Outbox};
 use core::time::Duration;
@@ -8,7 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
-use trunkline_net::Protocol;
+use trunkline_net::{Class, Protocol};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::node::{Config, Drained, Node, Sink};
 use trunkline_overlay::session::SessionId;
@@ -55,6 +56,8 @@ pub struct OverlayNode {
     pub incarnation: u64,
     /// Datagrams for an address where nobody is.
     pub misdirected: u64,
+    /// Where envelopes without a packet count, if apart from the others.
+    pub control: Option<Class>,
     /// Whether the node has said goodbye and ended.
     ended: bool,
     /// When it ends, if it has said goodbye.
@@ -81,6 +84,7 @@ impl OverlayNode {
             node,
             incarnation: 1,
             misdirected: 0,
+            control: None,
             ended: false,
             ends: None,
             apps: Apps::default(),
@@ -230,10 +234,12 @@ impl OverlayNode {
                     self.misdirected += run.count as u64;
                     continue;
                 };
-                let tos = io.tos(from, run.dscp << 2);
+                let (tos, class) = (io.tos(from, run.dscp << 2), io.class);
                 for envelope in arena.envelopes(run) {
+                    io.class = self.control.filter(|_| !carries_packet(envelope)).unwrap_or(class);
                     io.put(from, to, Protocol::UDP, tos, envelope);
                 }
+                io.class = class;
             }
             arena.clear();
             if drained == Drained::All {

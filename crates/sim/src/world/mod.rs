@@ -145,7 +145,7 @@ impl World {
     /// # Panics
     ///
     /// If the host has none.
-    fn call_node<R>(
+    pub(crate) fn call_node<R>(
         &mut self,
         host: HostId,
         call: impl FnOnce(&mut OverlayNode, &mut AgentIo<'_>) -> R,

@@ -245,7 +245,9 @@ impl Network {
         let mut scenario = self.links.lock().expect("no lane panics");
         let link = &mut scenario.links[links_of(lane)][FAILING];
         let loss = |all| if all { Loss::EVERYTHING } else { Loss::None };
-        (link.there.loss, link.back.loss) = (loss(there), loss(back));
+        if let Some(models) = &mut link.wire {
+            (models[0].loss, models[1].loss) = (loss(there), loss(back));
+        }
         write(&self.impair_file, &config::impair(&scenario, &self.addresses, self.seed))?;
         // With the lock, since impair must read this file and not the next.
         let begun = Instant::now();
@@ -294,19 +296,21 @@ fn links_of(lane: usize) -> Range<usize> {
 
 /// All overlays side by side, as far as impair needs to know.
 fn scenario(lanes: usize) -> Scenario {
-    let host = |n: usize| Host { name: format!("{n}") };
+    let host = |n: usize| Host::new(n.to_string());
     let link = |lane: usize, &(a, b, ms): &(usize, usize, u64)| {
         let model = LinkModel { delay: Duration::from_millis(ms), ..LinkModel::default() };
-        let ends = (lane * NODES + a, lane * NODES + b);
-        Link { ends, there: model.clone(), back: model, recovery: true }
+        Link::between((lane * NODES + a, lane * NODES + b), model)
     };
     Scenario {
         name: super::FIGURE.into(),
         length: Duration::ZERO,
         pesq: false,
         hosts: (0..lanes * NODES).map(host).collect(),
+        routers: Vec::new(),
         links: (0..lanes).flat_map(|n| LINKS.iter().map(move |l| link(n, l))).collect(),
         calls: Vec::new(),
+        streams: Vec::new(),
+        faults: Vec::new(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Callers and listeners, in real time.
 
+use super::super::build::node;
 use super::super::rows::Packet;
-use super::super::simulate::node;
-use super::super::{Placed, SPACING, Scenario};
+use super::super::{Carrier, Placed, SPACING, Scenario};
 use super::{Error, cannot};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trunkline_base::Time;
-use trunkline_client::{Address, DatagramSocket, Service, SocketOption};
+use trunkline_client::{Address, DatagramSocket, SocketOption};
 use trunkline_sim::voice::{Arrival, VOICE_PACKET};
 
 /// The time of a run.
@@ -65,7 +65,9 @@ impl<'a> Calls<'a> {
         let attach = |placed: Placed<'a>| {
             let call = placed.call;
             let caller = DatagramSocket::bind(sockets[call.ends.0].as_path(), 0)?;
-            let service = if call.realtime { Service::RealTime } else { Service::BestEffort };
+            let Carrier::Overlay(service) = call.carrier else {
+                return Err(Error::Unsupported("a plain call".into()));
+            };
             caller.set_option(SocketOption::Service(service))?;
             caller.set_option(SocketOption::Deadline(call.threshold))?;
             let listener = DatagramSocket::bind(sockets[call.ends.1].as_path(), placed.port)?;

@@ -1,39 +1,67 @@
 //! A scenario as the configuration files of daemons and of their network.
 
-use super::super::file::{Link, Scenario};
-use super::super::simulate::{host, node, topology};
-use super::{Error, cannot};
+use super::super::build::{host, node, topology};
+use super::super::model::{Carrier, Scenario};
+use super::{Error, cannot, settings};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use trunkline_base::link_model::{Chain, LinkModel, Loss, Queue};
+use trunkline_overlay::link;
+use trunkline_overlay::node::Config;
 
 /// Each is a process.
 const MAX_HOSTS: usize = 64;
 
 /// Refuses what daemons can't do.
 pub fn check(scenario: &Scenario) -> Result<(), Error> {
+    let unsupported = |what: String| Err(Error::Unsupported(what));
     let n = scenario.hosts.len();
     if n > MAX_HOSTS {
         let what = format!("[[host]]: there are {n}: the testbed runs a process for each of up to");
-        return Err(Error::Unsupported(format!("{what} {MAX_HOSTS}")));
+        return unsupported(format!("{what} {MAX_HOSTS}"));
+    }
+    for (what, any) in [
+        ("[[router]]", !scenario.routers.is_empty()),
+        ("[[stream]]", !scenario.streams.is_empty()),
+        ("[[fault]]", !scenario.faults.is_empty()),
+        ("[[link]] plain", scenario.links.iter().any(|l| l.overlay.is_none())),
+        ("[[call]] service plain", scenario.calls.iter().any(|c| c.carrier == Carrier::Plain)),
+    ] {
+        if any {
+            return unsupported(format!(
+                "{what}: only the simulator has it: run without --testbed"
+            ));
+        }
     }
     for (n, host) in scenario.hosts.iter().enumerate() {
-        let mut links = links_of(scenario, n).map(|l| l.recovery);
+        let mut links = links_of(scenario, n).map(|(_, _, settings)| settings.realtime.recovery);
         let first = links.next();
         if links.any(|recovery| Some(recovery) != first) {
-            return Err(Error::Unsupported(format!(
+            return unsupported(format!(
                 "[[link]] recovery: host \"{}\" has it on one link and not on another, but a \
                  daemon has it on all or none: make them alike",
                 host.name
-            )));
+            ));
         }
     }
     Ok(())
 }
 
-fn links_of(scenario: &Scenario, host: usize) -> impl Iterator<Item = &Link> {
-    scenario.links.iter().filter(move |l| l.ends.0 == host || l.ends.1 == host)
+/// The links of the overlay at `host`: which, the host at the other end, and the
+/// settings at this end.
+fn links_of(
+    scenario: &Scenario,
+    host: usize,
+) -> impl Iterator<Item = (usize, usize, &link::Config)> {
+    scenario.links.iter().enumerate().filter_map(move |(n, link)| {
+        let ((a, b), [first, second]) = (link.hosts()?, &**link.overlay.as_ref()?);
+        match (a == host, b == host) {
+            (true, _) => Some((n, b, first)),
+            (_, true) => Some((n, a, second)),
+            _ => None,
+        }
+    })
 }
 
 /// Where everybody listens.
@@ -69,7 +97,10 @@ impl Addresses {
 pub fn impair(scenario: &Scenario, addresses: &Addresses, seed: u64) -> String {
     let mut text = format!("seed = {seed}\n");
     for (link, (a, b)) in scenario.links.iter().zip(&addresses.links) {
-        let (peer_a, peer_b) = (addresses.nodes[link.ends.0], addresses.nodes[link.ends.1]);
+        let (Some((host_a, host_b)), Some([there, back])) = (link.hosts(), &link.wire) else {
+            continue;
+        };
+        let (peer_a, peer_b) = (addresses.nodes[host_a], addresses.nodes[host_b]);
         let _ = write!(
             text,
             "[[link]]\na = {{ listen = \"{a}\", peer = \"{peer_a}\" }}\n\
@@ -77,7 +108,7 @@ pub fn impair(scenario: &Scenario, addresses: &Addresses, seed: u64) -> String {
         );
         for (key, value) in KEYS {
             let way = |name, model| value(model).map(|v| format!("{name} = {v}"));
-            let ways = [way("forward", &link.there), way("reverse", &link.back)];
+            let ways = [way("forward", there), way("reverse", back)];
             let ways: Vec<String> = ways.into_iter().flatten().collect();
             let _ = writeln!(text, "{key} = {{ {} }}", ways.join(", "));
         }
@@ -133,22 +164,23 @@ pub fn nodes(scenario: &Scenario, addresses: &Addresses, dir: &Path) -> Vec<(Str
             addresses.nodes[n],
             quoted(&socket.to_string_lossy()),
         );
-        for (link, (a, b)) in scenario.links.iter().zip(&addresses.links) {
-            let (neighbour, address) = match link.ends {
-                (here, there) if here == n => (there, a),
-                (there, here) if here == n => (there, b),
-                _ => continue,
-            };
-            let neighbour = node(neighbour);
+        if scenario.hosts[n].max_sessions != Config::MAX_SESSIONS {
+            let _ = writeln!(text, "max_sessions = {}", scenario.hosts[n].max_sessions);
+        }
+        for (link, neighbour, settings) in links_of(scenario, n) {
+            let (a, b) = addresses.links[link];
+            let first = scenario.links[link].hosts().is_some_and(|(first, _)| first == n);
+            let (neighbour, address) = (node(neighbour), if first { a } else { b });
             let _ = write!(text, "[[link]]\nneighbour = {neighbour}\naddress = \"{address}\"\n");
+            text += &settings::of_link(settings);
         }
         for route in &topology.config_mut(host(n)).routes {
             let to = route.to.map_or("\"*\"".to_owned(), |to| format!("[{to}]"));
             let (via, onward) = (route.via, route.onward.as_nanos());
             let _ = write!(text, "[[route]]\nto = {to}\nvia = {via}\nonward = \"{onward}ns\"\n");
         }
-        if links_of(scenario, n).any(|l| !l.recovery) {
-            text += "[realtime]\nrecovery = \"off\"\n";
+        if let Some((.., settings)) = links_of(scenario, n).next() {
+            text += &settings::of_node(settings, scenario.hosts[n].routing.as_ref());
         }
         (text, socket)
     };

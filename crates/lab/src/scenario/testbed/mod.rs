@@ -5,8 +5,9 @@
 mod calls;
 pub(crate) mod config;
 pub(crate) mod process;
+pub(super) mod settings;
 
-use super::file::Scenario;
+use super::model::Scenario;
 use super::rows::{COLUMNS, row};
 use super::{DRAIN, WARM_UP};
 use crate::speech::Speech;

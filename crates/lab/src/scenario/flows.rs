@@ -1,0 +1,177 @@
+//! What goes over the links: calls and streams.
+
+use super::file::Reader;
+use super::mistake::Mistake;
+use super::model::{Call, Carrier, Stream};
+use super::options::{named, unknown};
+use super::units::{Rate, Size, Span};
+use super::ways;
+use serde::Deserialize;
+use serde::de::Deserializer;
+use std::ops::Range;
+use std::time::Duration;
+use toml::Spanned;
+use trunkline_net::Protocol;
+use trunkline_overlay::wire::Service;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallSection {
+    name: Option<String>,
+    from: String,
+    to: String,
+    count: Option<u32>,
+    service: Option<CarrierName>,
+    threshold: Option<Span>,
+}
+
+#[derive(Clone, Copy)]
+struct CarrierName(Carrier);
+
+impl<'de> Deserialize<'de> for CarrierName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<CarrierName, D::Error> {
+        let name = String::deserialize(from)?;
+        if name == PLAIN {
+            return Ok(CarrierName(Carrier::Plain));
+        }
+        let known = Service::NAMES.into_iter().chain([PLAIN]);
+        let service = name.parse().map_err(|_| unknown(&name, known))?;
+        Ok(CarrierName(Carrier::Overlay(service)))
+    }
+}
+
+/// Not a service of the overlay.
+const PLAIN: &str = "plain";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamSection {
+    name: Option<String>,
+    from: String,
+    to: String,
+    protocol: Option<ProtocolName>,
+    packet: Option<Size>,
+    rate: Option<Rate>,
+    interval: Option<Span>,
+    #[serde(default)]
+    dscp: u8,
+    start: Option<Span>,
+    stop: Option<Span>,
+}
+
+named!(
+    /// A protocol whose headers a stream has.
+    ProtocolName(Protocol),
+    [("tcp", Protocol::TCP), ("udp", Protocol::UDP)]
+);
+
+/// What an Ethernet frame carries.
+const MAX_PACKET: usize = 1_500;
+/// What a packet holds at least behind its headers: when it was sent.
+const STAMP: usize = 8;
+/// No stream sends more often.
+const MIN_INTERVAL: Duration = Duration::from_micros(1);
+
+impl Reader<'_> {
+    /// What calls or streams are called in a table.
+    fn flow_name(
+        &self,
+        span: &Range<usize>,
+        name: Option<&str>,
+        (from, to): (&str, &str),
+    ) -> Result<String, Mistake> {
+        let name = name.map_or_else(|| format!("{from}-{to}"), str::to_owned);
+        if name.contains([',', '"', '\n']) {
+            let what = "a name has a comma, a quote or a line feed: leave it out";
+            return Err(self.mistake(span.clone(), what));
+        }
+        Ok(name)
+    }
+
+    pub fn call(&self, section: &Spanned<CallSection>) -> Result<Call, Mistake> {
+        let (s, span) = (section.get_ref(), section.span());
+        let ends = self.ends(span.clone(), [&s.from, &s.to])?;
+        let out_of_range = |what: &str| Err(self.mistake(span.clone(), what));
+        let count = s.count.unwrap_or(1);
+        if !(1..=1_000).contains(&count) {
+            return out_of_range("count is out of range (1 to 1000)");
+        }
+        let threshold = s.threshold.map_or(crate::chain::DEADLINE, |t| t.0);
+        if !(1..=255).contains(&threshold.as_millis()) {
+            return out_of_range("threshold is out of range (1 to 255 ms)");
+        }
+        let carrier = s.service.map_or(Carrier::Overlay(Service::RealTime), |c| c.0);
+        match carrier {
+            Carrier::Plain => self.check_routed(&span, ends, (&s.from, &s.to))?,
+            Carrier::Overlay(_) if !ways::connected(ends, self.hosts.len(), &self.links) => {
+                let (from, to) = (&s.from, &s.to);
+                let what = format!("no links lead from \"{from}\" to \"{to}\": add some");
+                return out_of_range(&what);
+            }
+            Carrier::Overlay(_) => {}
+        }
+        let name = self.flow_name(&span, s.name.as_deref(), (&s.from, &s.to))?;
+        Ok(Call { name, ends, count, carrier, threshold })
+    }
+
+    /// Whether what is sent without the overlay gets there.
+    fn check_routed(
+        &self,
+        span: &Range<usize>,
+        ends: (usize, usize),
+        (from, to): (&str, &str),
+    ) -> Result<(), Mistake> {
+        if self.routed(ends).is_some() {
+            return Ok(());
+        }
+        let what = format!(
+            "no way leads from \"{from}\" to \"{to}\" outside of the overlay: add links to routers, \
+             or one with plain = true"
+        );
+        Err(self.mistake(span.clone(), what))
+    }
+
+    pub fn stream(&self, section: &Spanned<StreamSection>) -> Result<Stream, Mistake> {
+        let (s, span) = (section.get_ref(), section.span());
+        let wrong = |what: String| self.mistake(span.clone(), what);
+        let ends = self.ends(span.clone(), [&s.from, &s.to])?;
+        self.check_routed(&span, ends, (&s.from, &s.to))?;
+        let name = self.flow_name(&span, s.name.as_deref(), (&s.from, &s.to))?;
+        let protocol = s.protocol.map_or(Protocol::TCP, |p| p.0);
+        let (packet, headers) = (s.packet.map_or(MAX_PACKET, |p| p.0), protocol.headers());
+        if !(headers + STAMP..=MAX_PACKET).contains(&packet) {
+            let least = headers + STAMP;
+            return Err(wrong(format!(
+                "packet is out of range ({least} to {MAX_PACKET} B with headers, of IPv6 and \
+                 {protocol} {headers})"
+            )));
+        }
+        let interval = match (s.rate, s.interval) {
+            (None, Some(interval)) => interval.0,
+            (Some(rate), None) => {
+                let seconds = 8.0 * packet as f64 / rate.0.as_bps() as f64;
+                Duration::from_nanos((seconds * 1e9).round() as u64)
+            }
+            _ => return Err(wrong("give a stream a rate or an interval, and not both".into())),
+        };
+        if interval < MIN_INTERVAL {
+            return Err(wrong("a stream sends at most once in 1 µs: lower its rate".into()));
+        }
+        if s.dscp > 63 {
+            return Err(wrong("dscp is out of range (0 to 63)".into()));
+        }
+        let start = s.start.map_or(Duration::ZERO, |s| s.0);
+        let stop = s.stop.map_or(self.length, |s| s.0);
+        if !(start < stop && stop <= self.length) {
+            let length = self.length;
+            return Err(wrong(format!(
+                "a stream starts before it stops, and stops within the {length:?} of the calls"
+            )));
+        }
+        // The last is sent before the end.
+        let count = (stop - start).as_nanos().div_ceil(interval.as_nanos());
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        let payload = packet - headers;
+        Ok(Stream { name, ends, protocol, payload, interval, dscp: s.dscp, start, count })
+    }
+}

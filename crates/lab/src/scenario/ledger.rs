@@ -1,0 +1,59 @@
+//! What became of whose packets on each link.
+
+use super::build::CLASSES;
+use super::model::Scenario;
+use crate::table::{Cell, Column, Table, print};
+use trunkline_base::link_model::Count;
+use trunkline_net::EdgeLedger;
+use trunkline_sim::{WireId, World};
+
+/// A row: a way of a link with a wire, and the packets of a class or of all. In
+/// packets and in bytes (with headers of IPv6), `offered = arrived + lost +
+/// queue_dropped + no_room + under_way`; and what the classes have adds up to
+/// `all`.
+pub const LINK_COLUMNS: &[Column] = &[
+    Column::text("link"),
+    Column::text("way"),
+    Column::text("class"),
+    Column::number("offered", 0),
+    Column::number("arrived", 0),
+    Column::number("lost", 0),
+    Column::number("queue_dropped", 0),
+    Column::number("no_room", 0),
+    Column::number("under_way", 0),
+    Column::number("offered_bytes", 0),
+    Column::number("arrived_bytes", 0),
+    Column::number("lost_bytes", 0),
+    Column::number("queue_dropped_bytes", 0),
+    Column::number("no_room_bytes", 0),
+    Column::number("under_way_bytes", 0),
+];
+
+/// The two ways of a link.
+pub const WAYS: [&str; 2] = ["there", "back"];
+/// The class of every packet.
+pub const ALL: &str = "all";
+
+/// The ledgers of all links, of the classes of which anything was sent.
+pub fn links(scenario: &Scenario, world: &World, wires: &[Option<WireId>]) -> Table {
+    let mut rows = Vec::new();
+    for (link, wire) in scenario.links.iter().zip(wires) {
+        let Some(wire) = *wire else { continue };
+        let all = world.edge_ledgers(wire);
+        for (n, way) in WAYS.into_iter().enumerate() {
+            let of_class = CLASSES.map(|(name, class)| (name, world.class_ledgers(wire, class)[n]));
+            let any = of_class.into_iter().filter(|(_, ledger)| ledger.offered.packets > 0);
+            for (class, ledger) in any.chain([(ALL, all[n])]) {
+                rows.push(print(LINK_COLUMNS, cells(&link.name, way, class, &ledger)));
+            }
+        }
+    }
+    Table { columns: LINK_COLUMNS, rows }
+}
+
+fn cells(link: &str, way: &str, class: &str, l: &EdgeLedger) -> Vec<Cell> {
+    let counts = [l.offered, l.arrived, l.lost, l.queue_dropped, l.no_room, l.under_way()];
+    let number = |of: fn(&Count) -> u64| counts.map(|c| Cell::from(of(&c)));
+    let names = [link, way, class].map(Cell::from);
+    names.into_iter().chain(number(|c| c.packets)).chain(number(|c| c.bytes)).collect()
+}

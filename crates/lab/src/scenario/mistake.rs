@@ -1,0 +1,88 @@
+//! What a mistake in a scenario looks like.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// A mistake in a scenario, where it is, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file.
+    pub path: PathBuf,
+    /// Line and column, from 1; `None` where the whole file is meant.
+    pub place: Option<(usize, usize)>,
+    /// What is wrong.
+    pub what: String,
+    /// The name that was probably meant.
+    pub suggestion: Option<String>,
+}
+
+impl std::error::Error for Mistake {}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some((line, column)) = self.place {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}", self.what)?;
+        match &self.suggestion {
+            Some(suggestion) => write!(f, "; did you mean `{suggestion}`?"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A file's text, to say where in it a mistake is.
+#[derive(Clone, Copy)]
+pub struct Text<'a> {
+    pub path: &'a Path,
+    pub text: &'a str,
+}
+
+impl Text<'_> {
+    /// A mistake at `span`.
+    pub fn mistake(&self, span: Option<Range<usize>>, what: impl Into<String>) -> Mistake {
+        let place = span.map(|s| {
+            let before = &self.text[..s.start.min(self.text.len())];
+            let line = before.rfind('\n').map_or(0, |i| i + 1);
+            (before.matches('\n').count() + 1, before[line..].chars().count() + 1)
+        });
+        Mistake { path: self.path.to_owned(), place, what: what.into(), suggestion: None }
+    }
+
+    /// What the parser found.
+    pub fn syntax(&self, error: &toml::de::Error) -> Mistake {
+        let what = error.message().replace('\n', " ");
+        let suggestion = unknown(&what);
+        Mistake { suggestion, ..self.mistake(error.span(), what) }
+    }
+
+    /// The place of `name` among `known`; `what` it is a name of.
+    pub fn find<'n>(
+        &self,
+        span: Range<usize>,
+        what: &str,
+        name: &str,
+        known: impl Iterator<Item = &'n str> + Clone,
+    ) -> Result<usize, Mistake> {
+        known.clone().position(|k| k == name).ok_or_else(|| {
+            let suggestion = nearest(name, known).map(str::to_owned);
+            let what = format!("there is no {what} \"{name}\"");
+            Mistake { suggestion, ..self.mistake(Some(span), what) }
+        })
+    }
+}
+
+/// The known name that is most like the unknown one in serde's message
+/// "unknown field `x`, expected one of `a`, `b`".
+fn unknown(message: &str) -> Option<String> {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let unknown = message.starts_with("unknown").then(|| quoted.next())??;
+    nearest(unknown, quoted).map(str::to_owned)
+}
+
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |other: &str| strsim::jaro_winkler(name, other);
+    known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|n| likeness(n) > 0.7)
+}

@@ -1,0 +1,177 @@
+//! What a scenario is, read and checked.
+
+use std::time::Duration;
+use trunkline_base::link_model::LinkModel;
+use trunkline_net::Protocol;
+use trunkline_overlay::link;
+use trunkline_overlay::node::{Config, Routing};
+use trunkline_overlay::wire::{NodeId, Service};
+
+/// What a file says, read and checked.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The file's name without its ending.
+    pub name: String,
+    /// How long calls are.
+    pub length: Duration,
+    /// Whether PESQ is reckoned.
+    pub pesq: bool,
+    /// In the order of the file.
+    pub hosts: Vec<Host>,
+    /// Names, in the order of the file.
+    pub routers: Vec<String>,
+    /// In the order of the file.
+    pub links: Vec<Link>,
+    /// In the order of the file.
+    pub calls: Vec<Call>,
+    /// In the order of the file.
+    pub streams: Vec<Stream>,
+    /// In the order of the file.
+    pub faults: Vec<Fault>,
+}
+
+/// A host with a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// How many applications may be attached to its node at once.
+    pub max_sessions: usize,
+    /// Link-state routing; without it, static routes with the fewest links.
+    pub routing: Option<Routing>,
+}
+
+impl Host {
+    /// A host whose node has every default.
+    pub fn new(name: impl Into<String>) -> Host {
+        Host { name: name.into(), max_sessions: Config::MAX_SESSIONS, routing: None }
+    }
+}
+
+/// Where a link ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spot {
+    /// Index of a host.
+    Host(usize),
+    /// Index of a router.
+    Router(usize),
+}
+
+/// A link: a wire, a link of the overlay, or one on the other.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// In tables and faults; of one without a name its number in the file.
+    pub name: String,
+    /// Whether that is its own.
+    pub named: bool,
+    /// Its two ends.
+    pub ends: (Spot, Spot),
+    /// What happens to packets from the first to the second end, and back; nothing
+    /// for a link of the overlay that goes over the wires of others.
+    pub wire: Option<[LinkModel; 2]>,
+    /// The settings of the overlay's link at either end, neighbour and address
+    /// left open; nothing for a wire that carries what is sent over it.
+    pub overlay: Option<Box<[link::Config; 2]>>,
+    /// How long the other way is from end to end, there and back, if it has no wire.
+    pub routed: Option<[Duration; 2]>,
+}
+
+impl Link {
+    /// The overlay's link with every default between two hosts, over a wire that does
+    /// the same both ways.
+    pub fn between((a, b): (usize, usize), model: LinkModel) -> Link {
+        Link {
+            name: format!("{a}-{b}"),
+            named: false,
+            ends: (Spot::Host(a), Spot::Host(b)),
+            wire: Some([model.clone(), model]),
+            overlay: Some(Box::new([NOBODY, NOBODY].map(link::Config::new))),
+            routed: None,
+        }
+    }
+
+    /// The hosts of a link of the overlay.
+    pub fn hosts(&self) -> Option<(usize, usize)> {
+        match (&self.overlay, self.ends) {
+            (Some(_), (Spot::Host(a), Spot::Host(b))) => Some((a, b)),
+            _ => None,
+        }
+    }
+}
+
+/// How a call's packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// By the overlay, with this service.
+    Overlay(Service),
+    /// As plain UDP over routers.
+    Plain,
+}
+
+/// Calls of one kind.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// In tables.
+    pub name: String,
+    /// Indices of its hosts.
+    pub ends: (usize, usize),
+    /// How many at once.
+    pub count: u32,
+    /// How its packets go.
+    pub carrier: Carrier,
+    /// The latest useful network latency.
+    pub threshold: Duration,
+}
+
+/// A constant bit rate without an overlay.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// In tables.
+    pub name: String,
+    /// Indices of its hosts.
+    pub ends: (usize, usize),
+    /// It decides the headers.
+    pub protocol: Protocol,
+    /// Bytes behind the headers, 8 to 1,460.
+    pub payload: usize,
+    /// Between two packets, at least 1 µs.
+    pub interval: Duration,
+    /// Differentiated services code point, 0 to 63.
+    pub dscp: u8,
+    /// When the first packet is sent, after the calls have begun.
+    pub start: Duration,
+    /// How many packets.
+    pub count: u64,
+}
+
+/// Something that happens while calls last.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// When, after the calls have begun.
+    pub at: Duration,
+    /// When it is over, after the calls have begun.
+    pub until: Option<Duration>,
+    /// What happens.
+    pub what: FaultKind,
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub enum FaultKind {
+    /// A link with a wire, by its index, does something else, there, back or both
+    /// ways; then it does what the file says of it.
+    Link(usize, Box<[Option<LinkModel>; 2]>),
+    /// A link does again what the file says of it.
+    Mend(usize),
+    /// A host ends without a word; then it starts again.
+    Crash(usize),
+    /// A node says goodbye and ends; then it starts again.
+    Stop(usize),
+    /// A host that has ended starts again.
+    Restart(usize),
+    /// A host has no processor time.
+    Stall(usize),
+}
+
+/// Stands for the neighbour in settings that don't know theirs.
+pub const NOBODY: NodeId = NodeId::NONE;

@@ -1,0 +1,215 @@
+//! What a node's configuration file says of a node and its links, in a scenario:
+//! the same sections and keys (docs/configuration.md).
+
+use super::model::NOBODY;
+use super::units::{Rate, Share, Size, Span};
+use serde::Deserialize;
+use serde::de::Deserializer;
+use std::time::Duration;
+use trunkline_overlay::link::{self, best_effort, realtime};
+use trunkline_overlay::monitor::{Liveness, LossMode};
+use trunkline_overlay::node::Routing;
+use trunkline_overlay::route::{Formula, Limits};
+use trunkline_overlay::wire::Metric;
+
+/// The policies of recovery by name; the only place that knows them.
+const RECOVERY: [(&str, realtime::Recovery); 3] = [
+    ("off", realtime::Recovery::Off),
+    ("one-strike", realtime::Recovery::OneStrike),
+    ("until-deadline", realtime::Recovery::UntilDeadline),
+];
+
+/// The name of a policy, for a node's file.
+pub fn recovery_name(recovery: realtime::Recovery) -> &'static str {
+    RECOVERY.iter().find(|(_, known)| *known == recovery).map_or("off", |(name, _)| name)
+}
+
+const LOSS: [(&str, LossMode); 2] =
+    [("changes", LossMode::Changes), ("intervals", LossMode::Paper)];
+
+/// The name of a way to measure losses, for a node's file.
+pub fn loss_name(mode: LossMode) -> &'static str {
+    LOSS.iter().find(|(_, known)| *known == mode).map_or("changes", |(name, _)| name)
+}
+
+/// "unknown variant", as serde says it of an enum: suggestions are found in it.
+pub fn unknown<E: serde::de::Error>(name: &str, known: impl Iterator<Item = &'static str>) -> E {
+    let known: Vec<String> = known.map(|k| format!("`{k}`")).collect();
+    E::custom(format!("unknown variant `{name}`, expected one of {}", known.join(", ")))
+}
+
+/// A type that a file knows by a list of names.
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident($type:ty), $known:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub struct $name(pub $type);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<$name, D::Error> {
+                let name = String::deserialize(from)?;
+                let known = $known;
+                let found = known.iter().find(|(known, _)| *known == name);
+                found.map(|&(_, value)| $name(value)).ok_or_else(|| {
+                    unknown(&name, known.into_iter().map(|(known, _)| known))
+                })
+            }
+        }
+
+        impl From<$name> for $type {
+            fn from(name: $name) -> $type {
+                name.0
+            }
+        }
+    };
+}
+pub(super) use named;
+
+named!(
+    /// How losses of a link are measured.
+    LossName(LossMode),
+    LOSS
+);
+named!(
+    /// By what ways are chosen.
+    MetricName(Metric),
+    Metric::ALL.map(|metric| (metric.name(), metric))
+);
+named!(
+    /// What stands for the expected latency.
+    FormulaName(Formula),
+    Formula::ALL.map(|formula| (formula.name(), formula))
+);
+named!(
+    /// A policy of recovery.
+    RecoveryName(realtime::Recovery),
+    RECOVERY
+);
+
+/// A section whose keys are settings of `$to`; what is left out stays.
+macro_rules! section {
+    ($(#[$doc:meta])* $name:ident => $to:ty { $($key:ident: $type:ty => $($field:ident).+,)+ }) => {
+        $(#[$doc])*
+        #[derive(Deserialize, Clone, Copy, PartialEq, Default, Debug)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {
+            $($key: Option<$type>,)+
+        }
+
+        impl $name {
+            /// Sets what the section says.
+            pub fn apply(&self, to: &mut $to) {
+                $(if let Some(value) = self.$key {
+                    to.$($field).+ = value.into();
+                })+
+            }
+        }
+    };
+}
+
+section!(
+    /// `[realtime]`.
+    Realtime => realtime::Config {
+        recovery: RecoveryName => recovery,
+        reorder: u16 => reorder,
+        repeat_share: Share => repeat_share,
+        repeat_burst: u32 => repeat_burst,
+        extra_share: Share => extra_share,
+        max_wait: Span => max_wait,
+        memory: Size => bytes,
+    }
+);
+section!(
+    /// `[best_effort]`.
+    BestEffort => best_effort::Config {
+        max_wait: Span => max_wait,
+        memory: Size => bytes,
+    }
+);
+section!(
+    /// `[hello]`.
+    Hello => Liveness {
+        interval: Span => interval,
+        dead_after: Span => dead_after,
+        probes: bool => probes,
+        piggyback: bool => piggyback,
+        loss: LossName => loss,
+    }
+);
+section!(
+    /// What a `[[link]]` of a node's file says of either end's node.
+    LinkEnd => link::Config {
+        mtu: u16 => mtu,
+        dscp: u8 => dscp,
+        rate: Rate => rate,
+        penalty: Span => penalty,
+    }
+);
+section!(
+    /// `[routing]`.
+    RoutingSection => RoutingSettings {
+        enabled: bool => enabled,
+        metric: MetricName => routing.metric,
+        formula: FormulaName => routing.cost.formula,
+        max_nodes: u16 => max_nodes,
+        damping: Span => damping,
+    }
+);
+
+/// What `[routing]` is about.
+#[derive(Clone, Debug)]
+pub struct RoutingSettings {
+    enabled: bool,
+    routing: Routing,
+    max_nodes: u16,
+    damping: Duration,
+}
+
+/// The sections about a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeSections {
+    pub realtime: Realtime,
+    pub best_effort: BestEffort,
+    pub hello: Hello,
+    pub routing: Option<RoutingSection>,
+}
+
+/// What they come to.
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    /// Of each of its links, but for what is a link's own.
+    pub link: link::Config,
+    /// Link-state routing, if that is how packets are routed.
+    pub routing: Option<Routing>,
+}
+
+/// The settings by `sections`, each before the next.
+///
+/// # Errors
+///
+/// The first that is out of its range.
+pub fn settings(sections: &[&NodeSections]) -> Result<NodeSettings, &'static str> {
+    let mut link = link::Config::new(NOBODY);
+    let mut routing = RoutingSettings {
+        enabled: false,
+        routing: Routing::default(),
+        max_nodes: u16::try_from(Limits::default().max_nodes).unwrap_or(u16::MAX),
+        damping: link.damping,
+    };
+    for section in sections {
+        section.realtime.apply(&mut link.realtime);
+        section.best_effort.apply(&mut link.best_effort);
+        section.hello.apply(&mut link.liveness);
+        if let Some(own) = &section.routing {
+            routing.enabled = true;
+            own.apply(&mut routing);
+        }
+    }
+    link.damping = routing.damping;
+    link.check()?;
+    if !(2..=10_000).contains(&routing.max_nodes) {
+        return Err("[routing] max_nodes: 2 to 10000");
+    }
+    routing.routing.limits.max_nodes = routing.max_nodes.into();
+    Ok(NodeSettings { link, routing: routing.enabled.then_some(routing.routing) })
+}

@@ -1,0 +1,56 @@
+//! Which way leads where, before there is a world.
+
+use super::model::{Link, Spot};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// Whether links of the overlay lead from one host to the other.
+pub fn connected((from, to): (usize, usize), hosts: usize, links: &[Link]) -> bool {
+    let mut reached = vec![false; hosts];
+    let mut queue = vec![from];
+    while let Some(here) = queue.pop() {
+        if std::mem::replace(&mut reached[here], true) {
+            continue;
+        }
+        queue.extend(links.iter().filter_map(Link::hosts).filter_map(|ends| match ends {
+            (a, b) if a == here => Some(b),
+            (a, b) if b == here => Some(a),
+            _ => None,
+        }));
+    }
+    reached[to]
+}
+
+/// The least delay from one host to another over wires that are no link's own;
+/// `None` if none lead there. As the network itself, no way goes through a host.
+pub fn routed(
+    (from, to): (usize, usize),
+    (hosts, routers): (usize, usize),
+    links: &[Link],
+) -> Option<Duration> {
+    let index = |spot| match spot {
+        Spot::Host(n) => n,
+        Spot::Router(n) => hosts + n,
+    };
+    let mut arcs = vec![Vec::new(); hosts + routers];
+    for link in links.iter().filter(|l| l.overlay.is_none()) {
+        if let Some([there, back]) = &link.wire {
+            let (a, b) = (index(link.ends.0), index(link.ends.1));
+            arcs[a].push((b, there.delay));
+            arcs[b].push((a, back.delay));
+        }
+    }
+    let mut best = vec![None; hosts + routers];
+    let mut queue = BinaryHeap::from([Reverse((Duration::ZERO, from))]);
+    while let Some(Reverse((delay, here))) = queue.pop() {
+        if best[here].is_some() {
+            continue;
+        }
+        best[here] = Some(delay);
+        if here == from || here >= hosts {
+            queue.extend(arcs[here].iter().map(|&(next, more)| Reverse((delay + more, next))));
+        }
+    }
+    best[to]
+}
