@@ -10,14 +10,14 @@
 //! use trunkline_base::Time;
 //! use trunkline_overlay::arena::{RxDatagram, TxArena};
 //! use trunkline_overlay::link;
-//! use trunkline_overlay::node::{Config, Drained, Node, Sink, Start};
+//! use trunkline_overlay::node::{Config, Drained, Handover, Node, Sink, Start};
 //! use trunkline_overlay::session::SessionId;
 //! use trunkline_overlay::wire::{Incarnation, NodeId};
 //!
 //! struct Applications;
 //! impl Sink for Applications {
-//!     fn deliver(&mut self, _to: SessionId, _head: &[u8], _payload: &[u8]) -> bool {
-//!         true
+//!     fn deliver(&mut self, _to: SessionId, _head: &[u8], _payload: &[u8]) -> Handover {
+//!         Handover::Taken
 //!     }
 //! }
 //!

@@ -31,6 +31,9 @@ pub struct Queue {
     ring: PacketRing,
     max_wait: Duration,
     next_seq: u16,
+    /// Bytes of packets that are under flow control: their senders wait for room
+    /// rather than lose any, so these wait for as long as it takes.
+    flow_controlled: usize,
 }
 
 impl Queue {
@@ -39,17 +42,28 @@ impl Queue {
             ring: PacketRing::new(config.bytes, config.packets),
             max_wait: config.max_wait,
             next_seq: 0,
+            flow_controlled: 0,
         }
     }
 
-    pub(super) fn enqueue(&mut self, now: Time, packet: &Outgoing<'_>) -> Result<(), Drop> {
+    /// Takes a packet that may wait from `since` on for so long as the queue lets
+    /// one wait; [`Time::NEVER`] is for one under flow control.
+    pub(super) fn enqueue(&mut self, since: Time, packet: &Outgoing<'_>) -> Result<(), Drop> {
         let len = packet.frame_len();
         if !self.ring.has_room(len) {
             return Err(Drop::QueueFull);
         }
         let (_, frame) =
-            self.ring.push(len, now, packet.deadline, packet.latest).ok_or(Drop::QueueFull)?;
-        packet.write(frame)
+            self.ring.push(len, since, packet.deadline, packet.latest).ok_or(Drop::QueueFull)?;
+        packet.write(frame)?;
+        self.flow_controlled += if since == Time::NEVER { len } else { 0 };
+        Ok(())
+    }
+
+    /// Bytes under flow control that wait; `None` if a frame of `len` bytes would
+    /// find no room.
+    pub(super) fn flow_controlled(&self, len: usize) -> Option<usize> {
+        self.ring.has_room(len).then_some(self.flow_controlled)
     }
 
     /// Bytes of the frame that goes next, after dropping those that waited too
@@ -72,6 +86,9 @@ impl Queue {
         if let Some((entry, frame)) = self.ring.get(slot) {
             let pending = PendingFrame { frame, deadline: entry.deadline };
             pending.write(out, now, self.next_seq, false);
+            if entry.since == Time::NEVER {
+                self.flow_controlled = self.flow_controlled.saturating_sub(frame.len());
+            }
         }
         self.next_seq = self.next_seq.wrapping_add(1);
         self.ring.release(slot);

@@ -10,7 +10,7 @@ use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_net::Protocol;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::node::{Config, Drained, Node, Sink};
+use trunkline_overlay::node::{Config, Drained, Handover, Node, Sink};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{
     FIRST_SESSION_VERSION, MAX_HEAD, Refusal, ToClient, ToNode,
@@ -302,13 +302,13 @@ impl Agent for OverlayNode {
 struct Reply(Option<Result<u16, Refusal>>);
 
 impl Sink for Reply {
-    fn deliver(&mut self, _to: SessionId, head: &[u8], _payload: &[u8]) -> bool {
+    fn deliver(&mut self, _to: SessionId, head: &[u8], _payload: &[u8]) -> Handover {
         self.0 = match ToClient::parse(head) {
             Ok(ToClient::Bound { port, .. }) => Some(Ok(port)),
             Ok(ToClient::Error { refusal, .. }) => Some(Err(refusal)),
             _ => None,
         };
-        true
+        Handover::Taken
     }
 }
 
@@ -352,14 +352,14 @@ struct ToApps<'a, 'b> {
 }
 
 impl Sink for ToApps<'_, '_> {
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover {
         let app = self.sessions[to.0 as usize];
         let mut message = ToClient::parse(head).expect("a node's messages parse");
         if let ToClient::Received { payload: place, .. } = &mut message {
             *place = payload;
         }
         self.apps.call(app, self.outbox, self.io, |a, io| a.receive(&message, io));
-        true
+        Handover::Taken
     }
 }
 
