@@ -18,8 +18,8 @@ when packets don't get to where they go, and once when they do again:
             print(status)    # Unreachable(to=(7, 4000), why='no route', since=None)
 
 A socket has a fileno(): give it to selectors, or
-to an asyncio loop's add_reader. (Ctrl-C doesn't interrupt a recvfrom that waits,
-but it does interrupt those.)
+to an asyncio loop's add_reader. (Ctrl-C doesn't interrupt a recvfrom or sendto that
+waits, but it does interrupt those.)
 """
 
 import ctypes

@@ -506,3 +506,56 @@ impl fmt::Debug for DatagramSocket {
         f.debug_struct("DatagramSocket").field("local", &local).field("status", &status).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::in_process::listen;
+    use nix::errno::Errno;
+    use std::thread;
+    use trunkline_base::wire::Writer;
+    use trunkline_overlay::session::wire::{MAX_HEAD, ToClient};
+
+    /// All who wait for room, at once.
+    #[test]
+    fn closing_wakes_who_waits_for_room() {
+        let (connector, mut acceptor) = listen(1, 1).unwrap();
+        let node = thread::spawn(move || {
+            loop {
+                if let Some(mut end) = acceptor.accept() {
+                    let mut head = [0; MAX_HEAD];
+                    let mut w = Writer::new(&mut head);
+                    let bound = ToClient::Bound { node: NodeId(1), port: 5, max_payload: 1_200 };
+                    bound.emit_head(&mut w).unwrap();
+                    assert!(end.send(w.written(), &[]));
+                    return end;
+                }
+            }
+        });
+        let socket = DatagramSocket::bind(connector, 5).unwrap();
+        let _end = node.join().unwrap();
+        socket.set_option(SocketOption::Service(Service::BestEffort)).unwrap();
+        socket.set_option(SocketOption::Wait(true)).unwrap();
+        let fill = || {
+            let to = Address { node: NodeId(2), port: 1 };
+            loop {
+                if let Err(error) = socket.send_to(&[0; 1_000], to) {
+                    return error;
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let waiting = [0; 3].map(|_| scope.spawn(fill));
+            thread::sleep(Duration::from_millis(50));
+            assert!(waiting.iter().all(|thread| !thread.is_finished()));
+            socket.lock().close();
+            for thread in waiting {
+                let error = thread.join().unwrap();
+                let bad = Errno::EBADF as i32;
+                assert!(
+                    matches!(&error, Error::Io { source, .. } if source.raw_os_error() == Some(bad))
+                );
+            }
+        });
+    }
+}

@@ -29,7 +29,7 @@ enum By {
 enum Lazy {
     Library(DatagramSocket),
     /// Without the library, which would prefer UDP.
-    Tcp(Raw),
+    Tcp(Box<Raw>),
 }
 
 const LAZY: u16 = 4_999;
@@ -45,7 +45,7 @@ impl Lazy {
                 raw.say(&bytes(|w| bind.emit_head(w)));
                 let answer = raw.read().expect("an answer");
                 assert!(matches!(ToClient::parse(&answer), Ok(ToClient::Bound { .. })));
-                Lazy::Tcp(raw)
+                Lazy::Tcp(Box::new(raw))
             }
         }
     }
