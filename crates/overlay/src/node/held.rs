@@ -87,3 +87,124 @@ impl Forwarder {
         held.next(|link| links.get(link).is_none_or(|link| link.has_room()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::TxArena;
+    use crate::link;
+    use crate::node::{Changes, Config, Handover, Node, Sink, Start};
+    use crate::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
+    use crate::wire::{Incarnation, NodeId};
+    use core::net::SocketAddr;
+    use trunkline_base::wire::Writer;
+    use trunkline_base::{Bitrate, Time};
+
+    #[test]
+    fn each_line_goes_by_itself_in_its_order() {
+        let (mut held, ids) = (Held::default(), [4, 0, 7, 2].map(SessionId));
+        for (id, link) in ids.into_iter().zip([0, 0, 3, 3]) {
+            held.join(LinkId(link), id);
+            // Who waits for one link waits for no other, and once.
+            held.join(LinkId(1), id);
+        }
+        assert_eq!(held.next(|link| link == LinkId(1)), None);
+        assert_eq!(held.next(|link| link == LinkId(3)), Some(ids[2]));
+        held.forget(ids[0]);
+        held.forget(SessionId(99));
+        assert_eq!(held.next(|_| true), Some(ids[1]));
+        held.join(LinkId(3), ids[2]);
+        assert_eq!([held.next(|_| true), held.next(|_| true)], [Some(ids[3]), Some(ids[2])]);
+        assert_eq!((held.next(|_| true), held.len), (None, 0));
+    }
+
+    struct Hole;
+    impl Sink for Hole {
+        fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
+            Handover::Taken
+        }
+    }
+
+    fn say(node: &mut Node, id: SessionId, message: &ToNode<'_>, payload: &[u8]) -> Handover {
+        let mut head = [0; MAX_HEAD];
+        let mut w = Writer::new(&mut head);
+        message.emit_head(&mut w).unwrap();
+        let bytes = [w.written(), payload].concat();
+        node.session_recv(Time::ZERO, id, &bytes, &mut Hole)
+    }
+
+    const FAR: NodeId = NodeId(2);
+
+    /// A node with one link at 64 kbit/s, and a session there that waits.
+    fn node(address: Option<SocketAddr>) -> (Node, SessionId) {
+        let mut config = Config::new(NodeId(1));
+        let (mut link, rate) = (link::Config::new(FAR), Bitrate::from_bps(64_000));
+        (link.address, link.rate) = (address, Some(rate));
+        config.links.push(link);
+        let mut node = Node::new(config, Start::simulated(Time::ZERO, Incarnation(1), 1)).unwrap();
+        let id = waiting(&mut node);
+        (node, id)
+    }
+
+    fn waiting(node: &mut Node) -> SessionId {
+        let id = node.session_open().unwrap();
+        say(node, id, &ToNode::Bind { version: SESSION_VERSION, port: 0 }, &[]);
+        say(node, id, &ToNode::Wait(true), &[]);
+        id
+    }
+
+    /// Of `service`, until it finds no room; how many were taken of 5,000.
+    fn fill(node: &mut Node, id: SessionId, service: Service, to: NodeId) -> usize {
+        let send = ToNode::Send { service, deadline_ms: 255, to, port: 1, payload: &[] };
+        let full = |_: &usize| say(node, id, &send, &[0; 1_000]) == Handover::Taken;
+        (0..5_000).take_while(full).count()
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_the_rest_is_dropped_as_ever() {
+        let (mut node, id) = node(Some(([192, 0, 2, 2], 7).into()));
+        let other = waiting(&mut node);
+        let fit = fill(&mut node, id, Service::BestEffort, FAR);
+        assert!(fit <= 2, "{fit} packets of 134 ms, in a queue for 50 ms");
+        let before = node.stats();
+        assert_eq!(fill(&mut node, other, Service::BestEffort, FAR), 0, "one bound for all");
+        let after = node.stats();
+        // Nothing has happened but that.
+        assert_eq!(after.held_back, before.held_back + 1);
+        assert_eq!(crate::node::ForwarderStats { held_back: before.held_back, ..after }, before);
+        assert_eq!(node.next_ready(), None);
+        // Real time doesn't wait, nor does what has no way.
+        assert_eq!(fill(&mut node, id, Service::RealTime, FAR), 5_000);
+        assert_eq!(fill(&mut node, id, Service::BestEffort, NodeId(9)), 5_000);
+        say(&mut node, id, &ToNode::Wait(false), &[]);
+        assert_eq!(fill(&mut node, id, Service::BestEffort, FAR), 5_000, "asks no more");
+    }
+
+    #[test]
+    fn a_link_that_sends_names_who_may_go_on() {
+        let (mut node, id) = node(Some(([192, 0, 2, 2], 7).into()));
+        let other = waiting(&mut node);
+        let mut arena = TxArena::new(64 << 10, 64);
+        for (id, ms) in [(id, 0), (other, 1_000), (id, 2_000)] {
+            fill(&mut node, id, Service::BestEffort, FAR);
+            assert_eq!(node.next_ready(), None);
+            for at in ms..ms + 1_000 {
+                node.transmit(Time::from_millis(at), &mut arena);
+                arena.clear();
+            }
+            assert_eq!([node.next_ready(), node.next_ready()], [Some(id), None]);
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_link_that_is_gone_or_leads_nowhere() {
+        let (mut unknown, id) = node(None);
+        assert_eq!(fill(&mut unknown, id, Service::BestEffort, FAR), 5_000, "dropped, and counted");
+        let (mut node, id) = node(Some(([192, 0, 2, 2], 7).into()));
+        fill(&mut node, id, Service::BestEffort, FAR);
+        assert_eq!(node.next_ready(), None);
+        let name = (FAR, String::new());
+        node.reconfigure(Time::ZERO, &Changes { removed: vec![name], ..Changes::default() });
+        assert_eq!(node.next_ready(), Some(id));
+    }
+}

@@ -150,8 +150,14 @@ impl Session {
     }
 
     /// Whether the end of a message waits until TCP takes more.
-    pub fn is_stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
         !self.backlog.is_empty()
+    }
+
+    /// Whether somebody waits for TCP to take more: until [`Session::resume`] has
+    /// been called and nothing waits any more.
+    pub fn is_noted(&self) -> bool {
+        self.noted
     }
 
     /// TCP takes more. Whether the message that waited for it has gone.

@@ -74,7 +74,7 @@ impl PacketThread {
     pub(super) fn watch_session(&mut self, id: SessionId) {
         let mut flags = EpollFlags::empty();
         flags.set(EpollFlags::EPOLLIN, !self.held.has(id));
-        let stuck = self.carriers.remote_mut(id).is_some_and(|session| session.is_stuck());
+        let stuck = self.carriers.remote_mut(id).is_some_and(|session| session.is_noted());
         flags.set(EpollFlags::EPOLLOUT, stuck);
         let Some(carrier) = self.carriers.get_mut(id) else { return };
         let mut event = EpollEvent::new(flags, token::SESSION | u64::from(id.0));
