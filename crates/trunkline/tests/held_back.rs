@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use raw::bytes;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
@@ -146,6 +147,46 @@ fn who_does_not_block_is_told_when_there_is_room() {
         nothing_lost(&chain, outcome);
         assert!(refused > 0 && refused < 2 * PACKETS, "{refused} times");
     }
+}
+
+/// What it asks over TCP is behind what waits; the node says by itself that it lives.
+#[test]
+fn one_on_another_host_that_is_held_back_for_long_keeps_its_session() {
+    let chain = Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", ..Setup::default() });
+    let socket = writer(chain.nodes[0].bind_remote(0), true);
+    let listener = chain.nodes[1].bind(4_000);
+    thread::scope(|scope| {
+        let came = scope.spawn(|| numbers(&listener));
+        // 134 ms each.
+        (0..75).for_each(|n| socket.send_to(&packet(n), listener.local_addr()).expect("sent"));
+        socket.set_option(SocketOption::ReadTimeout(Some(ms(9_000)))).expect("in range");
+        let news = socket.recv_from(&mut [0; 9]);
+        assert!(matches!(news, Err(Error::WouldBlock)), "{news:?}");
+        assert!(came.join().expect("it ends").into_iter().eq(0..75));
+    });
+    assert_eq!(socket.status().reconnects, 0);
+}
+
+/// A datagram can't be held back: it is counted.
+#[test]
+fn datagrams_of_one_that_is_held_back_are_counted() {
+    let chain = Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", ..Setup::default() });
+    let near = &chain.nodes[0];
+    let mut raw = raw::Raw::bound(near);
+    raw.say(&bytes(|w| ToNode::Wait(true).emit_head(w)));
+    assert!(raw.pings(raw.token, 1));
+    let (to, port, service) = (NodeId(2), 4_000, Service::BestEffort);
+    let send = ToNode::Send { service, deadline_ms: 255, to, port, payload: &[] };
+    let message = [bytes(|w| send.emit_head(w)), vec![0; SIZE]].concat();
+    let udp = UdpSocket::bind((near.remote.ip(), 0)).expect("a port");
+    for n in 2..22 {
+        udp.send_to(&raw.datagram(raw.token, n, &message), near.remote).expect("sent");
+    }
+    wait_for("all of them", || {
+        let m = near.metrics();
+        let lost = m.sum("remote_drops_total", "reason=\"held_back\"");
+        (lost > 10 && lost + m.sum("from_sessions_total", "") == 20).then_some(())
+    });
 }
 
 /// A session of this host without the client library.
