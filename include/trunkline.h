@@ -62,7 +62,8 @@ struct tl_addr {
  * TL_DEADLINE_MS  how long a packet sent from now on is of use, counted from
  *                 tl_sendto: 1 to 255 milliseconds, 100 unless set. Nodes repeat
  *                 a lost packet only while it can still be in time.
- * TL_NONBLOCK     1: tl_recvfrom never waits. 0, the default: it does.
+ * TL_NONBLOCK     1: tl_recvfrom never waits, nor does tl_sendto with TL_WAIT. 0,
+ *                 the default: they do.
  * TL_RCVTIMEO_MS  how long tl_recvfrom waits at most, in milliseconds; 0, the
  *                 default, is for ever
  * TL_MAX_PAYLOAD  read only: the largest packet in bytes that tl_sendto takes;
@@ -79,6 +80,17 @@ struct tl_addr {
  *                 or this program did not receive for longer than any deadline,
  *                 255 ms; 0, the default, drops them. A node before 0.2 refuses
  *                 any other, once, with EPROTO.
+ * TL_WAIT         not 0: packets of best effort that come faster than the link on
+ *                 which they leave the node takes them wait for room, and tl_sendto
+ *                 with them, as send does on TCP; 0, the default, drops them. What
+ *                 waits is at most what the socket to the node holds (with Linux's
+ *                 default some 90 packets of 1,200 bytes; to a node on another host
+ *                 they take TCP), and 64 KiB or 50 ms in the link. They wait for
+ *                 nothing else: not for an application that doesn't read, not on the
+ *                 links behind the first; without a route they are dropped. Use
+ *                 another socket for real time, which would be behind them here. A
+ *                 node before 0.2 refuses any other than 0, once, with EPROTO, and
+ *                 drops.
  */
 #define TL_SERVICE 1
 #define TL_DEADLINE_MS 2
@@ -88,6 +100,7 @@ struct tl_addr {
 #define TL_METRIC 6
 #define TL_STATUS 7
 #define TL_LATE 8
+#define TL_WAIT 9
 
 /* Values of TL_SERVICE. */
 #define TL_BEST_EFFORT 1
@@ -139,11 +152,13 @@ int tl_bind(int fd, uint16_t port);
 
 /*
  * Sends `len` bytes at `buf` as one packet; `buf` may be null if `len` is 0.
- * Never waits, whatever `flags` are (0 or TL_DONTWAIT): of real-time media a
- * packet too many is better lost than waited for. Returns `len`.
+ * Never waits, but for best effort with TL_WAIT, unless `flags`, else 0, are
+ * TL_DONTWAIT: of real-time media a packet too many is better lost than waited
+ * for. Returns `len`.
  *
  * Errors; the packet was not sent: EMSGSIZE (see TL_MAX_PAYLOAD), EAGAIN (the
- * node does not keep up), ENOTCONN (the node is away; the socket connects again
+ * node does not keep up; with TL_WAIT the descriptor becomes readable when it is
+ * worth another try: call tl_recvfrom, too), ENOTCONN (the node is away; the socket connects again
  * by itself), EINVAL (not bound). If news about an earlier packet (see
  * tl_recvfrom) are the next thing to receive, they are returned here instead.
  */

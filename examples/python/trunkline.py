@@ -18,8 +18,8 @@ when packets don't get to where they go, and once when they do again:
             print(status)    # Unreachable(to=(7, 4000), why='no route', since=None)
 
 A socket has a fileno(): give it to selectors, or
-to an asyncio loop's add_reader. (Ctrl-C doesn't interrupt a recvfrom that waits,
-but it does interrupt those.)
+to an asyncio loop's add_reader. (Ctrl-C doesn't interrupt a recvfrom or sendto that
+waits, but it does interrupt those.)
 """
 
 import ctypes
@@ -28,7 +28,7 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_ssize_t, c_uint16, c_uint32, c_void_p, sizeof
 from typing import NamedTuple, Optional, Tuple
 
-SERVICE, DEADLINE_MS, NONBLOCK, RCVTIMEO_MS, MAX_PAYLOAD, METRIC, STATUS, LATE = range(1, 9)
+SERVICE, DEADLINE_MS, NONBLOCK, RCVTIMEO_MS, MAX_PAYLOAD, METRIC, STATUS, LATE, WAIT = range(1, 10)
 BEST_EFFORT, REAL_TIME = 1, 2
 EXPECTED_LATENCY, LATENCY, LOSS, HOPS = range(1, 5)
 DONTWAIT = 0x40
@@ -104,8 +104,10 @@ class Socket:
     def bind(self, port=0):
         _bind(self._fd, port)
 
-    def sendto(self, data, address):
-        return _sendto(self._fd, bytes(data), len(data), 0, byref(_Addr(*address)))
+    def sendto(self, data, address, flags=0):
+        """Sends a packet. Best effort with setsockopt(WAIT, 1) waits for room;
+        nothing else waits."""
+        return _sendto(self._fd, bytes(data), len(data), flags, byref(_Addr(*address)))
 
     def recvfrom(self, size=9000, flags=0):
         data, sender = ctypes.create_string_buffer(size), _Addr()

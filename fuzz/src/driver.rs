@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use trunkline_base::Time;
 use trunkline_overlay::arena::TxArena;
-use trunkline_overlay::node::{Drained, Node, Sink, Why};
+use trunkline_overlay::node::{Drained, Handover, Node, Sink, Why};
 use trunkline_overlay::session::SessionId;
 
 /// An envelope on its way out of a node.
@@ -76,9 +76,9 @@ pub struct Applications {
 }
 
 impl Sink for Applications {
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover {
         self.messages.push(Message { to, head: head.to_vec(), payload: payload.to_vec() });
-        !self.full
+        if self.full { Handover::Full } else { Handover::Taken }
     }
 }
 

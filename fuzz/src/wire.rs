@@ -89,7 +89,7 @@ pub fn session_message(message: &[u8]) {
     if let Ok(parsed) = ToNode::parse(message) {
         let payload = match parsed {
             ToNode::Send { payload, .. } => payload,
-            ToNode::Bind { .. } | ToNode::Metric(_) | ToNode::Late(_) => &[],
+            ToNode::Bind { .. } | ToNode::Metric(_) | ToNode::Late(_) | ToNode::Wait(_) => &[],
         };
         let again = with_head(payload, |w| parsed.emit_head(w).expect("a head fits MAX_HEAD"));
         assert_eq!(ToNode::parse(&again), Ok(parsed));

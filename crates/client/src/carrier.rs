@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::in_process;
 use nix::cmsg_space;
 use nix::errno::Errno;
+use nix::sys::epoll::EpollFlags;
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, connect, recvmsg,
     sendmsg, setsockopt, socket, sockopt,
@@ -41,8 +42,9 @@ pub(crate) enum Next {
 
 /// One connection to a node. Nothing here blocks.
 pub(crate) trait Carrier: Send {
-    /// Sends one message, whole or not at all.
-    fn send(&mut self, head: &[u8], payload: &[u8]) -> Result<(), Stuck>;
+    /// Sends one message, whole or not at all; with `in_order` on a path that the
+    /// node can stop reading, behind everything sent so before.
+    fn send(&mut self, head: &[u8], payload: &[u8], in_order: bool) -> Result<(), Stuck>;
 
     /// Reads the next message: its first bytes into `head`, what follows into
     /// `payload`. Returns the message's length, which may be more than both.
@@ -62,6 +64,10 @@ pub(crate) trait Carrier: Send {
     /// Readable (level-triggered) when `receive` would not return `WouldBlock`,
     /// or has work of the carrier's own to do.
     fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// A descriptor, and what epoll says of it when `send` may have room again: ask
+    /// after `send` has returned `WouldBlock`.
+    fn room(&mut self) -> (BorrowedFd<'_>, EpollFlags);
 
     /// What carries packets at present.
     fn transport(&self) -> Transport;
@@ -129,7 +135,7 @@ fn stuck(errno: Errno) -> Stuck {
 }
 
 impl Carrier for Unix {
-    fn send(&mut self, head: &[u8], payload: &[u8]) -> Result<(), Stuck> {
+    fn send(&mut self, head: &[u8], payload: &[u8], _in_order: bool) -> Result<(), Stuck> {
         let parts = [IoSlice::new(head), IoSlice::new(payload)];
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         sendmsg::<()>(self.fd.as_raw_fd(), &parts, &[], flags, None).map(drop).map_err(stuck)
@@ -169,13 +175,17 @@ impl Carrier for Unix {
         self.fd.as_fd()
     }
 
+    fn room(&mut self) -> (BorrowedFd<'_>, EpollFlags) {
+        (self.fd.as_fd(), EpollFlags::EPOLLOUT)
+    }
+
     fn transport(&self) -> Transport {
         Transport::Unix
     }
 }
 
 impl Carrier for in_process::End {
-    fn send(&mut self, head: &[u8], payload: &[u8]) -> Result<(), Stuck> {
+    fn send(&mut self, head: &[u8], payload: &[u8], _in_order: bool) -> Result<(), Stuck> {
         if in_process::End::send(self, head, payload) {
             Ok(())
         } else if self.closed() {
@@ -222,6 +232,10 @@ impl Carrier for in_process::End {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.as_fd()
+    }
+
+    fn room(&mut self) -> (BorrowedFd<'_>, EpollFlags) {
+        (self.arm_room(), EpollFlags::EPOLLIN)
     }
 
     fn transport(&self) -> Transport {

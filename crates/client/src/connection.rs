@@ -12,7 +12,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use std::mem::{replace, take};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trunkline_base::wire::Writer;
@@ -26,6 +26,10 @@ use trunkline_overlay::wire::{Metric, NodeId, Service, WireError};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Pauses double up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often one who waits for room looks whether its connection is still there, in
+/// milliseconds.
+const LOOK_AFTER: u8 = 250;
 
 /// No packet is of use for longer.
 const LONGEST: Duration = Duration::from_millis(255);
@@ -53,8 +57,12 @@ pub(crate) struct Connection {
     pub(crate) late: bool,
     /// What of that the node has been told, on this connection.
     late_told: bool,
-    /// Whether the node is too old to be told, as it has said.
-    late_unknown: bool,
+    /// Whether best effort waits for room rather than be dropped.
+    pub(crate) wait: bool,
+    /// What of that the node has been told, on this connection.
+    wait_told: bool,
+    /// Whether the node is too old to be told either, as it has said.
+    options_unknown: bool,
     pub(crate) nonblocking: bool,
     pub(crate) read_timeout: Option<Duration>,
     /// Whether the node is asked to tell statuses: the session protocol's version.
@@ -83,6 +91,10 @@ pub(crate) struct Connection {
     ready: Arc<Epoll>,
     /// Makes `ready` readable when an attempt is due, or for `news`.
     timer: TimerFd,
+    /// Readable when there may be room to send; there once packets have been to wait.
+    room: Option<Arc<Epoll>>,
+    /// Whether `ready` holds `room`.
+    room_wanted: bool,
 }
 
 impl Connection {
@@ -176,6 +188,9 @@ impl Connection {
     /// every call fails with EBADF from now on.
     pub(crate) fn close(&mut self) {
         self.leave(Link::Closed);
+        if let Some(room) = &self.room {
+            let _ = room.add(&self.timer, readable());
+        }
         wake_after(&self.timer, Some(Duration::ZERO));
     }
 
@@ -185,7 +200,7 @@ impl Connection {
         let ready = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(new_error)?;
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(new_error)?;
-        ready.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(new_error)?;
+        ready.add(&timer, readable()).map_err(new_error)?;
         let identity = getrandom::u64().map_err(|e| Error::io("draw a random number", e))?;
         Ok(Connection {
             service: Service::RealTime,
@@ -194,7 +209,9 @@ impl Connection {
             metric_told: None,
             late: false,
             late_told: false,
-            late_unknown: false,
+            wait: false,
+            wait_told: false,
+            options_unknown: false,
             nonblocking: false,
             read_timeout: None,
             statuses: true,
@@ -213,6 +230,8 @@ impl Connection {
             reconnects: 0,
             ready: Arc::new(ready),
             timer,
+            room: None,
+            room_wanted: false,
         })
     }
 
@@ -240,9 +259,11 @@ impl Connection {
         }
         self.waiting_error()?;
         self.tell_late();
+        let waits = self.waits();
+        self.tell_wait().map_err(|stuck| self.not_sent(stuck))?;
         let Link::Up(carrier) = &mut self.link else { return Err(Error::Disconnected) };
         if self.metric != self.metric_told
-            && emit(&ToNode::Metric(self.metric), |head| carrier.send(head, &[])).is_ok()
+            && emit(&ToNode::Metric(self.metric), |head| carrier.send(head, &[], true)).is_ok()
         {
             self.metric_told = self.metric;
         }
@@ -253,12 +274,36 @@ impl Connection {
             port: to.port,
             payload,
         };
-        match emit(&message, |head| carrier.send(head, payload)) {
-            Ok(()) => Ok(()),
-            Err(stuck) => {
-                Err(self.failed(stuck, Error::Disconnected, "send to the trunkline node"))
-            }
+        let sent = emit(&message, |head| carrier.send(head, payload, waits));
+        sent.map_err(|stuck| self.not_sent(stuck))
+    }
+
+    /// Whether what is sent now waits for room.
+    fn waits(&self) -> bool {
+        self.wait && self.service == Service::BestEffort
+    }
+
+    fn not_sent(&mut self, stuck: Stuck) -> Error {
+        self.failed(stuck, Error::Disconnected, "send to the trunkline node")
+    }
+
+    /// After a send that would block: what becomes readable when there may be room,
+    /// for who may wait. For who may not, the socket's descriptor does. `None` also
+    /// for what is not to wait for room.
+    pub(crate) fn room(&mut self, may_wait: bool) -> Option<Arc<Epoll>> {
+        let waits = self.waits();
+        let (Link::Up(carrier), Some(room)) = (&mut self.link, &self.room) else { return None };
+        if !waits {
+            return None;
         }
+        let (descriptor, flags) = carrier.room();
+        // It may know it already.
+        let _ = room.add(descriptor, EpollEvent::new(flags, 0));
+        if may_wait && !self.nonblocking {
+            return Some(room.clone());
+        }
+        self.room_wanted |= self.ready.add(room.0.as_fd(), readable()).is_ok();
+        None
     }
 
     pub(crate) fn receive(&mut self, buf: &mut [u8]) -> Result<Received, Error> {
@@ -322,11 +367,37 @@ impl Connection {
         let late = self.late;
         if let Link::Up(carrier) = &mut self.link
             && late != self.late_told
-            && !self.late_unknown
-            && emit(&ToNode::Late(late), |head| carrier.send(head, &[])).is_ok()
+            && !self.options_unknown
+            && emit(&ToNode::Late(late), |head| carrier.send(head, &[], true)).is_ok()
         {
             self.late_told = late;
         }
+    }
+
+    /// Whether packets of best effort wait for room rather than be dropped.
+    pub(crate) fn set_wait(&mut self, on: bool) -> Result<(), Error> {
+        if on && self.room.is_none() {
+            let room = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
+            let new_error = |errno| Error::io("create a descriptor for a socket", errno);
+            self.room = Some(Arc::new(room.map_err(new_error)?));
+        }
+        self.wait = on;
+        // Where it can't be told now, the next packet will.
+        let _ = self.tell_wait();
+        Ok(())
+    }
+
+    /// Tells the node so, if it believes otherwise.
+    fn tell_wait(&mut self) -> Result<(), Stuck> {
+        let wait = self.wait;
+        if let Link::Up(carrier) = &mut self.link
+            && wait != self.wait_told
+            && !self.options_unknown
+        {
+            emit(&ToNode::Wait(wait), |head| carrier.send(head, &[], true))?;
+            self.wait_told = wait;
+        }
+        Ok(())
     }
 
     /// If the next message is not a packet, takes it and returns its error.
@@ -361,7 +432,8 @@ impl Connection {
                 use Refusal::{Forbidden, NoPort, NoRoute, TooLarge};
                 if !matches!(refusal, NoRoute | NoPort | TooLarge | Forbidden) {
                     // Not about a packet but about the session.
-                    self.late_unknown |= self.late_told && refusal == Refusal::Malformed;
+                    self.options_unknown |=
+                        (self.late_told || self.wait_told) && refusal == Refusal::Malformed;
                     self.down();
                 }
                 Error::refused(refusal, node, port)
@@ -399,6 +471,11 @@ impl Connection {
             Link::Unbound => return Err(Error::io("use a socket before its bind", Errno::EINVAL)),
             Link::Closed => return Err(closed()),
             _ => {}
+        }
+        if take(&mut self.room_wanted)
+            && let Some(room) = &self.room
+        {
+            let _ = self.ready.delete(room.0.as_fd());
         }
         if let Link::Down(due) = self.link
             && Instant::now() >= due
@@ -452,7 +529,7 @@ impl Connection {
         let Link::Binding(carrier, _) = &mut self.link else { return false };
         let older = replace(&mut self.version, FIRST_SESSION_VERSION) > FIRST_SESSION_VERSION;
         let bind = ToNode::Bind { version: FIRST_SESSION_VERSION, port: self.local.port };
-        older && emit(&bind, |head| carrier.send(head, &[])).is_ok()
+        older && emit(&bind, |head| carrier.send(head, &[], true)).is_ok()
     }
 
     fn bound(&mut self, local: Address, max_payload: usize) {
@@ -463,9 +540,11 @@ impl Connection {
         self.told = None;
         let now = Instant::now();
         if let Link::Binding(carrier, _) = replace(&mut self.link, Link::Down(now)) {
-            (self.metric_told, self.late_told) = (None, false);
+            (self.metric_told, self.late_told, self.wait_told) = (None, false, false);
             self.link = Link::Up(carrier);
             self.tell_late();
+            // Where it can't be told now, the next packet will.
+            let _ = self.tell_wait();
         }
         if again {
             self.reconnects = self.reconnects.saturating_add(1);
@@ -482,11 +561,11 @@ impl Connection {
         let mut carrier = self.at.connect(self.identity, self.attempt, keys)?;
         self.version = if self.statuses { SESSION_VERSION } else { FIRST_SESSION_VERSION };
         let bind = ToNode::Bind { version: self.version, port: self.local.port };
-        if emit(&bind, |head| carrier.send(head, &[])).is_err() {
+        if emit(&bind, |head| carrier.send(head, &[], true)).is_err() {
             return Err(Error::Disconnected);
         }
         self.ready
-            .add(carrier.descriptor(), EpollEvent::new(EpollFlags::EPOLLIN, 0))
+            .add(carrier.descriptor(), readable())
             .map_err(|errno| Error::io("poll a connection to the trunkline node", errno))?;
         let timeout = self.at.answer_timeout();
         self.link = Link::Binding(carrier, Instant::now() + timeout);
@@ -503,9 +582,13 @@ impl Connection {
 
     /// Drops the connection, if any.
     fn leave(&mut self, next: Link) {
-        if let Link::Binding(carrier, _) | Link::Up(carrier) = replace(&mut self.link, next) {
+        if let Link::Binding(mut carrier, _) | Link::Up(mut carrier) = replace(&mut self.link, next)
+        {
             // Closing is not enough: an in-process node shares the descriptor.
             let _ = self.ready.delete(carrier.descriptor());
+            if let Some(room) = &self.room {
+                let _ = room.delete(carrier.room().0);
+            }
         }
     }
 }
@@ -514,6 +597,10 @@ impl Connection {
 fn is_real_time(head: &[u8; HEAD]) -> bool {
     let message = ToClient::parse(head);
     matches!(message, Ok(ToClient::Received { service: Service::RealTime, .. }))
+}
+
+fn readable() -> EpollEvent {
+    EpollEvent::new(EpollFlags::EPOLLIN, 0)
 }
 
 fn closed() -> Error {
@@ -540,6 +627,14 @@ fn wake_after(timer: &TimerFd, pause: Option<Duration>) {
         }
     };
     debug_assert!(set.is_ok(), "timerfd_settime refused a valid time: {set:?}");
+}
+
+/// Waits until there may be room, or until it is time to look after the connection.
+pub(crate) fn wait_for_room(room: &Epoll) -> Result<(), Error> {
+    match room.wait(&mut [EpollEvent::empty()], LOOK_AFTER) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(Error::io("wait for the trunkline node", errno)),
+    }
 }
 
 /// Waits until `fd` is readable, or for `timeout`; a signal may end it early.

@@ -42,6 +42,7 @@ const MAX_PAYLOAD: c_int = 5;
 const METRIC: c_int = 6;
 const STATUS: c_int = 7;
 const LATE: c_int = 8;
+const WAIT: c_int = 9;
 
 /// `struct tl_status`.
 #[derive(Clone, Copy)]
@@ -266,7 +267,8 @@ unsafe extern "C" fn tl_sendto(
         // structure.
         let to = unsafe { to.read_unaligned() };
         let to = Address { node: NodeId(to.node), port: to.port };
-        socket.send_to(payload, to).map_err(|e| news(fd, e))?;
+        let sent = socket.send_waiting(payload, to, flags & DONTWAIT == 0);
+        sent.map_err(|e| news(fd, e))?;
         Ok(payload.len().cast_signed())
     })
 }
@@ -332,6 +334,7 @@ unsafe extern "C" fn tl_setsockopt(
             }
             DEADLINE_MS => SocketOption::Deadline(ms()?),
             LATE => SocketOption::Late(value != 0),
+            WAIT => SocketOption::Wait(value != 0),
             STATUS => {
                 let mut connection = socket.lock();
                 // What was said at the bind counts for its life.
@@ -371,6 +374,7 @@ unsafe extern "C" fn tl_getsockopt(
             METRIC => connection.metric.map_or(0, |metric| 1 + metric as c_int),
             DEADLINE_MS => connection.deadline_ms.into(),
             LATE => connection.late.into(),
+            WAIT => connection.wait.into(),
             NONBLOCK => connection.nonblocking.into(),
             STATUS => connection.statuses.into(),
             RCVTIMEO_MS => {

@@ -45,15 +45,19 @@ pub fn pair(capacity_bytes: usize) -> io::Result<(End, End)> {
     let (tx_a, rx_b) = RingBuffer::new(capacity);
     let (tx_b, rx_a) = RingBuffer::new(capacity);
     let (wake_a, wake_b) = (Arc::new(Wake::new()?), Arc::new(Wake::new()?));
+    let (room_a, room_b) = (Arc::new(Wake::new()?), Arc::new(Wake::new()?));
     let closed = Arc::new(AtomicBool::new(false));
     let a = End {
         tx: tx_a,
         rx: rx_a,
         wake: wake_a.clone(),
         peer: wake_b.clone(),
+        room: room_a.clone(),
+        peer_room: room_b.clone(),
         closed: closed.clone(),
     };
-    let b = End { tx: tx_b, rx: rx_b, wake: wake_b, peer: wake_a, closed };
+    let (room, peer_room) = (room_b, room_a);
+    let b = End { tx: tx_b, rx: rx_b, wake: wake_b, peer: wake_a, room, peer_room, closed };
     Ok((a, b))
 }
 
@@ -69,6 +73,10 @@ pub struct End {
     wake: Arc<Wake>,
     /// Wakes the other.
     peer: Arc<Wake>,
+    /// Wakes this end when the other has made room.
+    room: Arc<Wake>,
+    /// Wakes the other when this one has.
+    peer_room: Arc<Wake>,
     closed: Arc<AtomicBool>,
 }
 
@@ -142,6 +150,7 @@ impl End {
         let result = f(&first[cut..], &second[PREFIX - cut..]);
         if take {
             chunk.commit_all();
+            self.peer_room.signal();
         }
         Some(result)
     }
@@ -150,6 +159,15 @@ impl End {
     /// be received.
     pub fn closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
+    }
+
+    /// A descriptor that becomes readable when there may be room to send; once in a
+    /// while for nothing.
+    pub(crate) fn arm_room(&self) -> BorrowedFd<'_> {
+        let (tx, closed) = (&self.tx, &self.closed);
+        let full = || tx.slots() < PREFIX + MAX_MESSAGE && !closed.load(Ordering::SeqCst);
+        self.room.arm(full);
+        self.room.event.as_fd()
     }
 
     /// If nothing waits, makes the descriptor unreadable until something does.
@@ -164,6 +182,7 @@ impl Drop for End {
         self.closed.store(true, Ordering::SeqCst);
         // Whatever the other end's state: this write stays in its descriptor.
         self.peer.write();
+        self.peer_room.write();
     }
 }
 

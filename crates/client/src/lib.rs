@@ -6,7 +6,8 @@
 //!
 //! - A packet has a [service](Service) and a deadline, both
 //!   [options](SocketOption) of the socket.
-//! - [`send_to`](DatagramSocket::send_to) never blocks.
+//! - [`send_to`](DatagramSocket::send_to) never blocks, but for best effort with
+//!   [`SocketOption::Wait`], which waits for room rather than lose packets.
 //! - A node may restart under an open socket. The socket takes its port again
 //!   by itself, and says so once with [`Error::Reconnected`].
 //! - That packets don't get to where they go, and why ([`Status`]), comes back

@@ -471,9 +471,10 @@ fn is_busy(e: &io::Error) -> bool {
 }
 
 impl Carrier for Remote {
-    fn send(&mut self, head: &[u8], payload: &[u8]) -> Result<(), Stuck> {
+    fn send(&mut self, head: &[u8], payload: &[u8], in_order: bool) -> Result<(), Stuck> {
         let now = self.now();
-        if let Some(service) = packet_to_node(head, payload.len())
+        if !in_order
+            && let Some(service) = packet_to_node(head, payload.len())
             && let Some(first) = self.live.packet_head(now)
         {
             self.mark(service);
@@ -530,6 +531,10 @@ impl Carrier for Remote {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.ready.0.as_fd()
+    }
+
+    fn room(&mut self) -> (BorrowedFd<'_>, EpollFlags) {
+        (self.tcp.as_fd(), EpollFlags::EPOLLOUT)
     }
 
     fn transport(&self) -> Transport {

@@ -1,5 +1,5 @@
 use crate::carrier::{Carrier, Transport, Unix};
-use crate::connection::{Connection, wait_readable};
+use crate::connection::{Connection, wait_for_room, wait_readable};
 use crate::error::Error;
 use crate::in_process::Connector;
 use crate::keys::Keys;
@@ -189,8 +189,22 @@ pub enum SocketOption {
     /// it, once, as [`Refusal::Malformed`](crate::Refusal::Malformed), and drops
     /// nothing for being late.
     Late(bool),
+    /// Whether best-effort packets wait for room rather than be dropped, when they
+    /// come faster than the link on which they leave the node takes them. Then
+    /// [`DatagramSocket::send_to`] waits as well, as TCP's does: behind what the
+    /// socket to the node holds (with Linux's default some 90 packets of 1,200 bytes;
+    /// to a node on another host they take TCP) and at most 64 KiB or 50 ms in
+    /// the link. Nothing else waits: not real-time packets, though what is sent by
+    /// this socket behind a packet that waits is behind it (use one for each service);
+    /// not for an application that doesn't read; not on the links behind the first. A
+    /// packet that has no way is dropped as ever. Default: no. A node before 0.2
+    /// refuses it, once, as [`Refusal::Malformed`](crate::Refusal::Malformed), and
+    /// drops.
+    Wait(bool),
     /// Whether [`DatagramSocket::recv_from`] returns
-    /// [`WouldBlock`](Error::WouldBlock) rather than wait. Default: it waits.
+    /// [`WouldBlock`](Error::WouldBlock) rather than wait, and with
+    /// [`Wait`](SocketOption::Wait) also [`DatagramSocket::send_to`]. Default: they
+    /// wait.
     Nonblocking(bool),
     /// How long [`DatagramSocket::recv_from`] waits at most; not zero.
     /// Default: `None`, for ever.
@@ -347,19 +361,42 @@ impl DatagramSocket {
         self.lock().status()
     }
 
-    /// Sends one packet. Never blocks: for real-time media a packet too many
-    /// is better lost than waited for.
+    /// Sends one packet. Never blocks, but for best effort with
+    /// [`Wait`](SocketOption::Wait): for real-time media a packet too many is better
+    /// lost than waited for.
     ///
     /// # Errors
     ///
     /// The packet was not sent: [`TooLarge`](Error::TooLarge);
-    /// [`WouldBlock`](Error::WouldBlock) if the node does not keep up;
+    /// [`WouldBlock`](Error::WouldBlock) if the node does not keep up (with
+    /// [`Wait`](SocketOption::Wait) if the socket is nonblocking: its descriptor
+    /// becomes readable when it is worth another try);
     /// [`Disconnected`](Error::Disconnected) while the node is away. If a
     /// [`Status`](Error::Status) or an error about an earlier packet (see
     /// [`recv_from`](DatagramSocket::recv_from)) is the next thing to receive, it is
     /// returned here, and this packet is not sent: send it again.
     pub fn send_to(&self, payload: &[u8], to: Address) -> Result<(), Error> {
-        self.lock().send(payload, to)
+        self.send_waiting(payload, to, true)
+    }
+
+    /// The same; without `may_wait` it never blocks.
+    pub(crate) fn send_waiting(
+        &self,
+        payload: &[u8],
+        to: Address,
+        may_wait: bool,
+    ) -> Result<(), Error> {
+        loop {
+            // The lock is held for the attempt, not for the wait.
+            let room = {
+                let mut connection = self.lock();
+                match connection.send(payload, to) {
+                    Err(Error::WouldBlock) => connection.room(may_wait),
+                    result => return result,
+                }
+            };
+            wait_for_room(&*room.ok_or(Error::WouldBlock)?)?;
+        }
     }
 
     /// Receives one packet into `buf`.
@@ -414,6 +451,7 @@ impl DatagramSocket {
             SocketOption::Service(service) => connection.service = service,
             SocketOption::Metric(metric) => connection.metric = metric,
             SocketOption::Late(on) => connection.set_late(on),
+            SocketOption::Wait(on) => connection.set_wait(on)?,
             SocketOption::Nonblocking(on) => connection.nonblocking = on,
             SocketOption::ReadTimeout(Some(Duration::ZERO)) => {
                 return Err(Error::InvalidOption {
@@ -466,5 +504,58 @@ impl fmt::Debug for DatagramSocket {
             (connection.local, connection.status())
         };
         f.debug_struct("DatagramSocket").field("local", &local).field("status", &status).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::in_process::listen;
+    use nix::errno::Errno;
+    use std::thread;
+    use trunkline_base::wire::Writer;
+    use trunkline_overlay::session::wire::{MAX_HEAD, ToClient};
+
+    /// All who wait for room, at once.
+    #[test]
+    fn closing_wakes_who_waits_for_room() {
+        let (connector, mut acceptor) = listen(1, 1).unwrap();
+        let node = thread::spawn(move || {
+            loop {
+                if let Some(mut end) = acceptor.accept() {
+                    let mut head = [0; MAX_HEAD];
+                    let mut w = Writer::new(&mut head);
+                    let bound = ToClient::Bound { node: NodeId(1), port: 5, max_payload: 1_200 };
+                    bound.emit_head(&mut w).unwrap();
+                    assert!(end.send(w.written(), &[]));
+                    return end;
+                }
+            }
+        });
+        let socket = DatagramSocket::bind(connector, 5).unwrap();
+        let _end = node.join().unwrap();
+        socket.set_option(SocketOption::Service(Service::BestEffort)).unwrap();
+        socket.set_option(SocketOption::Wait(true)).unwrap();
+        let fill = || {
+            let to = Address { node: NodeId(2), port: 1 };
+            loop {
+                if let Err(error) = socket.send_to(&[0; 1_000], to) {
+                    return error;
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let waiting = [0; 3].map(|_| scope.spawn(fill));
+            thread::sleep(Duration::from_millis(50));
+            assert!(waiting.iter().all(|thread| !thread.is_finished()));
+            socket.lock().close();
+            for thread in waiting {
+                let error = thread.join().unwrap();
+                let bad = Errno::EBADF as i32;
+                assert!(
+                    matches!(&error, Error::Io { source, .. } if source.raw_os_error() == Some(bad))
+                );
+            }
+        });
     }
 }

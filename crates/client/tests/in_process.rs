@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use trunkline_base::wire::Writer;
 use trunkline_client::in_process::{Acceptor, End, listen};
-use trunkline_client::{Address, DatagramSocket, Error, NodeId, SocketOption};
+use trunkline_client::{Address, DatagramSocket, Error, NodeId, Service, SocketOption};
 use trunkline_overlay::session::wire::{MAX_HEAD, MAX_MESSAGE, ToClient, ToNode};
 
 const HERE: Address = Address { node: NodeId(1), port: 4321 };
@@ -173,4 +173,51 @@ fn without_a_node_bind_fails() {
     let (connector, _acceptor) = listen(0, 1).unwrap();
     let failed = DatagramSocket::bind(connector, 0).unwrap_err();
     assert!(matches!(failed, Error::NoAnswer { .. }), "{failed}");
+}
+
+/// Best effort that waits for room, at a node that takes a packet now and then: all
+/// come, in order, whether the writer blocks or polls.
+#[test]
+fn who_waits_for_room_loses_nothing() {
+    const PACKETS: u32 = 300;
+    for blocks in [true, false] {
+        let (connector, mut acceptor) = listen(16 * 1024, 4).unwrap();
+        let node = thread::spawn(move || {
+            let mut end = accept(&mut acceptor);
+            let (mut buf, mut next, mut told) = ([0; MAX_MESSAGE], 0, false);
+            while next < PACKETS {
+                assert!(readable(&end, 5_000));
+                while let Some(len) = end.recv(&mut buf) {
+                    match ToNode::parse(&buf[..len]) {
+                        Ok(ToNode::Wait(on)) => told = on,
+                        Ok(ToNode::Send { payload, .. }) => {
+                            assert!(told, "before any packet");
+                            assert_eq!(payload[..4], next.to_be_bytes());
+                            next += 1;
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                    thread::sleep(std::time::Duration::from_millis(1));
+                }
+            }
+            end
+        });
+        let socket = DatagramSocket::bind(connector, 0).unwrap();
+        socket.set_option(SocketOption::Service(Service::BestEffort)).unwrap();
+        socket.set_option(SocketOption::Wait(true)).unwrap();
+        socket.set_option(SocketOption::Nonblocking(!blocks)).unwrap();
+        let mut refused = 0;
+        for n in 0..PACKETS {
+            let mut packet = [0; 1_000];
+            packet[..4].copy_from_slice(&n.to_be_bytes());
+            while let Err(error) = socket.send_to(&packet, HERE) {
+                assert!(!blocks && matches!(error, Error::WouldBlock), "{error}");
+                refused += 1;
+                assert!(readable(&socket, 5_000), "room is news");
+                assert!(matches!(socket.recv_from(&mut []), Err(Error::WouldBlock)));
+            }
+        }
+        assert!(blocks || (1..2 * PACKETS).contains(&refused), "{refused} times");
+        drop(node.join().unwrap());
+    }
 }

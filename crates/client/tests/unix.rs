@@ -127,6 +127,48 @@ fn a_node_of_the_first_version_is_as_good() {
     assert!(matches!(news, Err(Error::Status(Status::Reachable { to: FAR }))), "{news:?}");
 }
 
+/// One that doesn't know what it is to wait says so once, and is asked no more.
+#[test]
+fn a_node_that_cannot_hold_back_is_as_good() {
+    let (path, node) = node();
+    let (socket, mut session) = attach(&node, &path, 5);
+    socket.set_option(SocketOption::Service(Service::BestEffort)).unwrap();
+    socket.set_option(SocketOption::Wait(true)).unwrap();
+    assert_eq!(ToNode::parse(&session.read()), Ok(ToNode::Wait(true)));
+    session.say(&refusal(Refusal::Malformed, 0, 0));
+    let refused = socket.recv_from(&mut []);
+    assert!(matches!(refused, Err(Error::Refused(Refusal::Malformed))), "{refused:?}");
+    thread::scope(|scope| {
+        let again = scope.spawn(|| socket.recv_from(&mut []));
+        let mut session = node.accept_and_bind(5);
+        assert!(matches!(again.join().unwrap(), Err(Error::Reconnected)));
+        socket.send_to(b"x", FAR).unwrap();
+        assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: b"x", .. })));
+    });
+}
+
+/// Who waits for room is told of the end of its connection, and waits for none.
+#[test]
+fn who_waits_for_room_learns_that_the_node_is_away() {
+    let (path, node) = node();
+    let (socket, session) = attach(&node, &path, 5);
+    socket.set_option(SocketOption::Service(Service::BestEffort)).unwrap();
+    socket.set_option(SocketOption::Wait(true)).unwrap();
+    thread::scope(|scope| {
+        let filled = scope.spawn(|| {
+            loop {
+                if let Err(error) = socket.send_to(&[0; 1_000], FAR) {
+                    return error;
+                }
+            }
+        });
+        thread::sleep(Duration::from_millis(200));
+        assert!(!filled.is_finished(), "nobody reads, and it waits");
+        drop(session);
+        assert!(matches!(filled.join().unwrap(), Error::Disconnected));
+    });
+}
+
 #[test]
 fn a_refused_packet_is_reported_once() {
     let (path, node) = node();

@@ -9,7 +9,7 @@ use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Node, Sealing, Sink, Start};
+use trunkline_overlay::node::{Config, Drained, Handover, Node, Sealing, Sink, Start};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
@@ -20,9 +20,9 @@ use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 struct Application(Vec<u32>);
 
 impl Sink for Application {
-    fn deliver(&mut self, _: SessionId, _: &[u8], payload: &[u8]) -> bool {
+    fn deliver(&mut self, _: SessionId, _: &[u8], payload: &[u8]) -> Handover {
         self.0.extend(payload.first_chunk().map(|n| u32::from_be_bytes(*n)));
-        true
+        Handover::Taken
     }
 }
 

@@ -19,6 +19,16 @@ pub trait Application: Any {
 
     /// A message of the node: a packet, or a refusal.
     fn receive(&mut self, message: &ToClient<'_>, io: &mut Io<'_>);
+
+    /// Whether it takes another message now; otherwise the node is told that it
+    /// doesn't keep up.
+    fn reads(&self) -> bool {
+        true
+    }
+
+    /// A message that it has sent waits for room from now on (it has said
+    /// [`ToNode::Wait`]), and what it sends further behind that; or none does any more.
+    fn held_back(&mut self, _on: bool, _io: &mut Io<'_>) {}
 }
 
 /// What an application can do while it runs.

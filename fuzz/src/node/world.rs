@@ -508,7 +508,7 @@ fn message(message: ToNode<'_>) -> Vec<u8> {
     message.emit_head(&mut w).expect("a head fits MAX_HEAD");
     let payload = match message {
         ToNode::Send { payload, .. } => payload,
-        ToNode::Bind { .. } | ToNode::Metric(_) | ToNode::Late(_) => &[],
+        ToNode::Bind { .. } | ToNode::Metric(_) | ToNode::Late(_) | ToNode::Wait(_) => &[],
     };
     [w.written(), payload].concat()
 }

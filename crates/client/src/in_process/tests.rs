@@ -283,3 +283,26 @@ proptest! {
         }
     }
 }
+
+/// A ring that is full most of the time: whoever waits for room is woken.
+#[test]
+fn no_wake_up_for_room_is_lost() {
+    const MESSAGES: u32 = if cfg!(miri) { 50 } else { 20_000 };
+    let (mut writer, mut reader) = pair(1).unwrap();
+    let payload = [7; 4_000];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buf = [0; MAX_MESSAGE];
+            for _ in 0..MESSAGES {
+                while reader.recv(&mut buf).is_none() {
+                    assert!(readable(&reader, LOST), "a message that nobody was told of");
+                }
+            }
+        });
+        for _ in 0..MESSAGES {
+            while !writer.send(&[], &payload) {
+                assert!(readable(writer.arm_room(), LOST), "room that nobody was told of");
+            }
+        }
+    });
+}

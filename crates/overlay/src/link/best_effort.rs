@@ -32,6 +32,9 @@ pub struct Queue {
     ring: PacketRing,
     max_wait: Duration,
     next_seq: u16,
+    /// Bytes of packets that are under flow control: their senders wait for room
+    /// rather than lose any, so these wait for as long as it takes.
+    flow_controlled: usize,
 }
 
 impl Queue {
@@ -41,6 +44,7 @@ impl Queue {
             ring: PacketRing::new(config.bytes, config.packets),
             max_wait: config.max_wait,
             next_seq: 0,
+            flow_controlled: 0,
         }
     }
 }
@@ -50,11 +54,18 @@ impl LinkService for Queue {
         Class::Shared
     }
 
-    fn enqueue(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop> {
-        if !self.ring.has_room(packet.frame_len()) {
+    fn enqueue(&mut self, since: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop> {
+        let len = packet.frame_len();
+        if !self.ring.has_room(len) {
             return Err(Drop::QueueFull);
         }
-        self.ring.keep(now, packet, latest).map(|_| ())
+        self.ring.keep(since, packet, latest)?;
+        self.flow_controlled += if since == Time::NEVER { len } else { 0 };
+        Ok(())
+    }
+
+    fn flow_controlled(&self, len: usize) -> Option<usize> {
+        self.ring.has_room(len).then_some(self.flow_controlled)
     }
 
     fn waiting(&self) -> usize {
@@ -81,6 +92,9 @@ impl LinkService for Queue {
             && let Some((entry, frame)) = self.ring.get(slot)
         {
             entry.write(frame, out, moment.now, self.next_seq, false);
+            if entry.since == Time::NEVER {
+                self.flow_controlled = self.flow_controlled.saturating_sub(frame.len());
+            }
             self.next_seq = self.next_seq.wrapping_add(1);
             self.ring.release(slot);
         }

@@ -21,8 +21,8 @@ use crate::counters::Drop;
 use crate::identity::PublicKey;
 use crate::monitor::{self, Carried, LinkMonitor, Liveness, Quality};
 use crate::wire::{
-    DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null, OpenError,
-    Opened, ReceiverIndex, Seal, Service,
+    DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
+    OpenError, Opened, ReceiverIndex, Seal, Service,
 };
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -55,6 +55,13 @@ const SMALLEST_HEADERS: usize = 20 + 8;
 const ASK_FACTOR: usize = 3;
 /// What may be sent at most for datagrams of before.
 const MAX_ASK_CREDIT: usize = 16 << 10;
+
+/// Bytes of best effort under flow control that may wait in a link before another
+/// such packet: as much as keeps 100 Mbit/s busy for 5 ms …
+const FLOW_CONTROLLED: usize = 64 << 10;
+/// … and how long they may take at its rate. A quarter of what a packet that is not
+/// under flow control may wait: others' still get through behind them.
+const FLOW_CONTROL_DELAY: Duration = Duration::from_millis(50);
 
 /// Routing frames that may wait in a link.
 const MAX_ROUTING: usize = 4;
@@ -361,6 +368,19 @@ impl Link {
             return Err(Drop::TooLarge);
         }
         self.services.get_mut(packet.flow.service).enqueue(now, packet, latest)
+    }
+
+    /// Whether a packet of `service` under flow control is to be handed over now: it
+    /// is taken, or dropped for a reason that waiting would not mend.
+    pub(crate) fn has_room(&self, service: Service) -> bool {
+        if self.address.is_none() || !self.seal.ready() {
+            return true;
+        }
+        let largest = DATA_HEADER + self.config.max_payload();
+        self.services.get(service).flow_controlled(largest).is_some_and(|waiting| {
+            let delay = self.config.rate.map_or(Duration::ZERO, |rate| rate.time_for(waiting));
+            waiting < FLOW_CONTROLLED && delay < FLOW_CONTROL_DELAY
+        })
     }
 
     /// The largest routing frame that may be handed over now, if any: control

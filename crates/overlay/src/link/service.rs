@@ -46,8 +46,16 @@ pub(super) enum Sent {
 pub(super) trait LinkService {
     fn class(&self) -> Class;
 
-    /// Takes a packet to be sent, which is of use to the next node until `latest`.
-    fn enqueue(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop>;
+    /// Takes a packet to be sent, which has waited since `since` and is of use to the
+    /// next node until `latest`. [`Time::NEVER`] is for one under flow control, whose
+    /// sender waits for room: it may wait for as long as it takes.
+    fn enqueue(&mut self, since: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop>;
+
+    /// Bytes under flow control that wait; `None` if a frame of `len` bytes would
+    /// find no room.
+    fn flow_controlled(&self, _len: usize) -> Option<usize> {
+        Some(0)
+    }
 
     /// Packets that wait to be sent; some of them may turn out to be of no use.
     fn waiting(&self) -> usize;
@@ -151,8 +159,12 @@ impl LinkService for AnyService {
     }
 
     #[inline]
-    fn enqueue(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop> {
-        with!(self, one => one.enqueue(now, packet, latest))
+    fn enqueue(&mut self, since: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop> {
+        with!(self, one => one.enqueue(since, packet, latest))
+    }
+
+    fn flow_controlled(&self, len: usize) -> Option<usize> {
+        with!(self, one => one.flow_controlled(len))
     }
 
     #[inline]

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::arena::RxDatagram;
     use crate::link;
-    use crate::node::{Config, Node, Sink, Start};
+    use crate::node::{Config, Handover, Node, Sink, Start};
     use crate::session::SessionId;
     use crate::session::wire::{SESSION_VERSION, ToClient, ToNode};
     use crate::wire::{
@@ -132,7 +132,7 @@ mod tests {
 
     struct Heard(Vec<ToClient<'static>>);
     impl Sink for Heard {
-        fn deliver(&mut self, _: SessionId, head: &[u8], _: &[u8]) -> bool {
+        fn deliver(&mut self, _: SessionId, head: &[u8], _: &[u8]) -> Handover {
             match ToClient::parse(head).unwrap() {
                 ToClient::Error { refusal, node, port } => {
                     self.0.push(ToClient::Error { refusal, node, port });
@@ -142,7 +142,7 @@ mod tests {
                 }
                 _ => {}
             }
-            true
+            Handover::Taken
         }
     }
 

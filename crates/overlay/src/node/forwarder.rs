@@ -1,4 +1,5 @@
 use super::echo::{Echoes, NODE_PORT};
+use super::held::Held;
 use super::links::Links;
 use super::status::{Denials, Lost};
 use super::{Access, Command, Config, Drained, Sink, Start, Why};
@@ -24,7 +25,7 @@ pub struct Forwarder {
     incarnation: Incarnation,
     sealed: bool,
     pub(super) max_payload: usize,
-    links: Links,
+    pub(super) links: Links,
     table: Arc<ForwardingTable>,
     pub(super) access: Access,
     pub(super) sessions: Sessions,
@@ -37,6 +38,7 @@ pub struct Forwarder {
     pub(super) looked_at: Option<Flow>,
     pub(super) lost: Lost,
     pub(super) denials: Denials,
+    pub(super) held: Held,
     reports: VecDeque<Report>,
     /// What neighbours are asked to say where they are.
     entropy: ChaCha20Rng,
@@ -68,6 +70,8 @@ pub struct ForwarderStats {
     pub denials_believed: u64,
     /// Sessions open now.
     pub sessions: u64,
+    /// Times that a message of an application that waits for room was held back.
+    pub held_back: u64,
     /// Flows that made room for others in the table of flows.
     pub flows_displaced: u64,
     /// What was dropped outside any link, by reason.
@@ -120,6 +124,7 @@ impl Forwarder {
             looked_at: None,
             lost: Lost::default(),
             denials: Denials::default(),
+            held: Held::default(),
             turn: 0,
             stats: ForwarderStats::default(),
         }
@@ -199,6 +204,7 @@ impl Forwarder {
     pub(super) fn session_close(&mut self, id: SessionId) {
         self.sessions.close(id);
         self.statuses.forget(id);
+        self.held.forget(id);
     }
 
     pub(super) fn stats(&self) -> ForwarderStats {

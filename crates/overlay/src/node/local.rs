@@ -12,11 +12,26 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 
+/// What became of a message that was handed over, between a node and an
+/// application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Handover {
+    /// Who it was handed to has it.
+    Taken,
+    /// There was no room for it; who handed it over still has it.
+    Full,
+}
+
 /// Takes session messages from a node to applications.
 pub trait Sink {
-    /// Hands over one message, `head` followed by `payload`. False if the
-    /// application does not keep up and the message is lost.
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool;
+    /// Hands over one message, `head` followed by `payload`; never waits.
+    ///
+    /// `Full` if the application does not keep up: what is kept for it must be
+    /// bounded, for each session by itself. The node keeps no packet for later: it
+    /// is dropped and counted, in all ([`Drop::SessionFull`]) and in its flow. What
+    /// it has to say of destinations ([`ToClient::Unreachable`] and
+    /// [`ToClient::Reachable`]) it says again later.
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover;
 }
 
 impl Forwarder {
@@ -46,7 +61,7 @@ impl Forwarder {
             port: h.source_port,
             payload: packet.payload,
         };
-        if !self.say(session, &message, packet.payload, sink) {
+        if self.say(session, &message, packet.payload, sink) == Handover::Full {
             self.flow_not_taken(packet);
             return Err(Drop::SessionFull);
         }
@@ -61,11 +76,14 @@ impl Forwarder {
         message: &ToClient<'_>,
         payload: &[u8],
         sink: &mut impl Sink,
-    ) -> bool {
+    ) -> Handover {
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
         // Every head fits in MAX_HEAD; the round-trip tests see to that.
-        message.emit_head(&mut w).is_ok() && sink.deliver(to, w.written(), payload)
+        match message.emit_head(&mut w) {
+            Ok(()) => sink.deliver(to, w.written(), payload),
+            Err(_) => Handover::Full,
+        }
     }
 
     /// Takes a message from an application.
@@ -75,7 +93,7 @@ impl Forwarder {
         id: SessionId,
         message: &[u8],
         sink: &mut impl Sink,
-    ) {
+    ) -> Handover {
         let about = |refusal, node, port| ToClient::Error { refusal, node, port };
         let none = NodeId::NONE;
         let reply = match ToNode::parse(message) {
@@ -99,7 +117,14 @@ impl Forwarder {
                 self.sessions.set_late(id, on);
                 None
             }
+            Ok(ToNode::Wait(on)) => {
+                self.sessions.set_wait(id, on);
+                None
+            }
             Ok(ToNode::Send { service, deadline_ms, to, port, payload }) => {
+                if self.holds_back(id, service, to) {
+                    return Handover::Full;
+                }
                 let done = self.begin(id, service, (to, port)).and_then(|flow| {
                     let deadline = now + Duration::from_millis(u64::from(deadline_ms));
                     let hop_limit = MAX_HOPS - 1;
@@ -110,10 +135,11 @@ impl Forwarder {
             }
         };
         if let Some(reply) = reply
-            && !self.say(id, &reply, &[], sink)
+            && self.say(id, &reply, &[], sink) == Handover::Full
         {
             self.stats.drops.count(Drop::SessionFull);
         }
+        Handover::Taken
     }
 
     fn bind(&mut self, id: SessionId, version: u8, port: u16) -> Result<u16, Refusal> {
@@ -181,7 +207,8 @@ impl Forwarder {
             self.deliver(now, packet, sink).map_err(|why| (None, why))
         } else {
             let hop = self.next_hop(destination, metric);
-            self.forward(now, hop, packet)
+            let controlled = self.is_flow_controlled(id, packet.flow.service);
+            self.forward(if controlled { Time::NEVER } else { now }, hop, packet)
         };
         let statuses = self.hears_statuses(id);
         // Of one that is too large not its destination is to blame.

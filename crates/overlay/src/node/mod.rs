@@ -7,6 +7,7 @@ mod control;
 mod echo;
 mod flows;
 mod forwarder;
+mod held;
 mod keys;
 mod links;
 mod live;
@@ -22,7 +23,7 @@ pub use echo::{
 };
 pub use forwarder::{Forwarder, ForwarderStats};
 pub use live::{Changes, LinkName};
-pub use local::Sink;
+pub use local::{Handover, Sink};
 pub use status::PortUnbound;
 
 use crate::arena::{RxDatagram, TxArena};
@@ -168,8 +169,30 @@ impl Node {
     }
 
     /// Takes a message that session `id`'s application sent.
-    pub fn session_recv(&mut self, now: Time, id: SessionId, message: &[u8], sink: &mut impl Sink) {
-        self.forwarder.session_recv(now, id, message, sink);
+    ///
+    /// `Full` only if the application has asked to wait ([`ToNode::Wait`]) and this
+    /// is a best-effort packet whose link has no room for it. Nothing has happened
+    /// then: keep the message, take no more from that application, and hand the
+    /// message over again when [`Node::next_ready`] names the session. A driver that
+    /// can keep nothing drops it, and counts that.
+    ///
+    /// [`ToNode::Wait`]: crate::session::wire::ToNode::Wait
+    pub fn session_recv(
+        &mut self,
+        now: Time,
+        id: SessionId,
+        message: &[u8],
+        sink: &mut impl Sink,
+    ) -> Handover {
+        self.forwarder.session_recv(now, id, message, sink)
+    }
+
+    /// A session that was told `Full`, and for whose message there is room now.
+    /// Ask after [`Node::transmit`], which makes room: hand the message over, ask
+    /// again, and when there is none left, transmit once more if there was one.
+    /// Sessions are named in the order in which they were told, each once.
+    pub fn next_ready(&mut self) -> Option<SessionId> {
+        self.forwarder.next_ready()
     }
 
     /// The virtual port that session `id` holds, once it is bound.
@@ -284,8 +307,8 @@ mod tests {
 
     struct Hole;
     impl Sink for Hole {
-        fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> bool {
-            true
+        fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
+            Handover::Taken
         }
     }
 

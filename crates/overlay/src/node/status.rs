@@ -17,7 +17,7 @@
 
 use super::echo::{ANSWERS_PER_SECOND, NODE_PORT};
 use super::forwarder::Forwarder;
-use super::local::Sink;
+use super::local::{Handover, Sink};
 use crate::counters::Drop;
 use crate::link::Packet;
 use crate::route::ForwardingTable;
@@ -178,7 +178,9 @@ impl Forwarder {
     /// too much or doesn't keep up, later.
     fn tell(&mut self, now: Time, flow: Flow, sink: &mut impl Sink) {
         let Some(news) = self.statuses.news(now, flow) else { return };
-        if self.sessions.may_tell(now, flow.0) && self.say(flow.0, &news, &[], sink) {
+        if self.sessions.may_tell(now, flow.0)
+            && self.say(flow.0, &news, &[], sink) == Handover::Taken
+        {
             self.statuses.told(flow);
         }
     }
@@ -271,17 +273,17 @@ mod tests {
     #[derive(Default)]
     struct Told(Vec<(SessionId, ToClient<'static>)>);
     impl Sink for Told {
-        fn deliver(&mut self, to: SessionId, head: &[u8], _: &[u8]) -> bool {
+        fn deliver(&mut self, to: SessionId, head: &[u8], _: &[u8]) -> Handover {
             let message = match ToClient::parse(head).unwrap() {
                 ToClient::Reachable { node, port } => ToClient::Reachable { node, port },
                 ToClient::Unreachable { node, port, why } => {
                     ToClient::Unreachable { node, port, why }
                 }
                 ToClient::Error { refusal, node, port } => ToClient::Error { refusal, node, port },
-                ToClient::Bound { .. } | ToClient::Received { .. } => return true,
+                ToClient::Bound { .. } | ToClient::Received { .. } => return Handover::Taken,
             };
             self.0.push((to, message));
-            true
+            Handover::Taken
         }
     }
 

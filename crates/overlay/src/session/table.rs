@@ -43,6 +43,8 @@ struct Session {
     metric: Option<Metric>,
     /// Whether it wants what has waited past its deadline.
     late: bool,
+    /// Whether it would rather wait for room in a link's queue than lose packets.
+    waits: bool,
     port: Option<u16>,
     sending: FlowMap<u16>,
     receiving: FlowMap<Dedup>,
@@ -97,6 +99,7 @@ impl Sessions {
             statuses: Pacer::of(STATUSES),
             metric: None,
             late: false,
+            waits: false,
             port: None,
             sending: FlowMap::new(MAX_FLOWS),
             receiving: FlowMap::new(MAX_FLOWS),
@@ -137,6 +140,17 @@ impl Sessions {
         if let Some(session) = self.get_mut(id) {
             session.late = on;
         }
+    }
+
+    pub(crate) fn set_wait(&mut self, id: SessionId, on: bool) {
+        if let Some(session) = self.get_mut(id) {
+            session.waits = on;
+        }
+    }
+
+    /// Whether its application would rather wait for room than lose best effort.
+    pub(crate) fn waits(&self, id: SessionId) -> bool {
+        self.slots.get(id.0 as usize).and_then(Option::as_ref).is_some_and(|s| s.waits)
     }
 
     /// Whether who holds `port` wants packets that have waited past their deadline.

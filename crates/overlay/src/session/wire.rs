@@ -42,6 +42,10 @@ pub enum ToNode<'a> {
     /// waited at this node, as after a stall: by default they are dropped. Nodes
     /// before 0.2 don't know this message.
     Late(bool),
+    /// Whether best-effort packets that find no room in the queue of their link
+    /// wait for it, and this session with them: by default they are dropped. Nodes
+    /// before 0.2 don't know this message.
+    Wait(bool),
     /// Send `payload`.
     Send {
         /// How it is carried.
@@ -222,6 +226,7 @@ const BIND: u8 = 1;
 const SEND: u8 = 2;
 const METRIC: u8 = 3;
 const LATE: u8 = 4;
+const WAIT: u8 = 5;
 const NO_METRIC: u8 = 0xff;
 const BOUND: u8 = 0x81;
 const RECEIVED: u8 = 0x82;
@@ -253,6 +258,10 @@ impl<'a> ToNode<'a> {
                 w.u8(LATE)?;
                 w.u8(on.into())
             }
+            ToNode::Wait(on) => {
+                w.u8(WAIT)?;
+                w.u8(on.into())
+            }
             ToNode::Send { service, deadline_ms, to, port, payload: _ } => {
                 w.u8(SEND)?;
                 w.u8(service as u8)?;
@@ -282,6 +291,10 @@ impl<'a> ToNode<'a> {
             LATE => match (r.u8()?, r.rest()) {
                 (n @ 0..=1, []) => Ok(ToNode::Late(n == 1)),
                 _ => Err(WireError::OutOfRange("what to do with late packets")),
+            },
+            WAIT => match (r.u8()?, r.rest()) {
+                (n @ 0..=1, []) => Ok(ToNode::Wait(n == 1)),
+                _ => Err(WireError::OutOfRange("whether to wait for room")),
             },
             SEND => Ok(ToNode::Send {
                 service: Service::from_wire(r.u8()?).ok_or(WireError::OutOfRange("the service"))?,
@@ -413,6 +426,7 @@ mod tests {
                 ToNode::Send { service, deadline_ms, to: NodeId(to), port, payload: &payload },
                 ToNode::Bind { version: deadline_ms, port },
                 ToNode::Late(port % 2 == 0),
+                ToNode::Wait(port % 2 == 0),
             ] {
                 let mut head = [0; MAX_HEAD];
                 let mut w = Writer::new(&mut head);

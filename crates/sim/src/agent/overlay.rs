@@ -6,12 +6,13 @@ use super::{Agent, AgentIo, Received};
 use crate::app::{Application, Io, Outbox};
 use core::time::Duration;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_net::{Class, Protocol};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::node::{Config, Drained, Node, Sink};
+use trunkline_overlay::node::{Config, Drained, Handover, Node, Sink};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{
     FIRST_SESSION_VERSION, MAX_HEAD, Refusal, ToClient, ToNode,
@@ -120,6 +121,10 @@ impl OverlayNode {
             let port = self.apps.0[app].port;
             let (session, _) = self.open(io.now(), app as u32, port).map_err(|why| (port, why))?;
             self.apps.0[app].session = session;
+            if !std::mem::take(&mut self.apps.0[app].held).is_empty() {
+                let app = app as u32;
+                self.apps.call(app, &mut self.outbox, io, |a, io| a.held_back(false, io));
+            }
         }
         self.drain(io);
         Ok(())
@@ -153,7 +158,7 @@ impl OverlayNode {
     ) -> Result<u32, Option<Refusal>> {
         let index = self.apps.0.len() as u32;
         let (session, port) = self.open(io.now(), index, port)?;
-        self.apps.0.push(AppSlot { app, session, port, generation: 0 });
+        self.apps.0.push(AppSlot { app, session, port, generation: 0, held: VecDeque::new() });
         self.apps.call(index, &mut self.outbox, io, |a, io| a.start(io));
         self.settle(io);
         Ok(index)
@@ -210,14 +215,46 @@ impl OverlayNode {
         while !self.outbox.is_empty() {
             std::mem::swap(&mut self.outbox, &mut self.spare);
             for (app, message) in self.spare.messages().filter(|_| !down) {
-                let session = self.apps.0[app as usize].session;
+                let AppSlot { session, held, .. } = &mut self.apps.0[app as usize];
+                if !held.is_empty() {
+                    held.push_back(message.into());
+                    continue;
+                }
+                let session = *session;
                 let (sessions, apps, outbox) = (&self.sessions, &mut self.apps, &mut self.outbox);
                 let mut sink = ToApps { sessions, apps, outbox, io };
                 let now = sink.io.now();
-                self.node.session_recv(now, session, message, &mut sink);
+                if self.node.session_recv(now, session, message, &mut sink) == Handover::Full {
+                    self.apps.0[app as usize].held.push_back(message.into());
+                    self.apps.call(app, &mut self.outbox, io, |a, io| a.held_back(true, io));
+                }
             }
             self.spare.clear();
         }
+    }
+
+    /// Hands over what applications have sent and the node now has room for; whether
+    /// there was any.
+    fn resume(&mut self, io: &mut AgentIo<'_>) -> bool {
+        let mut some = false;
+        while let Some(session) = self.node.next_ready() {
+            let app = self.sessions[session.0 as usize];
+            while let Some(message) = self.apps.0[app as usize].held.pop_front() {
+                let (sessions, apps, outbox) = (&self.sessions, &mut self.apps, &mut self.outbox);
+                let mut sink = ToApps { sessions, apps, outbox, io };
+                let now = sink.io.now();
+                if self.node.session_recv(now, session, &message, &mut sink) == Handover::Full {
+                    self.apps.0[app as usize].held.push_front(message);
+                    break;
+                }
+                some = true;
+            }
+            if self.apps.0[app as usize].held.is_empty() {
+                self.apps.call(app, &mut self.outbox, io, |a, io| a.held_back(false, io));
+            }
+        }
+        self.flush(io);
+        some
     }
 
     /// Puts on the wires what the node has to send, and asks when it wants to be
@@ -226,7 +263,8 @@ impl OverlayNode {
         if self.is_down(io) {
             return;
         }
-        let mut arena = self.arena.borrow_mut();
+        let shared = Rc::clone(&self.arena);
+        let mut arena = shared.borrow_mut();
         loop {
             let drained = self.node.transmit(io.now(), &mut arena);
             for run in arena.runs() {
@@ -242,7 +280,7 @@ impl OverlayNode {
                 io.class = class;
             }
             arena.clear();
-            if drained == Drained::All {
+            if drained == Drained::All && !self.resume(io) {
                 break;
             }
         }
@@ -308,13 +346,13 @@ impl Agent for OverlayNode {
 struct Reply(Option<Result<u16, Refusal>>);
 
 impl Sink for Reply {
-    fn deliver(&mut self, _to: SessionId, head: &[u8], _payload: &[u8]) -> bool {
+    fn deliver(&mut self, _to: SessionId, head: &[u8], _payload: &[u8]) -> Handover {
         self.0 = match ToClient::parse(head) {
             Ok(ToClient::Bound { port, .. }) => Some(Ok(port)),
             Ok(ToClient::Error { refusal, .. }) => Some(Err(refusal)),
             _ => None,
         };
-        true
+        Handover::Taken
     }
 }
 
@@ -328,6 +366,9 @@ struct AppSlot {
     port: u16,
     /// Counts its requests to be woken; only the last one is valid.
     generation: u32,
+    /// What the node has not taken: as much as it sends before it minds
+    /// [`Application::held_back`].
+    held: VecDeque<Box<[u8]>>,
 }
 
 impl Apps {
@@ -358,14 +399,17 @@ struct ToApps<'a, 'b> {
 }
 
 impl Sink for ToApps<'_, '_> {
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover {
         let app = self.sessions[to.0 as usize];
+        if !self.apps.0[app as usize].app.reads() {
+            return Handover::Full;
+        }
         let mut message = ToClient::parse(head).expect("a node's messages parse");
         if let ToClient::Received { payload: place, .. } = &mut message {
             *place = payload;
         }
         self.apps.call(app, self.outbox, self.io, |a, io| a.receive(&message, io));
-        true
+        Handover::Taken
     }
 }
 

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Node, Sink, Start};
+use trunkline_overlay::node::{Config, Handover, Node, Sink, Start};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
@@ -92,8 +92,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
 struct Hole;
 
 impl Sink for Hole {
-    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> bool {
-        true
+    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
+        Handover::Taken
     }
 }
 

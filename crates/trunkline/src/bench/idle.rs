@@ -17,7 +17,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Node, Routing, Sealing, Sink, Start};
+use trunkline_overlay::node::{Config, Drained, Handover, Node, Routing, Sealing, Sink, Start};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{Incarnation, NodeId};
 
@@ -235,8 +235,8 @@ fn print(r: &Report) {
 struct Hole;
 
 impl Sink for Hole {
-    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> bool {
-        true
+    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
+        Handover::Taken
     }
 }
 

@@ -15,7 +15,7 @@ use trunkline_base::link_model::{Impairment, LinkModel, Loss, Verdict};
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Node, Sink, Start};
+use trunkline_overlay::node::{Config, Drained, Handover, Node, Sink, Start};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToNode};
@@ -54,8 +54,8 @@ struct Neighbour {
 struct Hole;
 
 impl Sink for Hole {
-    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> bool {
-        true
+    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
+        Handover::Taken
     }
 }
 

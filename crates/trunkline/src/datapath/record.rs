@@ -18,7 +18,7 @@ use trunkline_base::wire::{Reader, Short};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::identity::{Certificate, Identity};
 use trunkline_overlay::node::{
-    Changes, Drained, Echo, EchoAnswer, EchoError, Node, Notice, Sink, Start,
+    Changes, Drained, Echo, EchoAnswer, EchoError, Handover, Node, Notice, Sink, Start,
 };
 use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
@@ -316,10 +316,11 @@ struct SinkTap<'a, S> {
 }
 
 impl<S: Sink> Sink for SinkTap<'_, S> {
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool {
-        let took = self.inner.deliver(to, head, payload);
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover {
+        let handover = self.inner.deliver(to, head, payload);
+        let took = handover == Handover::Taken;
         self.recorder.write(Tag::Delivered, &delivered(to, head, payload, took));
-        took
+        handover
     }
 }
 
@@ -364,16 +365,27 @@ impl Tap {
     }
 
     /// [`Node::session_recv`].
-    pub fn session_recv(&mut self, now: Time, id: SessionId, message: &[u8], sink: &mut impl Sink) {
+    pub fn session_recv(
+        &mut self,
+        now: Time,
+        id: SessionId,
+        message: &[u8],
+        sink: &mut impl Sink,
+    ) -> Handover {
         match &mut self.recorder {
             None => self.node.session_recv(now, id, message, sink),
             Some(recorder) => {
                 let body = Body::default().time(now).u64(id.0.into()).bytes(message);
                 recorder.write(Tag::Message, &body);
                 let sink = &mut SinkTap { inner: sink, recorder };
-                self.node.session_recv(now, id, message, sink);
+                self.node.session_recv(now, id, message, sink)
             }
         }
+    }
+
+    /// [`Node::next_ready`], on which nothing that is recorded depends.
+    pub fn next_ready(&mut self) -> Option<SessionId> {
+        self.node.next_ready()
     }
 
     /// [`Node::session_close`].

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_client::in_process;
-use trunkline_overlay::node::Sink;
+use trunkline_overlay::node::{Handover, Sink};
 use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, ToClient};
 use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::NodeId;
@@ -370,11 +370,14 @@ impl Carriers {
 }
 
 impl Sink for Carriers {
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> bool {
-        let Some(Some(carrier)) = self.slots.get_mut(to.0 as usize) else { return false };
-        match carrier {
-            Carrier::Remote(session) => self.remotes.deliver(to, session, head, payload),
-            carrier => carrier.send(self.now, head, payload),
-        }
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover {
+        let sent = match self.slots.get_mut(to.0 as usize) {
+            Some(Some(Carrier::Remote(session))) => {
+                self.remotes.deliver(to, session, head, payload)
+            }
+            Some(Some(carrier)) => carrier.send(self.now, head, payload),
+            _ => false,
+        };
+        if sent { Handover::Taken } else { Handover::Full }
     }
 }

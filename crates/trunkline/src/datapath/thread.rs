@@ -1,6 +1,7 @@
 mod applications;
 mod doors;
 mod flows;
+mod held;
 mod notices;
 mod operate;
 mod remote;
@@ -259,6 +260,7 @@ struct PacketThread {
     lobby: Lobby,
     acceptor: Option<Acceptor>,
     carriers: Carriers,
+    held: held::Held,
     /// Applications that found the node full, until they have read so.
     turned_away: VecDeque<Carrier>,
     inbox: Receiver<Request>,
@@ -309,6 +311,7 @@ impl PacketThread {
             lobby: parts.lobby,
             acceptor: parts.acceptor,
             carriers,
+            held: held::Held::default(),
             turned_away: VecDeque::with_capacity(applications::TURNED_AWAY),
             inbox,
             wake,
@@ -377,6 +380,9 @@ impl PacketThread {
             self.hand_out_echoes();
             self.log_notices();
             self.flush()?;
+            while self.resume_held() {
+                self.flush()?;
+            }
             self.flush_remotes();
         }
         self.node.finish()

@@ -233,6 +233,11 @@ impl Node {
             directions.into_iter().map(|(way, n)| (vec![label("direction", way)], n))
         })?;
         f.counters(
+            "held_back_packets",
+            "Times that a packet of an application that waits for room had to wait",
+            single(self.0.node.held_back),
+        )?;
+        f.counters(
             "flows_displaced",
             "Flows that made room for others in the table of flows before they had ended",
             single(self.0.node.flows_displaced),

@@ -53,7 +53,7 @@ pub const FLOW_NOTE: &str = "Quality: the last 10 s, then of the whole call. R a
                              if G.711 with concealment, played out at the deadline.";
 
 /// The columns of a table of flows.
-pub const FLOW_COLUMNS: [(&str, Align); 18] = [
+pub const FLOW_COLUMNS: [(&str, Align); 19] = [
     ("flow", Align::Left),
     ("peer", Align::Left),
     ("port", Align::Right),
@@ -62,6 +62,7 @@ pub const FLOW_COLUMNS: [(&str, Align); 18] = [
     ("for", Align::Left),
     ("last", Align::Left),
     ("packets", Align::Right),
+    ("refused", Align::Right),
     ("kbit/s", Align::Right),
     ("lost %", Align::Right),
     ("late %", Align::Right),
@@ -96,6 +97,7 @@ pub fn flow_row(f: &Flow) -> Vec<String> {
         span(f.since_s),
         last,
         f.packets.to_string(),
+        f.refused.to_string(),
         number(f.bps.map(|bps| bps / 1e3), 1),
         of(|q| q.lost),
         of(|q| q.late),

@@ -52,6 +52,8 @@ pub struct RemoteStats {
     pub busy: u64,
     /// Datagrams to clients that the kernel did not take.
     pub sends: u64,
+    /// Datagrams of sessions that are held back: the datagrams are lost.
+    pub held_back: u64,
     /// Sessions whose client came back over another connection.
     pub replaced: u64,
 }
@@ -70,6 +72,7 @@ impl RemoteStats {
             ("unknown_client", self.unknown_client),
             ("busy", self.busy),
             ("send_failed", self.sends),
+            ("held_back", self.held_back),
         ]
         .into_iter()
     }

@@ -3,6 +3,7 @@ use socket2::{Socket, TcpKeepalive};
 use std::io::{self, ErrorKind, IoSlice, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
+use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::session::Client;
 use trunkline_overlay::session::remote::{
@@ -12,6 +13,12 @@ use trunkline_overlay::session::remote::{
 /// What the kernel may hold back of messages on TCP: a tenth of a second of
 /// ten calls. More would be delay, not a buffer.
 const UNSENT: u32 = 16 << 10;
+/// What the kernel may hold of one connection each way (it doubles both): 10 Mbit/s
+/// over 100 ms. Without it one client could have it hold many times as much.
+const BUFFER: usize = 128 << 10;
+/// How often a client that is held back is told that the node lives, since nobody
+/// reads what it asks: it gives a node up after 6 s.
+const ASSURE: Duration = Duration::from_secs(1);
 /// Silence after which the kernel asks whether the client's host is there …
 const IDLE: Duration = Duration::from_secs(10);
 /// … and how often, how many times. An application that sleeps keeps its
@@ -46,6 +53,8 @@ pub struct Session {
     pub(super) hello: Option<Hello>,
     /// Somebody waits until `tcp` takes more.
     pub(super) noted: bool,
+    /// When it was last told that the node lives.
+    assured: Time,
 }
 
 impl Session {
@@ -53,6 +62,8 @@ impl Session {
     pub(super) fn new(tcp: Socket, token: Token) -> io::Result<Session> {
         tcp.set_tcp_nodelay(true)?;
         tcp.set_tcp_notsent_lowat(UNSENT)?;
+        tcp.set_send_buffer_size(BUFFER)?;
+        tcp.set_recv_buffer_size(BUFFER)?;
         tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
         let keepalive =
             TcpKeepalive::new().with_time(IDLE).with_interval(ASK_AGAIN).with_retries(ASK);
@@ -69,6 +80,7 @@ impl Session {
             via: 0,
             hello: None,
             noted: false,
+            assured: Time::ZERO,
         })
     }
 
@@ -129,9 +141,23 @@ impl Session {
         }
     }
 
+    /// Nobody reads what it says, as it is held back; but the node lives.
+    pub fn assure(&mut self, now: Time) {
+        if now.since(self.assured) >= ASSURE {
+            self.assured = now;
+            self.send(&pong(), &[]);
+        }
+    }
+
     /// Whether the end of a message waits until TCP takes more.
     pub(super) fn is_stuck(&self) -> bool {
         !self.backlog.is_empty()
+    }
+
+    /// Whether somebody waits for TCP to take more: until [`Session::resume`] has
+    /// been called and nothing waits any more.
+    pub fn is_noted(&self) -> bool {
+        self.noted
     }
 
     /// TCP takes more. Whether the message that waited for it has gone.

@@ -8,6 +8,7 @@ use crate::clock::{self, Stamps};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use std::os::fd::AsFd;
 use trunkline_client::in_process::Acceptor;
+use trunkline_overlay::node::Handover;
 use trunkline_overlay::session::wire::Refusal;
 use trunkline_overlay::session::{Client, SessionId};
 
@@ -22,6 +23,10 @@ impl PacketThread {
         if events.contains(EpollFlags::EPOLLOUT) {
             self.on_unstuck(id);
         }
+        // An event of before it was held back.
+        if self.held.has(id) {
+            return;
+        }
         let now = clock::now();
         for _ in 0..MESSAGES_PER_TURN {
             let Some(carrier) = self.carriers.get_mut(id) else { return };
@@ -30,7 +35,10 @@ impl PacketThread {
                     // What the node would find too old for its queues, it drops.
                     let at = carrier.sent_at(stamps, now);
                     let message = &self.message[..n];
-                    self.node.session_recv(at, id, message, &mut self.carriers);
+                    match self.node.session_recv(at, id, message, &mut self.carriers) {
+                        Handover::Taken => {}
+                        Handover::Full => return self.hold(now, id, n),
+                    }
                 }
                 Read::Handled => self.carriers.note_stuck(id),
                 Read::Hello(hello) => {
@@ -53,6 +61,7 @@ impl PacketThread {
         if let Some(carrier) = self.carriers.remove(id) {
             let _ = self.epoll.delete(carrier.as_fd());
         }
+        self.held.forget(id);
         self.node.session_close(id);
     }
 

@@ -5,8 +5,8 @@ use super::super::sessions::Carrier;
 use super::{ADMITTED_PER_TURN, PacketThread, token};
 use crate::clock::{self, Stamps};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
-use std::os::fd::AsFd;
 use trunkline_base::Time;
+use trunkline_overlay::node::Handover;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::remote::Token;
 
@@ -111,7 +111,10 @@ impl PacketThread {
                 for d in batch.iter_mut() {
                     let at = d.at;
                     if let Some((id, message)) = carriers.datagram(index, d.from, d.bytes) {
-                        node.session_recv(at, id, message, carriers);
+                        // A socket that all share can hold nothing back. The client
+                        // library sends by TCP what is to wait.
+                        let handover = node.session_recv(at, id, message, carriers);
+                        carriers.remotes.stats.held_back += u64::from(handover == Handover::Full);
                     }
                 }
             });
@@ -139,20 +142,13 @@ impl PacketThread {
     pub(super) fn flush_remotes(&mut self) {
         self.carriers.remotes.flush();
         while let Some(id) = self.carriers.remotes.next_stuck() {
-            self.watch_session(id, EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT);
+            self.watch_session(id);
         }
     }
 
     pub(super) fn on_unstuck(&mut self, id: SessionId) {
         if self.carriers.remote_mut(id).is_none_or(Session::resume) {
-            self.watch_session(id, EpollFlags::EPOLLIN);
-        }
-    }
-
-    fn watch_session(&mut self, id: SessionId, flags: EpollFlags) {
-        if let Some(carrier) = self.carriers.get_mut(id) {
-            let mut event = EpollEvent::new(flags, token::SESSION | u64::from(id.0));
-            let _ = self.epoll.modify(carrier.as_fd(), &mut event);
+            self.watch_session(id);
         }
     }
 }

@@ -1,0 +1,219 @@
+//! Applications that are held back: they would rather wait for room in the queue
+//! of a link than lose best effort. What waits for them is kept by the driver; here
+//! is who waits for which link, first come, first served.
+
+use super::Forwarder;
+use crate::link::LinkId;
+use crate::session::SessionId;
+use crate::wire::{NodeId, Service};
+use std::collections::VecDeque;
+
+/// The service whose senders may wait: real time has no time for that.
+const FLOW_CONTROLLED: Service = Service::BestEffort;
+
+/// Who waits for which link. It takes memory when there are more sessions than
+/// ever before, and then no more.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// By link.
+    lines: Vec<VecDeque<SessionId>>,
+    /// By session: in which line it is.
+    links: Vec<Option<LinkId>>,
+    /// How many are in a line.
+    len: usize,
+}
+
+impl Held {
+    /// Session `id` waits for `link`, if it doesn't wait already.
+    fn join(&mut self, link: LinkId, id: SessionId) {
+        let (line, session) = (usize::from(link.0), id.0 as usize);
+        if self.links.len() <= session {
+            self.links.resize(session + 1, None);
+        }
+        if self.lines.len() <= line {
+            self.lines.resize_with(line + 1, VecDeque::new);
+        }
+        if self.links[session].is_none() {
+            self.links[session] = Some(link);
+            self.lines[line].push_back(id);
+            self.len += 1;
+        }
+    }
+
+    /// The first of those who wait for a link that has room.
+    fn next(&mut self, has_room: impl Fn(LinkId) -> bool) -> Option<SessionId> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut lines = (0..).map(LinkId).zip(&mut self.lines);
+        let (_, line) = lines.find(|(link, line)| !line.is_empty() && has_room(*link))?;
+        let id = line.pop_front()?;
+        self.links[id.0 as usize] = None;
+        self.len -= 1;
+        Some(id)
+    }
+
+    /// Session `id` is over.
+    pub(super) fn forget(&mut self, id: SessionId) {
+        if let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::take) {
+            self.lines[usize::from(link.0)].retain(|other| *other != id);
+            self.len -= 1;
+        }
+    }
+}
+
+impl Forwarder {
+    /// Whether session `id`'s application waits until there is room for a packet of
+    /// `service`.
+    pub(super) fn is_flow_controlled(&self, id: SessionId, service: Service) -> bool {
+        service == FLOW_CONTROLLED && self.sessions.waits(id)
+    }
+
+    /// Whether there is no room for a packet of session `id` to `destination`, and it
+    /// waits for some.
+    pub(super) fn holds_back(
+        &mut self,
+        id: SessionId,
+        service: Service,
+        destination: NodeId,
+    ) -> bool {
+        if !self.is_flow_controlled(id, service) {
+            return false;
+        }
+        let metric = self.sessions.metric_of(id).unwrap_or(self.metric);
+        let Some(hop) = self.next_hop(destination, metric) else { return false };
+        if self.links().get(hop.link).is_none_or(|link| link.has_room(FLOW_CONTROLLED)) {
+            return false;
+        }
+        self.held.join(hop.link, id);
+        self.stats.held_back += 1;
+        true
+    }
+
+    pub(super) fn next_ready(&mut self) -> Option<SessionId> {
+        let Forwarder { held, links, .. } = self;
+        // A link that is gone has no queue to wait for.
+        held.next(|link| links.get(link).is_none_or(|link| link.has_room(FLOW_CONTROLLED)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::TxArena;
+    use crate::link;
+    use crate::node::{Changes, Config, Handover, Node, Sink, Start};
+    use crate::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
+    use crate::wire::{Incarnation, NodeId};
+    use core::net::SocketAddr;
+    use trunkline_base::wire::Writer;
+    use trunkline_base::{Bitrate, Time};
+
+    #[test]
+    fn each_line_goes_by_itself_in_its_order() {
+        let (mut held, ids) = (Held::default(), [4, 0, 7, 2].map(SessionId));
+        for (id, link) in ids.into_iter().zip([0, 0, 3, 3]) {
+            held.join(LinkId(link), id);
+            // Who waits for one link waits for no other, and once.
+            held.join(LinkId(1), id);
+        }
+        assert_eq!(held.next(|link| link == LinkId(1)), None);
+        assert_eq!(held.next(|link| link == LinkId(3)), Some(ids[2]));
+        held.forget(ids[0]);
+        held.forget(SessionId(99));
+        assert_eq!(held.next(|_| true), Some(ids[1]));
+        held.join(LinkId(3), ids[2]);
+        assert_eq!([held.next(|_| true), held.next(|_| true)], [Some(ids[3]), Some(ids[2])]);
+        assert_eq!((held.next(|_| true), held.len), (None, 0));
+    }
+
+    struct Hole;
+    impl Sink for Hole {
+        fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
+            Handover::Taken
+        }
+    }
+
+    fn say(node: &mut Node, id: SessionId, message: &ToNode<'_>, payload: &[u8]) -> Handover {
+        let mut head = [0; MAX_HEAD];
+        let mut w = Writer::new(&mut head);
+        message.emit_head(&mut w).unwrap();
+        let bytes = [w.written(), payload].concat();
+        node.session_recv(Time::ZERO, id, &bytes, &mut Hole)
+    }
+
+    const FAR: NodeId = NodeId(2);
+
+    /// A node with one link at 64 kbit/s, and a session there that waits.
+    fn node(address: Option<SocketAddr>) -> (Node, SessionId) {
+        let mut config = Config::new(NodeId(1));
+        let (mut link, rate) = (link::Config::new(FAR), Bitrate::from_bps(64_000));
+        (link.address, link.rate) = (address, Some(rate));
+        config.links.push(link);
+        let mut node = Node::new(config, Start::simulated(Time::ZERO, Incarnation(1), 1)).unwrap();
+        let id = waiting(&mut node);
+        (node, id)
+    }
+
+    fn waiting(node: &mut Node) -> SessionId {
+        let id = node.session_open().unwrap();
+        say(node, id, &ToNode::Bind { version: SESSION_VERSION, port: 0 }, &[]);
+        say(node, id, &ToNode::Wait(true), &[]);
+        id
+    }
+
+    /// Of `service`, until it finds no room; how many were taken of 5,000.
+    fn fill(node: &mut Node, id: SessionId, service: Service, to: NodeId) -> usize {
+        let send = ToNode::Send { service, deadline_ms: 255, to, port: 1, payload: &[] };
+        let full = |_: &usize| say(node, id, &send, &[0; 1_000]) == Handover::Taken;
+        (0..5_000).take_while(full).count()
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_the_rest_is_dropped_as_ever() {
+        let (mut node, id) = node(Some(([192, 0, 2, 2], 7).into()));
+        let other = waiting(&mut node);
+        let fit = fill(&mut node, id, Service::BestEffort, FAR);
+        assert!(fit <= 2, "{fit} packets of 134 ms, in a queue for 50 ms");
+        let before = node.stats();
+        assert_eq!(fill(&mut node, other, Service::BestEffort, FAR), 0, "one bound for all");
+        let after = node.stats();
+        // Nothing has happened but that.
+        assert_eq!(after.held_back, before.held_back + 1);
+        assert_eq!(crate::node::ForwarderStats { held_back: before.held_back, ..after }, before);
+        assert_eq!(node.next_ready(), None);
+        // Real time doesn't wait, nor does what has no way.
+        assert_eq!(fill(&mut node, id, Service::RealTime, FAR), 5_000);
+        assert_eq!(fill(&mut node, id, Service::BestEffort, NodeId(9)), 5_000);
+        say(&mut node, id, &ToNode::Wait(false), &[]);
+        assert_eq!(fill(&mut node, id, Service::BestEffort, FAR), 5_000, "asks no more");
+    }
+
+    #[test]
+    fn a_link_that_sends_names_who_may_go_on() {
+        let (mut node, id) = node(Some(([192, 0, 2, 2], 7).into()));
+        let other = waiting(&mut node);
+        let mut arena = TxArena::new(64 << 10, 64);
+        for (id, ms) in [(id, 0), (other, 1_000), (id, 2_000)] {
+            fill(&mut node, id, Service::BestEffort, FAR);
+            assert_eq!(node.next_ready(), None);
+            for at in ms..ms + 1_000 {
+                node.transmit(Time::from_millis(at), &mut arena);
+                arena.clear();
+            }
+            assert_eq!([node.next_ready(), node.next_ready()], [Some(id), None]);
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_link_that_is_gone_or_leads_nowhere() {
+        let (mut unknown, id) = node(None);
+        assert_eq!(fill(&mut unknown, id, Service::BestEffort, FAR), 5_000, "dropped, and counted");
+        let (mut node, id) = node(Some(([192, 0, 2, 2], 7).into()));
+        fill(&mut node, id, Service::BestEffort, FAR);
+        assert_eq!(node.next_ready(), None);
+        let name = (FAR, String::new());
+        node.reconfigure(Time::ZERO, &Changes { removed: vec![name], ..Changes::default() });
+        assert_eq!(node.next_ready(), Some(id));
+    }
+}
