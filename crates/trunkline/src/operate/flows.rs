@@ -4,7 +4,6 @@ use super::client::Client;
 use super::protocol::{Ask, Direction, Flow, FlowQuality, Flows};
 use super::table::{Align, NOTHING, lines, number, percent, span};
 use super::{Error, FlowsArgs, print_json};
-use trunkline_overlay::wire::Service;
 
 /// Runs `trunkline flows`.
 pub fn flows(args: &FlowsArgs) -> Result<(), Error> {
@@ -93,7 +92,7 @@ pub fn flow_row(f: &Flow) -> Vec<String> {
         f.port.to_string(),
         // A process may call itself anything.
         f.application.as_deref().map_or(NOTHING.into(), |name| name.escape_debug().to_string()),
-        if f.service == Service::RealTime { "real time".into() } else { "best effort".to_owned() },
+        f.service.name().replace('-', " "),
         span(f.since_s),
         last,
         f.packets.to_string(),
