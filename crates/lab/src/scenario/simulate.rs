@@ -92,12 +92,15 @@ fn attach(
     Ok((source, sink))
 }
 
+/// The two ends of a stream.
+type Bound = (AgentId<Cbr>, AgentId<Meter>);
+
 /// Binds the two ends of each stream.
 fn attach_streams(
     scenario: &Scenario,
     world: &mut World,
     start: Time,
-) -> Result<Vec<(AgentId<Cbr>, AgentId<Meter>)>, WorldError> {
+) -> Result<Vec<Bound>, WorldError> {
     let mut bound = Vec::new();
     for (s, n) in scenario.streams.iter().zip(0..) {
         let (from, to) = (host(s.ends.0), host(s.ends.1));
