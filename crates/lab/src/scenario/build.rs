@@ -51,6 +51,9 @@ pub fn topology(scenario: &Scenario) -> Topology {
     for (n, settings) in scenario.hosts.iter().enumerate() {
         topology.config_mut(host(n)).routing.clone_from(&settings.routing);
     }
+    if scenario.sealed {
+        topology.seal();
+    }
     topology
 }
 

@@ -7,6 +7,7 @@ use crate::experiment::PointError;
 use crate::speech::Speech;
 use crate::table::Table;
 use trunkline_base::Time;
+use trunkline_base::link_model::Ecn;
 use trunkline_net::Protocol;
 use trunkline_overlay::wire::Service;
 use trunkline_sim::agent::{AgentId, Cbr, Meter};
@@ -106,7 +107,8 @@ fn attach_streams(
         let (from, to) = (host(s.ends.0), host(s.ends.1));
         let (port, end) = (FIRST_STREAM + n, world.endpoint(to, FIRST_METER + n));
         let mut cbr = Cbr::tcp_sizes(port, end, start + s.start, s.interval, s.count);
-        (cbr.protocol, cbr.bytes, cbr.tos) = (s.protocol, s.payload, s.dscp << 2);
+        let ecn = if s.ecn { Ecn::Ect0 } else { Ecn::NotCapable };
+        (cbr.protocol, cbr.bytes, cbr.tos) = (s.protocol, s.payload, ecn.in_tos(s.dscp << 2));
         let meter = world.bind(to, s.protocol, FIRST_METER + n, Meter::default())?;
         let cbr = world.bind(from, s.protocol, port, cbr)?;
         world.set_class(from, s.protocol, port, STREAM)?;
