@@ -85,7 +85,7 @@ fn a_stream_a_plain_call_and_an_overlay_in_one_queue_add_up() {
     assert_eq!(back.number("lost"), 0.0);
     assert!(gone("stream") > 0.01 * 14_851.0);
     let figures: Vec<_> = r.figures.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(figures, ["link-bottleneck-there", "link-bottleneck-back"]);
+    assert_eq!(figures, ["link-bottleneck-there", "link-bottleneck-back", "calls"]);
     // 5 Mbit/s leave room for all.
     let calm = results(&SHARED.replace("9.9 Mbit/s", "5 Mbit/s"));
     let all = ledger(&calm, "bottleneck", "there", "all");
@@ -352,7 +352,8 @@ fn everything_is_written_and_said_as_json() {
     let first = tree(&folder);
     let names: Vec<_> = first.keys().map(|p| p.to_str().unwrap()).collect();
     let way = |way| ["png", "svg"].map(|kind| format!("link-bottleneck-{way}.{kind}"));
-    let tables = ["data.csv", "links.csv", "streams.csv"].map(str::to_owned);
+    let tables =
+        ["calls.png", "calls.svg", "data.csv", "links.csv", "streams.csv"].map(str::to_owned);
     let mut expected: Vec<_> = way("there").into_iter().chain(way("back")).chain(tables).collect();
     expected.sort_unstable();
     assert_eq!(names, expected);

@@ -52,16 +52,19 @@ pub fn simulate(
         (0..source.sent()).map(|n| (source.sent_at(n), arrival(n))).collect()
     });
     let (mut rows, speech) = (Vec::new(), speech.filter(|_| scenario.pesq));
+    let mut delays = Vec::new();
     for call in &scenario.calls {
         let group: Vec<_> = packets.by_ref().take(call.count as usize).collect();
         rows.push(row("simulator", call, &group, speech, true)?);
+        delays.push(draw::delays(delays.len(), &group));
     }
     let calls = Table { columns: COLUMNS, rows };
     let each = scenario.streams.iter().zip(streams);
     let rows = each.map(|(s, (cbr, meter))| stream_row(s, world.agent(cbr), world.agent(meter)));
     let streams = Table { columns: STREAM_COLUMNS, rows: rows.collect() };
     let links = ledger::links(scenario, &world, &wires);
-    let figures = draw::figures(scenario, &world, &wires);
+    let mut figures = draw::figures(scenario, &world, &wires);
+    figures.extend(draw::calls(scenario, &delays).map(|figure| ("calls".to_owned(), figure)));
     Ok(Results { calls, streams, links, figures })
 }
 
