@@ -13,11 +13,19 @@ use std::time::{Duration, Instant};
 /// Ten calls with recovery and ten without, over a relay and a bad link.
 const SCENARIO: &str = r#"
 length = "4 s"
-host = [{ name = "par\"is" }, { name = "dijon" }, { name = "lyon" }]
+hello = { interval = "150ms", probes = false }
+best_effort = { memory = "2 MiB" }
+host = [
+  { name = "par\"is", max_sessions = 99, realtime = { reorder = 2, repeat_share = "70%" } },
+  { name = "dijon" },
+  { name = "lyon" },
+]
 link = [
   { between = ["par\"is", "dijon"], delay = "10ms", jitter = "1ms", loss = "10%", burst = "50%",
     spacing = "5ms", rate = "10 Mbit/s", queue = "64 kB" },
-  { between = ["lyon", "dijon"], delay = "5ms", loss = 0.02, loses = "there" },
+  { between = ["lyon", "dijon"], delay = "5ms", loss = 0.02, loses = "there",
+    path = "blue", overlay = { mtu = 1400, dscp = 34, rate = "50 Mbit/s" },
+    back = { overlay = { penalty = "1ms" } } },
 ]
 call = [
   { name = "recovered", from = "par\"is", to = "lyon", count = 10 },

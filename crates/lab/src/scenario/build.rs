@@ -51,6 +51,9 @@ pub fn topology(scenario: &Scenario) -> Topology {
     for (n, settings) in scenario.hosts.iter().enumerate() {
         topology.config_mut(host(n)).routing.clone_from(&settings.routing);
     }
+    if scenario.sealed {
+        topology.seal();
+    }
     topology
 }
 
@@ -107,7 +110,7 @@ pub struct Event {
 }
 
 enum Act {
-    Change(WireId, [Option<LinkModel>; 2]),
+    Change(WireId, Box<[Option<LinkModel>; 2]>),
     Crash(HostId),
     Stop(HostId),
     Restart(HostId),
@@ -126,11 +129,11 @@ pub fn events(scenario: &Scenario, wires: &[Option<WireId>], start: Time) -> Vec
                 let [there, back] = mended(*link).unwrap_or_default();
                 let of_way = |n: usize, model| models[n].as_ref().and(model);
                 let after = [of_way(0, there), of_way(1, back)];
-                (Act::Change(wire, (**models).clone()), Some(Act::Change(wire, after)))
+                (Act::Change(wire, models.clone()), Some(Act::Change(wire, Box::new(after))))
             }
             &FaultKind::Mend(link) => {
                 let (Some(wire), Some(models)) = (wires[link], mended(link)) else { continue };
-                (Act::Change(wire, models), None)
+                (Act::Change(wire, Box::new(models)), None)
             }
             &FaultKind::Crash(n) => (Act::Crash(host(n)), Some(Act::Restart(host(n)))),
             &FaultKind::Stop(n) => (Act::Stop(host(n)), Some(Act::Restart(host(n)))),
@@ -151,7 +154,7 @@ impl Event {
     pub fn happen(self, world: &mut World) -> Result<(), PointError> {
         match self.act {
             Act::Change(wire, models) => {
-                for (end, model) in [WireEnd::First, WireEnd::Second].into_iter().zip(models) {
+                for (end, model) in [WireEnd::First, WireEnd::Second].into_iter().zip(*models) {
                     if let Some(model) = model {
                         world.change(wire, end, model)?;
                     }

@@ -2,9 +2,10 @@
 
 use super::build::CLASSES;
 use super::ledger::WAYS;
-use super::model::{Fault, FaultKind, Scenario};
+use super::model::{Call, Fault, FaultKind, Scenario};
+use super::rows::Packet;
 use super::{DRAIN, WARM_UP};
-use crate::plot::{Axis, Guide, Mark, Panel, Panels, Series, Style};
+use crate::plot::{Axis, Boxes, Guide, Mark, Panel, Panels, Quartiles, Series, Style};
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_net::{Bin, Bins};
@@ -122,6 +123,38 @@ fn points(bins: &Bins, known: &[Bin], value: &dyn Fn(&mut u64, &Bin) -> f64) -> 
         points.push(Mark { x: last.x + bins.width.as_secs_f64(), ..last });
     }
     points
+}
+
+/// The delays of what came of the `n`-th `[[call]]`.
+pub fn delays(n: usize, calls: &[Vec<Packet>]) -> Option<Quartiles> {
+    let arrivals = calls.iter().flatten().filter_map(|(_, arrival)| *arrival);
+    Quartiles::of((n + 1) as f64, arrivals.map(|a| a.delay.as_secs_f64() * 1e3))
+}
+
+/// The delays of each `[[call]]` beside what they may be at most.
+pub fn calls(scenario: &Scenario, delays: &[Option<Quartiles>]) -> Option<Panels> {
+    let known = delays.iter().flatten();
+    let most = known.clone().map(|q| q.values[4]).max_by(f64::total_cmp)?;
+    let boxes = scenario.calls.iter().zip(delays).enumerate().map(|(n, (call, delays))| {
+        let boxes = delays.iter().copied().collect();
+        Boxes { name: call.name.clone(), style: Style::nth(n), boxes }
+    });
+    let threshold = |call: &Call| call.threshold.as_secs_f64() * 1e3;
+    let mut thresholds: Vec<f64> = scenario.calls.iter().map(threshold).collect();
+    thresholds.sort_by(f64::total_cmp);
+    thresholds.dedup();
+    let guide = |&at: &f64| Guide { at, label: "threshold".to_owned() };
+    let guides = thresholds.iter().map(guide).collect();
+    let count = delays.len() as f64;
+    let last = Axis::fitting("calls, as in the file", 0.0, [count + 0.5].into_iter());
+    let top = thresholds.iter().copied().fold(most, f64::max);
+    let panel = Panel {
+        boxes: boxes.collect(),
+        guides,
+        ..Panel::new(Axis::fitting("delay (ms)", 0.0, [1.1 * top].into_iter()), Vec::new())
+    };
+    let x = Axis { range: (0.0, count + 1.0), step: last.step.max(1.0), ..last };
+    Some(Panels { title: scenario.name.clone(), x, panels: vec![panel], guides: Vec::new() })
 }
 
 /// When a fault begins, and when it is over.

@@ -11,11 +11,11 @@ use super::options::{
 };
 use super::units::{Rate, Room, Share, Span};
 use super::ways;
-use super::wire::{Direction, Way};
+use super::wire::{Direction, RedSection, Way};
 use serde::Deserialize;
 use serde::de::{Deserializer, IntoDeserializer};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
 use trunkline_base::link_model::LinkModel;
@@ -35,6 +35,8 @@ struct File {
     length: Spanned<Span>,
     #[serde(default)]
     pesq: bool,
+    #[serde(default)]
+    sealed: bool,
     host: Vec<Spanned<HostSection>>,
     #[serde(default)]
     router: Vec<Spanned<RouterSection>>,
@@ -85,8 +87,10 @@ struct LinkSection {
     loss: Option<Share>,
     burst: Option<Share>,
     spacing: Option<Span>,
+    trace: Option<PathBuf>,
     rate: Option<Rate>,
     queue: Option<Room>,
+    red: Option<RedSection>,
     #[serde(default)]
     there: Way,
     #[serde(default)]
@@ -104,9 +108,11 @@ struct LinkSection {
 impl LinkSection {
     /// What it says of both ways, and then of each.
     fn ways(&self) -> [Way; 2] {
-        let &LinkSection { delay, jitter, loss, burst, spacing, rate, queue, overlay, .. } = self;
-        let both = Way { delay, jitter, loss, burst, spacing, rate, queue, overlay };
-        let [there, back] = self.loses.ways().map(|l| if l { both } else { both.lossless() });
+        let &LinkSection { delay, jitter, loss, burst, spacing, rate, queue, red, .. } = self;
+        let (trace, overlay) = (self.trace.clone(), self.overlay);
+        let both = Way { delay, jitter, loss, burst, spacing, trace, rate, queue, red, overlay };
+        let loses = self.loses.ways();
+        let [there, back] = loses.map(|l| if l { both.clone() } else { both.lossless() });
         [self.there.or(&there), self.back.or(&back)]
     }
 }
@@ -197,7 +203,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     let faults = file.fault.iter().map(|f| reader.fault(f)).collect::<Result<_, _>>()?;
     let name = path.file_stem().map_or("scenario".into(), |n| n.to_string_lossy().into_owned());
     let Reader { hosts, routers, links, .. } = reader;
-    Ok(Scenario { name, length, pesq: file.pesq, hosts, routers, links, calls, streams, faults })
+    let File { pesq, sealed, .. } = file;
+    Ok(Scenario { name, length, pesq, sealed, hosts, routers, links, calls, streams, faults })
 }
 
 /// What has been read so far.
@@ -337,7 +344,7 @@ impl Reader<'_> {
 
     /// What a wire does, there and back.
     fn wire(&self, span: &Range<usize>, ways: &[Way; 2]) -> Result<[LinkModel; 2], Mistake> {
-        let [there, back] = ways.map(|way| way.model());
+        let [there, back] = ways.each_ref().map(|way| way.model(self.text.folder()));
         let wrong = |why: String| self.mistake(span.clone(), why);
         Ok([there.map_err(wrong)?, back.map_err(wrong)?])
     }

@@ -55,6 +55,8 @@ pub struct StreamSection {
     interval: Option<Span>,
     #[serde(default)]
     dscp: u8,
+    #[serde(default)]
+    ecn: bool,
     start: Option<Span>,
     stop: Option<Span>,
 }
@@ -172,6 +174,7 @@ impl Reader<'_> {
         let count = (stop - start).as_nanos().div_ceil(interval.as_nanos());
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         let payload = packet - headers;
-        Ok(Stream { name, ends, protocol, payload, interval, dscp: s.dscp, start, count })
+        let &StreamSection { dscp, ecn, .. } = s;
+        Ok(Stream { name, ends, protocol, payload, interval, dscp, ecn, start, count })
     }
 }

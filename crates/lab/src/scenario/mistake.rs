@@ -41,6 +41,11 @@ pub struct Text<'a> {
 }
 
 impl Text<'_> {
+    /// Where the paths in it begin.
+    pub fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+
     /// A mistake at `span`.
     pub fn mistake(&self, span: Option<Range<usize>>, what: impl Into<String>) -> Mistake {
         let place = span.map(|s| {

@@ -16,6 +16,8 @@ pub struct Scenario {
     pub length: Duration,
     /// Whether PESQ is reckoned.
     pub pesq: bool,
+    /// Whether links of the overlay are sealed.
+    pub sealed: bool,
     /// In the order of the file.
     pub hosts: Vec<Host>,
     /// Names, in the order of the file.
@@ -138,6 +140,8 @@ pub struct Stream {
     pub interval: Duration,
     /// Differentiated services code point, 0 to 63.
     pub dscp: u8,
+    /// Whether its packets may be marked by a queue (ECT(0), RFC 3168).
+    pub ecn: bool,
     /// When the first packet is sent, after the calls have begun.
     pub start: Duration,
     /// How many packets.

@@ -33,6 +33,7 @@ pub const STREAM_COLUMNS: &[Column] = &[
     Column::number("sent", 0),
     Column::number("lost", 0),
     Column::number("lost_pct", 4),
+    Column::number("marked", 0),
     Column::number("delay_max_ms", 2),
 ];
 
@@ -43,10 +44,9 @@ pub(super) fn stream_row(stream: &Stream, cbr: &Cbr, meter: &Meter) -> Row {
     let longest = meter.longest.as_nanos() as f64 / 1e6;
     let longest = if meter.received.packets == 0 { f64::NAN } else { longest };
     let name = stream.name.as_str().into();
-    print(
-        STREAM_COLUMNS,
-        vec![name, sent.into(), lost.into(), (100.0 * share).into(), longest.into()],
-    )
+    let marked = meter.marked.into();
+    let share = (100.0 * share).into();
+    print(STREAM_COLUMNS, vec![name, sent.into(), lost.into(), share, marked, longest.into()])
 }
 
 /// A packet of a call: when it was sent, and what came of it.

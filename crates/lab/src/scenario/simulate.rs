@@ -7,6 +7,7 @@ use crate::experiment::PointError;
 use crate::speech::Speech;
 use crate::table::Table;
 use trunkline_base::Time;
+use trunkline_base::link_model::Ecn;
 use trunkline_net::Protocol;
 use trunkline_overlay::wire::Service;
 use trunkline_sim::agent::{AgentId, Cbr, Meter};
@@ -51,16 +52,19 @@ pub fn simulate(
         (0..source.sent()).map(|n| (source.sent_at(n), arrival(n))).collect()
     });
     let (mut rows, speech) = (Vec::new(), speech.filter(|_| scenario.pesq));
+    let mut delays = Vec::new();
     for call in &scenario.calls {
         let group: Vec<_> = packets.by_ref().take(call.count as usize).collect();
         rows.push(row("simulator", call, &group, speech, true)?);
+        delays.push(draw::delays(delays.len(), &group));
     }
     let calls = Table { columns: COLUMNS, rows };
     let each = scenario.streams.iter().zip(streams);
     let rows = each.map(|(s, (cbr, meter))| stream_row(s, world.agent(cbr), world.agent(meter)));
     let streams = Table { columns: STREAM_COLUMNS, rows: rows.collect() };
     let links = ledger::links(scenario, &world, &wires);
-    let figures = draw::figures(scenario, &world, &wires);
+    let mut figures = draw::figures(scenario, &world, &wires);
+    figures.extend(draw::calls(scenario, &delays).map(|figure| ("calls".to_owned(), figure)));
     Ok(Results { calls, streams, links, figures })
 }
 
@@ -92,18 +96,22 @@ fn attach(
     Ok((source, sink))
 }
 
+/// The two ends of a stream.
+type Bound = (AgentId<Cbr>, AgentId<Meter>);
+
 /// Binds the two ends of each stream.
 fn attach_streams(
     scenario: &Scenario,
     world: &mut World,
     start: Time,
-) -> Result<Vec<(AgentId<Cbr>, AgentId<Meter>)>, WorldError> {
+) -> Result<Vec<Bound>, WorldError> {
     let mut bound = Vec::new();
     for (s, n) in scenario.streams.iter().zip(0..) {
         let (from, to) = (host(s.ends.0), host(s.ends.1));
         let (port, end) = (FIRST_STREAM + n, world.endpoint(to, FIRST_METER + n));
         let mut cbr = Cbr::tcp_sizes(port, end, start + s.start, s.interval, s.count);
-        (cbr.protocol, cbr.bytes, cbr.tos) = (s.protocol, s.payload, s.dscp << 2);
+        let ecn = if s.ecn { Ecn::Ect0 } else { Ecn::NotCapable };
+        (cbr.protocol, cbr.bytes, cbr.tos) = (s.protocol, s.payload, ecn.in_tos(s.dscp << 2));
         let meter = world.bind(to, s.protocol, FIRST_METER + n, Meter::default())?;
         let cbr = world.bind(from, s.protocol, port, cbr)?;
         world.set_class(from, s.protocol, port, STREAM)?;

@@ -201,6 +201,33 @@ fn every_key_that_is_documented_of_a_node_is_known_here() {
     );
 }
 
+/// The parser itself says which keys there are.
+#[test]
+fn every_key_is_documented() {
+    let documented = include_str!("../../../../docs/scenarios.md");
+    let in_link = |table: &str| format!("delay = \"1ms\"\n{table} = {{ zzz = 1 }}");
+    let asked = [
+        two("zzz = 1", ""),
+        two("", "zzz = 1"),
+        two("", &in_link("there")),
+        two("", &in_link("overlay")),
+        two("", &in_link("red")),
+        with(SHARED, "[[host]]\nzzz = 1"),
+        with(SHARED, "[[router]]\nzzz = 1"),
+        with(SHARED, "[[call]]\nzzz = 1"),
+        with(SHARED, "[[stream]]\nzzz = 1"),
+        with(SHARED, "[[fault]]\nzzz = 1"),
+    ];
+    for error in asked.into_iter().map(|file| file.unwrap_err()) {
+        let keys: Vec<_> = error.split('`').skip(1).step_by(2).filter(|k| *k != "zzz").collect();
+        assert!(!keys.is_empty() && error.contains("unknown field `zzz`"), "{error}");
+        for key in keys {
+            let forms = [format!("`{key}`"), format!("`[{key}]`"), format!("`[[{key}]]`")];
+            assert!(forms.iter().any(|form| documented.contains(form)), "{key} of {error}");
+        }
+    }
+}
+
 #[test]
 fn a_stream_sends_what_it_says() {
     let stream = |more: &str| {

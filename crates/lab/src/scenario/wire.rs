@@ -1,12 +1,16 @@
 //! What a link does to packets, as a file says it: both ways alike, or each way.
 
 use super::options::LinkEnd;
-use super::units::{Rate, Room, Share, Span};
+use super::units::{Rate, Room, Share, Size, Span};
 use serde::Deserialize;
-use trunkline_base::link_model::{Chain, LinkModel, Loss};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use trunkline_base::link_model::{
+    Chain, LinkModel, Loss, MAX_TRACE, Queue, Red, Unit, parse_trace,
+};
 
 /// What is said of one way. A way that is not given is as the link says.
-#[derive(Deserialize, Clone, Copy, PartialEq, Default, Debug)]
+#[derive(Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct Way {
     pub delay: Option<Span>,
@@ -14,9 +18,24 @@ pub struct Way {
     pub loss: Option<Share>,
     pub burst: Option<Share>,
     pub spacing: Option<Span>,
+    pub trace: Option<PathBuf>,
     pub rate: Option<Rate>,
     pub queue: Option<Room>,
+    pub red: Option<RedSection>,
     pub overlay: LinkEnd,
+}
+
+/// Random early detection in the queue; what is left out is as in [`Red::default`].
+#[derive(Deserialize, Clone, Copy, PartialEq, Default, Debug)]
+#[serde(deny_unknown_fields, default)]
+pub struct RedSection {
+    min: Option<Room>,
+    max: Option<Room>,
+    max_p: Option<Share>,
+    weight: Option<Share>,
+    packet: Option<Size>,
+    gentle: bool,
+    ecn: bool,
 }
 
 /// Which way a link loses packets.
@@ -39,74 +58,142 @@ impl Direction {
 impl Way {
     /// Whether it says anything about a wire.
     pub fn is_empty(&self) -> bool {
-        Way { overlay: LinkEnd::default(), ..*self } == Way::default()
+        Way { overlay: LinkEnd::default(), ..self.clone() } == Way::default()
     }
 
-    /// What is said here, and what is said in `other` and not here.
+    /// What is said here, and what is said in `other` and not here; of which packets
+    /// are lost, one of the two says.
     pub fn or(&self, other: &Way) -> Way {
+        let other = match (self.trace.is_some(), self.says_loss()) {
+            (true, _) => &other.lossless(),
+            (_, true) => &Way { trace: None, ..other.clone() },
+            _ => other,
+        };
         Way {
             delay: self.delay.or(other.delay),
             jitter: self.jitter.or(other.jitter),
             loss: self.loss.or(other.loss),
             burst: self.burst.or(other.burst),
             spacing: self.spacing.or(other.spacing),
+            trace: self.trace.clone().or_else(|| other.trace.clone()),
             rate: self.rate.or(other.rate),
             queue: self.queue.or(other.queue),
+            red: self.red.or(other.red),
             overlay: self.overlay,
         }
     }
 
+    fn says_loss(&self) -> bool {
+        self.loss.is_some() || self.burst.is_some() || self.spacing.is_some()
+    }
+
     /// Without what says which packets are lost.
     pub fn lossless(&self) -> Way {
-        Way { loss: None, burst: None, spacing: None, ..*self }
+        Way { loss: None, burst: None, spacing: None, trace: None, ..self.clone() }
     }
 
-    /// What becomes of `old`: what isn't said stays, and so does the loss if none of
-    /// it is said.
-    pub fn changed(&self, old: &LinkModel) -> Result<LinkModel, String> {
-        let full = Way { delay: self.delay.or(Some(Span(old.delay))), ..*self };
-        let new = full.model()?;
-        let says_loss = self.loss.is_some() || self.burst.is_some() || self.spacing.is_some();
-        let model = LinkModel {
-            delay: new.delay,
-            jitter: if self.jitter.is_some() { new.jitter } else { old.jitter },
-            rate: if self.rate.is_some() { new.rate } else { old.rate },
-            queue: if self.queue.is_some() { new.queue } else { old.queue },
-            loss: if says_loss { new.loss } else { old.loss.clone() },
-        };
-        match self.is_empty() {
-            true => Err("becomes says nothing: say what changes".into()),
-            false => Ok(model),
+    /// What becomes of `old`: what isn't said stays, and so do loss and queue if
+    /// nothing of them is said.
+    pub fn changed(&self, old: &LinkModel, folder: &Path) -> Result<LinkModel, String> {
+        if self.is_empty() {
+            return Err("becomes says nothing: say what changes".into());
         }
+        let (delay, rate) = (Some(Span(old.delay)), old.rate.map(Rate));
+        let full = Way { delay: self.delay.or(delay), rate: self.rate.or(rate), ..self.clone() };
+        let new = full.model(folder)?;
+        let loss = self.says_loss() || self.trace.is_some();
+        let queue = self.queue.is_some() || self.red.is_some();
+        Ok(LinkModel {
+            jitter: if self.jitter.is_some() { new.jitter } else { old.jitter },
+            queue: if queue { new.queue } else { old.queue },
+            loss: if loss { new.loss } else { old.loss.clone() },
+            ..new
+        })
     }
 
-    /// What it comes to.
-    pub fn model(&self) -> Result<LinkModel, String> {
+    /// What it comes to; a trace's file is looked for from `folder` on.
+    pub fn model(&self, folder: &Path) -> Result<LinkModel, String> {
         let delay = self.delay.ok_or(
             "delay is missing: say how long a packet is on the wire (a link of two hosts that \
              says nothing of a wire goes over routers)",
         )?;
-        let p = self.loss.map_or(0.0, |l| l.0);
-        let loss = match (p, self.burst, self.spacing) {
-            (0.0, ..) => Loss::None,
-            (_, None, None) => Loss::Bernoulli { p },
-            (_, None, Some(_)) => {
-                let what = "spacing says at what distance of packets `burst` holds: give it, too";
-                return Err(what.into());
-            }
-            (_, Some(b), None) => Loss::Burst { p, b: b.0, chain: Chain::PerPacket },
-            (_, Some(b), Some(d)) => {
-                Loss::Burst { p, b: b.0, chain: Chain::Continuous { spacing: d.0 } }
-            }
-        };
         let model = LinkModel {
             delay: delay.0,
             jitter: self.jitter.map_or_else(Default::default, |j| j.0),
             rate: self.rate.map(|r| r.0),
-            queue: self.queue.map_or_else(Default::default, |q| q.0),
-            loss,
+            queue: self.queue()?,
+            loss: self.loss(folder)?,
         };
         model.validate().map_err(|why| why.to_string())?;
         Ok(model)
     }
+
+    fn loss(&self, folder: &Path) -> Result<Loss, String> {
+        if let Some(trace) = &self.trace {
+            if self.says_loss() {
+                return Err("trace and loss both say what is lost: take one of them away".into());
+            }
+            return read_trace(&folder.join(trace)).map(Loss::Trace);
+        }
+        let p = self.loss.map_or(0.0, |l| l.0);
+        match (p, self.burst, self.spacing) {
+            (0.0, ..) => Ok(Loss::None),
+            (_, None, None) => Ok(Loss::Bernoulli { p }),
+            (_, None, Some(_)) => {
+                Err("spacing says at what distance of packets `burst` holds: give it, too".into())
+            }
+            (_, Some(b), None) => Ok(Loss::Burst { p, b: b.0, chain: Chain::PerPacket }),
+            (_, Some(b), Some(d)) => {
+                Ok(Loss::Burst { p, b: b.0, chain: Chain::Continuous { spacing: d.0 } })
+            }
+        }
+    }
+
+    fn queue(&self) -> Result<Queue, String> {
+        let queue = self.queue.map_or_else(Queue::default, |q| q.0);
+        let Some(red) = self.red else { return Ok(queue) };
+        if self.rate.is_none() {
+            return Err("red is about a queue, and without a rate there is none: give one".into());
+        }
+        let default = Red::default();
+        let Some((limit, unit)) = counted(queue) else { return Ok(queue) };
+        let threshold = |room: Option<Room>, otherwise: f64| match room.and_then(|r| counted(r.0)) {
+            None if unit == default.unit => Ok(otherwise),
+            Some((most, of)) if of == unit => Ok(most as f64),
+            _ => Err("queue, red.min and red.max must all count packets or all be sizes; \
+                      without queue it is 100 packets"),
+        };
+        Ok(Queue::Red(Red {
+            unit,
+            limit,
+            min: threshold(red.min, default.min)?,
+            max: threshold(red.max, default.max)?,
+            max_p: red.max_p.map_or(default.max_p, |p| p.0),
+            weight: red.weight.map_or(default.weight, |w| w.0),
+            packet: red.packet.map_or(default.packet, |p| p.0),
+            gentle: red.gentle,
+            ecn: red.ecn,
+        }))
+    }
+}
+
+/// How much, of what.
+fn counted(queue: Queue) -> Option<(usize, Unit)> {
+    match queue {
+        Queue::Packets(n) => Some((n, Unit::Packets)),
+        Queue::Bytes(n) => Some((n, Unit::Bytes)),
+        Queue::Red(_) => None,
+    }
+}
+
+fn read_trace(path: &Path) -> Result<Arc<[bool]>, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("the trace {}: {why}", path.display());
+    // The longest trace with as much white space again. What is no file may not end.
+    let limit = 2 * MAX_TRACE as u64;
+    let about = std::fs::metadata(path).map_err(|why| wrong(&why))?;
+    if !about.is_file() || about.len() > limit {
+        return Err(wrong(&format_args!("is no file of at most {limit} bytes")));
+    }
+    let text = std::fs::read(path).map_err(|why| wrong(&why))?;
+    parse_trace(&text).map_err(|why| wrong(&why))
 }

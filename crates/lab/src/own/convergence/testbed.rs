@@ -305,6 +305,7 @@ fn scenario(lanes: usize) -> Scenario {
         name: super::FIGURE.into(),
         length: Duration::ZERO,
         pesq: false,
+        sealed: false,
         hosts: (0..lanes * NODES).map(host).collect(),
         routers: Vec::new(),
         links: (0..lanes).flat_map(|n| LINKS.iter().map(move |l| link(n, l))).collect(),

@@ -21,7 +21,11 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
         let what = format!("[[host]]: there are {n}: the testbed runs a process for each of up to");
         return unsupported(format!("{what} {MAX_HOSTS}"));
     }
+    let models = || scenario.links.iter().filter_map(|l| l.wire.as_ref()).flatten();
     for (what, any) in [
+        ("sealed", scenario.sealed),
+        ("[[link]] red", models().any(|m| matches!(m.queue, Queue::Red(_)))),
+        ("[[link]] trace", models().any(|m| matches!(m.loss, Loss::Trace(_)))),
         ("[[router]]", !scenario.routers.is_empty()),
         ("[[stream]]", !scenario.streams.is_empty()),
         ("[[fault]]", !scenario.faults.is_empty()),
@@ -30,7 +34,7 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
     ] {
         if any {
             return unsupported(format!(
-                "{what}: only the simulator has it: run without --testbed"
+                "{what} is for the simulator alone: run without --testbed"
             ));
         }
     }
@@ -126,12 +130,12 @@ const KEYS: [Key; 8] = [
     ("queue", |m| match m.queue {
         Queue::Packets(n) => Some(format!("\"{n} packets\"")),
         Queue::Bytes(n) => Some(format!("\"{n} B\"")),
-        // No key of a scenario asks for it.
+        // Refused before.
         Queue::Red(_) => None,
     }),
     ("loss", |m| match m.loss {
         Loss::Bernoulli { p } | Loss::Burst { p, .. } => Some(p.to_string()),
-        // Nor for a trace.
+        // A trace is refused before.
         Loss::None | Loss::Trace(_) => None,
     }),
     ("burst", |m| match m.loss {
