@@ -16,7 +16,7 @@ length = "4 s"
 hello = { interval = "150ms", probes = false }
 best_effort = { memory = "2 MiB" }
 host = [
-  { name = "par\"is", max_sessions = 99, realtime = { reorder = 2, repeat_share = "70%" } },
+  { name = "par\"is", max_sessions = 99 },
   { name = "dijon" },
   { name = "lyon" },
 ]

@@ -89,9 +89,6 @@ fn guide_lines_have_labels_where_there_is_room() {
 #[test]
 fn panels_stand_under_each_other() {
     insta::assert_snapshot!("panels", panels_svg(&all()));
-    if let Some(path) = option_env!("TRUNKLINE_LAB_LOOK") {
-        std::fs::write(path, super::png(&panels_svg(&all()))).unwrap();
-    }
     // One panel is a chart.
     let Panels { title, x, panels, .. } = one(Panel::new(y(), vec![steps()]));
     let [Panel { y, series, .. }] = <[Panel; 1]>::try_from(panels.clone()).unwrap();
