@@ -110,6 +110,13 @@ impl<T: Tap> Network<T> {
         self.limit = packets;
     }
 
+    /// Takes memory for a payload of `bytes` wherever a packet is the first in its
+    /// place, so that none of at most that length grows it: [`Network::set_limit`]
+    /// bounds bytes then, too.
+    pub fn set_payload_memory(&mut self, bytes: usize) {
+        self.pool.payload = bytes;
+    }
+
     /// A place where packets begin and end.
     pub fn host(&mut self) -> VertexId {
         self.graph.add(false)

@@ -18,6 +18,8 @@ pub(crate) struct Slot {
 pub(crate) struct Pool {
     pub slots: Vec<Slot>,
     free: Vec<u32>,
+    /// Bytes of memory that a new place has for its payload.
+    pub payload: usize,
 }
 
 impl Pool {
@@ -43,7 +45,7 @@ impl Pool {
     #[cold]
     fn grow(&mut self) -> u32 {
         let index = self.slots.len() as u32;
-        self.slots.push(Slot::default());
+        self.slots.push(Slot { payload: Vec::with_capacity(self.payload), ..Slot::default() });
         self.free.push(index);
         index
     }

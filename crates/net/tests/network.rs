@@ -8,7 +8,8 @@ use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss, Queue, Red};
 use trunkline_base::{Bitrate, Time};
 use trunkline_net::{
-    Bins, Class, DropReason, HOP_LIMIT, MAX_PAYLOAD, Moment, NetError, Network, Protocol, Routing,
+    Bins, Class, DropReason, EdgeId, HOP_LIMIT, MAX_PAYLOAD, Moment, NetError, Network, Protocol,
+    Routing,
 };
 
 #[test]
@@ -16,11 +17,13 @@ fn the_shorter_way_and_after_a_set_route_the_longer() {
     let mut net = Network::new(1);
     let (a, b) = (net.host(), net.host());
     let [r, s, t] = [(); 3].map(|()| net.router());
-    net.connect(a, r, delay(1), delay(1)).unwrap();
+    let first = net.connect(a, r, delay(1), delay(1)).unwrap();
     let direct = net.connect(r, s, delay(10), delay(10)).unwrap();
     let detour = net.connect(r, t, delay(2), delay(2)).unwrap();
-    net.connect(t, s, delay(3), delay(30)).unwrap();
-    net.connect(s, b, delay(1), delay(1)).unwrap();
+    let rest = net.connect(t, s, delay(3), delay(30)).unwrap();
+    let last = net.connect(s, b, delay(1), delay(1)).unwrap();
+    let longer = Some([first, detour, rest, last].map(EdgeId::forward).to_vec());
+    assert_eq!(net.way(a, b), longer, "before any packet went there");
 
     let trip = |net: &mut Network, from, to| {
         net.send(net.next_timeout().min(ms(0)), &packet(from, to, 0, b"x"));
@@ -28,8 +31,10 @@ fn the_shorter_way_and_after_a_set_route_the_longer() {
         (delivery.at, delivery.payload.clone())
     };
     assert_eq!(trip(&mut net, a, b), (ms(7), b"x".to_vec()), "1 + 2 + 3 + 1");
+    assert_eq!(net.way(a, b), longer, "and after that");
     assert_eq!(trip(&mut net, b, a).0, ms(12), "1 + 10 + 1: the way back is another");
     net.set_route(r, b, direct.forward()).unwrap();
+    assert_eq!(net.way(a, b), Some([first, direct, last].map(EdgeId::forward).to_vec()));
     assert_eq!(trip(&mut net, a, b).0, ms(12));
     let wrong = net.set_route(a, b, detour.forward());
     assert_eq!(wrong, Err(NetError::NotFromHere(a, detour.forward())));
@@ -48,12 +53,14 @@ fn what_leads_nowhere_in_circles_or_astray_is_counted_where_it_ends() {
     let to_c = net.connect(s, c, delay(1), delay(1)).unwrap();
     net.connect(s, b, delay(1), delay(1)).unwrap();
 
+    assert_eq!((net.way(a, b), net.way(a, a)), (None, Some(Vec::new())));
     net.send(ms(0), &packet(a, b, 1, b"nowhere"));
     assert!(drain(&mut net, ms(10)).is_empty());
     assert_eq!(net.vertex_ledger(r).no_route.packets, 1);
     // Each believes that the other knows.
     net.set_route(r, b, between.forward()).unwrap();
     net.set_route(s, b, between.reverse()).unwrap();
+    assert_eq!(net.way(a, b), None, "in circles");
     net.send(ms(10), &packet(a, b, 1, b"circles"));
     assert!(drain(&mut net, ms(1_000)).is_empty());
     assert_eq!(net.vertex_ledger(r).hop_limit.packets, 1);
@@ -61,6 +68,7 @@ fn what_leads_nowhere_in_circles_or_astray_is_counted_where_it_ends() {
     assert_eq!(passed.iter().sum::<u64>(), u64::from(HOP_LIMIT));
     // A router takes one host for another.
     net.set_route(s, b, to_c.forward()).unwrap();
+    assert_eq!(net.way(a, b), None, "astray");
     net.send(ms(1_000), &packet(a, b, 1, b"astray"));
     assert!(drain(&mut net, ms(2_000)).is_empty());
     assert_eq!(net.vertex_ledger(c).stray.bytes, 6);
@@ -159,6 +167,24 @@ fn memory_is_used_again() {
     }
     // 20 ms, a packet each: all that were ever under way.
     assert!((20..=21).contains(&places.len()), "{}", places.len());
+}
+
+#[test]
+fn payloads_up_to_the_given_length_grow_no_memory() {
+    let mut net = Network::new(1);
+    net.set_payload_memory(500);
+    let (a, b) = (net.host(), net.host());
+    net.connect(a, b, delay(10), delay(10)).unwrap();
+    let mut capacities = BTreeSet::new();
+    for k in 1..=500 {
+        net.send(ms(k), &packet(a, b, 0, &vec![0; k as usize]));
+        while let Some(delivery) = net.poll(ms(k)) {
+            let (_, payload) = net.open(&delivery);
+            capacities.insert(payload.capacity());
+            net.release(delivery, payload);
+        }
+    }
+    assert_eq!(capacities.len(), 1, "{capacities:?}");
 }
 
 #[test]

@@ -8,8 +8,9 @@ use trunkline_overlay::node::{Config, Routing};
 use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::{Disagreement, HostId, WireEnd, World, WorldError, address};
 
-/// Three nodes in a triangle of links, all over one router.
-fn star() -> Result<World, WorldError> {
+/// Three nodes in a triangle of links, all over one router, to which the first
+/// `cables` of them have one.
+fn star(cables: u32) -> Result<World, WorldError> {
     let mut world = World::new(1);
     let model = LinkModel { delay: Duration::from_millis(5), ..LinkModel::default() };
     let middle = world.add_router();
@@ -22,8 +23,10 @@ fn star() -> Result<World, WorldError> {
         };
         let links = others(host).map(to).collect();
         let routing = Some(Routing::default());
-        let host = world.add_host(Config { links, routing, ..Config::new(NodeId(host + 1)) })?;
-        world.cable(host, middle, model.clone(), model.clone())?;
+        let id = world.add_host(Config { links, routing, ..Config::new(NodeId(host + 1)) })?;
+        if host < cables {
+            world.cable(id, middle, model.clone(), model.clone())?;
+        }
     }
     for (a, b) in [(0, 1), (0, 2), (1, 2)] {
         world.connect_routed(HostId(a), HostId(b))?;
@@ -31,10 +34,13 @@ fn star() -> Result<World, WorldError> {
     Ok(world)
 }
 
+fn wrong(world: &World) -> Option<Disagreement> {
+    world.disagreement(Metric::default())
+}
+
 #[test]
 fn links_over_routers_are_looked_at() {
-    let mut world = star().unwrap();
-    let wrong = |world: &World| world.disagreement(Metric::default());
+    let mut world = star(3).unwrap();
     assert!(matches!(wrong(&world), Some(Disagreement::Stale { .. } | Disagreement::NoWay { .. })));
     world.run_until(Time::from_millis(10_000));
     assert_eq!(wrong(&world), None);
@@ -52,4 +58,12 @@ fn links_over_routers_are_looked_at() {
     assert!(missing.is_some(), "it could be reached");
     world.run_until(Time::from_millis(30_000));
     assert_eq!(wrong(&world), None);
+}
+
+#[test]
+fn a_link_that_no_cable_leads_to_is_dead() {
+    let mut world = star(2).unwrap();
+    assert!(wrong(&world).is_some());
+    world.run_until(Time::from_millis(10_000));
+    assert_eq!(wrong(&world), None, "two agree, and nobody can reach the third");
 }
