@@ -206,7 +206,7 @@ impl Screen {
     fn content(&self, room: u16) -> (Table<'static>, &'static str) {
         if self.of_flows {
             let rows = self.flows.iter().map(|f| (flow_row(f), f.ended)).collect();
-            let by = if self.by_name { 1 } else { 15 };
+            let by = if self.by_name { 1 } else { MOS };
             return (self.table(&FLOW_COLUMNS, &FLOWS_LAST, rows, by, room), FLOW_COLUMNS[by].0);
         }
         let rows = self.links.iter().map(|l| (link_row(l), !l.up)).collect();
@@ -258,8 +258,10 @@ impl Screen {
 /// Columns that are left out where there is no room, the first first.
 const LINKS_LAST: [&[usize]; 10] =
     [&[15], &[13], &[14], &[7, 8], &[4], &[12], &[1], &[11], &[9, 10], &[5, 6]];
-const FLOWS_LAST: [&[usize]; 12] =
-    [&[4], &[11], &[14], &[5], &[7], &[10], &[13], &[3], &[16, 17], &[8], &[12], &[9]];
+const FLOWS_LAST: [&[usize]; 13] =
+    [&[4], &[12], &[15], &[5], &[7], &[8], &[11], &[14], &[3], &[17, 18], &[9], &[13], &[10]];
+/// The column of flows by which the worst comes first.
+const MOS: usize = 16;
 
 /// Which columns of these `widths` are shown where there is `room`; those that
 /// mean something together go together.
