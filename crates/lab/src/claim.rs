@@ -238,15 +238,14 @@ pub fn worst_of(runs: f64) -> String {
     format!("Worst of {runs:.0}: at most {share:.1} % of others take longer (rule of three).")
 }
 
-/// The largest of several measurements. If there is none, or one is not a number,
-/// neither is this: a claim must not hold because its points are missing.
+/// The largest of several measurements; NaN if there are none, or one is NaN: a
+/// claim must not hold because its points are missing.
 pub fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
     let max = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
     values.into_iter().reduce(max).unwrap_or(f64::NAN)
 }
 
-/// The smallest of several measurements; not a number if there is none, or one is
-/// not a number.
+/// The smallest of several measurements; NaN if there are none, or one is NaN.
 pub fn smallest(values: impl IntoIterator<Item = f64>) -> f64 {
     -largest(values.into_iter().map(|v| -v))
 }

@@ -189,23 +189,23 @@ impl Graph {
 
     /// All directions that a packet takes from `from` to `to`; `None` if it doesn't
     /// come there.
-    pub fn way(&self, from: VertexId, to: VertexId) -> Option<Vec<DirectionId>> {
+    pub fn path(&self, from: VertexId, to: VertexId) -> Option<Vec<DirectionId>> {
         let kept = self.tables.get(to.0 as usize).and_then(Option::as_deref);
         let table = kept.map_or_else(|| Cow::Owned(self.table(to).into_vec()), Cow::Borrowed);
-        let (mut here, mut way) = (from, Vec::new());
+        let (mut here, mut path) = (from, Vec::new());
         while here != to {
             let stray = here != from && !self.vertices[here.0 as usize].router;
-            if stray || way.len() > usize::from(HOP_LIMIT) {
+            if stray || path.len() > usize::from(HOP_LIMIT) {
                 return None;
             }
             let direction = match self.only[here.0 as usize] {
                 NONE => table[here.0 as usize],
                 only => only,
             };
-            way.push(DirectionId(Some(direction).filter(|&d| d != NONE)?));
+            path.push(DirectionId(Some(direction).filter(|&d| d != NONE)?));
             here = VertexId(self.ends[direction as usize]);
         }
-        Some(way)
+        Some(path)
     }
 
     fn table(&self, to: VertexId) -> Box<[u32]> {

@@ -84,7 +84,7 @@ impl<E> Default for Schedule<E> {
 }
 
 impl<E: Copy> Schedule<E> {
-    /// Plans `event`.
+    /// Plans that `event` happens at `moment`.
     #[inline]
     pub fn push(&mut self, moment: Moment, event: E) {
         self.heap.push(Planned { moment, event });
@@ -124,7 +124,7 @@ impl<E: Copy> Schedule<E> {
         self.heap.len()
     }
 
-    /// Whether none is.
+    /// Whether no event is planned.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

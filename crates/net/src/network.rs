@@ -221,8 +221,8 @@ impl<T: Tap> Network<T> {
     /// The directions that a packet takes from one host to another, in order; `None`
     /// if it doesn't come there: for want of a route, or since it goes in circles
     /// or to another host.
-    pub fn way(&self, from: VertexId, to: VertexId) -> Option<Vec<DirectionId>> {
-        self.graph.way(from, to)
+    pub fn path(&self, from: VertexId, to: VertexId) -> Option<Vec<DirectionId>> {
+        self.graph.path(from, to)
     }
 
     /// The direction that a packet for `to` takes at `at`.

@@ -23,7 +23,7 @@ fn the_shorter_way_and_after_a_set_route_the_longer() {
     let rest = net.connect(t, s, delay(3), delay(30)).unwrap();
     let last = net.connect(s, b, delay(1), delay(1)).unwrap();
     let longer = Some([first, detour, rest, last].map(EdgeId::forward).to_vec());
-    assert_eq!(net.way(a, b), longer, "before any packet went there");
+    assert_eq!(net.path(a, b), longer, "before any packet went there");
 
     let trip = |net: &mut Network, from, to| {
         net.send(net.next_timeout().min(ms(0)), &packet(from, to, 0, b"x"));
@@ -31,10 +31,10 @@ fn the_shorter_way_and_after_a_set_route_the_longer() {
         (delivery.at, delivery.payload.clone())
     };
     assert_eq!(trip(&mut net, a, b), (ms(7), b"x".to_vec()), "1 + 2 + 3 + 1");
-    assert_eq!(net.way(a, b), longer, "and after that");
+    assert_eq!(net.path(a, b), longer, "and after that");
     assert_eq!(trip(&mut net, b, a).0, ms(12), "1 + 10 + 1: the way back is another");
     net.set_route(r, b, direct.forward()).unwrap();
-    assert_eq!(net.way(a, b), Some([first, direct, last].map(EdgeId::forward).to_vec()));
+    assert_eq!(net.path(a, b), Some([first, direct, last].map(EdgeId::forward).to_vec()));
     assert_eq!(trip(&mut net, a, b).0, ms(12));
     let wrong = net.set_route(a, b, detour.forward());
     assert_eq!(wrong, Err(NetError::NotFromHere(a, detour.forward())));
@@ -53,14 +53,14 @@ fn what_leads_nowhere_in_circles_or_astray_is_counted_where_it_ends() {
     let to_c = net.connect(s, c, delay(1), delay(1)).unwrap();
     net.connect(s, b, delay(1), delay(1)).unwrap();
 
-    assert_eq!((net.way(a, b), net.way(a, a)), (None, Some(Vec::new())));
+    assert_eq!((net.path(a, b), net.path(a, a)), (None, Some(Vec::new())));
     net.send(ms(0), &packet(a, b, 1, b"nowhere"));
     assert!(drain(&mut net, ms(10)).is_empty());
     assert_eq!(net.vertex_ledger(r).no_route.packets, 1);
     // Each believes that the other knows.
     net.set_route(r, b, between.forward()).unwrap();
     net.set_route(s, b, between.reverse()).unwrap();
-    assert_eq!(net.way(a, b), None, "in circles");
+    assert_eq!(net.path(a, b), None, "in circles");
     net.send(ms(10), &packet(a, b, 1, b"circles"));
     assert!(drain(&mut net, ms(1_000)).is_empty());
     assert_eq!(net.vertex_ledger(r).hop_limit.packets, 1);
@@ -68,7 +68,7 @@ fn what_leads_nowhere_in_circles_or_astray_is_counted_where_it_ends() {
     assert_eq!(passed.iter().sum::<u64>(), u64::from(HOP_LIMIT));
     // A router takes one host for another.
     net.set_route(s, b, to_c.forward()).unwrap();
-    assert_eq!(net.way(a, b), None, "astray");
+    assert_eq!(net.path(a, b), None, "astray");
     net.send(ms(1_000), &packet(a, b, 1, b"astray"));
     assert!(drain(&mut net, ms(2_000)).is_empty());
     assert_eq!(net.vertex_ledger(c).stray.bytes, 6);

@@ -2,7 +2,6 @@
 
 mod common;
 #[path = "common/raw.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod raw;
 
 use common::{Chain, Node, allow_files, ms, numbered, run, trunkline, try_recv_number};

@@ -3,7 +3,6 @@
 
 mod common;
 #[path = "common/raw.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod raw;
 
 use common::{Chain, Setup, ms, stream, wait_for};

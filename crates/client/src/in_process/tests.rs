@@ -284,7 +284,8 @@ proptest! {
     }
 }
 
-/// A ring that is full most of the time: whoever waits for room is woken.
+/// A writer that outruns its reader finds the ring buffer full most of the time, and
+/// is woken each time that there is room.
 #[test]
 fn no_wake_up_for_room_is_lost() {
     const MESSAGES: u32 = if cfg!(miri) { 50 } else { 20_000 };

@@ -6,25 +6,25 @@ use trunkline_base::stats::quantile;
 /// A figure of panels under each other with one horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panels {
-    /// Above it.
+    /// The line above the figure.
     pub title: String,
     /// The horizontal axis of all panels.
     pub x: Axis,
-    /// From the top.
+    /// The panels, from the top.
     pub panels: Vec<Panel>,
     /// Vertical lines through all panels, at places of the horizontal axis, with
     /// their labels above the first panel.
     pub guides: Vec<Guide>,
 }
 
-/// One of them.
+/// A plot with a vertical axis of its own in [`Panels`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
     /// The vertical axis.
     pub y: Axis,
-    /// In the order of the legend.
+    /// Lines, in the order of the legend.
     pub series: Vec<Series>,
-    /// Behind the lines, and after them in the legend.
+    /// Boxes, behind the lines and after them in the legend.
     pub boxes: Vec<Boxes>,
     /// Horizontal lines at places of the vertical axis, with their labels within the
     /// panel.
@@ -57,11 +57,11 @@ pub struct Guide {
 /// Distributions as boxes, one at each place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Boxes {
-    /// In the legend.
+    /// What the legend calls them.
     pub name: String,
-    /// Its colour counts.
+    /// Of which only the colour counts.
     pub style: Style,
-    /// In any order.
+    /// The distributions, in any order.
     pub boxes: Vec<Quartiles>,
 }
 
@@ -69,7 +69,7 @@ pub struct Boxes {
 /// median, and whiskers to the least and the greatest value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quartiles {
-    /// Horizontally.
+    /// Where the box stands on the horizontal axis.
     pub x: f64,
     /// Minimum, the three quartiles, and maximum.
     pub values: [f64; 5],

@@ -12,13 +12,13 @@ use trunkline_sim::{HostId, RouterId, Topology, WireEnd, WireId, World, WorldErr
 /// What is told apart in ledgers: the name of each class, and its number.
 pub const CLASSES: [(&str, Class); 4] =
     [("stream", STREAM), ("call", CALL), ("overlay", OVERLAY), ("control", CONTROL)];
-/// Plain streams.
+/// The class of plain streams.
 pub const STREAM: Class = Class(1);
-/// Plain calls.
+/// The class of plain calls.
 pub const CALL: Class = Class(2);
-/// Packets in the overlay, first or again.
+/// The class of packets in the overlay, sent first or again.
 const OVERLAY: Class = Class(3);
-/// What nodes tell each other: hellos, requests, routing.
+/// The class of what nodes tell each other: hellos, requests, routing.
 const CONTROL: Class = Class(4);
 
 /// The scenario's nodes, links of the overlay and static routes.

@@ -37,7 +37,7 @@ pub enum What {
 }
 
 named!(
-    /// What happens.
+    /// The name of a kind of fault.
     WhatName(What),
     [
         ("cut", What::Cut),

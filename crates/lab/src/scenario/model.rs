@@ -18,24 +18,24 @@ pub struct Scenario {
     pub pesq: bool,
     /// Whether links of the overlay are sealed.
     pub sealed: bool,
-    /// In the order of the file.
+    /// Hosts with nodes, in the order of the file.
     pub hosts: Vec<Host>,
-    /// Names, in the order of the file.
+    /// Names of routers, in the order of the file.
     pub routers: Vec<String>,
-    /// In the order of the file.
+    /// Links, in the order of the file.
     pub links: Vec<Link>,
-    /// In the order of the file.
+    /// Calls, in the order of the file.
     pub calls: Vec<Call>,
-    /// In the order of the file.
+    /// Plain streams, in the order of the file.
     pub streams: Vec<Stream>,
-    /// In the order of the file.
+    /// Faults, in the order of the file.
     pub faults: Vec<Fault>,
 }
 
 /// A host with a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// Its name.
+    /// The host's name, which links and calls give.
     pub name: String,
     /// How many applications may be attached to its node at once.
     pub max_sessions: usize,
@@ -62,11 +62,11 @@ pub enum Spot {
 /// A link: a wire, a link of the overlay, or one on the other.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// In tables and faults; of one without a name its number in the file.
+    /// What tables and faults call it; of one without a name its number in the file.
     pub name: String,
-    /// Whether that is its own.
+    /// Whether the file gives it that name.
     pub named: bool,
-    /// Its two ends.
+    /// The hosts or routers at its first and second end.
     pub ends: (Spot, Spot),
     /// What happens to packets from the first to the second end, and back; nothing
     /// for a link of the overlay that goes over the wires of others.
@@ -113,7 +113,7 @@ pub enum Carrier {
 /// Calls of one kind.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// In tables.
+    /// What tables call these calls.
     pub name: String,
     /// Indices of its hosts.
     pub ends: (usize, usize),
@@ -128,7 +128,7 @@ pub struct Call {
 /// A constant bit rate without an overlay.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// In tables.
+    /// What tables call the stream.
     pub name: String,
     /// Indices of its hosts.
     pub ends: (usize, usize),
@@ -144,22 +144,22 @@ pub struct Stream {
     pub ecn: bool,
     /// When the first packet is sent, after the calls have begun.
     pub start: Duration,
-    /// How many packets.
+    /// How many packets are sent.
     pub count: u64,
 }
 
 /// Something that happens while calls last.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// When, after the calls have begun.
+    /// When it begins, after the calls have begun.
     pub at: Duration,
     /// When it is over, after the calls have begun.
     pub until: Option<Duration>,
-    /// What happens.
+    /// What happens, and to which link or host.
     pub what: FaultKind,
 }
 
-/// What happens.
+/// What can happen to a link, by its wire, or to a host.
 #[derive(Clone, Debug)]
 pub enum FaultKind {
     /// A link with a wire, by its index, does something else, there, back or both

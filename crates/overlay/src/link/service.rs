@@ -42,7 +42,7 @@ pub(super) enum Sent {
 }
 
 /// One service of one link, both directions. One that recovers nothing needs no more
-/// than the first five.
+/// than the methods without a body here.
 pub(super) trait LinkService {
     fn class(&self) -> Class;
 

@@ -8,7 +8,7 @@ use crate::wire::Service;
 /// What a link has sent and received.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Everything received.
+    /// Envelopes received, of whatever kind.
     pub received: Traffic,
     /// Hellos and goodbyes sent. Those in envelopes of real-time packets count
     /// here with their own bytes, and with no envelope.
@@ -34,7 +34,7 @@ pub struct LinkStats {
 pub struct ServiceStats {
     /// Packets sent the first time.
     pub originals: Traffic,
-    /// Packets sent again.
+    /// Packets sent again, as the neighbour asked.
     pub repeats: Traffic,
     /// Its control frames sent: retransmission requests.
     pub requests: Traffic,
@@ -48,7 +48,7 @@ impl LinkStats {
         self.services[service.index()]
     }
 
-    /// Everything sent.
+    /// Envelopes sent, of whatever kind.
     pub fn sent(&self) -> Traffic {
         let of_services = self.services.iter().flat_map(|s| [s.originals, s.repeats, s.requests]);
         let all = [self.hellos, self.routing, self.paths].into_iter().chain(of_services);

@@ -101,7 +101,7 @@ impl World {
                 self.net.model(*direction).is_none_or(|model| model.loss != Loss::EVERYTHING)
             };
             let alive =
-                |(from, to)| self.net.way(from, to).is_some_and(|way| way.iter().all(carries));
+                |(from, to)| self.net.path(from, to).is_some_and(|path| path.iter().all(carries));
             ends.into_iter().all(alive).then_some([id, HostId(port.peer.0)])
         })
     }

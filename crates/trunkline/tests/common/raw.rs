@@ -1,4 +1,5 @@
 //! A connection without the client library, to say what that never would.
+#![allow(dead_code, reason = "every test binary uses another part")]
 
 use crate::common::keys::{CLIENT, identity};
 use crate::common::{Node, PATIENCE, ms};
