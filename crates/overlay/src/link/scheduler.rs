@@ -57,6 +57,10 @@ impl Link {
             self.tally.routing(len);
             self.sent(now, len, arena);
         }
+        // Mostly nothing does: a node is asked after each thing that happens to it.
+        if !self.services.any_waits() {
+            return Progress::Idle;
+        }
         let mut moment = self.moment(now);
         let mut not_urgent = 0;
         loop {

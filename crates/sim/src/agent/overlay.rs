@@ -236,8 +236,9 @@ impl OverlayNode {
     /// Hands over what applications have sent and the node now has room for; whether
     /// there was any.
     fn resume(&mut self, io: &mut AgentIo<'_>) -> bool {
-        let mut some = false;
+        let (mut named, mut some) = (false, false);
         while let Some(session) = self.node.next_ready() {
+            named = true;
             let app = self.sessions[session.0 as usize];
             while let Some(message) = self.apps.0[app as usize].held.pop_front() {
                 let (sessions, apps, outbox) = (&self.sessions, &mut self.apps, &mut self.outbox);
@@ -253,7 +254,9 @@ impl OverlayNode {
                 self.apps.call(app, &mut self.outbox, io, |a, io| a.held_back(false, io));
             }
         }
-        self.flush(io);
+        if named {
+            self.flush(io);
+        }
         some
     }
 
