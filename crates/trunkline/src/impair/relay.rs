@@ -226,9 +226,8 @@ impl Relay {
                     return Ok(());
                 }
             };
-            let now = self.clock.now();
             // The delay counts from the arrival, not from when we came to look.
-            let arrived = datagram.stamp.map_or(now, |s| self.clock.place(s));
+            let arrived = datagram.stamp.map_or_else(|| self.clock.now(), |s| self.clock.place(s));
             port.accept(k, arrived, &datagram, &mut self.net);
         }
         Ok(())
@@ -349,7 +348,7 @@ fn bind_ports(config: &Config, epoll: &Epoll) -> Result<Vec<Port>, Error> {
 
 /// An IPv4 sender reaches a `[::]` socket as `::ffff:a.b.c.d`.
 fn same(a: SocketAddr, b: SocketAddr) -> bool {
-    a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical()
+    a == b || (a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical())
 }
 
 fn watch(epoll: &Epoll, fd: impl AsFd, token: u64) -> Result<(), Error> {
