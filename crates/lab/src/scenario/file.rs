@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
+use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::wire::Service;
 
 /// What a file says, read and checked.
@@ -42,8 +43,8 @@ pub struct Link {
     pub there: LinkModel,
     /// What happens to packets from the second to the first.
     pub back: LinkModel,
-    /// Whether losses are recovered.
-    pub recovery: bool,
+    /// What is done about lost packets.
+    pub recovery: Recovery,
 }
 
 /// Calls of one kind.
@@ -91,7 +92,8 @@ struct LinkSection {
     queue: Option<Room>,
     #[serde(default)]
     loses: Direction,
-    recovery: Option<bool>,
+    #[serde(default, deserialize_with = "recovery")]
+    recovery: Recovery,
 }
 
 /// Which way a link loses packets.
@@ -119,6 +121,11 @@ struct CallSection {
 fn service<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Service>, D::Error> {
     let name = String::deserialize(from)?;
     name.parse().map(Some).map_err(|_| D::Error::unknown_variant(&name, &Service::NAMES))
+}
+
+fn recovery<'de, D: Deserializer<'de>>(from: D) -> Result<Recovery, D::Error> {
+    let name = String::deserialize(from)?;
+    name.parse().map_err(|_| D::Error::unknown_variant(&name, &Recovery::NAMES))
 }
 
 /// A mistake in a scenario, where it is, and what to do.
@@ -284,7 +291,7 @@ impl Reader<'_> {
             Direction::There => (lossy, perfect),
             Direction::Back => (perfect, lossy),
         };
-        Ok(Link { ends, there, back, recovery: s.recovery.unwrap_or(true) })
+        Ok(Link { ends, there, back, recovery: s.recovery })
     }
 
     fn call(
@@ -346,7 +353,7 @@ fn unknown(message: &str) -> Option<String> {
 
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |other: &str| strsim::jaro_winkler(name, other);
-    known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|n| likeness(n) > 0.7)
+    known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|n| likeness(n) > 0.65)
 }
 
 #[cfg(test)]
@@ -383,6 +390,13 @@ mod tests {
             ("length = \"1 min\"", "length = \"3 h\"", "a length of time"),
             ("\"real-time\"", "\"realtime\"", "did you mean `real-time`?"),
             ("threshold = \"100ms\"", "threshold = \"1 s\"", "1 to 255 ms"),
+            (
+                "\"until-deadline\"",
+                "\"one-strike\"",
+                "`twice`, `until-deadline`; did you mean `once`?",
+            ),
+            ("\"until-deadline\"", "\"untildeadline\"", "did you mean `until-deadline`?"),
+            ("\"until-deadline\"", "false", "invalid type: boolean"),
             ("burst = \"50%\"", "spacing = \"2ms\"", "give it, too"),
         ] {
             let error = mistake(from, to);

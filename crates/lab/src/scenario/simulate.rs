@@ -5,7 +5,6 @@ use crate::experiment::PointError;
 use crate::speech::Speech;
 use crate::table::Table;
 use trunkline_base::Time;
-use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Sinks, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology};
@@ -19,11 +18,7 @@ pub(super) fn topology(scenario: &Scenario) -> Topology {
     for link in &scenario.links {
         let (a, b) = (host(link.ends.0), host(link.ends.1));
         let (there, back) = (link.there.clone(), link.back.clone());
-        topology.link_with(a, b, there, back, |c| {
-            if !link.recovery {
-                c.realtime.recovery = Recovery::Off;
-            }
-        });
+        topology.link_with(a, b, there, back, |c| c.realtime.recovery = link.recovery);
     }
     topology.route_all();
     topology

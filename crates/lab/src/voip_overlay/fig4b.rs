@@ -18,7 +18,7 @@ const FLOOR: f64 = 1e-5;
 pub fn until_deadline(sabotage: Sabotage) -> Policy {
     Policy::new("until-deadline", move |config| {
         config.realtime = realtime::Config::default();
-        if sabotage.is("one-strike") {
+        if sabotage.is("once") {
             config.realtime = realtime::Config::paper();
         }
         // What is asked for late in the deadline is gone: 50 ms of ten calls. Of one
@@ -27,7 +27,7 @@ pub fn until_deadline(sabotage: Sabotage) -> Policy {
             config.realtime.packets = 25;
         }
         if sabotage.is("nacks-off") {
-            config.realtime.recovery = Recovery::Off;
+            config.realtime.recovery = Recovery::OFF;
         }
         if sabotage.is("no-extra-requests") {
             config.realtime.extra_share = 0.0;
@@ -174,7 +174,7 @@ fn alone() -> Figure {
                 "uniform",
                 "at 5 % independent loss at most 0.001 % is lost",
                 (0.001, &["uniform"]),
-                "one-strike",
+                "once",
             ),
             never_worse(),
         ],

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::rng;
 use trunkline_base::stats::quantile;
+use trunkline_overlay::link::realtime::Recovery;
 
 /// Between two looks at a daemon's table: its control socket answers no more
 /// often.
@@ -298,7 +299,7 @@ fn scenario(lanes: usize) -> Scenario {
     let link = |lane: usize, &(a, b, ms): &(usize, usize, u64)| {
         let model = LinkModel { delay: Duration::from_millis(ms), ..LinkModel::default() };
         let ends = (lane * NODES + a, lane * NODES + b);
-        Link { ends, there: model.clone(), back: model, recovery: true }
+        Link { ends, there: model.clone(), back: model, recovery: Recovery::default() }
     };
     Scenario {
         name: super::FIGURE.into(),

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use trunkline_base::link_model::{Chain, LinkModel, Loss, Queue};
+use trunkline_overlay::link::realtime::Recovery;
 
 /// Each is a process.
 const MAX_HOSTS: usize = 64;
@@ -23,8 +24,8 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
         let first = links.next();
         if links.any(|recovery| Some(recovery) != first) {
             return Err(Error::Unsupported(format!(
-                "[[link]] recovery: host \"{}\" has it on one link and not on another, but a \
-                 daemon has it on all or none: make them alike",
+                "[[link]] recovery: host \"{}\" has one policy on one link and another on \
+                 another, but a daemon has one for all: make them alike",
                 host.name
             )));
         }
@@ -147,8 +148,9 @@ pub fn nodes(scenario: &Scenario, addresses: &Addresses, dir: &Path) -> Vec<(Str
             let (via, onward) = (route.via, route.onward.as_nanos());
             let _ = write!(text, "[[route]]\nto = {to}\nvia = {via}\nonward = \"{onward}ns\"\n");
         }
-        if links_of(scenario, n).any(|l| !l.recovery) {
-            text += "[realtime]\nrecovery = \"off\"\n";
+        let recovery = links_of(scenario, n).next().map(|l| l.recovery).unwrap_or_default();
+        if recovery != Recovery::default() {
+            let _ = write!(text, "[realtime]\nrecovery = \"{}\"\n", recovery.name());
         }
         (text, socket)
     };

@@ -93,7 +93,7 @@ pub fn delays(services: &[Delays; 4], runs: &[Run], width: f64) -> String {
             }
             let style = match Kind::ALL[i] {
                 Kind::BestEffort => LineStyle::Dashed,
-                Kind::OneStrike => LineStyle::DashDot,
+                Kind::Once => LineStyle::DashDot,
                 Kind::Udp | Kind::RealTime => LineStyle::Solid,
             };
             let name = title(Kind::ALL[i]);
