@@ -133,7 +133,6 @@ fn two_requests_at_once_leave_what_theory_says() {
         assert!(measured + 4.0 * se < residual(p), "{measured} ± {se} at {p}");
         let (tx, rx) = (stats(&world, 0, 0), stats(&world, 1, 0));
         assert!(tx.repeats.envelopes <= rx.receiver.asked, "no repetition is sent twice");
-        // A hello goes along with a request now and then.
         assert!(rx.requests.envelopes.is_multiple_of(2), "{}", rx.requests.envelopes);
         assert_eq!((o.late, o.duplicates, dropped(&world, 1, 0, Drop::Duplicate)), (0, 0, 0));
     }
