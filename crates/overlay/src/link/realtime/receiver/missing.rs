@@ -9,7 +9,7 @@ pub(super) struct Run {
     pub first: u64,
     pub end: u64,
     /// After this a request would be answered too late.
-    pub until: Time,
+    until: Time,
     /// When the answer to the last request should have come.
     overdue: Time,
     /// The least time between two requests.
@@ -39,8 +39,10 @@ impl MissingList {
         self.0.is_empty()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Run> {
-        self.0.iter()
+    /// What a request at `now` names: what has time for an answer, and what has lost
+    /// it since the last request, until the answer to that is overdue.
+    pub fn to_ask(&self, now: Time) -> impl Iterator<Item = &Run> {
+        self.0.iter().filter(move |run| now < run.until || now <= run.overdue)
     }
 
     /// Adds `first..end`, due at once; false if there is no room.
@@ -116,5 +118,15 @@ mod tests {
         list.clear();
         let runs = (0..MAX_GAP).filter(|&k| push(&mut list, 2 * k, 2 * k + 1)).count();
         assert_eq!(runs, MAX_RUNS);
+    }
+
+    #[test]
+    fn what_has_become_too_late_is_soon_named_no_more() {
+        let ms = Time::from_millis;
+        let mut list = MissingList::new();
+        assert!(list.push(ms(0), 5, 6, ms(30)));
+        list.asked(ms(20), Duration::from_millis(22));
+        let named = [29, 42, 43].map(|at| list.to_ask(ms(at)).count());
+        assert_eq!(named, [1, 1, 0]);
     }
 }

@@ -83,7 +83,8 @@ impl Requests {
     }
 
     /// Keeps `gap` among what [`Requests::ask_for_all`] asks for, until it comes
-    /// or would come too late; false if there is no room.
+    /// or would come too late; false if there is no room. What is too late makes
+    /// room when the policy is called at the moment it has set.
     pub fn follow(&mut self, gap: Gap) -> bool {
         let Gap { first, end, until, len } = gap;
         let followed = self.now < until && self.missing.push(self.now, first, end, until);
@@ -107,7 +108,7 @@ impl Requests {
         }
         self.asks.retain(|ask| !ask.followed);
         let ask = |range| Ask { range, envelopes: 1, followed: true };
-        for run in self.missing.iter().filter(|run| self.now < run.until) {
+        for run in self.missing.to_ask(self.now) {
             queue(&mut self.asks, &self.numbers, run.first..run.end, ask);
         }
         let patience = self.patience();
