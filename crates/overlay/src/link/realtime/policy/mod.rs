@@ -3,10 +3,10 @@
 //! The mechanics are everybody's: numbers, gaps with their tolerance of
 //! reordering, what is missing, the ring of sent packets, budgets, deadlines, and
 //! the bounds against a hostile neighbour. A policy only chooses. It can neither
-//! ask for what would come too late, nor break a bound, nor send more than the
-//! link's shares allow. Both ends of a link have one of their own.
+//! ask for a missing packet that would come too late, nor break a bound, nor have
+//! more repeated than the link's shares allow. Each end of a link has its own.
 //!
-//! A policy of your own is a file here and its line in the table, beside `mod`;
+//! A policy of your own is a file here (and its `mod`) and its line in the table;
 //! `twice` is an example, and the guide in `docs/recovery.md` tells it step by step.
 
 mod off;

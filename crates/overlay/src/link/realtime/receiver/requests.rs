@@ -11,9 +11,10 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{SeqTracker, Time};
 
-/// What a policy has to ask by. It holds the bounds: nothing is asked for that
-/// would come too late, each gap is asked for directly once at most, and what
-/// goes beyond that waits for its answer or is paid for out of the budget.
+/// What a policy has to ask by. It holds the bounds: no request is made for what
+/// is missing and would come too late, each gap is asked for directly once at
+/// most, and what goes beyond that waits for an answer or is paid for out of the
+/// budget.
 #[derive(Debug)]
 pub(in crate::link::realtime) struct Requests {
     pub(super) now: Time,
@@ -97,10 +98,11 @@ impl Requests {
 
     /// One request for everything that is followed, in place of one that waits to
     /// be sent, and for the next `guess` packets, which nothing shows to be
-    /// missing, 0 to 16. Free if an answer is overdue, or something has not been
+    /// missing, 0 to 16: sent after all that has come, they may be of use for longer,
+    /// and whether they are only the sender knows. Free if an answer is overdue, or something has not been
     /// asked for yet; false if it is neither and the budget has too little.
     pub fn ask_for_all(&mut self, guess: u16) -> bool {
-        let guess = if self.is_in_time(self.now) { guess.min(MAX_GUESS) } else { 0 };
+        let guess = guess.min(MAX_GUESS);
         let due = self.overdue_at().is_some_and(|at| at <= self.now);
         let early = !due && (guess > 0 || !self.missing.is_empty());
         if early && !self.budget.spend(REQUEST as f64) {
