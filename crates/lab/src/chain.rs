@@ -165,7 +165,7 @@ impl Chain {
     pub fn undisturbed_bytes(&self) -> Result<f64, WorldError> {
         let perfect = |packets| {
             let links = self.links.iter().map(|l| LinkModel { loss: Loss::None, ..l.clone() });
-            let off = Policy::new("off", |config| config.realtime.recovery = Recovery::Off);
+            let off = Policy::new("off", |config| config.realtime.recovery = Recovery::OFF);
             let chain = Chain { links: links.collect(), policy: off, packets, ..self.clone() };
             Ok::<f64, WorldError>(chain.run(0)?.bytes() as f64)
         };

@@ -21,6 +21,7 @@ use trunkline_lab::scenario::testbed::{Cpu, MAX_LATENESS_US};
 use trunkline_lab::speech::{self, Filter, Speech, Variant, Voices};
 use trunkline_lab::store::write_json;
 use trunkline_lab::{Error, Papers, check, papers, report};
+use trunkline_overlay::link::realtime::Recovery;
 
 /// Measure the papers' figures again, with the daemon's own code in a simulated network
 #[derive(Parser, Debug)]
@@ -59,7 +60,30 @@ enum Command {
 
 /// Measure a figure, draw it and judge its claims
 #[derive(clap::Args, Debug)]
-#[command(after_help = "\
+#[command(after_help = run_help())]
+struct Run {
+    /// PAPER/FIGURE, `all`, or a scenario of your own: a .toml file
+    what: String,
+    #[command(flatten)]
+    how: How,
+    /// Where results go
+    #[arg(long, default_value = "lab-out")]
+    out: PathBuf,
+    /// Measure only the i-th of n parts, to be put together by `merge`
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Part>,
+    /// Run a scenario, or own/convergence, with real daemons, too, beside the simulator
+    #[arg(long, conflicts_with = "shard")]
+    testbed: bool,
+    /// Print what became of a scenario as JSON
+    #[arg(long, conflicts_with = "shard")]
+    json: bool,
+    /// The program for --testbed [default: beside this one, or in PATH]
+    #[arg(long, value_name = "PATH", requires = "testbed")]
+    trunkline: Option<PathBuf>,
+}
+
+const RUN_HELP: &str = "\
 Writes data.csv, figure.svg, figure.png and claims.json to OUT/PAPER/FIGURE.
 Points that are there from an interrupted run are kept.
 
@@ -85,27 +109,16 @@ command), or if the 95 % intervals of what is missed do not overlap.
 own/convergence --testbed takes five minutes (--quick: one and a half) with four
 sealed daemons, twice at the same time, and compares with the simulator how soon
 they route alike; into OUT/own/convergence-testbed. Status 1 as above, or if a
-claim does not do what was published.")]
-struct Run {
-    /// PAPER/FIGURE, `all`, or a scenario of your own: a .toml file
-    what: String,
-    #[command(flatten)]
-    how: How,
-    /// Where results go
-    #[arg(long, default_value = "lab-out")]
-    out: PathBuf,
-    /// Measure only the i-th of n parts, to be put together by `merge`
-    #[arg(long, value_name = "I/N")]
-    shard: Option<Part>,
-    /// Run a scenario, or own/convergence, with real daemons, too, beside the simulator
-    #[arg(long, conflicts_with = "shard")]
-    testbed: bool,
-    /// Print what became of a scenario as JSON
-    #[arg(long, conflicts_with = "shard")]
-    json: bool,
-    /// The program for --testbed [default: beside this one, or in PATH]
-    #[arg(long, value_name = "PATH", requires = "testbed")]
-    trunkline: Option<PathBuf>,
+claim does not do what was published.";
+
+fn run_help() -> String {
+    let mut text = format!(
+        "{RUN_HELP}\n\nA scenario's link may name what is done about lost packets, `recovery`:"
+    );
+    for policy in Recovery::all() {
+        let _ = write!(text, "\n  {:<16}{}", policy.name(), policy.about());
+    }
+    text
 }
 
 /// How points are measured.

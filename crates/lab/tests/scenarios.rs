@@ -243,19 +243,17 @@ fn settings_of_nodes_and_links_change_what_they_are_about() {
         (call(&r, "c").number("lost"), call(&r, "c").number("recovered"), r)
     };
     let lost = |top, more| lossy(top, more).0;
-    let (without, repeated, _) = lossy("", "recovery = false");
+    let (without, repeated, _) = lossy("", "recovery = \"off\"");
     assert!(without > 30.0 && repeated == 0.0);
     assert_eq!(lost("realtime = { recovery = \"off\" }", ""), without);
-    assert_eq!(lost("realtime = { recovery = \"off\" }", "recovery = true"), without);
-    assert_eq!(lost("", "recovery = \"off\""), without);
     let (until, ..) = lossy("", "recovery = \"until-deadline\"");
-    let (once, ..) = lossy("realtime = { recovery = \"off\" }", "recovery = \"one-strike\"");
+    let (once, ..) = lossy("realtime = { recovery = \"off\" }", "recovery = \"once\"");
     assert!(until <= once && once < without / 2.0, "{until} {once} {without}");
     let none = lost("realtime = { repeat_share = 0, repeat_burst = 0 }", "");
     assert!(none >= without - 1.0, "a single packet may be repeated: {none} {without}");
 
     let hellos = |top: &str| {
-        let (.., r) = lossy(top, "recovery = false");
+        let (.., r) = lossy(top, "recovery = \"off\"");
         ledger(&r, "w", "back", "control").number("offered")
     };
     let often = hellos("hello = { probes = false }");

@@ -220,7 +220,7 @@ fn what_it_cannot_do_is_said_in_a_line() {
         &["run", "voip-overlay/fig4", "--testbed"],
         &["voip-overlay/fig4: ", ".toml", "own/convergence"],
     );
-    let mixed = SCENARIO.replace("loses = \"there\"", "recovery = false");
+    let mixed = SCENARIO.replace("loses = \"there\"", "recovery = \"off\"");
     fs::write(&file, mixed).unwrap();
     bad(&testbed, &["s.toml: ", "[[link]] recovery: host \"dijon\"", "make them alike"]);
     fs::write(&file, SCENARIO).unwrap();

@@ -116,9 +116,33 @@ fn repeats_keep_to_their_share() {
     assert!((0.14..0.18).contains(&lost), "{lost}");
 }
 
+/// Both requests must be lost, or the one repetition: p (1 - (1 - p²)(1 - p)).
+#[test]
+fn two_requests_at_once_leave_what_theory_says() {
+    for (p, seed) in [(0.05, 21), (0.1, 22), (0.2, 23)] {
+        let (world, made) = ten_calls(uniform(p), RT, 80, seed, |c| {
+            c.recovery = "twice".parse().unwrap();
+        });
+        let o = outcome(&world, &made);
+        let expected = p * p + p * p * p - p * p * p * p;
+        let (measured, se) = (o.residual.estimate, o.residual.standard_error);
+        assert!(
+            (measured - expected).abs() < 4.0 * se,
+            "{measured} ± {se} instead of {expected} at {p}"
+        );
+        // Or one request would do.
+        assert!(measured + 4.0 * se < residual(p), "{measured} ± {se} at {p}");
+        let (tx, rx) = (stats(&world, 0, 0).of(RT), stats(&world, 1, 0).of(RT));
+        let asked = rx.receiver.unwrap().asked;
+        assert!(tx.repeats.envelopes <= asked, "no repetition is sent twice");
+        assert!(rx.requests.envelopes.is_multiple_of(2), "{}", rx.requests.envelopes);
+        assert_eq!((o.late, o.duplicates, dropped(&world, 1, 0, Drop::Duplicate)), (0, 0, 0));
+    }
+}
+
 #[test]
 fn without_recovery_nothing_is_asked_for() {
-    let (world, made) = ten_calls(uniform(P), RT, 20, 8, |c| c.recovery = Recovery::Off);
+    let (world, made) = ten_calls(uniform(P), RT, 20, 8, |c| c.recovery = Recovery::OFF);
     assert_eq!(stats(&world, 1, 0).of(RT).receiver.unwrap().asked, 0);
     let lost = outcome(&world, &made).residual;
     assert!((lost.estimate - P).abs() < 4.0 * lost.standard_error);

@@ -60,7 +60,7 @@ fn little_is_left_and_it_costs_little() {
     ] {
         let (world, made) = chain(1, 10, &loss, 100, |_| {});
         let o = outcome(&world, &made);
-        // One strike would leave 240 of these 50,000.
+        // One request each would leave 240 of these 50,000.
         assert!(o.lost <= most, "{} of {} lost over {loss:?}", o.lost, o.sent);
         assert_eq!((o.late, o.duplicates), (0, 0), "{loss:?}");
         let overhead = bytes(&world, 1) / calm - 1.0;
@@ -74,7 +74,7 @@ fn on_a_chain_repairs_leave_time_for_the_links_that_follow() {
     let o = outcome(&world, &made);
     assert!(o.lost <= 20, "{} of {} lost", o.lost, o.sent);
     assert_eq!(o.late, 0);
-    assert!(o.delay(1.0) > Some(ms(80)), "second strikes: {:?}", o.delay(1.0));
+    assert!(o.delay(1.0) > Some(ms(80)), "second requests: {:?}", o.delay(1.0));
     let late = |adjust: fn(&mut realtime::Config)| {
         outcome(&chain(5, 10, &uniform(0.05), 20, adjust).0, &made).lost
     };
@@ -101,10 +101,10 @@ fn a_silence_is_noticed_before_the_next_packet() {
         delays.sort_unstable();
         (delays[delays.len() / 2], outcome(&world, &made).lost)
     };
-    let (paper, lost) = lost_at(Recovery::OneStrike);
+    let (paper, lost) = lost_at(Recovery::ONCE);
     assert_eq!(paper, ms(50));
     assert!(lost > 50, "{lost}");
-    let (ours, lost) = lost_at(Recovery::UntilDeadline);
+    let (ours, lost) = lost_at(Recovery::UNTIL_DEADLINE);
     assert!(ours <= ms(36), "{ours:?}");
     assert!(lost <= 2, "{lost}");
 }
@@ -131,9 +131,9 @@ fn the_end_of_a_talkspurt_is_recovered() {
         let lacks_last = |&&c: &&Call| flow(&world, c).arrivals.len() < 100;
         spurts.iter().filter(lacks_last).count()
     };
-    let paper = lost_of_last(Recovery::OneStrike);
+    let paper = lost_of_last(Recovery::ONCE);
     assert!((15..=45).contains(&paper), "a tenth of 300, never repaired: {paper}");
-    let ours = lost_of_last(Recovery::UntilDeadline);
+    let ours = lost_of_last(Recovery::UNTIL_DEADLINE);
     assert!(ours <= 4, "{ours} of 300");
 }
 
@@ -144,6 +144,6 @@ fn heavy_loss_costs_no_more_than_the_budget() {
     let (tx, rx) = (stats(&world, 0, 0).of(RT), stats(&world, 1, 0).of(RT));
     let (originals, repeats) = (tx.originals.envelopes, tx.repeats.envelopes);
     assert!(repeats <= originals / 2 + 256, "{repeats} for {originals}");
-    // Each loss is asked for in five strikes at most, most share a request.
+    // Each loss is asked for five times at most, most share a request.
     assert!(rx.requests.envelopes < 2 * originals, "{}", rx.requests.envelopes);
 }

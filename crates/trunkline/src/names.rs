@@ -1,10 +1,11 @@
-//! What people call the services and metrics of overlay: on the command line, in
+//! What people call the services, metrics and recovery policies of overlay: on the command line, in
 //! files (`#[serde(with = "crate::names")]`) and over the control socket.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::Serializer;
 use std::str::FromStr;
+use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::wire::{Metric, Service};
 
 /// One of a few, each with a name.
@@ -45,6 +46,18 @@ impl Named for Metric {
             Metric::Loss => "Share of packets lost",
             Metric::Hops => "Number of links",
         }
+    }
+}
+
+impl Named for Recovery {
+    const NAMES: &'static [&'static str] = &Recovery::NAMES;
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn help(self) -> &'static str {
+        self.about()
     }
 }
 

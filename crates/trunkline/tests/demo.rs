@@ -55,7 +55,7 @@ fn check(result: &Value, sent: f64) {
     assert_eq!(result["ledger"]["problems"], Value::Array(vec![]), "{}", result["ledger"]);
     let runs = result["runs"].as_array().expect("runs");
     let services: Vec<_> = runs.iter().map(|r| r["service"].as_str()).collect();
-    assert_eq!(services, ["udp", "best-effort", "one-strike", "real-time"].map(Some));
+    assert_eq!(services, ["udp", "best-effort", "once", "real-time"].map(Some));
     for run in runs {
         assert!(number(run, "sent") <= 450.0 && number(run, "sent") >= sent, "{run}");
         let missed = (number(run, "lost") + number(run, "late")) / number(run, "sent") * 100.0;
@@ -93,7 +93,7 @@ fn a_short_demo_is_complete() {
     for i in [2, 3] {
         assert!(lost[i] < lost[1] && number(&runs[i], "recovered") > 10.0, "{runs}");
     }
-    // One strike leaves 8 or 9 of 450, the rest are tried again.
+    // One request each leaves 8 or 9 of 450, the rest are tried again.
     assert!(lost[3] <= lost[2], "{lost:?}");
     // The rating without concealment is about 24.
     assert!(number(&runs[0], "r") > 30.0, "{runs}");
@@ -107,7 +107,7 @@ fn a_short_demo_is_complete() {
     let out = dir.path().join("out");
     let saved = std::fs::read_to_string(out.join("result.json")).expect("written");
     assert_eq!(serde_json::from_str::<Value>(&saved).expect("JSON"), result);
-    for service in ["udp", "best-effort", "one-strike", "real-time"] {
+    for service in ["udp", "best-effort", "once", "real-time"] {
         for call in 1..=3 {
             let name = format!("{service}-{call:02}.wav");
             let file = std::fs::File::open(out.join(&name)).expect("written");

@@ -129,7 +129,7 @@ fn check_waveforms(browser: &mut Browser) {
             let (least, most) = (n(count) * (packet - 2.0), n(count) * (packet + 2.0));
             assert!((least..=most).contains(&n(marks)), "{marks}: {clip}");
         }
-        let real_time = clip["service"] == "real-time" || clip["service"] == "one-strike";
+        let real_time = clip["service"] == "real-time" || clip["service"] == "once";
         assert_eq!(n("recovered") > 0.0, real_time, "{clip}");
         assert!(real_time || n("lost") > 5.0, "{clip}");
     }
@@ -215,7 +215,7 @@ fn check_layout(browser: &mut Browser, width: u32) {
     );
     assert_eq!(cut, Value::Array(vec![]), "text that leaves its drawing");
     let missing = browser.eval(
-        "all('.plot').flatMap((plot) => ['--udp', '--best-effort', '--one-strike', '--real-time'].filter((name) =>
+        "all('.plot').flatMap((plot) => ['--udp', '--best-effort', '--once', '--real-time'].filter((name) =>
           !all('svg *', plot).some((e) => e.getClientRects().length && e.outerHTML.includes(name)))
           .map((name) => `${plot.parentElement.id} ${name}`))",
     );

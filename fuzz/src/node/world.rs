@@ -70,9 +70,9 @@ fn config(settings: &[u8]) -> Config {
         link.address = (i != 1).then(|| address(i));
         link.realtime.reorder = u16::from(settings[0] % 4);
         link.realtime.recovery = match settings[1] % 8 {
-            0 => Recovery::Off,
-            1..4 => Recovery::OneStrike,
-            _ => Recovery::UntilDeadline,
+            0 => Recovery::OFF,
+            1..4 => Recovery::ONCE,
+            _ => Recovery::UNTIL_DEADLINE,
         };
         config.links.push(link);
     }

@@ -13,14 +13,12 @@ use super::units::{Rate, Room, Share, Span};
 use super::ways;
 use super::wire::{Direction, RedSection, Way};
 use serde::Deserialize;
-use serde::de::{Deserializer, IntoDeserializer};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
 use trunkline_base::link_model::LinkModel;
 use trunkline_overlay::link;
-use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::node::Config;
 
 /// The most hosts, routers and links of each: routes between them are found by
@@ -100,7 +98,7 @@ struct LinkSection {
     #[serde(default)]
     plain: bool,
     path: Option<String>,
-    recovery: Option<Policy>,
+    recovery: Option<RecoveryName>,
     #[serde(default)]
     overlay: LinkEnd,
 }
@@ -114,38 +112,6 @@ impl LinkSection {
         let loses = self.loses.ways();
         let [there, back] = loses.map(|l| if l { both.clone() } else { both.lossless() });
         [self.there.or(&there), self.back.or(&back)]
-    }
-}
-
-/// What a link does about lost packets: a policy by its name, or whether it does
-/// what its nodes do elsewhere.
-#[derive(Clone, Copy)]
-enum Policy {
-    Whether(bool),
-    By(Recovery),
-}
-
-impl<'de> Deserialize<'de> for Policy {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Policy, D::Error> {
-        struct Either;
-
-        impl serde::de::Visitor<'_> for Either {
-            type Value = Policy;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("true, false or the name of a policy, as \"until-deadline\"")
-            }
-
-            fn visit_bool<E: serde::de::Error>(self, whether: bool) -> Result<Policy, E> {
-                Ok(Policy::Whether(whether))
-            }
-
-            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Policy, E> {
-                RecoveryName::deserialize(name.into_deserializer()).map(|by| Policy::By(by.0))
-            }
-        }
-
-        from.deserialize_any(Either)
     }
 }
 
@@ -408,10 +374,8 @@ fn overlay(
         link::Config { path: section.path.clone().unwrap_or_default(), ..node.clone() };
     section.overlay.apply(&mut config);
     end.apply(&mut config);
-    match section.recovery {
-        None | Some(Policy::Whether(true)) => {}
-        Some(Policy::Whether(false)) => config.realtime.recovery = Recovery::Off,
-        Some(Policy::By(recovery)) => config.realtime.recovery = recovery,
+    if let Some(recovery) = section.recovery {
+        config.realtime.recovery = recovery.into();
     }
     config.check()?;
     Ok(config)

@@ -6,23 +6,12 @@ use super::units::{Rate, Share, Size, Span};
 use serde::Deserialize;
 use serde::de::Deserializer;
 use std::time::Duration;
-use trunkline_overlay::link::{self, best_effort, realtime};
+use trunkline_overlay::link::realtime::{self, Recovery};
+use trunkline_overlay::link::{self, best_effort};
 use trunkline_overlay::monitor::{Liveness, LossMode};
 use trunkline_overlay::node::Routing;
 use trunkline_overlay::route::{Formula, Limits};
 use trunkline_overlay::wire::Metric;
-
-/// The policies of recovery by name; the only place that knows them.
-const RECOVERY: [(&str, realtime::Recovery); 3] = [
-    ("off", realtime::Recovery::Off),
-    ("one-strike", realtime::Recovery::OneStrike),
-    ("until-deadline", realtime::Recovery::UntilDeadline),
-];
-
-/// The name of a policy, for a node's file.
-pub fn recovery_name(recovery: realtime::Recovery) -> &'static str {
-    RECOVERY.iter().find(|(_, known)| *known == recovery).map_or("off", |(name, _)| name)
-}
 
 const LOSS: [(&str, LossMode); 2] =
     [("changes", LossMode::Changes), ("intervals", LossMode::Paper)];
@@ -82,8 +71,8 @@ named!(
 );
 named!(
     /// A policy of recovery.
-    RecoveryName(realtime::Recovery),
-    RECOVERY
+    RecoveryName(Recovery),
+    Recovery::all().map(|policy| (policy.name(), policy)).collect::<Vec<_>>()
 );
 
 /// A section whose keys are settings of `$to`; what is left out stays.

@@ -93,7 +93,7 @@ const VALUES: &[(&str, &[&str])] = &[
     (
         "realtime",
         &[
-            "recovery = \"one-strike\"",
+            "recovery = \"once\"",
             "reorder = 3",
             "repeat_share = 0.125",
             "repeat_burst = 17",
@@ -164,8 +164,8 @@ fn every_key_of_a_node_means_what_it_means_to_a_daemon() {
         assert_eq!(read(&format!("overlay = {{ {line} }}")), [&*said; 2]);
         assert_eq!(read(&format!("back = {{ overlay = {{ {line} }} }}")), ["", &said]);
     }
-    let s = two("", "delay = \"1ms\"\npath = \"blue\"\nrecovery = \"one-strike\"").unwrap();
-    assert_eq!(daemons(&s, 1), "[realtime]\nrecovery = \"one-strike\"\n");
+    let s = two("", "delay = \"1ms\"\npath = \"blue\"\nrecovery = \"once\"").unwrap();
+    assert_eq!(daemons(&s, 1), "[realtime]\nrecovery = \"once\"\n");
     let ends = s.links[0].overlay.as_ref().unwrap();
     assert_eq!(testbed::settings::of_link(&ends[0]), "path = \"blue\"\n");
     let off = two("routing = { enabled = false }", "delay = \"1ms\"").unwrap();
@@ -312,8 +312,8 @@ fn links_that_lead_nowhere_or_are_two_are_refused() {
             "mtu: 576 to 9000",
         ),
         (
-            "[[link]]\nbetween = [\"lyon\", \"paris\"]\npath = \"b\"\nrecovery = \"one-strik\"",
-            "did you mean `one-strike`?",
+            "[[link]]\nbetween = [\"lyon\", \"paris\"]\npath = \"b\"\nrecovery = \"onc\"",
+            "did you mean `once`?",
         ),
         ("[[link]]\nbetween = [\"lyon\", \"near\"]\ndelay = \"1ms\"\nrate = \"0 bit/s\"", "a rate"),
         ("[[link]]\nbetween = [\"lyon\", \"near\"]\ndelay = \"-1ms\"", "a length of time"),

@@ -12,13 +12,13 @@ use trunkline_overlay::link::realtime::{self, Recovery};
 
 const LOSSES: [f64; 12] = [0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
 /// What is left of less than this is drawn at the bottom, percent.
-const FLOOR: f64 = 1e-5;
+pub const FLOOR: f64 = 1e-5;
 
 /// The daemon's default, with the paper's hellos so that nothing else differs.
 pub fn until_deadline(sabotage: Sabotage) -> Policy {
     Policy::new("until-deadline", move |config| {
         config.realtime = realtime::Config::default();
-        if sabotage.is("one-strike") {
+        if sabotage.is("once") {
             config.realtime = realtime::Config::paper();
         }
         // What is asked for late in the deadline is gone: 50 ms of ten calls. Of one
@@ -27,7 +27,7 @@ pub fn until_deadline(sabotage: Sabotage) -> Policy {
             config.realtime.packets = 25;
         }
         if sabotage.is("nacks-off") {
-            config.realtime.recovery = Recovery::Off;
+            config.realtime.recovery = Recovery::OFF;
         }
         if sabotage.is("no-extra-requests") {
             config.realtime.extra_share = 0.0;
@@ -124,7 +124,8 @@ fn chart(title: &str, table: &Table) -> Chart {
     }
 }
 
-fn mark(r: &Record<'_>) -> Mark {
+/// What is left in a row with its interval, to be drawn on a logarithmic axis.
+pub fn mark(r: &Record<'_>) -> Mark {
     let up = |column| r.number(column).max(FLOOR);
     let interval = Some((up("residual_low_pct"), up("residual_high_pct")));
     Mark { x: r.number("loss_pct"), y: up("residual_pct"), interval }
@@ -174,7 +175,7 @@ fn alone() -> Figure {
                 "uniform",
                 "at 5 % independent loss at most 0.001 % is lost",
                 (0.001, &["uniform"]),
-                "one-strike",
+                "once",
             ),
             never_worse(),
         ],

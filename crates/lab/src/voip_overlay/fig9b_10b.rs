@@ -193,7 +193,7 @@ fn as_without_loss() -> Claim {
         expected: Verdict::Fails,
         why: "Set for recordings whose 5th percentile was 3.92 without any loss. These readers have \
               4.31, so that the few packets that are missed cost more.",
-        sabotage: "one-strike",
+        sabotage: "once",
     }
 }
 

@@ -6,6 +6,7 @@ pub mod fig12_13;
 pub mod fig1_2;
 pub mod fig4_5;
 pub mod fig4b;
+pub mod fig4c;
 pub mod fig6_7;
 pub mod fig9_10;
 pub mod fig9b_10b;
@@ -28,6 +29,7 @@ pub fn experiments() -> Vec<Experiment> {
         fig4_5::experiment(),
         fig6_7::experiment(),
         fig4b::experiment(),
+        fig4c::experiment(),
         fig9b_10b::experiment(),
         control::experiment(),
         speech::experiment(),

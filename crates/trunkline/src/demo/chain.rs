@@ -444,7 +444,7 @@ fn node_config(
         link(i + 1, address, (i + 2..=nodes).collect());
     }
     if row == Row::Paper {
-        text += "[realtime]\nrecovery = \"one-strike\"\nrepeat_share = \"25%\"\n";
+        text += "[realtime]\nrecovery = \"once\"\nrepeat_share = \"25%\"\n";
     }
     text
 }

@@ -25,9 +25,9 @@ by five links, six more that recover as the paper does, and a `trunkline impair`
 process that gives each link its delay and the middle ones their loss, in both
 directions. Then plays recorded speech from A to F in four ways at once: plain
 UDP over one path of the summed delay with the same loss process, best effort,
-real time with one strike (the paper), and real time. What is missing is
-concealed (G.711 Appendix I) and the sound scored by PESQ, in segments of 12 s
-against the recordings, on the raw scale of -0.5 to 4.5.
+real time that asks for each lost packet once (the paper), and real time. What is
+missing is concealed (G.711 Appendix I) and the sound scored by PESQ, in segments
+of 12 s against the recordings, on the raw scale of -0.5 to 4.5.
 
 Examples:
   trunkline demo

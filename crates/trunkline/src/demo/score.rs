@@ -216,7 +216,7 @@ fn overhead_percent(kind: Kind, sent: u64, ledger: &Ledger, hops: u32, link: Opt
     // one, and each is charged with all, as though it were there alone.
     let classes: &[&str] = match kind {
         Kind::Udp | Kind::BestEffort => &["best_effort", "hello", "routing"],
-        Kind::OneStrike | Kind::RealTime => &["realtime", "repeat", "request", "hello", "routing"],
+        Kind::Once | Kind::RealTime => &["realtime", "repeat", "request", "hello", "routing"],
     };
     // Node ids count from 1; a link's ends are its index and the next.
     let neighbour = |node: usize| {

@@ -28,11 +28,11 @@ pub fn print(args: &Args, result: &Result) {
         row(run);
     }
     let of = |service| result.runs.iter().find(|r| r.service == service);
-    let (real_time, one_strike) = (of("real-time"), of("one-strike"));
+    let (real_time, once) = (of("real-time"), of("once"));
     let on_lossy = real_time.and_then(|r| r.overhead_lossy_link_percent);
     outln!("");
     outln!(
-        "Expected of one strike: the paper's 2p² − 3p³ = {:.3} %, exactly 2p² − p³ = {:.3} %.",
+        "Expected of one request each: the paper's 2p² − 3p³ = {:.3} %, exactly 2p² − p³ = {:.3} %.",
         (2.0 * p * p - 3.0 * p * p * p) * 100.0,
         (2.0 * p * p - p * p * p) * 100.0
     );
@@ -43,10 +43,10 @@ pub fn print(args: &Args, result: &Result) {
             pesq.segments
         );
     }
-    let of_one = one_strike.and_then(|r| r.overhead_lossy_link_percent);
+    let of_one = once.and_then(|r| r.overhead_lossy_link_percent);
     if let (Some(ours), Some(one)) = (on_lossy, of_one) {
         outln!(
-            "On the lossy link alone, real time's overhead is {ours:.1} %, with one strike \
+            "On the lossy link alone, real time's overhead is {ours:.1} %, with one request each \
              {one:.1} %."
         );
     }

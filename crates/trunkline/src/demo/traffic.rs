@@ -24,18 +24,18 @@ pub enum Kind {
     Udp,
     BestEffort,
     /// Real time as in the paper, in a row of nodes of its own.
-    OneStrike,
+    Once,
     RealTime,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 4] = [Kind::Udp, Kind::BestEffort, Kind::OneStrike, Kind::RealTime];
+    pub const ALL: [Kind; 4] = [Kind::Udp, Kind::BestEffort, Kind::Once, Kind::RealTime];
 
     pub fn name(self) -> &'static str {
         match self {
             Kind::Udp => "udp",
             Kind::BestEffort => "best-effort",
-            Kind::OneStrike => "one-strike",
+            Kind::Once => "once",
             Kind::RealTime => "real-time",
         }
     }
@@ -44,7 +44,7 @@ impl Kind {
     pub fn row(self) -> Option<Row> {
         match self {
             Kind::Udp => None,
-            Kind::OneStrike => Some(Row::Paper),
+            Kind::Once => Some(Row::Paper),
             Kind::BestEffort | Kind::RealTime => Some(Row::Default),
         }
     }
@@ -237,7 +237,7 @@ fn open(plan: &Plan, chain: &mut Chain) -> Result<(Vec<Caller>, Vec<Line>), Erro
             let caller = DatagramSocket::bind(near.as_path(), 0).map_err(overlay)?;
             let service = match kind {
                 Kind::Udp | Kind::BestEffort => Service::BestEffort,
-                Kind::OneStrike | Kind::RealTime => Service::RealTime,
+                Kind::Once | Kind::RealTime => Service::RealTime,
             };
             caller.set_option(SocketOption::Service(service)).map_err(overlay)?;
             caller.set_option(SocketOption::Deadline(DEADLINE)).map_err(overlay)?;

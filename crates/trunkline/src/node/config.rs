@@ -13,7 +13,7 @@ pub use sealing::{KeyFiles, Secrets};
 use crate::keys::KeyFileError;
 use crate::units::{Fraction, Rate, Size, Span};
 use mistake::{mistake, syntax_mistake};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -212,7 +212,8 @@ enum Star {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct RealtimeSection {
-    recovery: Option<RecoveryName>,
+    #[serde(deserialize_with = "recovery")]
+    recovery: Option<Recovery>,
     reorder: Option<u16>,
     repeat_share: Option<Fraction>,
     repeat_burst: Option<u32>,
@@ -254,22 +255,8 @@ impl From<LossName> for LossMode {
     }
 }
 
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "kebab-case")]
-enum RecoveryName {
-    Off,
-    OneStrike,
-    UntilDeadline,
-}
-
-impl From<RecoveryName> for Recovery {
-    fn from(name: RecoveryName) -> Recovery {
-        match name {
-            RecoveryName::Off => Recovery::Off,
-            RecoveryName::OneStrike => Recovery::OneStrike,
-            RecoveryName::UntilDeadline => Recovery::UntilDeadline,
-        }
-    }
+fn recovery<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Recovery>, D::Error> {
+    crate::names::deserialize(from).map(Some)
 }
 
 /// Reads and checks the file at `path`.
@@ -433,7 +420,7 @@ fn defaults(file: &File, neighbour: NodeId) -> link::Config {
     };
     let size = |s: Size| usize::try_from(s.0).unwrap_or(usize::MAX);
     let (rt, from) = (&mut c.realtime, &file.realtime);
-    rt.recovery = from.recovery.map_or(rt.recovery, Recovery::from);
+    rt.recovery = from.recovery.unwrap_or(rt.recovery);
     rt.reorder = from.reorder.unwrap_or(rt.reorder);
     rt.repeat_share = from.repeat_share.map_or(rt.repeat_share, |f| f.0);
     rt.extra_share = from.extra_share.map_or(rt.extra_share, |f| f.0);

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trunkline_client::in_process::{self, Connector};
+use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::node::{ConfigError, Node, Start};
 use trunkline_overlay::session::remote::{Limits, Responder};
 use trunkline_overlay::wire::Incarnation;
@@ -342,18 +343,29 @@ impl Drop for Running {
 
 /// Check a configuration file without starting anything
 #[derive(clap::Args, Debug)]
-#[command(after_help = "\
-Example:
-  trunkline check site-a.toml
-  trunkline check --json site-a.toml | jq .mistake
-
-Exit code 2: the file is wrong; the message has the line.")]
+#[command(after_help = check_help())]
 pub struct CheckArgs {
     /// The configuration file
     file: PathBuf,
     /// Print JSON, also of a mistake
     #[arg(long)]
     json: bool,
+}
+
+fn check_help() -> String {
+    let mut text = "\
+Example:
+  trunkline check site-a.toml
+  trunkline check --json site-a.toml | jq .mistake
+
+Exit code 2: the file is wrong; the message has the line.
+
+What is done about lost packets, `recovery` in [realtime]:"
+        .to_owned();
+    for policy in Recovery::all() {
+        text += &format!("\n  {:<16}{}", policy.name(), policy.about());
+    }
+    text
 }
 
 /// What `check --json` prints: of a file that is right all but `mistake`, of

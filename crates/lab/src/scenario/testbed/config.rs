@@ -43,8 +43,8 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
         let first = links.next();
         if links.any(|recovery| Some(recovery) != first) {
             return unsupported(format!(
-                "[[link]] recovery: host \"{}\" has it on one link and not on another, but a \
-                 daemon has it on all or none: make them alike",
+                "[[link]] recovery: host \"{}\" has one policy on one link and another on \
+                 another, but a daemon has one for all: make them alike",
                 host.name
             ));
         }

@@ -1,7 +1,7 @@
 //! A node's settings as a daemon's file has them, as far as they are no defaults.
 
 use super::super::model::NOBODY;
-use super::super::options::{loss_name, recovery_name};
+use super::super::options::loss_name;
 use std::time::Duration;
 use trunkline_overlay::link::Config;
 use trunkline_overlay::node::Routing;
@@ -17,7 +17,7 @@ const LINK: &[Key<Config>] = &[
     ("penalty", |c| span(c.penalty)),
 ];
 const REALTIME: &[Key<Config>] = &[
-    ("recovery", |c| Some(format!("\"{}\"", recovery_name(c.realtime.recovery)))),
+    ("recovery", |c| Some(format!("\"{}\"", c.realtime.recovery.name()))),
     ("reorder", |c| Some(c.realtime.reorder.to_string())),
     ("repeat_share", |c| Some(c.realtime.repeat_share.to_string())),
     ("repeat_burst", |c| Some(c.realtime.repeat_burst.to_string())),

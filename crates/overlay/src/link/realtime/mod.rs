@@ -5,32 +5,20 @@
 //! remaining deadline travels with it, so that neither end spends bytes on a
 //! repair that would come too late.
 //!
-//! The paper asks once, and has no timeouts ([`Recovery::OneStrike`]). What is
-//! lost again, or whose request is lost, stays lost: 2p² − p³ of all packets.
-//! Beyond it, [`Recovery::UntilDeadline`] spends the time that is left:
-//!
-//! - The receiver keeps what is missing, and asks for all of it in each
-//!   request. It asks again when the answer is overdue (a strike), and more
-//!   often when there is time for one strike at most (`wanted`).
-//! - It also asks when a packet is overdue by the rhythm of those before, so
-//!   that the end of a talkspurt, or a call alone, need not wait for a later
-//!   packet to show the gap (`rhythm`).
-//! - The sender answers a request only if its last answer can have arrived when
-//!   the request left, so that further requests cost no repetition. An answer
-//!   after which there is no time for another goes out in several copies,
-//!   spread over the time that is left.
-//! - What this costs beyond strikes and repetitions is earned by losses: a
-//!   lossless link never pays. A request names everything that is missing, so
-//!   requests grow with the packets that are missing at once: 57 bytes at ten
-//!   calls, some hundred at a thousand calls and 10 % loss.
+//! What is asked for, when, how often, and how it is answered is chosen by a
+//! recovery policy ([`Recovery`], `policy`): the paper's asks once, the default
+//! until the deadline. A request names everything that is missing, so requests
+//! grow with the packets that are missing at once: 57 bytes at ten calls, some
+//! hundred at a thousand calls and 10 % loss.
 
-mod agenda;
-mod extra;
+mod budget;
+mod inter_arrival;
+mod policy;
 mod receiver;
-mod rhythm;
+mod send_queue;
 mod sender;
-mod wanted;
 
+pub use policy::{Recovery, UnknownRecovery};
 pub use receiver::{Arrival, Receiver};
 pub use sender::Sender;
 
@@ -51,17 +39,8 @@ pub(crate) const MAX_GAP: u64 = 1_024;
 /// to be asked for.
 const MAX_RUNS: usize = 4 * MAX_NACK_RANGES;
 
-/// What is done about lost packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Recovery {
-    /// Nothing.
-    Off,
-    /// The paper's: each is asked for once, and repeated for each request.
-    OneStrike,
-    /// Each is asked for until it comes or would come too late, and the last
-    /// answer is sent several times, within [`Config::extra_share`].
-    UntilDeadline,
-}
+/// How far ahead a neighbour may ask for what it has no sign of.
+const MAX_GUESS: u16 = 16;
 
 /// Settings of the service on one link.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,18 +60,18 @@ pub struct Config {
     pub repeat_burst: u32,
     /// What is done about lost packets.
     pub recovery: Recovery,
-    /// What recovery may send beyond one request and one repetition for each
-    /// lost packet, as a share of what was lost, 0 to 1, at 10 % loss; half of
+    /// What recovery may send beyond the requests that its policy makes of every
+    /// loss and one repetition of each, as a share of what was lost, 0 to 1, at 10 % loss; half of
     /// it where little is lost, one and a half at 20 %. Each end has so much of
     /// its own: bytes for requests, and packets for copies.
     pub extra_share: f64,
 }
 
 impl Config {
-    /// The service as the paper has it (IV-A): one strike, a quarter of the
+    /// The service as the paper has it (IV-A): one request, a quarter of the
     /// originals for retransmissions. Needs no onward delays and no timers.
     pub fn paper() -> Config {
-        Config { recovery: Recovery::OneStrike, repeat_share: 0.25, ..Config::default() }
+        Config { recovery: Recovery::ONCE, repeat_share: 0.25, ..Config::default() }
     }
 }
 
@@ -112,7 +91,7 @@ impl Default for Config {
             reorder: 1,
             repeat_share: 0.5,
             repeat_burst: 256,
-            recovery: Recovery::UntilDeadline,
+            recovery: Recovery::default(),
             extra_share: 0.3,
         }
     }

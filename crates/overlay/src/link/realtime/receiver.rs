@@ -1,37 +1,29 @@
-use super::extra::Extra;
-use super::rhythm::Rhythm;
-use super::wanted::Wanted;
-use super::{Config, MAX_GAP, MAX_RUNS, Recovery};
+mod missing;
+mod requests;
+
+pub(super) use requests::{Gap, Requests};
+
+use super::policy::{Came, Policy};
+use super::{Config, MAX_GAP, MAX_RUNS};
 use crate::counters::{Drop, Drops, ReceiverStats};
-use crate::link::{Incoming, SMALLEST_HEADERS};
-use crate::wire::{DATA_OVERHEAD, ENVELOPE_OVERHEAD, MAX_NACK_RANGES, NACK_RANGE_LEN, NackRange};
+use crate::link::Incoming;
+use crate::wire::{MAX_NACK_RANGES, NackRange};
 use core::time::Duration;
 use std::collections::VecDeque;
-use trunkline_base::{Place, SeqTracker, Time};
+use trunkline_base::{Place, Time};
 
-/// The receiving half: tells new packets from duplicates, and finds what to ask
-/// for and when.
+/// The receiving half: tells new packets from duplicates, finds what is missing,
+/// and has its policy ask for it.
 #[derive(Debug)]
 pub struct Receiver {
-    numbers: SeqTracker,
-    /// The latest moment at which any packet seen is still of use.
-    useful_until: Time,
-    gaps: VecDeque<Gap>,
-    asks: VecDeque<NackRange>,
-    wanted: Wanted,
-    rhythm: Rhythm,
-    /// When to ask again for everything that is wanted.
-    again: Time,
-    /// When to ask for a packet that nothing has shown to be missing.
-    unheard: Time,
-    /// The highest number asked for in that way.
-    guessed: u64,
+    gaps: VecDeque<OpenGap>,
+    requests: Requests,
+    policy: Box<dyn Policy>,
+    /// Whether the policy wants to know of gaps.
+    asks: bool,
     /// Whether the link has been down since the last new packet.
     outage: bool,
-    /// Bytes that requests may take beyond one per strike.
-    extra: Extra,
     config: Config,
-    stats: ReceiverStats,
 }
 
 /// What an arriving packet is.
@@ -45,43 +37,30 @@ pub enum Arrival {
 
 /// Missing numbers `first..end`, and how many packets came after them.
 #[derive(Debug, Clone, Copy)]
-struct Gap {
+struct OpenGap {
     first: u64,
     end: u64,
     later: u16,
 }
 
-/// Bytes of a request for one run, with IPv4 and UDP headers.
-const REQUEST: usize = SMALLEST_HEADERS + ENVELOPE_OVERHEAD + 2 + NACK_RANGE_LEN;
-/// What an answer may come later than the round trip says, beside a part of it.
-const GRACE: Duration = Duration::from_millis(1);
-/// The most that is kept for requests: 32 of them.
-const MOST_SPARE: f64 = 32.0 * REQUEST as f64;
-
 impl Receiver {
     pub(crate) fn new(config: &Config) -> Receiver {
+        let policy = config.recovery.policy();
         Receiver {
-            numbers: SeqTracker::default(),
-            useful_until: Time::ZERO,
             gaps: VecDeque::with_capacity(MAX_RUNS),
-            asks: VecDeque::with_capacity(MAX_RUNS),
-            wanted: Wanted::new(),
-            rhythm: Rhythm::default(),
-            again: Time::NEVER,
-            unheard: Time::NEVER,
-            guessed: 0,
+            requests: Requests::new(config.extra_share),
+            asks: policy.asks(),
+            policy,
             outage: false,
-            extra: Extra::new(config.extra_share, MOST_SPARE),
             config: config.clone(),
-            stats: ReceiverStats::default(),
         }
     }
 
     /// Forgets the numbers: the sender has started anew.
     pub(crate) fn restart(&mut self) {
-        self.numbers = SeqTracker::default();
-        self.rhythm = Rhythm::default();
+        self.requests.numbers = Default::default();
         self.renumber();
+        self.policy.restart();
     }
 
     /// The link has gone down: what is missing, and what will turn out to be when
@@ -94,64 +73,63 @@ impl Receiver {
     /// Forgets what was noted by numbers that count no more.
     fn renumber(&mut self) {
         self.gaps.clear();
-        self.asks.clear();
-        self.wanted.clear();
-        self.guessed = 0;
-        (self.again, self.unheard) = (Time::NEVER, Time::NEVER);
+        self.requests.renumber();
+        self.policy.forget();
     }
 
     /// Takes note of a packet.
     pub(crate) fn accept(&mut self, packet: &Incoming, drops: &mut Drops) -> Arrival {
+        let requests = &mut self.requests;
+        (requests.now, requests.rtt) = (packet.at, packet.rtt);
         // Whose the missing packet is nobody knows. Ask if any flow of this
         // link would be glad of it; the sender knows its deadline.
-        self.useful_until = self.useful_until.max(packet.useful_until);
+        requests.useful_until = requests.useful_until.max(packet.useful_until);
         let mut regular = true;
-        let seq = match self.numbers.note(packet.envelope, packet.wire_seq) {
+        let seq = match requests.numbers.note(packet.envelope, packet.wire_seq) {
             Place::Known => return Arrival::Duplicate,
             Place::Start => {
                 self.renumber();
-                self.stats.received += 1;
+                self.requests.stats.received += 1;
                 return Arrival::New;
             }
             Place::Behind { seq } => {
-                self.stats.filled += 1;
-                self.wanted.filled(seq, &self.numbers);
+                requests.filled(seq);
                 seq
             }
             Place::Ahead { seq, missing } => {
                 regular = missing == 0;
-                if regular && packet.recovered && seq <= self.guessed {
-                    self.earn(seq, 1, packet.len);
-                    self.stats.missing += 1;
-                    self.stats.asked += 1;
-                    self.stats.filled += 1;
+                if regular && packet.recovered {
+                    requests.came_unseen(seq, packet.len);
                 }
                 if core::mem::take(&mut self.outage) || missing > MAX_GAP {
                     self.gaps.clear();
                 } else if missing > 0 {
-                    self.stats.missing += missing;
-                    if self.config.recovery != Recovery::Off && self.gaps.len() < MAX_RUNS {
-                        self.gaps.push_back(Gap { first: seq - missing, end: seq, later: 0 });
+                    requests.stats.missing += missing;
+                    if self.asks && self.gaps.len() < MAX_RUNS {
+                        self.gaps.push_back(OpenGap { first: seq - missing, end: seq, later: 0 });
                     }
                 }
                 seq
             }
         };
-        self.stats.received += 1;
+        requests.stats.received += 1;
         if !self.gaps.is_empty() {
             self.ripen(seq, packet, drops);
         }
-        if self.config.recovery == Recovery::UntilDeadline {
-            if !packet.recovered {
-                self.extra.packet();
-                self.rhythm.note(packet.at, regular);
-            }
-            self.listen(packet.at, packet.rtt);
+        if !packet.recovered {
+            self.requests.budget.packet();
         }
+        let kind = match (packet.recovered, regular) {
+            (true, _) => Came::Repeated,
+            (false, true) => Came::InOrder,
+            (false, false) => Came::AfterGap,
+        };
+        self.policy.arrived(kind, &mut self.requests);
         Arrival::New
     }
 
-    /// Turns gaps that enough later packets have followed into requests.
+    /// Hands gaps that enough later packets have followed to the policy, while an
+    /// answer can still be in time.
     fn ripen(&mut self, arrived: u64, packet: &Incoming, drops: &mut Drops) {
         for gap in &mut self.gaps {
             if arrived >= gap.end {
@@ -159,170 +137,57 @@ impl Receiver {
             }
         }
         let reorder = self.config.reorder.max(1);
-        while let Some(&Gap { first, end, .. }) = self.gaps.front().filter(|g| g.later >= reorder) {
-            self.gaps.pop_front();
-            if packet.at + packet.rtt >= self.useful_until {
-                drops.add(Drop::RepeatLate, end - first);
-            } else if self.config.recovery == Recovery::OneStrike {
-                self.stats.asked += queue(&mut self.asks, &self.numbers, first, end);
-            } else {
-                self.want(first, end, packet);
-            }
-        }
-    }
-
-    /// Asks for `first..end`, until it comes or is of no use.
-    fn want(&mut self, first: u64, end: u64, packet: &Incoming) {
-        let until = self.useful_until - packet.rtt;
-        if !self.wanted.push(packet.at, first, end, until) {
-            return;
-        }
-        self.stats.asked += end - first;
-        self.earn(first, end - first, packet.len);
-        self.ask_for_all(packet.at, packet.rtt);
-    }
-
-    /// One request for everything that is wanted.
-    fn ask_for_all(&mut self, now: Time, rtt: Duration) {
-        self.asks.clear();
-        for run in self.wanted.iter() {
-            queue(&mut self.asks, &self.numbers, run.first, run.end);
-        }
-        self.wanted.asked(now, patience(rtt));
-        self.plan(now, rtt);
-    }
-
-    /// So many packets of `len` bytes from `first` on were lost.
-    fn earn(&mut self, first: u64, packets: u64, len: usize) {
-        let bytes = packets as f64 * (len + DATA_OVERHEAD + SMALLEST_HEADERS) as f64;
-        self.extra.lost(u32::try_from(packets).unwrap_or(u32::MAX), bytes);
-        // A guess that was right was a strike.
-        if first <= self.guessed {
-            self.extra.give(REQUEST as f64);
-        }
-    }
-
-    /// Whether the budget has room for another request.
-    fn is_rich(&self) -> bool {
-        self.extra.left() >= REQUEST as f64
-    }
-
-    /// When to ask again: when an answer is overdue, or before, as a request
-    /// may have been lost and the budget has room for another.
-    fn plan(&mut self, now: Time, rtt: Duration) {
-        self.again = match self.wanted.overdue_at() {
-            None => Time::NEVER,
-            Some(overdue) if self.is_rich() => {
-                // The more there is to spend, the faster.
-                let wealthy = self.extra.left() * 2.0 > MOST_SPARE;
-                let urgent = self.wanted.is_urgent(now, patience(rtt));
-                let pause = if wealthy { pause(rtt) / 2 } else { pause(rtt) };
-                if urgent { overdue.min(now + pause) } else { overdue }
-            }
-            Some(overdue) => overdue,
-        };
-    }
-
-    /// Notes when the silence that follows now would be suspicious.
-    fn listen(&mut self, now: Time, rtt: Duration) {
-        self.unheard = Time::NEVER;
-        if self.is_rich()
-            && let Some(at) = self.rhythm.overdue_at(rtt)
-            && at + rtt < self.useful_until
+        while let Some(&OpenGap { first, end, .. }) =
+            self.gaps.front().filter(|g| g.later >= reorder)
         {
-            self.unheard = at.max(now);
+            self.gaps.pop_front();
+            if self.requests.is_in_time(packet.at) {
+                let until = self.requests.useful_until - packet.rtt;
+                let gap = Gap { first, end, until, len: packet.len };
+                self.policy.missing(gap, &mut self.requests);
+            } else {
+                drops.add(Drop::RepeatLate, end - first);
+            }
         }
     }
 
-    /// Asks again for what is due.
+    /// Has the policy do what is due.
     pub(crate) fn handle_timeout(&mut self, now: Time, rtt: Duration, drops: &mut Drops) {
-        let unheard = now >= self.unheard;
-        if !unheard && now < self.again {
+        if now < self.requests.wake {
             return;
         }
-        drops.add(Drop::RepeatLate, self.wanted.expire(now, &self.numbers));
-        let due = self.wanted.overdue_at().is_some_and(|at| at <= now);
-        let early = !due && (unheard || !self.wanted.is_empty());
-        // It was affordable when it was planned, or a strike that has expired.
-        if early && !self.extra.spend(REQUEST as f64) {
-            self.unheard = if unheard { Time::NEVER } else { self.unheard };
-            return self.plan(now, rtt);
-        }
-        self.ask_for_all(now, rtt);
-        if unheard {
-            if let Some(highest) = self.numbers.highest()
-                && self.asks.len() < MAX_RUNS
-            {
-                let count = self.rhythm.missing(now);
-                self.guessed = highest + u64::from(count);
-                self.asks.push_back(NackRange { first: (highest + 1) as u16, count });
-            }
-            let next = now + 2 * pause(rtt);
-            let goes_on = self.is_rich() && next + rtt < self.useful_until;
-            self.unheard = if goes_on { next } else { Time::NEVER };
-        }
+        let requests = &mut self.requests;
+        (requests.now, requests.rtt, requests.wake) = (now, rtt, Time::NEVER);
+        drops.add(Drop::RepeatLate, requests.expire());
+        self.policy.handle_timeout(requests);
     }
 
     /// When [`Receiver::handle_timeout`] has something to do.
     pub(crate) fn next_timeout(&self) -> Time {
-        self.again.min(self.unheard)
+        self.requests.wake
     }
 
     /// How many ranges wait to be asked for, at most what one frame holds.
     pub(crate) fn pending_asks(&self) -> usize {
-        self.asks.len().min(MAX_NACK_RANGES)
+        self.requests.pending()
     }
 
     /// The next `n` ranges, to be written into a request.
     pub(crate) fn take_asks(&mut self, n: usize) -> ([NackRange; MAX_NACK_RANGES], usize) {
         let mut out = [NackRange { first: 0, count: 1 }; MAX_NACK_RANGES];
-        let mut taken = 0;
-        for (place, range) in out.iter_mut().zip(self.asks.drain(..n.min(self.asks.len()))) {
-            *place = range;
-            taken += 1;
+        // No more than wait, since a range that goes in further envelopes comes
+        // up again behind them.
+        let n = n.min(self.requests.pending());
+        for place in &mut out[..n] {
+            *place = self.requests.take().unwrap_or(*place);
         }
-        (out, taken)
+        (out, n)
     }
 
     /// What has been seen so far.
     pub fn stats(&self) -> ReceiverStats {
-        self.stats
+        self.requests.stats
     }
-}
-
-/// Queues requests for those of `first..end` that have not come meanwhile and
-/// that the sender may still have; how many these are.
-fn queue(asks: &mut VecDeque<NackRange>, numbers: &SeqTracker, first: u64, end: u64) -> u64 {
-    let mut queued = 0;
-    let mut run: Option<NackRange> = None;
-    for seq in first..=end {
-        if asks.len() == MAX_RUNS {
-            break;
-        }
-        let wanted = seq < end && !numbers.has(seq) && numbers.in_reach(seq);
-        match &mut run {
-            Some(range) if wanted && range.count < 256 => range.count += 1,
-            _ => {
-                if let Some(range) = run.take() {
-                    queued += u64::from(range.count);
-                    asks.push_back(range);
-                }
-                run = wanted.then_some(NackRange { first: seq as u16, count: 1 });
-            }
-        }
-    }
-    queued
-}
-
-/// How long to wait for an answer.
-fn patience(rtt: Duration) -> Duration {
-    rtt + GRACE + rtt / 16
-}
-
-/// Between two requests for the same packet: a quarter of the round trip, so
-/// that a burst that takes one spares the next.
-fn pause(rtt: Duration) -> Duration {
-    (rtt / 4).clamp(Duration::from_millis(2), Duration::from_millis(10))
 }
 
 #[cfg(test)]
@@ -510,7 +375,7 @@ mod tests {
                 asked_at.push(ms);
             }
         }
-        // Strikes a round trip apart; from 60 on there is time for one more at
+        // A round trip apart; from 60 on there is time for one more at
         // most. Two packets earn 464 bytes, a request takes 57.
         assert_eq!(asked_at, [37, 60, 65, 70, 75, 80, 83]);
     }
@@ -530,8 +395,12 @@ mod tests {
             for k in 0..200 {
                 arrives(&mut r, 40_000 + k + k / 10, 2 * u64::from(k));
             }
-            r.handle_timeout(r.unheard, RTT, &mut drops);
-            assert!(r.guessed > 0, "nothing to forget");
+            // Until it asks for what comes after the last.
+            let guess = (0..20).find_map(|_| {
+                r.handle_timeout(r.next_timeout(), RTT, &mut drops);
+                asked(&mut r).into_iter().find(|range| range.0 == 40_219)
+            });
+            assert!(guess.is_some(), "nothing to forget");
             anew(&mut r);
             let before = r.stats();
             for k in 0..50 {
@@ -580,5 +449,82 @@ mod tests {
         let mut calm = Receiver::new(&Config::default());
         (0..50).for_each(|k| drop(arrives(&mut calm, k, 2 * u64::from(k))));
         assert_eq!(calm.next_timeout(), Time::NEVER);
+    }
+
+    #[test]
+    fn twice_asks_in_two_envelopes_and_no_more() {
+        let mut r =
+            Receiver::new(&Config { recovery: "twice".parse().unwrap(), ..Config::paper() });
+        assert_eq!(arrives(&mut r, 0, 0), []);
+        assert_eq!(arrives(&mut r, 3, 6), [(1, 2)]);
+        assert_eq!((asked(&mut r), asked(&mut r)), (vec![(1, 2)], vec![]));
+        // A range stands once in an envelope, whatever waits beside it.
+        assert_eq!(arrives(&mut r, 5, 10), [(4, 1)]);
+        assert_eq!(arrives(&mut r, 7, 14), [(4, 1), (6, 1)]);
+        assert_eq!((asked(&mut r), asked(&mut r)), (vec![(6, 1)], vec![]));
+        assert_eq!((r.next_timeout(), r.stats().asked), (Time::NEVER, 4));
+    }
+
+    /// Asks whenever it is called, for more than it may.
+    #[derive(Debug, Default)]
+    struct Greedy {
+        late: bool,
+        follows: bool,
+        held: Vec<Gap>,
+    }
+
+    impl Policy for Greedy {
+        fn missing(&mut self, gap: Gap, requests: &mut Requests) {
+            match (self.late, self.follows) {
+                (true, _) => self.held.push(gap),
+                (_, true) => assert!(requests.follow(gap)),
+                _ => requests.ask(gap, u8::MAX),
+            }
+        }
+
+        fn arrived(&mut self, _: Came, requests: &mut Requests) {
+            requests.ask_for_all(if self.late { u16::MAX } else { 0 });
+            requests.wake_at(requests.now());
+        }
+
+        fn handle_timeout(&mut self, requests: &mut Requests) {
+            self.held.drain(..).for_each(|gap| requests.ask(gap, 1));
+            requests.ask_for_all(if self.late { u16::MAX } else { 0 });
+        }
+    }
+
+    /// How often number 5 is asked for by a policy that is called every millisecond,
+    /// and the farthest number that is.
+    fn greed(policy: Greedy, extra_share: f64, from: u64) -> (usize, u16) {
+        let mut r = Receiver::new(&Config { extra_share, ..Config::paper() });
+        r.policy = Box::new(policy);
+        let mut drops = Drops::default();
+        for k in (0..5).chain([6]) {
+            arrives(&mut r, k, 2 * u64::from(k));
+        }
+        let mut got = asked(&mut r);
+        for ms in from..200 {
+            got.extend(wakes(&mut r, ms, &mut drops));
+            got.extend(asked(&mut r));
+            got.extend(asked(&mut r));
+            r.requests.wake_at(Time::ZERO);
+        }
+        let farthest = got.iter().map(|(first, count)| first + count - 1).max();
+        (got.iter().filter(|range| range.0 == 5).count(), farthest.unwrap_or(0))
+    }
+
+    #[test]
+    fn no_policy_breaks_a_bound() {
+        let greedy = Greedy::default;
+        // One envelope has gone before the counting.
+        assert_eq!(greed(greedy(), 0.0, 13), (2, 5), "3 envelopes");
+        // Of use until 102, 20 before which no answer would come in time.
+        assert_eq!(greed(Greedy { late: true, ..greedy() }, 0.0, 81), (1, 5));
+        assert_eq!(greed(Greedy { late: true, ..greedy() }, 1.0, 82), (0, 0));
+        let follows = || Greedy { follows: true, ..greedy() };
+        let (free, _) = greed(follows(), 0.0, 13);
+        assert!((2..=4).contains(&free), "as its answers are overdue: {free}");
+        let (paid, _) = greed(follows(), 1.0, 13);
+        assert!(paid > free && paid <= free + 3, "what the loss has earned: {paid}");
     }
 }

@@ -1,6 +1,7 @@
-use super::agenda::Agenda;
-use super::extra::Extra;
-use super::{Config, Recovery};
+use super::budget::RecoveryBudget;
+use super::policy::{Answer, Policy, Request};
+use super::send_queue::SendQueue;
+use super::{Config, MAX_GUESS};
 use crate::counters::{Drop, Drops};
 use crate::link::ring::{PacketRing, Slot};
 use crate::link::{Packet, is_stale};
@@ -16,7 +17,7 @@ use trunkline_base::{SeqTracker, Time, extend};
 pub struct Sender {
     ring: PacketRing,
     /// Originals and retransmissions that wait.
-    agenda: Agenda,
+    queue: SendQueue,
     /// Which slot the packet with a given number is in, by its low bits.
     slots: Box<[Slot]>,
     next_seq: u64,
@@ -24,33 +25,31 @@ pub struct Sender {
     /// Further copies of repetitions, and when each is due.
     copies: BinaryHeap<Reverse<(Time, Slot)>>,
     /// What limits them.
-    extra: Extra,
+    copy_budget: RecoveryBudget,
     max_wait: Duration,
-    recovery: Recovery,
+    policy: Box<dyn Policy>,
 }
 
 /// Copies that wait for their time.
 const MAX_COPIES: usize = 1_024;
 /// Copies that may be sent for losses of before.
-const EXTRA_BURST: f64 = 32.0;
-/// How far ahead a neighbour may ask for what it has no sign of.
-const MAX_GUESS: u16 = 16;
+const COPY_BURST: f64 = 32.0;
 /// The most copies beside a repetition.
-const COPIES: u32 = 3;
+const MAX_COPIES_EACH: u32 = 3;
 
 impl Sender {
     pub(crate) fn new(config: &Config) -> Sender {
         let packets = config.packets.clamp(1, 1 << 15).next_power_of_two();
         Sender {
             ring: PacketRing::new(config.bytes, packets),
-            agenda: Agenda::new(2 * packets),
+            queue: SendQueue::new(2 * packets),
             slots: vec![0; packets].into(),
             next_seq: 0,
             budget: Budget::new(config.repeat_share, config.repeat_burst),
             copies: BinaryHeap::with_capacity(MAX_COPIES),
-            extra: Extra::new(config.extra_share, EXTRA_BURST),
+            copy_budget: RecoveryBudget::new(config.extra_share, COPY_BURST),
             max_wait: config.max_wait,
-            recovery: config.recovery,
+            policy: config.recovery.policy(),
         }
     }
 
@@ -60,13 +59,13 @@ impl Sender {
         packet: &Packet<'_>,
         latest: Time,
     ) -> Result<(), Drop> {
-        if self.agenda.is_full() {
+        if self.queue.is_full() {
             return Err(Drop::QueueFull);
         }
         // What this displaces is the oldest packet; if that one was still
         // waiting, `head` finds it gone and counts it.
         let slot = self.ring.keep(now, packet, latest)?;
-        self.agenda.push(packet.deadline, slot, false);
+        self.queue.push(packet.deadline, slot, false);
         Ok(())
     }
 
@@ -119,31 +118,30 @@ impl Sender {
         if repeated > Time::ZERO && now < repeated + rtt {
             return Ok(());
         }
-        if self.agenda.is_full() || !self.budget.spend() {
+        let Some(answer) = self.policy.answer(&Request { now, rtt, send_by }) else {
+            return Ok(());
+        };
+        if self.queue.is_full() || !self.budget.spend() {
             return Err(Drop::RepeatBudget);
         }
-        self.agenda.push(deadline, slot, true);
+        self.queue.push(deadline, slot, true);
         self.ring.mark_repeated(slot, now);
-        if self.recovery == Recovery::UntilDeadline {
-            if repeated == Time::ZERO {
-                self.extra.lost(1, 1.0);
-            }
-            // After this one there is no time for another strike.
-            if now + rtt + rtt / 16 > send_by {
-                self.copy(now, send_by, slot);
-            }
+        if repeated == Time::ZERO {
+            self.copy_budget.lost(1, 1.0);
         }
+        let within = answer.within.min(send_by.since(now));
+        self.copy(now, Answer { within, ..answer }, slot);
         Ok(())
     }
 
-    /// Plans further copies of what is in `slot`, spread over the time that is
-    /// left, since what takes one takes its neighbours too.
-    fn copy(&mut self, now: Time, send_by: Time, slot: Slot) {
-        let affordable = (self.extra.left() as u32).div_ceil(4).min(COPIES);
-        for k in 1..=affordable {
-            if self.copies.len() < MAX_COPIES && self.extra.spend(1.0) {
-                let share = send_by.since(now) * k / (affordable + 1);
-                self.copies.push(Reverse((now + share, slot)));
+    /// Plans further copies of what is in `slot`, a quarter of what the budget can
+    /// pay at most.
+    fn copy(&mut self, now: Time, Answer { copies, within }: Answer, slot: Slot) {
+        let affordable = (self.copy_budget.left() as u32).div_ceil(4).min(MAX_COPIES_EACH);
+        let copies = copies.min(affordable);
+        for k in 1..=copies {
+            if self.copies.len() < MAX_COPIES && self.copy_budget.spend(1.0) {
+                self.copies.push(Reverse((now + within * k / (copies + 1), slot)));
             }
         }
     }
@@ -155,10 +153,10 @@ impl Sender {
         {
             self.copies.pop();
             if let Some((entry, _)) = self.ring.get(slot)
-                && !self.agenda.is_full()
+                && !self.queue.is_full()
                 && self.budget.spend()
             {
-                self.agenda.push(entry.deadline, slot, true);
+                self.queue.push(entry.deadline, slot, true);
             }
         }
     }
@@ -184,7 +182,7 @@ impl Sender {
         drops: &mut Drops,
     ) -> Option<usize> {
         loop {
-            let job = self.agenda.first()?;
+            let job = self.queue.first()?;
             let verdict = match self.ring.get(job.slot) {
                 None if job.repeat => Err(Drop::RepeatUnknown),
                 None => Err(Drop::QueueFull),
@@ -206,7 +204,7 @@ impl Sender {
                 Ok(len) => return Some(len),
                 Err(why) => {
                     drops.count(why);
-                    self.agenda.pop();
+                    self.queue.pop();
                 }
             }
         }
@@ -215,7 +213,7 @@ impl Sender {
     /// Writes the head into `out`, which goes into envelope `count`; true if it
     /// is a retransmission.
     pub(crate) fn pop(&mut self, now: Time, count: u64, out: &mut [u8]) -> bool {
-        let Some(job) = self.agenda.pop() else { return false };
+        let Some(job) = self.queue.pop() else { return false };
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
         entry.write(frame, out, now, seq as u16, job.repeat);
@@ -225,19 +223,19 @@ impl Sender {
             self.slots[place] = job.slot;
             self.next_seq += 1;
             self.budget.earn();
-            self.extra.packet();
+            self.copy_budget.packet();
         }
         job.repeat
     }
 
     /// When the head stops being of use.
     pub(crate) fn deadline(&self) -> Time {
-        self.agenda.first().map_or(Time::NEVER, |job| job.deadline)
+        self.queue.first().map_or(Time::NEVER, |job| job.deadline)
     }
 
     /// How many packets wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
-        self.agenda.len()
+        self.queue.len()
     }
 }
 
@@ -281,6 +279,7 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::realtime::receiver::{Gap, Requests};
     use crate::wire::{DATA_HEADER, FlowHeader, Frame, Frames, Metric, NodeId, Service};
 
     fn enqueue(s: &mut Sender, now: Time, payload: &[u8], deadline_ms: u64) {
@@ -424,5 +423,49 @@ mod tests {
         s.repeat(at(70_000), ask, rtt, &mut 9, &mut drops);
         assert_eq!(s.head(at(70_000), 70_000, rtt / 2, &mut drops), None);
         assert_eq!(drops.get(Drop::RepeatUnknown), 1);
+    }
+
+    /// Gives each request this answer.
+    #[derive(Debug)]
+    struct Fixed(Option<Answer>);
+
+    impl Policy for Fixed {
+        fn missing(&mut self, _: Gap, _: &mut Requests) {}
+
+        fn answer(&mut self, _: &Request) -> Option<Answer> {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_policy_chooses_the_answer_and_the_budget_bounds_it() {
+        let rtt = Duration::from_millis(20);
+        let within = Duration::from_secs(1);
+        for (answer, losses, sent) in [
+            (None, 1, vec![]),
+            (Some(Answer::default()), 1, vec![10]),
+            // Nothing is earned by one loss that would pay for a copy.
+            (Some(Answer { copies: 9, within }), 1, vec![10]),
+            // Spread over the 80 ms that an answer is of use, not over a second.
+            (Some(Answer { copies: 9, within }), 80, vec![10, 30, 50, 70]),
+            (Some(Answer { copies: 1, within: Duration::ZERO }), 40, vec![10, 10]),
+        ] {
+            let mut s = Sender::new(&Config::default());
+            s.policy = Box::new(Fixed(answer));
+            let mut drops = Drops::default();
+            enqueue(&mut s, Time::ZERO, &[1], 100);
+            assert!(send(&mut s, 0, &mut drops).is_some());
+            s.copy_budget.lost(losses, f64::from(losses));
+            let ask = [NackRange { first: 0, count: 1 }].into_iter();
+            s.repeat(Time::from_millis(10), ask, rtt, &mut 9, &mut drops);
+            let mut repeats = Vec::new();
+            for ms in 10..100 {
+                s.handle_timeout(Time::from_millis(ms));
+                while send(&mut s, ms, &mut drops).is_some() {
+                    repeats.push(ms);
+                }
+            }
+            assert_eq!(repeats, sent, "{answer:?} after {losses} losses");
+        }
     }
 }

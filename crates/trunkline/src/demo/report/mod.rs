@@ -108,7 +108,7 @@ pub fn title(kind: Kind) -> &'static str {
     match kind {
         Kind::Udp => "plain UDP",
         Kind::BestEffort => "best effort",
-        Kind::OneStrike => "one strike",
+        Kind::Once => "one request",
         Kind::RealTime => "real time",
     }
 }
@@ -190,7 +190,7 @@ fn speakers(of_calls: &[String]) -> String {
 
 /// The result in a sentence or two.
 fn headline(runs: &[Run]) -> String {
-    let [udp, best_effort, one_strike, real_time] = runs else { return String::new() };
+    let [udp, best_effort, once, real_time] = runs else { return String::new() };
     let mut text = format!(
         "Of {} packets each, listeners missed {:.2}\u{a0}% over plain UDP, {:.2}\u{a0}% over the overlay's \
          best-effort service, {:.2}\u{a0}% where a lost packet was asked for once, and {:.2}\u{a0}% \
@@ -198,7 +198,7 @@ fn headline(runs: &[Run]) -> String {
         count(real_time.sent),
         udp.missed_percent,
         best_effort.missed_percent,
-        one_strike.missed_percent,
+        once.missed_percent,
         real_time.missed_percent
     );
     text += &match real_time.recovered {

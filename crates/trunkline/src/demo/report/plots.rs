@@ -93,7 +93,7 @@ pub fn delays(services: &[Delays; 4], runs: &[Run], width: f64) -> String {
             }
             let style = match Kind::ALL[i] {
                 Kind::BestEffort => LineStyle::Dashed,
-                Kind::OneStrike => LineStyle::DashDot,
+                Kind::Once => LineStyle::DashDot,
                 Kind::Udp | Kind::RealTime => LineStyle::Solid,
             };
             let name = title(Kind::ALL[i]);
@@ -178,6 +178,6 @@ pub fn pesq(heard: &[Heard], runs: &[Run], width: f64) -> String {
         .with_y_tick_step(1.0)
         .with_x_tick_format(TickFormat::Fixed(1))
         .with_y_tick_format(TickFormat::Custom(Arc::new(name)))
-        .with_x_label("PESQ, raw score from -0.5 to 4.5");
+        .with_x_label("raw PESQ score, -0.5 to 4.5");
     render_to_svg(plots, layout)
 }

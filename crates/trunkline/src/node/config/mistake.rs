@@ -94,7 +94,7 @@ fn suggestion(message: &str) -> Option<String> {
     let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
     quoted
         .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
-        .filter(|name| likeness(name) > 0.7)
+        .filter(|name| likeness(name) > 0.65)
         .map(str::to_owned)
 }
 

@@ -125,6 +125,22 @@ fn ways_are_computed_by_the_daemons_formula_or_the_papers() {
 }
 
 #[test]
+fn a_recovery_policy_is_named() {
+    let with = |name: &str| GOOD.replace("reorder = 3", &format!("recovery = \"{name}\""));
+    for policy in Recovery::all() {
+        let config = parse(Path::new("x.toml"), &with(policy.name())).unwrap();
+        assert!(config.overlay.links.iter().all(|l| l.realtime.recovery == policy));
+    }
+    assert_eq!(Recovery::default().name(), "until-deadline");
+    let old = mistake(&with("one-strike"));
+    assert!(old.contains(" | recovery = \"one-strike\""), "{old}");
+    assert!(
+        old.contains("`off`, `once`, `twice`, `until-deadline`; did you mean `once`?"),
+        "{old}"
+    );
+}
+
+#[test]
 fn mistakes_have_a_line_and_a_way_out() {
     let typo = mistake(&GOOD.replace("neighbour = 1", "neighbor = 1"));
     assert!(typo.starts_with("x.toml:12:1: unknown field `neighbor`"), "{typo}");

@@ -5,7 +5,7 @@ use trunkline_base::Time;
 /// mean deviation, with the weights of RFC 6298. In nanoseconds, since every
 /// packet passes here.
 #[derive(Debug, Default)]
-pub(super) struct Rhythm {
+pub(in crate::link::realtime) struct InterArrival {
     last: u64,
     mean: u64,
     deviation: u64,
@@ -16,7 +16,7 @@ const PAUSE: u64 = 100_000_000;
 /// Below this a host's scheduling looks like an overdue packet.
 const GRAIN: Duration = Duration::from_millis(1);
 
-impl Rhythm {
+impl InterArrival {
     /// A packet came, not a repetition; `regular` if none is missing before it.
     pub fn note(&mut self, at: Time, regular: bool) {
         let distance = at.as_nanos().saturating_sub(self.last);
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_steady_flow_is_missed_soon_and_an_unsteady_one_later() {
-        let mut steady = Rhythm::default();
+        let mut steady = InterArrival::default();
         assert_eq!(steady.overdue_at(ms(8)), None);
         for k in 0..50 {
             steady.note(Time::from_millis(20 * k), true);
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(steady.overdue_at(ms(40)).unwrap().since(due), ms(8), "a quarter of the rest");
         assert_eq!([990, 1_025, 5_000].map(|t| steady.missing(Time::from_millis(t))), [1, 2, 16]);
 
-        let mut jumpy = Rhythm::default();
+        let mut jumpy = InterArrival::default();
         for k in 0..50 {
             jumpy.note(Time::from_millis(20 * k + 7 * (k % 2)), true);
         }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn pauses_and_gaps_are_no_distances() {
-        let mut r = Rhythm::default();
+        let mut r = InterArrival::default();
         for k in 0..50 {
             r.note(Time::from_millis(20 * k), true);
         }

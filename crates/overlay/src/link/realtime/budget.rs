@@ -1,11 +1,11 @@
 /// What may be spent on recovery beyond a request and a repetition for each
 /// lost packet: earned by losses, in whatever unit is spent.
 ///
-/// The more a link loses, the more strikes fail and the more each loss needs.
+/// The more a link loses, the more requests fail and the more each loss needs.
 /// So the share grows with the loss that is measured: half of it where little
 /// is lost, all of it at 10 %, one and a half at 20 %.
 #[derive(Debug)]
-pub(super) struct Extra {
+pub(super) struct RecoveryBudget {
     share: f64,
     most: f64,
     left: f64,
@@ -17,11 +17,11 @@ pub(super) struct Extra {
 /// Packets over which the loss is averaged, one half from each such window.
 const WINDOW: u32 = 256;
 
-impl Extra {
+impl RecoveryBudget {
     /// A share of what is lost, kept up to `most` units.
-    pub fn new(share: f64, most: f64) -> Extra {
+    pub fn new(share: f64, most: f64) -> RecoveryBudget {
         let share = share.clamp(0.0, 1.0);
-        Extra { share, most, left: 0.0, packets: 0, losses: 0, loss: 0.0 }
+        RecoveryBudget { share, most, left: 0.0, packets: 0, losses: 0, loss: 0.0 }
     }
 
     /// A packet was sent or received, not a repetition.
@@ -67,23 +67,23 @@ mod tests {
     /// What `windows` windows at one loss in `n` leave in a bucket that is
     /// emptied before the last, per lost unit.
     fn earned(n: u32, windows: u32) -> f64 {
-        let mut extra = Extra::new(0.3, 1e9);
+        let mut budget = RecoveryBudget::new(0.3, 1e9);
         for k in 0..windows * WINDOW {
             if k == (windows - 1) * WINDOW {
-                let left = extra.left();
-                assert!(extra.spend(left));
+                let left = budget.left();
+                assert!(budget.spend(left));
             }
-            extra.packet();
+            budget.packet();
             if k % n == 0 {
-                extra.lost(1, 1.0);
+                budget.lost(1, 1.0);
             }
         }
-        extra.left() / f64::from(WINDOW.div_ceil(n))
+        budget.left() / f64::from(WINDOW.div_ceil(n))
     }
 
     #[test]
     fn the_share_grows_with_the_loss() {
-        assert_eq!(Extra::new(0.3, 10.0).left(), 0.0);
+        assert_eq!(RecoveryBudget::new(0.3, 10.0).left(), 0.0);
         for (n, share) in [(256, 0.156), (10, 0.3), (5, 0.45)] {
             let got = earned(n, 20);
             assert!((got - share).abs() < 0.02, "one in {n}: {got}");
@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut extra = Extra::new(1.0, 10.0);
-        extra.lost(1_000, 1e6);
-        assert_eq!(extra.left(), 10.0);
-        assert!(!extra.spend(10.5) && extra.spend(10.0) && !extra.spend(0.1));
+        let mut budget = RecoveryBudget::new(1.0, 10.0);
+        budget.lost(1_000, 1e6);
+        assert_eq!(budget.left(), 10.0);
+        assert!(!budget.spend(10.5) && budget.spend(10.0) && !budget.spend(0.1));
     }
 }

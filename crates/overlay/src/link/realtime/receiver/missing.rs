@@ -1,4 +1,4 @@
-use super::{MAX_GAP, MAX_RUNS};
+use crate::link::realtime::{MAX_GAP, MAX_RUNS};
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{SeqTracker, Time};
@@ -12,23 +12,23 @@ pub(super) struct Run {
     until: Time,
     /// When the answer to the last request should have come.
     overdue: Time,
-    /// The least time between two strikes.
+    /// The least time between two requests.
     rest: Duration,
 }
 
-/// Strikes for one packet, so that a short round trip is no reason for many
+/// Requests for one packet that is followed, so that a short round trip is no reason for many
 /// requests.
-const MAX_STRIKES: u32 = 8;
+const MAX_REQUESTS: u32 = 8;
 
 /// What is missing and would still be of use, oldest first: at most
 /// [`MAX_RUNS`] runs of [`MAX_GAP`] numbers together, since every request goes
 /// through all of them.
 #[derive(Debug)]
-pub(super) struct Wanted(VecDeque<Run>);
+pub(super) struct MissingList(VecDeque<Run>);
 
-impl Wanted {
-    pub fn new() -> Wanted {
-        Wanted(VecDeque::with_capacity(MAX_RUNS))
+impl MissingList {
+    pub fn new() -> MissingList {
+        MissingList(VecDeque::with_capacity(MAX_RUNS))
     }
 
     pub fn clear(&mut self) {
@@ -39,8 +39,10 @@ impl Wanted {
         self.0.is_empty()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Run> {
-        self.0.iter()
+    /// What a request at `now` names: what has time for an answer, and what has lost
+    /// it since the last request, until the answer to that is overdue.
+    pub fn to_ask(&self, now: Time) -> impl Iterator<Item = &Run> {
+        self.0.iter().filter(move |run| now < run.until || now <= run.overdue)
     }
 
     /// Adds `first..end`, due at once; false if there is no room.
@@ -49,7 +51,7 @@ impl Wanted {
         if self.0.len() == MAX_RUNS || numbers + (end - first) > MAX_GAP {
             return false;
         }
-        let rest = until.since(now) / MAX_STRIKES;
+        let rest = until.since(now) / MAX_REQUESTS;
         self.0.push_back(Run { first, end, until, overdue: Time::ZERO, rest });
         true
     }
@@ -87,7 +89,7 @@ impl Wanted {
         self.0.iter().map(|run| run.overdue).min()
     }
 
-    /// Whether something has time for one more strike at most.
+    /// Whether something has time for one more request at most.
     pub fn is_urgent(&self, now: Time, patience: Duration) -> bool {
         self.0.iter().any(|run| run.until < now + 2 * patience)
     }
@@ -107,13 +109,24 @@ mod tests {
 
     #[test]
     fn what_a_request_goes_through_is_bounded() {
-        let push = |w: &mut Wanted, first, end| w.push(Time::ZERO, first, end, Time::NEVER);
-        let mut w = Wanted::new();
-        assert!(push(&mut w, 0, MAX_GAP - 1));
-        assert!(!push(&mut w, 2_000, 2_002) && push(&mut w, 2_000, 2_001));
-        assert!(!push(&mut w, 3_000, 3_001));
-        w.clear();
-        let runs = (0..MAX_GAP).filter(|&k| push(&mut w, 2 * k, 2 * k + 1)).count();
+        let push =
+            |list: &mut MissingList, first, end| list.push(Time::ZERO, first, end, Time::NEVER);
+        let mut list = MissingList::new();
+        assert!(push(&mut list, 0, MAX_GAP - 1));
+        assert!(!push(&mut list, 2_000, 2_002) && push(&mut list, 2_000, 2_001));
+        assert!(!push(&mut list, 3_000, 3_001));
+        list.clear();
+        let runs = (0..MAX_GAP).filter(|&k| push(&mut list, 2 * k, 2 * k + 1)).count();
         assert_eq!(runs, MAX_RUNS);
+    }
+
+    #[test]
+    fn what_has_become_too_late_is_soon_named_no_more() {
+        let ms = Time::from_millis;
+        let mut list = MissingList::new();
+        assert!(list.push(ms(0), 5, 6, ms(30)));
+        list.asked(ms(20), Duration::from_millis(22));
+        let named = [29, 42, 43].map(|at| list.to_ask(ms(at)).count());
+        assert_eq!(named, [1, 1, 0]);
     }
 }

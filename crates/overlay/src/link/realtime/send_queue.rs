@@ -18,16 +18,16 @@ pub(super) struct Job {
 /// a line, which costs a sixth less per forwarded packet than a heap of all. The
 /// heap is for those that would have to stand further forward.
 #[derive(Debug)]
-pub(super) struct Agenda {
+pub(super) struct SendQueue {
     line: VecDeque<Job>,
     heap: BinaryHeap<Reverse<Job>>,
     max: usize,
     order: u64,
 }
 
-impl Agenda {
-    pub fn new(max: usize) -> Agenda {
-        Agenda {
+impl SendQueue {
+    pub fn new(max: usize) -> SendQueue {
+        SendQueue {
             line: VecDeque::with_capacity(max),
             heap: BinaryHeap::with_capacity(max),
             max,
@@ -86,21 +86,21 @@ mod tests {
         fn the_earliest_goes_first(
             steps in prop::collection::vec(prop::option::of(0u64..20), 1..200),
         ) {
-            let mut agenda = Agenda::new(1_000);
+            let mut queue = SendQueue::new(1_000);
             let mut model: Vec<(u64, Slot)> = Vec::new();
             for (slot, step) in (0..).zip(steps) {
                 match step {
                     Some(ms) => {
-                        agenda.push(Time::from_millis(ms), slot, false);
+                        queue.push(Time::from_millis(ms), slot, false);
                         model.push((ms, slot));
                     }
                     None => {
                         model.sort_unstable();
                         let want = (!model.is_empty()).then(|| model.remove(0).1);
-                        prop_assert_eq!(agenda.pop().map(|job| job.slot), want);
+                        prop_assert_eq!(queue.pop().map(|job| job.slot), want);
                     }
                 }
-                prop_assert_eq!(agenda.len(), model.len());
+                prop_assert_eq!(queue.len(), model.len());
             }
         }
     }

@@ -1,0 +1,12 @@
+use super::{Gap, Policy, Requests};
+
+/// The paper's (Amir et al. 2005, IV-A): one request, one answer, no timeouts. What
+/// is lost again, or whose request is lost, stays lost: 2p² − p³ of all packets.
+#[derive(Debug)]
+pub(super) struct Once;
+
+impl Policy for Once {
+    fn missing(&mut self, gap: Gap, requests: &mut Requests) {
+        requests.ask(gap, 1);
+    }
+}
