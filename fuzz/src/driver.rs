@@ -53,7 +53,7 @@ pub fn settle(node: &mut Node, now: Time, arena: &mut TxArena) -> Vec<Envelope> 
     }
     assert_eq!(node.transmit(now, arena), Drained::All);
     assert!(arena.is_empty(), "All, and then there was more");
-    let (wake_at, why) = node.next_timeout(now);
+    let (wake_at, why) = (node.next_timeout(now), node.why(now));
     assert!(wake_at > now, "a driver would spin: {why:?} at {wake_at:?}, now {now:?}");
     assert_eq!(wake_at == Time::NEVER, why == Why::Nothing, "{wake_at:?}, {why:?}");
     out

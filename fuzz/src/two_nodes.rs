@@ -184,7 +184,7 @@ impl World<'_> {
             Step::Sleep { unit, n } => self.now += Duration::from_micros(micros(unit, n)),
             Step::Wake { side } => {
                 let side = usize::from(side % 2);
-                let at = self.sides[side].node.next_timeout(self.now).0;
+                let at = self.sides[side].node.next_timeout(self.now);
                 if at != Time::NEVER {
                     self.now = self.now.max(at);
                 }
@@ -371,7 +371,7 @@ impl World<'_> {
             self.settle(0);
             self.settle(1);
             let arrival = |s: &Side| s.under_way.front().map_or(Time::NEVER, |d| d.at);
-            let next = |s: &Side| arrival(s).min(s.node.next_timeout(self.now).0);
+            let next = |s: &Side| arrival(s).min(s.node.next_timeout(self.now));
             let next = next(&self.sides[0]).min(next(&self.sides[1]));
             if next > end {
                 self.now = end;

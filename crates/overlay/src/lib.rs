@@ -32,7 +32,7 @@
 //! loop {
 //!     # rounds += 1;
 //!     # if rounds > 2 { break }
-//!     let (wake_at, why) = node.next_timeout(now);
+//!     let wake_at = node.next_timeout(now);
 //!     // … sleep until `wake_at` or input; then hand over all that came:
 //!     let now = wake_at;
 //!     let mut batch: [RxDatagram; 0] = [];

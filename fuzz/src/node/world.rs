@@ -165,7 +165,7 @@ impl World {
         match *step {
             Step::Sleep { unit, n } => self.sleep(micros(unit, n)),
             Step::Wake { arena } => {
-                let at = self.node.next_timeout(self.now).0;
+                let at = self.node.next_timeout(self.now);
                 if at != Time::NEVER {
                     self.now = self.now.max(at);
                 }
@@ -490,7 +490,8 @@ impl World {
         self.sleep(1_000_000_000);
         self.settle(3);
         // The hellos of that moment go before packets, and use up the rate.
-        while let (at, Why::Pace(_)) = self.node.next_timeout(self.now) {
+        while let Why::Pace(_) = self.node.why(self.now) {
+            let at = self.node.next_timeout(self.now);
             self.now = at;
             self.settle(3);
         }

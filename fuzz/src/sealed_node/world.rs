@@ -393,7 +393,7 @@ impl World {
             self.settle();
             let arrival = |d: &Driven| d.inbox.front().map_or(Time::NEVER, |i| i.0);
             let both = [&self.node, &self.honest];
-            let due = both.map(|d| arrival(d).min(d.node.next_timeout(self.now).0));
+            let due = both.map(|d| arrival(d).min(d.node.next_timeout(self.now)));
             let next = due[0].min(due[1]).min(self.next_packet);
             if next > end {
                 self.now = end;

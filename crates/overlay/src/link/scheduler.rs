@@ -57,27 +57,22 @@ impl Link {
             self.tally.routing(len);
             self.sent(now, len, arena);
         }
-        // Mostly nothing does: a node is asked after each thing that happens to it.
-        if !self.services.any_waits() {
-            return Progress::Idle;
-        }
-        let mut moment = self.moment(now);
         let mut not_urgent = 0;
-        loop {
+        while self.services.any_waits() {
             if self.paced(now) {
                 return Progress::Paced;
             }
             if not_urgent >= QUANTUM {
                 return Progress::Quantum;
             }
-            moment.envelope = self.seal.count();
-            match self.send_data(&moment, to, arena) {
+            match self.send_data(&self.moment(now), to, arena) {
                 Step::Sent(Class::Urgent, _) => {}
                 Step::Sent(Class::Shared, bytes) => not_urgent += bytes,
                 Step::ArenaFull => return Progress::ArenaFull,
-                Step::Idle => return Progress::Idle,
+                Step::Idle => break,
             }
         }
+        Progress::Idle
     }
 
     /// How many bytes of services' control frames go into the next envelope, beside

@@ -61,6 +61,7 @@ const MIN_SPACING: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct HelloClock {
     liveness: Liveness,
+    overdue_after: Overdue,
     due: Time,
     last_sent: Option<Time>,
     before_last: Option<Time>,
@@ -78,9 +79,27 @@ pub(super) struct HelloClock {
     rtt: Rtt,
 }
 
+/// How long a neighbour may be silent before it is asked; reckoned once, since a node
+/// asks for it at each packet.
+#[derive(Clone, Copy, Debug)]
+struct Overdue {
+    /// Without any envelope.
+    silent: Duration,
+    /// Without a hello.
+    ungreeted: Duration,
+}
+
+impl Overdue {
+    fn after(liveness: &Liveness) -> Overdue {
+        let silent = liveness.interval * 5 / 4;
+        Overdue { silent, ungreeted: silent + 2 * liveness.interval }
+    }
+}
+
 impl HelloClock {
     pub fn new(liveness: Liveness, first: Time) -> HelloClock {
         HelloClock {
+            overdue_after: Overdue::after(&liveness),
             liveness,
             due: first,
             last_sent: None,
@@ -102,6 +121,7 @@ impl HelloClock {
 
     /// The hello that is due stays so.
     pub fn set_liveness(&mut self, liveness: Liveness) {
+        self.overdue_after = Overdue::after(&liveness);
         self.liveness = liveness;
     }
 
@@ -129,7 +149,7 @@ impl HelloClock {
         self.greeted = self.greeted.max(Some(at));
         self.missed = hello
             .heard_ms
-            .is_some_and(|ago| Duration::from_millis(u64::from(ago)) > self.patience());
+            .is_some_and(|ago| Duration::from_millis(u64::from(ago)) > self.overdue_after.silent);
         if let Some(ago) = hello.heard_ms {
             let moment = if self.is_latest(at, hello) {
                 at
@@ -178,12 +198,8 @@ impl HelloClock {
     }
 
     fn overdue_at(&self) -> Option<Time> {
-        let silent = self.heard? + self.patience();
-        Some(silent.min(self.greeted? + self.patience() + 2 * self.liveness.interval))
-    }
-
-    fn patience(&self) -> Duration {
-        self.liveness.interval * 5 / 4
+        let silent = self.heard? + self.overdue_after.silent;
+        Some(silent.min(self.greeted? + self.overdue_after.ungreeted))
     }
 
     /// Whether a hello is to be sent at `now`.

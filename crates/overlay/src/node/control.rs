@@ -301,11 +301,23 @@ impl Control {
         }
     }
 
-    /// When to call [`Control::handle_timeout`] and ask for frames, and why.
-    pub fn next_timeout(&self) -> (Time, Why) {
+    /// When to call [`Control::handle_timeout`] and ask for frames.
+    pub fn next_timeout(&self) -> Time {
         let route = self.router.as_ref().map_or(Time::NEVER, Router::next_timeout);
-        let shake = self.sealing.as_ref().map_or(Time::NEVER, SealedLinks::next_timeout);
-        if shake < route { (shake, Why::Handshake) } else { (route, Why::Route) }
+        route.min(self.handshake_at())
+    }
+
+    fn handshake_at(&self) -> Time {
+        self.sealing.as_ref().map_or(Time::NEVER, SealedLinks::next_timeout)
+    }
+
+    /// What is to be done then.
+    pub fn why(&self) -> Why {
+        match self.next_timeout() {
+            Time::NEVER => Why::Nothing,
+            at if at == self.handshake_at() => Why::Handshake,
+            _ => Why::Route,
+        }
     }
 
     /// What the forwarder is to do.

@@ -419,13 +419,27 @@ impl Forwarder {
         drained
     }
 
-    pub(super) fn next_timeout(&self, now: Time) -> (Time, Why) {
-        let mut next = (Time::NEVER, Why::Nothing);
-        let mut offer = |at: Option<Time>, why: Why| {
-            if let Some(at) = at.filter(|at| *at < next.0) {
-                next = (at, why);
+    pub(super) fn next_timeout(&self, now: Time) -> Time {
+        let mut next = Time::NEVER;
+        self.timeouts(now, |at, _| next = next.min(at));
+        next
+    }
+
+    /// What a link has to do at `next`, if one has.
+    pub(super) fn why(&self, now: Time, next: Time) -> Option<Why> {
+        let mut found = None;
+        self.timeouts(now, |at, why| {
+            if at == next && at < Time::NEVER {
+                found.get_or_insert(why);
             }
-        };
+        });
+        found
+    }
+
+    /// Calls `each` with everything that links have to do, and when.
+    #[inline]
+    fn timeouts(&self, now: Time, mut each: impl FnMut(Time, Why)) {
+        let mut offer = |at: Option<Time>, why| each(at.unwrap_or(Time::NEVER), why);
         for (id, link) in self.links.iter() {
             offer(link.hello_at(), Why::Hello(id));
             offer(link.monitor().dead_at(), Why::Silence(id));
@@ -435,10 +449,11 @@ impl Forwarder {
                 offer(Some(at), Why::Service(id, service));
             }
             offer(link.session_at(), Why::Session(id));
-            offer(link.monitor().advertise_at().filter(|_| self.advertise), Why::Route);
-            offer(link.monitor().ease_at().filter(|_| self.advertise), Why::Route);
+            if self.advertise {
+                offer(link.monitor().advertise_at(), Why::Route);
+                offer(link.monitor().ease_at(), Why::Route);
+            }
         }
-        next
     }
 }
 

@@ -209,7 +209,7 @@ impl Node {
     pub fn handle_timeout(&mut self, now: Time) {
         self.forwarder.handle_timeout(now);
         self.settle(now);
-        if now >= self.control.next_timeout().0 {
+        if now >= self.control.next_timeout() {
             self.control.handle_timeout(now);
             self.obey(now);
         }
@@ -228,13 +228,14 @@ impl Node {
                 }
             }
         }
-        if now >= self.control.next_timeout().0 {
+        let mut stuck = self.control.next_timeout() <= now;
+        if stuck {
             let control = &mut self.control;
             self.forwarder.take_frames(|link, room| control.poll_frame(link, now, room));
+            stuck = self.control.next_timeout() <= now;
         }
         // What can't be done now must not make the driver spin; nor may a node
         // that is always woken before then put it off for ever.
-        let stuck = self.control.next_timeout().0 <= now;
         self.hold = match stuck {
             true if self.hold > now => self.hold,
             true => now + STUCK,
@@ -244,12 +245,14 @@ impl Node {
     }
 
     /// When to call [`Node::handle_timeout`] and [`Node::transmit`] next if
-    /// nothing arrives before, and why.
-    pub fn next_timeout(&self, now: Time) -> (Time, Why) {
-        let (at, why) = self.control.next_timeout();
-        let control = (at.max(self.hold), why);
-        let forwarder = self.forwarder.next_timeout(now);
-        if control.0 < forwarder.0 { control } else { forwarder }
+    /// nothing arrives before.
+    pub fn next_timeout(&self, now: Time) -> Time {
+        self.control.next_timeout().max(self.hold).min(self.forwarder.next_timeout(now))
+    }
+
+    /// Why [`Node::next_timeout`] is when it is.
+    pub fn why(&self, now: Time) -> Why {
+        self.forwarder.why(now, self.next_timeout(now)).unwrap_or_else(|| self.control.why())
     }
 
     /// The deciding half, to look at.
@@ -374,7 +377,7 @@ mod tests {
             }
             arena.clear();
             node.transmit(now, &mut arena);
-            armed = node.next_timeout(now).0;
+            armed = node.next_timeout(now);
             !arena.is_empty()
         });
         assert!(greeted);

@@ -288,7 +288,7 @@ impl OverlayNode {
             }
         }
         let now = io.now();
-        let at = self.node.next_timeout(now).0.max(now);
+        let at = self.node.next_timeout(now).max(now);
         if at < Time::NEVER && self.wakes.last().is_none_or(|&earliest| at < earliest) {
             self.wakes.push(at);
             io.wake_at(at, Token::Node.pack());
@@ -307,7 +307,7 @@ impl OverlayNode {
             self.spins.1 < SPIN_LIMIT,
             "node {} asks again and again to be woken at {now:?}: {:?}",
             self.config.id,
-            self.node.next_timeout(now)
+            self.node.why(now)
         );
         self.node.handle_timeout(now);
         self.drain(io);

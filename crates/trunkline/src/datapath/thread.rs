@@ -553,7 +553,7 @@ impl PacketThread {
     }
 
     fn arm(&mut self) -> io::Result<()> {
-        let (at, _) = self.node.node().next_timeout(clock::now());
+        let at = self.node.node().next_timeout(clock::now());
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.lobby.next_timeout());
         let at = at.min(self.reopen).min(self.node.flush_at());
         // While a socket is full, its becoming writable is what to wait for; but
