@@ -86,11 +86,13 @@ struct tl_addr {
  *                 waits is at most what the socket to the node holds (with Linux's
  *                 default some 90 packets of 1,200 bytes; to a node on another host
  *                 they take TCP), and 64 KiB or 50 ms in the link. They wait for
- *                 nothing else: not for an application that doesn't read, not on the
- *                 links behind the first; without a route they are dropped. Use
- *                 another socket for real time, which would be behind them here. A
- *                 node before 0.2 refuses any other than 0, once, with EPROTO, and
- *                 drops.
+ *                 the link's `rate` in the node's file: a link without one takes
+ *                 all at once, and what the line behind it can't carry is lost.
+ *                 They wait for nothing else: not for an application that doesn't
+ *                 read, not on the links behind the first; without a route they
+ *                 are dropped. Use another socket for real time, which would be
+ *                 behind them here. A node before 0.2 refuses any other than 0,
+ *                 once, with EPROTO, and drops.
  */
 #define TL_SERVICE 1
 #define TL_DEADLINE_MS 2

@@ -62,6 +62,8 @@ const MIN_SPACING: Duration = Duration::from_millis(10);
 pub(super) struct HelloClock {
     liveness: Liveness,
     overdue_after: Overdue,
+    /// Between two probes.
+    probe_spacing: Duration,
     due: Time,
     last_sent: Option<Time>,
     before_last: Option<Time>,
@@ -101,6 +103,7 @@ impl HelloClock {
         HelloClock {
             overdue_after: Overdue::after(&liveness),
             liveness,
+            probe_spacing: MIN_SPACING,
             due: first,
             last_sent: None,
             before_last: None,
@@ -123,6 +126,7 @@ impl HelloClock {
     pub fn set_liveness(&mut self, liveness: Liveness) {
         self.overdue_after = Overdue::after(&liveness);
         self.liveness = liveness;
+        self.space_probes();
     }
 
     /// Any envelope of the neighbour arrived.
@@ -136,6 +140,14 @@ impl HelloClock {
         self.hasten(now);
     }
 
+    /// Sets how far two probes are apart: as far as the round trip is longer than it
+    /// has been, so that on a line that has hardly room for its calls they do not feed the
+    /// queue that they measure; but never so far that a death could be mistaken.
+    fn space_probes(&mut self) {
+        let widest = self.liveness.interval / 2;
+        self.probe_spacing = (2 * self.rtt.excess()).min(widest).max(MIN_SPACING);
+    }
+
     /// Takes a hello: true if the link has come up. It does when both hear each
     /// other; a neighbour that is heard but does not hear is of no use.
     pub fn on_hello(&mut self, at: Time, hello: &Hello) -> bool {
@@ -143,6 +155,7 @@ impl HelloClock {
             let elapsed = micros(at).wrapping_sub(echo);
             if let Some(rtt) = elapsed.checked_sub(held) {
                 self.rtt.sample(Duration::from_micros(u64::from(rtt)));
+                self.space_probes();
             }
         }
         self.theirs = Some((hello.sent_us, at));
@@ -237,7 +250,7 @@ impl HelloClock {
         };
         self.seq = self.seq.wrapping_add(1);
         self.before_last = self.last_sent.replace(now);
-        self.due = now + if probe { MIN_SPACING } else { self.liveness.interval };
+        self.due = now + if probe { self.probe_spacing } else { self.liveness.interval };
         hello
     }
 
@@ -277,7 +290,7 @@ impl HelloClock {
     /// for the next of this end's own.
     pub fn due_at(&self) -> Time {
         let probe = self.overdue_at().filter(|_| self.liveness.probes && self.up);
-        let soonest = self.last_sent.map_or(self.due, |at| at + MIN_SPACING);
+        let soonest = self.last_sent.map_or(self.due, |at| at + self.probe_spacing);
         probe.map_or(self.due, |at| self.due.min(at.max(soonest)))
     }
 
@@ -379,6 +392,28 @@ mod tests {
         peer.next(ms(50), false);
         receive(&mut peer, ms(51), &probe);
         assert_eq!(peer.due_at(), ms(60), "whatever is asked, 10 ms apart");
+    }
+
+    #[test]
+    fn probes_keep_off_a_queue_but_not_so_far_that_it_looks_like_a_death() {
+        let probes = |queue: u64| {
+            let mut h = HelloClock::new(Liveness::default(), Time::ZERO);
+            for (n, rtt) in [20, 20, 20].into_iter().chain([20 + queue; 60]).enumerate() {
+                let sent = Time::from_millis(n as u64 * 200);
+                h.next(sent, false);
+                let echo = Some((micros(sent), 0));
+                let at = sent + Duration::from_millis(rtt);
+                receive(&mut h, at, &Hello { echo, ..hears(0) });
+            }
+            let last = 62 * 200 + 20 + queue;
+            (last + 1..last + 1_000)
+                .filter(|&t| h.is_due(ms(t)) && h.next(ms(t), false).probe)
+                .count()
+        };
+        assert_eq!(probes(0), 75);
+        assert_eq!(probes(4), 75, "as if there were none: 8 ms is within the spacing");
+        assert!((18..=20).contains(&probes(20)), "every 40 ms: {}", probes(20));
+        assert_eq!(probes(500), 7, "every 100 ms, as half the interval");
     }
 
     #[test]

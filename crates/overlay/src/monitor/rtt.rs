@@ -9,6 +9,8 @@ pub struct Rtt {
     one_way: Duration,
     /// The latest sample, if it was less than half of the average.
     low: Option<Duration>,
+    /// The shortest sample.
+    least: Duration,
 }
 
 /// A sample above this is a mistake or a lie: no link is a minute long.
@@ -37,12 +39,19 @@ impl Rtt {
             (None, _) => rtt,
         };
         let low = is_low.then_some(rtt);
-        *self = Rtt { smoothed: Some(smoothed), one_way: smoothed / 2, low };
+        let least = if self.smoothed.is_none() { rtt } else { rtt.min(self.least) };
+        *self = Rtt { smoothed: Some(smoothed), one_way: smoothed / 2, low, least };
     }
 
     /// The average; `None` before the first sample.
     pub fn get(self) -> Option<Duration> {
         self.smoothed
+    }
+
+    /// How far the average is above the shortest sample, as a queue on the way puts it;
+    /// zero before the first sample.
+    pub fn excess(self) -> Duration {
+        self.smoothed.unwrap_or_default().saturating_sub(self.least)
     }
 
     /// Half of the average, zero while nothing is known: the estimate of the
@@ -83,5 +92,13 @@ mod tests {
         assert_eq!(after(&[80, 8]).get(), Some(ms(71)));
         assert!(after(&[80, 8, 80, 8]).get() > Some(ms(60)));
         assert_eq!(after(&[80, 48, 48]).get().map(|d| d.as_millis()), Some(72));
+    }
+
+    #[test]
+    fn the_excess_is_above_the_shortest() {
+        assert_eq!(Rtt::default().excess(), ms(0));
+        assert_eq!(after(&[80]).excess(), ms(0));
+        assert_eq!(after(&[80, 88]).excess(), ms(1));
+        assert_eq!(after(&[80, 88, 72]).excess(), (ms(81) * 7 + ms(72)) / 8 - ms(72));
     }
 }
