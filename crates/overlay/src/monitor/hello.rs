@@ -195,7 +195,17 @@ impl HelloClock {
 
     /// Brings the next hello forward, as far as the spacing allows.
     pub fn hasten(&mut self, now: Time) {
-        let soonest = self.last_sent.map_or(now, |t| t + MIN_SPACING);
+        self.bring_forward(now, MIN_SPACING);
+    }
+
+    /// Brings a hello forward that is to ask for one, as far as the spacing of probes
+    /// allows.
+    pub fn hasten_probe(&mut self, now: Time) {
+        self.bring_forward(now, self.probe_spacing);
+    }
+
+    fn bring_forward(&mut self, now: Time, spacing: Duration) {
+        let soonest = self.last_sent.map_or(now, |t| t + spacing);
         self.due = self.due.min(soonest.max(now));
     }
 

@@ -119,7 +119,7 @@ impl LinkMonitor {
         self.loss.on_envelope(at, counter);
         self.doubt.earn();
         if self.in_doubt() {
-            self.hello.hasten(at);
+            self.hello.hasten_probe(at);
         }
     }
 
