@@ -190,10 +190,14 @@ fn datagrams_of_one_that_is_held_back_are_counted() {
 
 /// A session of this host without the client library.
 fn bare(path: &Path, version: u8) -> Socket {
+    bare_at(path, version, 0)
+}
+
+fn bare_at(path: &Path, version: u8, port: u16) -> Socket {
     let mut socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("a socket");
     socket.connect(&SockAddr::unix(path).expect("short")).expect("connected");
     socket.set_read_timeout(Some(common::PATIENCE)).expect("an option");
-    socket.write_all(&bytes(|w| ToNode::Bind { version, port: 0 }.emit_head(w))).expect("sent");
+    socket.write_all(&bytes(|w| ToNode::Bind { version, port }.emit_head(w))).expect("sent");
     assert!(socket.read(&mut [0; 100]).expect("an answer") > 0);
     socket.set_nonblocking(true).expect("an option");
     socket
@@ -279,4 +283,86 @@ fn what_was_taken_goes_out_when_its_sender_has_gone() {
     wait_for("the sessions to go", || {
         (chain.nodes[0].metrics().sum("sessions", "") == 0).then_some(())
     });
+}
+
+/// One that waits at port `port` of `path`, has filled its socket with packets to
+/// `to`, and goes.
+fn fill_and_go(path: &Path, port: u16, to: Address) {
+    let socket = bare_at(path, SESSION_VERSION, port);
+    (&socket).write_all(&bytes(|w| ToNode::Wait(true).emit_head(w))).expect("sent");
+    let taken = fill(&socket, to, ms(20));
+    assert!(taken > 20, "{taken} packets wait nowhere");
+}
+
+/// A link that takes eight packets in a second, and nodes that let five attach.
+fn crowded() -> Chain {
+    let link = "rate = \"64 kbit/s\"\n";
+    let mut chain = Chain::prepare(&Setup { link, ..Setup::default() });
+    for node in &mut chain.nodes {
+        let text = std::fs::read_to_string(&node.config).expect("written");
+        let text = text.replace("[node]", "[node]\nmax_sessions = 5");
+        std::fs::write(&node.config, text).expect("written");
+        node.start();
+    }
+    chain.wait_until_up();
+    chain
+}
+
+fn sessions(node: &common::Node) -> u64 {
+    node.metrics().sum("sessions", "")
+}
+
+#[test]
+fn who_has_gone_takes_no_place_that_another_needs() {
+    let chain = crowded();
+    let (near, to) = (&chain.nodes[0], chain.nodes[1].address(4_000));
+    (0..5).for_each(|_| fill_and_go(&near.socket, 0, to));
+    let attached: Vec<_> = (0..5).map(|_| near.bind(0)).collect();
+    assert_eq!(sessions(near), 5);
+    let full = DatagramSocket::bind(near.socket.as_path(), 0);
+    assert!(full.is_err(), "the living give way to nobody");
+    drop(attached);
+}
+
+#[test]
+fn who_has_gone_takes_no_port_that_another_needs() {
+    let chain = crowded();
+    let (near, to) = (&chain.nodes[0], chain.nodes[1].address(4_000));
+    for _ in 0..3 {
+        fill_and_go(&near.socket, 7_000, to);
+        drop(near.bind(7_000));
+    }
+    let living = near.bind(7_000);
+    let second = DatagramSocket::bind(near.socket.as_path(), 7_000);
+    assert!(second.is_err(), "{:?} is taken", living.local_addr());
+}
+
+#[test]
+fn nobody_waits_for_a_neighbour_that_is_dead() {
+    let mut chain = crowded();
+    let to = chain.nodes[1].address(4_000);
+    fill_and_go(&chain.nodes[0].socket, 0, to);
+    chain.last().crash();
+    let start = Instant::now();
+    wait_for("the session to go", || (sessions(&chain.nodes[0]) == 0).then_some(()));
+    assert!(start.elapsed() < ms(8_000), "it would take 11 s: {:?}", start.elapsed());
+}
+
+#[test]
+fn who_has_gone_on_another_host_is_forgotten_at_once() {
+    let chain = crowded();
+    let mut raw = raw::Raw::bound(&chain.nodes[0]);
+    raw.say(&bytes(|w| ToNode::Wait(true).emit_head(w)));
+    let (to, port, service) = (NodeId(2), 4_000, Service::BestEffort);
+    let send = ToNode::Send { service, deadline_ms: 255, to, port, payload: &[] };
+    let message = [bytes(|w| send.emit_head(w)), vec![0; SIZE]].concat();
+    // For 13 s.
+    (0..100).for_each(|_| raw.say(&message));
+    wait_for("it to be held back", || {
+        (chain.nodes[0].metrics().sum("held_back_packets_total", "") > 1).then_some(())
+    });
+    drop(raw);
+    let start = Instant::now();
+    wait_for("the session to go", || (sessions(&chain.nodes[0]) == 0).then_some(()));
+    assert!(start.elapsed() < ms(5_000), "{:?}", start.elapsed());
 }

@@ -373,7 +373,8 @@ impl Link {
     /// Whether a packet of `service` under flow control is to be handed over now: it
     /// is taken, or dropped for a reason that waiting would not mend.
     pub(crate) fn has_room(&self, service: Service) -> bool {
-        if self.address.is_none() || !self.seal.ready() {
+        // No queue of a neighbour that is gone gets shorter.
+        if self.address.is_none() || !self.seal.ready() || !self.monitor.is_up() {
             return true;
         }
         let largest = DATA_HEADER + self.config.max_payload();

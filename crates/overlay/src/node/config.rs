@@ -176,10 +176,15 @@ impl link::Config {
         range("rate: more than 0", self.rate.is_none_or(|r| r.as_bps() > 0))?;
         range("[realtime] repeat_share: 0 to 1", (0.0..=1.0).contains(&repeat_share))?;
         range("[realtime] extra_share: 0 to 1", (0.0..=1.0).contains(&extra_share))?;
-        let memory = 4 << 10..=1 << 30;
-        range("[realtime] memory: 4 KiB to 1 GiB", memory.contains(&bytes))?;
+        // Smaller than a packet, it would never have room for one that waits.
+        let memory = self.mtu.max(4 << 10)..=1 << 30;
+        range("[realtime] memory: 4 KiB, or `mtu` if that is more, to 1 GiB", {
+            memory.contains(&bytes)
+        })?;
         range("[realtime] packets: 16 to 32768", (16..=1 << 15).contains(&packets))?;
-        range("[best_effort] memory: 4 KiB to 1 GiB", memory.contains(&self.best_effort.bytes))?;
+        range("[best_effort] memory: 4 KiB, or `mtu` if that is more, to 1 GiB", {
+            memory.contains(&self.best_effort.bytes)
+        })?;
         let wait = |wait: Duration| (1..=10_000).contains(&wait.as_millis());
         range("[realtime] max_wait: 1 ms to 10 s", wait(self.realtime.max_wait))?;
         range("[best_effort] max_wait: 1 ms to 10 s", wait(self.best_effort.max_wait))?;
@@ -256,6 +261,14 @@ mod tests {
         assert!(
             matches!(paths.validate(), Err(ConfigError::OutOfRange(_, why)) if why.contains("mtu"))
         );
+        paths.links[1].mtu = 4_500;
+        paths.links[1].best_effort.bytes = 4_500;
+        assert_eq!(paths.validate(), Ok(()));
+        paths.links[1].best_effort.bytes = 4_499;
+        assert!(matches!(
+            paths.validate(),
+            Err(ConfigError::OutOfRange(_, why)) if why.starts_with("[best_effort] memory: 4 KiB, or")
+        ));
         paths.links[1].mtu = 1_280;
         paths.links[1].path = "p".repeat(63);
         assert_eq!(paths.validate(), Ok(()));

@@ -23,9 +23,8 @@ impl PacketThread {
         if events.contains(EpollFlags::EPOLLOUT) {
             self.on_unstuck(id);
         }
-        // An event of before it was held back.
         if self.held.has(id) {
-            return;
+            return self.on_held(id, events);
         }
         let now = clock::now();
         for _ in 0..MESSAGES_PER_TURN {
@@ -34,6 +33,7 @@ impl PacketThread {
                 Read::Message(n) => {
                     // What the node would find too old for its queues, it drops.
                     let at = carrier.sent_at(stamps, now);
+                    self.make_way(id, n);
                     let message = &self.message[..n];
                     match self.node.session_recv(at, id, message, &mut self.carriers) {
                         Handover::Taken => {}
@@ -101,7 +101,11 @@ impl PacketThread {
     }
 
     pub(super) fn admit(&mut self, carrier: Carrier, client: Client) -> Option<SessionId> {
-        let Some(id) = self.node.session_open_for(client) else {
+        let mut place = self.node.session_open_for(client);
+        if place.is_none() && !self.node.node().is_draining() && self.make_room() {
+            place = self.node.session_open_for(client);
+        }
+        let Some(id) = place else {
             self.turn_away(carrier, Refusal::Full);
             let what = match self.node.node().is_draining() {
                 true => "an application was turned away: this node is being drained",

@@ -1,40 +1,67 @@
 //! Applications that the node holds back: of each one message is kept here, what
-//! comes behind it stays in the carrier, and nobody reads there.
+//! comes behind it stays in the carrier, and nobody reads there. One that goes
+//! meanwhile leaves that behind. On this host it still goes out, until another
+//! application needs the place or the port; from another host it is lost.
 
 use super::{PacketThread, token};
 use crate::clock;
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use trunkline_base::Time;
 use trunkline_overlay::node::Handover;
 use trunkline_overlay::session::SessionId;
+use trunkline_overlay::session::wire::ToNode;
 
-/// The messages that the node has not taken, by session; empty where none waits.
-/// A session's memory stays until it ends: at most one message.
+/// What the node has not taken.
 #[derive(Default)]
-pub struct Held(Vec<Vec<u8>>);
+pub struct Held {
+    /// By session; empty where none waits. A session's memory stays until it ends: at
+    /// most one message.
+    messages: Vec<Vec<u8>>,
+    /// By session: whether its application is gone.
+    left: Vec<bool>,
+    /// Those, in the order in which they went.
+    heirless: VecDeque<SessionId>,
+}
 
 impl Held {
     /// Whether session `id` is held back.
     pub fn has(&self, id: SessionId) -> bool {
-        self.0.get(id.0 as usize).is_some_and(|message| !message.is_empty())
+        self.messages.get(id.0 as usize).is_some_and(|message| !message.is_empty())
     }
 
     fn keep(&mut self, id: SessionId, message: &[u8]) {
         let i = id.0 as usize;
-        if self.0.len() <= i {
-            self.0.resize_with(i + 1, Vec::new);
+        if self.messages.len() <= i {
+            self.messages.resize_with(i + 1, Vec::new);
+            self.left.resize(i + 1, false);
         }
-        self.0[i].clear();
-        self.0[i].extend_from_slice(message);
+        self.messages[i].clear();
+        self.messages[i].extend_from_slice(message);
     }
 
     /// Session `id` is over.
     pub fn forget(&mut self, id: SessionId) {
-        if let Some(message) = self.0.get_mut(id.0 as usize) {
+        let i = id.0 as usize;
+        if let Some(message) = self.messages.get_mut(i) {
             *message = Vec::new();
+            if std::mem::take(&mut self.left[i]) {
+                self.heirless.retain(|other| *other != id);
+            }
         }
+    }
+
+    /// The application of session `id`, which is held back, is gone.
+    fn leave(&mut self, id: SessionId) {
+        if !std::mem::replace(&mut self.left[id.0 as usize], true) {
+            self.heirless.push_back(id);
+        }
+    }
+
+    fn has_left(&self, id: SessionId) -> bool {
+        self.left.get(id.0 as usize).is_some_and(|left| *left)
     }
 }
 
@@ -55,7 +82,7 @@ impl PacketThread {
     pub(super) fn resume_held(&mut self) -> bool {
         let mut some = false;
         while let Some(id) = self.node.next_ready() {
-            let Some(message) = self.held.0.get_mut(id.0 as usize) else { continue };
+            let Some(message) = self.held.messages.get_mut(id.0 as usize) else { continue };
             let (now, sink) = (clock::now(), &mut self.carriers);
             if message.is_empty()
                 || self.node.session_recv(now, id, message, sink) == Handover::Full
@@ -69,18 +96,56 @@ impl PacketThread {
         some
     }
 
+    /// Something has happened to session `id` while it is held back: its application
+    /// may be gone.
+    pub(super) fn on_held(&mut self, id: SessionId, events: EpollFlags) {
+        let gone = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
+        if !events.intersects(gone) {
+            return;
+        }
+        if self.carriers.remote_mut(id).is_some() {
+            return self.close(id);
+        }
+        self.held.leave(id);
+        self.watch_session(id);
+    }
+
+    /// Ends the session whose application has been gone longest, if there is one that
+    /// only goes on because something of it waits.
+    pub(super) fn make_room(&mut self) -> bool {
+        let oldest = self.held.heirless.front().copied();
+        oldest.inspect(|&id| self.close(id)).is_some()
+    }
+
+    /// If session `id` asks for a port by `self.message` of `len` bytes, ends one that
+    /// has it and whose application is gone.
+    pub(super) fn make_way(&mut self, id: SessionId, len: usize) {
+        if self.held.heirless.is_empty() || self.carriers.remote_mut(id).is_some() {
+            return;
+        }
+        let Ok(ToNode::Bind { port, .. }) = ToNode::parse(&self.message[..len]) else { return };
+        let node = self.node.node();
+        let mut heirless = self.held.heirless.iter();
+        if let Some(&holder) = heirless.find(|&&other| node.session_port(other) == Some(port)) {
+            self.close(holder);
+        }
+    }
+
     /// Has epoll say what of session `id` there is to do: to read, unless it is held
-    /// back, and to write, where TCP has not taken all.
+    /// back, and to write, where TCP has not taken all. Of one that is held back also
+    /// that it is gone.
     pub(super) fn watch_session(&mut self, id: SessionId) {
         let mut flags = EpollFlags::empty();
-        flags.set(EpollFlags::EPOLLIN, !self.held.has(id));
+        let held = self.held.has(id);
+        flags.set(EpollFlags::EPOLLIN, !held);
+        flags.set(EpollFlags::EPOLLRDHUP, held && !self.held.has_left(id));
         let stuck = self.carriers.remote_mut(id).is_some_and(|session| session.is_noted());
         flags.set(EpollFlags::EPOLLOUT, stuck);
         let Some(carrier) = self.carriers.get_mut(id) else { return };
         let mut event = EpollEvent::new(flags, token::SESSION | u64::from(id.0));
         let fd = carrier.as_fd();
-        // It would say that the application is gone even if nothing else were asked,
-        // again and again; what that one sent before goes out first.
+        // It would say that the application is gone even if nothing were asked, again
+        // and again.
         let _ = match flags.is_empty() {
             true => self.epoll.delete(fd),
             false => match self.epoll.modify(fd, &mut event) {
