@@ -59,3 +59,12 @@ pub fn run_fifo(priority: u8) -> io::Result<()> {
     let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) };
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
+
+/// Puts the calling thread under SCHED_OTHER, as every thread that nobody has said
+/// anything of: one that a real-time thread has started has its priority.
+pub fn run_ordinary() {
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: 0 is the calling thread, and `param` lives through the call. Everybody
+    // may ask for less.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const param) };
+}

@@ -7,6 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::Value;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, Verdict};
@@ -268,12 +270,14 @@ fn a_link_is_cut_and_mended_while_it_runs() {
     assert_eq!(passes(&relay), [false, true]);
 
     // What it cannot do changes nothing.
+    mkfifo(&dir.path().join("pipe"), Mode::S_IRWXU).expect("made");
     let elsewhere = text.replacen("127.0.0.1:0", "127.0.0.1:9", 1);
     for (bad, says) in [
         (elsewhere, "link 1: its name, a, b or stream differs from what runs: "),
         (text.clone() + &text, "the number of links differs"),
         (format!("seed = 7\n{text}"), "seed differs"),
         (text.clone() + "delay = \"fast\"\n", "links.toml:4:9: "),
+        (text.clone() + "trace = \"pipe\"\n", "pipe: it is no regular file"),
     ] {
         let said = reread(&mut relay, &file, &bad);
         assert!(said.starts_with("error: the links stay as they are: "), "{said}");
@@ -284,10 +288,42 @@ fn a_link_is_cut_and_mended_while_it_runs() {
     assert_eq!(passes(&relay), [true, true]);
     let ledger = relay.stop(sigterm);
     let link = &ledger["links"][0];
-    // Counts go on; of eight times both ways, one time nothing passed.
-    assert_eq!((packets(&link["forward"], "delivered"), packets(&link["forward"], "lost")), (2, 6));
-    assert_eq!((packets(&link["reverse"], "delivered"), packets(&link["reverse"], "lost")), (7, 1));
+    // Counts go on; of nine times both ways, one time nothing passed.
+    assert_eq!((packets(&link["forward"], "delivered"), packets(&link["forward"], "lost")), (2, 7));
+    assert_eq!((packets(&link["reverse"], "delivered"), packets(&link["reverse"], "lost")), (8, 1));
     assert_adds_up(&link["forward"]);
+}
+
+/// A trace of minutes is read while the links go on.
+#[test]
+fn links_go_on_while_a_long_file_is_read() {
+    let ((a, a_addr), (b, b_addr)) = (node(), node());
+    let text = format!(
+        "[[link]]\na = {{ listen = \"127.0.0.1:0\", peer = \"{a_addr}\" }}\n\
+         b = {{ listen = \"127.0.0.1:0\", peer = \"{b_addr}\" }}\n"
+    );
+    let (dir, mut relay) = start_from(&text);
+    std::fs::write(dir.path().join("long"), vec![b'0'; 20_000_000]).expect("written");
+    let via = relay.listens[0];
+    let file = dir.path().join("links.toml");
+    thread::scope(|scope| {
+        let read = scope.spawn(|| {
+            let text = text.clone() + "trace = \"long\"\n";
+            assert_eq!(reread(&mut relay, &file, &text), "impair: 2 directions changed\n");
+            Instant::now()
+        });
+        let mut came = Vec::new();
+        while !read.is_finished() {
+            a.send_to(b"there?", via).expect("sent");
+            b.recv_from(&mut [0; 16]).expect("it comes");
+            came.push(Instant::now());
+        }
+        let read = read.join().expect("it ends");
+        let meanwhile = came.iter().filter(|at| **at < read).count();
+        println!("{meanwhile} packets, one after another, while the file was read");
+        assert!(meanwhile > 100, "only {meanwhile} of {}", came.len());
+    });
+    relay.stop(sigterm);
 }
 
 #[test]

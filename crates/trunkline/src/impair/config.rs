@@ -137,7 +137,7 @@ pub enum TraceError {
 }
 
 /// A configuration that can be run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Config {
     /// Feeds every link's randomness.
     pub seed: u64,
@@ -148,7 +148,7 @@ pub struct Config {
 }
 
 /// One link: two ends, two directions.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Link {
     /// As in the ledger.
     pub name: String,
@@ -171,7 +171,7 @@ pub struct End {
 }
 
 /// One direction of a link.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Direction {
     /// What happens to its packets.
     pub model: LinkModel,
@@ -236,7 +236,7 @@ impl Config {
     ///
     /// The first mistake in it, with its place.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        let text = std::fs::read_to_string(path)
+        let text = read_text(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let mut file: File = toml::from_str(&text).map_err(|error| {
             let at = error.span().map_or(0, |s| s.start).min(text.len());
@@ -390,15 +390,28 @@ impl LinkText {
     }
 }
 
+/// What is in a file of at most `limit` bytes; `None` if it has more.
+fn read_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= limit).then_some(bytes))
+}
+
+/// 16 MiB are half a million links of some lines.
+fn read_text(path: &Path) -> io::Result<String> {
+    let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let bytes = read_file(path, 16 << 20)?.ok_or_else(|| wrong("it has more than 16 MiB"))?;
+    String::from_utf8(bytes).map_err(|_| wrong("it is no UTF-8 text"))
+}
+
 fn read_trace(path: &Path) -> Result<Arc<[bool]>, TraceError> {
-    // The longest trace with as much white space again: /dev/zero has no end.
+    // The longest trace with as much white space again.
     let limit = 2 * MAX_TRACE as u64;
-    let mut text = Vec::new();
-    std::fs::File::open(path)?.take(limit + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > limit {
-        return Err(BadTrace::TooLong.into());
+    // Of a pipe to which nobody writes, reading would never end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file").into());
     }
-    Ok(parse_trace(&text)?)
+    Ok(parse_trace(&read_file(path, limit)?.ok_or(BadTrace::TooLong)?)?)
 }
 
 impl FromStr for End {

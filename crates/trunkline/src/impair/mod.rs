@@ -202,6 +202,8 @@ fn advice(bind: &io::Error) -> &'static str {
 /// A configuration that cannot be run, an address that cannot be bound, a
 /// ledger that cannot be written, or a system call that failed.
 pub fn run(args: Args) -> Result<(), Error> {
+    // First, lest a signal that comes early be the end.
+    let reread = args.config.clone().map(Reread::new).transpose()?;
     let config = match &args.config {
         Some(path) => Config::read(path)?,
         None => args.link.config()?,
@@ -215,7 +217,6 @@ pub fn run(args: Args) -> Result<(), Error> {
         None => None,
     };
     let stop = Stop::new(args.until_stdin_closes)?;
-    let reread = args.config.map(Reread::new).transpose()?;
     let asked: Vec<End> = config.links.iter().flat_map(|l| l.ends).collect();
     let mut relay = Relay::bind(config, stop, reread)?;
     announce(&asked, &relay);

@@ -4,6 +4,7 @@
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::thread;
 
 use hdrhistogram::Histogram;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -16,10 +17,10 @@ use trunkline_net::{Class, DirectionId, Endpoint, Network, Packet, Protocol, Ver
 
 use super::Error;
 use super::clock::Clock;
-use super::config::{Config, ConfigError, SIDES};
+use super::config::{Config, SIDES};
 use super::report::{DirectionReport, Lateness, LinkReport, Report};
 use super::socket::{Datagram, RxBuffer, SLOT, Socket};
-use super::stop::{Reread, Stop};
+use super::stop::{Change, Reread, Stop};
 
 /// Receives per socket and turn, so that one flood does not hold up the
 /// packets that are due.
@@ -33,6 +34,7 @@ const TIMER: u64 = u64::MAX;
 const SIGNAL: u64 = u64::MAX - 1;
 const STDIN: u64 = u64::MAX - 2;
 const REREAD: u64 = u64::MAX - 3;
+const CHANGE: u64 = u64::MAX - 4;
 
 /// All links. Side `s` of link `k` is port `2k + s`; what arrives there leaves
 /// by port `2k + 1 - s`. In the network, a port is a host, and the direction of an
@@ -93,6 +95,7 @@ impl Relay {
         }
         if let Some(reread) = &reread {
             watch(&epoll, reread.hangup(), REREAD)?;
+            watch(&epoll, reread.done(), CHANGE)?;
         }
         let ports = bind_ports(&config, &epoll)?;
         Ok(Relay {
@@ -126,7 +129,7 @@ impl Relay {
     ///
     /// A system call that failed. Errors of single packets are counted instead.
     pub fn run(&mut self) -> Result<(), Error> {
-        let mut events = vec![EpollEvent::empty(); self.ports.len() + 4];
+        let mut events = vec![EpollEvent::empty(); self.ports.len() + 5];
         loop {
             self.send_due()?;
             self.arm()?;
@@ -146,39 +149,45 @@ impl Relay {
                     SIGNAL => return Ok(()),
                     STDIN if self.stop.stdin_ended() => return Ok(()),
                     STDIN => {}
-                    REREAD => self.reread(),
+                    REREAD => {
+                        if let Some(reread) = &mut self.reread {
+                            reread.on_hangup(&self.config);
+                        }
+                    }
+                    CHANGE => self.change(),
                     port => self.receive(port as usize)?,
                 }
             }
         }
     }
 
-    /// Reads the file again, if somebody wants it. Whatever is wrong with it is
-    /// said, and then everything stays as it is.
-    fn reread(&mut self) {
-        let Some(new) = self.reread.as_ref().and_then(Reread::config) else { return };
+    /// Does what the file says by now. Whatever is wrong with it is said, and then
+    /// everything stays as it is.
+    fn change(&mut self) {
+        let Some(change) = self.reread.as_mut().and_then(Reread::change) else { return };
         // Nobody may read standard error, which is no reason to fail.
-        let _ = match new.and_then(|new| self.change(new)) {
+        let _ = match change.map(|change| self.apply(change)) {
             Ok(n) => writeln!(io::stderr(), "impair: {n} directions changed"),
             Err(why) => writeln!(io::stderr(), "error: the links stay as they are: {why}"),
         };
+        if let Some(reread) = &mut self.reread {
+            reread.go_on(&self.config);
+        }
     }
 
-    /// Lets each direction do what `new` says; how many differ from before.
-    /// What is under way keeps its time of arrival.
-    fn change(&mut self, new: Config) -> Result<usize, ConfigError> {
-        self.config.check_same_links(&new)?;
-        let mut changed = 0;
-        for (k, direction) in (0..).zip(new.links.iter().flat_map(|link| &link.directions)) {
-            let id = DirectionId(k);
-            // If it stays, its loss process goes on where it is.
-            if self.net.model(id).is_some_and(|running| *running != direction.model) {
-                self.net.change(id, direction.model.clone()).expect(VALID);
-                changed += 1;
-            }
+    /// Lets each direction that differs do what it now shall; how many. The others'
+    /// loss processes go on where they are, and what is under way keeps its time of
+    /// arrival.
+    fn apply(&mut self, Change { config, directions }: Change) -> usize {
+        let models: Vec<_> = config.links.iter().flat_map(|link| &link.directions).collect();
+        for &k in &directions {
+            let model = models[k as usize].model.clone();
+            self.net.change(DirectionId(k), model).expect(VALID);
         }
-        self.config = new;
-        Ok(changed)
+        let old = std::mem::replace(&mut self.config, config);
+        // To give back a long trace takes milliseconds.
+        thread::spawn(move || drop(old));
+        directions.len()
     }
 
     fn send_due(&mut self) -> Result<(), Error> {

@@ -4,10 +4,15 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::Error;
 use super::config::{Config, ConfigError};
 use crate::stop::{Hangup, Signals};
+use crate::sys::run_ordinary;
 
 /// The descriptors that become readable when it may be time to stop.
 #[derive(Debug)]
@@ -44,11 +49,26 @@ impl Stop {
     }
 }
 
-/// The file that links are read from, and again at SIGHUP.
+/// The file that links are read from, and again at SIGHUP: by a thread of its own,
+/// since a trace is up to 64 million packets long, and those of the links are due
+/// meanwhile.
 #[derive(Debug)]
 pub struct Reread {
     file: PathBuf,
     hangup: Hangup,
+    reader: Option<JoinHandle<Result<Change, ConfigError>>>,
+    /// Readable when the reader has done.
+    done: Arc<EventFd>,
+    /// Whether another signal has come since it began.
+    again: bool,
+}
+
+/// What the file says now.
+#[derive(Debug)]
+pub struct Change {
+    pub config: Config,
+    /// The directions that are to do something else, counted through all links.
+    pub directions: Vec<u32>,
 }
 
 impl Reread {
@@ -56,7 +76,9 @@ impl Reread {
     pub fn new(file: PathBuf) -> Result<Reread, Error> {
         let hangup =
             Hangup::block().map_err(|source| Error::Os { what: "block SIGHUP", source })?;
-        Ok(Reread { file, hangup })
+        let done = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
+            .map_err(Error::os("create an event"))?;
+        Ok(Reread { file, hangup, reader: None, done: Arc::new(done), again: false })
     }
 
     /// Readable when a signal came.
@@ -64,8 +86,57 @@ impl Reread {
         self.hangup.as_fd()
     }
 
-    /// What the file says now, if a signal has come since the last look.
-    pub fn config(&self) -> Option<Result<Config, ConfigError>> {
-        self.hangup.came().then(|| Config::read(&self.file))
+    /// Readable when [`Reread::change`] has something to say.
+    pub fn done(&self) -> BorrowedFd<'_> {
+        self.done.as_fd()
+    }
+
+    /// Begins to read if a signal has come since the last look.
+    pub fn on_hangup(&mut self, running: &Config) {
+        if self.hangup.came() {
+            self.begin(running);
+        }
+    }
+
+    fn begin(&mut self, running: &Config) {
+        self.again = self.reader.is_some();
+        if self.again {
+            return;
+        }
+        let (file, running, done) = (self.file.clone(), running.clone(), self.done.clone());
+        self.reader = Some(thread::spawn(move || {
+            run_ordinary();
+            let change = Config::read(&file).and_then(|new| running.change(new));
+            // The counter of an event can't overflow by one.
+            let _ = done.write(1);
+            change
+        }));
+    }
+
+    /// What has been read, if it has, since the last look.
+    pub fn change(&mut self) -> Option<Result<Change, ConfigError>> {
+        self.done.read().ok()?;
+        Some(self.reader.take()?.join().expect("the reader does not panic"))
+    }
+
+    /// Reads once more if a signal came while the file was being read.
+    pub fn go_on(&mut self, running: &Config) {
+        if self.again {
+            self.begin(running);
+        }
+    }
+}
+
+impl Config {
+    /// What differs in `new`, which must have these same links.
+    fn change(&self, new: Config) -> Result<Change, ConfigError> {
+        self.check_same_links(&new)?;
+        let models = |config: &Config| {
+            let directions = config.links.iter().flat_map(|link| &link.directions);
+            directions.map(|direction| direction.model.clone()).collect::<Vec<_>>()
+        };
+        let both = models(self).into_iter().zip(models(&new));
+        let differ = (0..).zip(both).filter_map(|(k, (old, new))| (old != new).then_some(k));
+        Ok(Change { directions: differ.collect(), config: new })
     }
 }
