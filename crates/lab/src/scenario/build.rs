@@ -9,6 +9,10 @@ use trunkline_overlay::link;
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::{HostId, RouterId, Topology, WireEnd, WireId, World, WorldError, address};
 
+/// The most packets under way in the whole network: 10 Gbit/s of 1,500 bytes for a third
+/// of a second. What is sent beyond that has `no_room`.
+const MOST_PACKETS: usize = 300_000;
+
 /// What is told apart in ledgers: the name of each class, and its number.
 pub const CLASSES: [(&str, Class); 4] =
     [("stream", STREAM), ("call", CALL), ("overlay", OVERLAY), ("control", CONTROL)];
@@ -21,8 +25,8 @@ const OVERLAY: Class = Class(3);
 /// The class of what nodes tell each other: hellos, requests, routing.
 const CONTROL: Class = Class(4);
 
-/// The scenario's nodes, links of the overlay and static routes.
-pub fn topology(scenario: &Scenario) -> Topology {
+/// The scenario's nodes and links of the overlay, without keys and static routes.
+pub fn configured(scenario: &Scenario) -> Topology {
     let mut topology = Topology::new();
     for (n, host) in scenario.hosts.iter().enumerate() {
         let id = topology.host(node(n));
@@ -45,11 +49,17 @@ pub fn topology(scenario: &Scenario) -> Topology {
             *config = link::Config { neighbour, address, ..settings.clone() };
         }
     }
-    if scenario.hosts.iter().any(|h| h.routing.is_none()) {
-        topology.route_all();
-    }
     for (n, settings) in scenario.hosts.iter().enumerate() {
         topology.config_mut(host(n)).routing.clone_from(&settings.routing);
+    }
+    topology
+}
+
+/// The scenario's nodes, links of the overlay and static routes.
+pub fn topology(scenario: &Scenario) -> Topology {
+    let mut topology = configured(scenario);
+    if scenario.hosts.iter().any(|h| h.routing.is_none()) {
+        topology.route_all();
     }
     if scenario.sealed {
         topology.seal();
@@ -77,6 +87,7 @@ pub struct Built {
 /// Everything but what calls and streams send.
 pub fn build(scenario: &Scenario, seed: u64) -> Result<Built, WorldError> {
     let mut world = topology(scenario).build(seed)?;
+    world.set_packet_limit(MOST_PACKETS);
     let routers: Vec<RouterId> = scenario.routers.iter().map(|_| world.add_router()).collect();
     let spot = |spot| match spot {
         Spot::Host(n) => trunkline_sim::Spot::Host(host(n)),

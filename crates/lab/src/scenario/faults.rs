@@ -123,7 +123,7 @@ impl Reader<'_> {
             Some(way) if way.overlay != LinkEnd::default() => {
                 Err("a wire changes, and not the overlay: leave `overlay` out".to_owned())
             }
-            Some(way) => way.changed(old, self.text.folder()),
+            Some(way) => way.changed(old, &self.traces),
         };
         let mut models = [None, None];
         for ((model, old), affected) in models.iter_mut().zip(wire).zip(s.way.ways()) {

@@ -1,18 +1,20 @@
 //! The file: hosts, routers and links; what goes over them is in `flows` and
 //! `faults`.
 
+use super::build;
 use super::faults::FaultSection;
 use super::flows::{CallSection, StreamSection};
 use super::mistake::{Mistake, Text};
-use super::model::{Host, Link, Scenario, Spot};
+use super::model::{Carrier, Host, Link, Scenario, Spot};
 use super::options::{
     BestEffort, Hello, LinkEnd, NodeSections, NodeSettings, Realtime, RecoveryName, RoutingSection,
     settings,
 };
 use super::units::{Rate, Room, Share, Span};
 use super::ways;
-use super::wire::{Direction, RedSection, Way};
+use super::wire::{Direction, RedSection, Traces, Way, read_file};
 use serde::Deserialize;
+use serde::de::Deserializer;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,9 +29,12 @@ const MOST: usize = 1_000;
 /// The most streams, and the most faults.
 const MOST_STREAMS: usize = 100;
 
+/// The most bytes of a file.
+const MAX_FILE: u64 = 1 << 20;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct Sections {
     length: Spanned<Span>,
     #[serde(default)]
     pesq: bool,
@@ -79,6 +84,7 @@ struct RouterSection {
 #[serde(deny_unknown_fields)]
 struct LinkSection {
     name: Option<String>,
+    #[serde(deserialize_with = "two")]
     between: (String, String),
     delay: Option<Span>,
     jitter: Option<Span>,
@@ -103,6 +109,14 @@ struct LinkSection {
     overlay: LinkEnd,
 }
 
+/// Two names, and no third.
+fn two<'de, D: Deserializer<'de>>(from: D) -> Result<(String, String), D::Error> {
+    let names: [String; 2] = Vec::deserialize(from)?.try_into().map_err(|names: Vec<String>| {
+        serde::de::Error::custom(format!("a link is between two, and not {}", names.len()))
+    })?;
+    Ok(names.into())
+}
+
 impl LinkSection {
     /// What it says of both ways, and then of each.
     fn ways(&self) -> [Way; 2] {
@@ -121,9 +135,16 @@ impl LinkSection {
 ///
 /// The first mistake.
 pub fn load(path: &Path) -> Result<Scenario, Mistake> {
-    let text = std::fs::read_to_string(path)
+    let bytes = read_file(path, MAX_FILE)
         .map_err(|e| Text { path, text: "" }.mistake(None, format!("cannot be read: {e}")))?;
-    parse(path, &text)
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => parse(path, text),
+        Err(e) => {
+            let good = std::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or_default();
+            let end = good.len()..good.len();
+            Err(Text { path, text: good }.mistake(Some(end), "from here on it is no UTF-8 text"))
+        }
+    }
 }
 
 /// Reads and checks `text`, the content of `path`.
@@ -133,7 +154,7 @@ pub fn load(path: &Path) -> Result<Scenario, Mistake> {
 /// The first mistake.
 pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     let text = Text { path, text };
-    let file: File = toml::from_str(text.text).map_err(|e| text.syntax(&e))?;
+    let file: Sections = toml::from_str(text.text).map_err(|e| text.syntax(&e))?;
     let length = file.length.get_ref().0;
     let at_length = |what: &str| Err(text.mistake(Some(file.length.span()), what));
     if !(Duration::from_secs(1)..=Duration::from_secs(7_200)).contains(&length) {
@@ -153,8 +174,14 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
             return Err(text.mistake(None, format!("there are {n} {what}: have up to {most}")));
         }
     }
-    let mut reader =
-        Reader { text, length, hosts: Vec::new(), routers: Vec::new(), links: Vec::new() };
+    let mut reader = Reader {
+        text,
+        length,
+        traces: Traces::new(text.folder()),
+        hosts: Vec::new(),
+        routers: Vec::new(),
+        links: Vec::new(),
+    };
     let settings = reader.places(&file)?;
     for section in &file.link {
         reader.link(section, &settings)?;
@@ -163,20 +190,54 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     let calls: Vec<_> = file.call.iter().map(|c| reader.call(c)).collect::<Result<_, _>>()?;
     let total: u32 = calls.iter().map(|c| c.count).sum();
     if total > 1_000 || (total == 0 && file.stream.is_empty()) {
-        return Err(text.mistake(None, format!("there are {total} calls: have 1 to 1000")));
+        let last = file.call.last().map(Spanned::span);
+        return Err(text.mistake(last, format!("there are {total} calls: have 1 to 1000")));
     }
     let streams = file.stream.iter().map(|s| reader.stream(s)).collect::<Result<_, _>>()?;
     let faults = file.fault.iter().map(|f| reader.fault(f)).collect::<Result<_, _>>()?;
     let name = path.file_stem().map_or("scenario".into(), |n| n.to_string_lossy().into_owned());
+    // Of "...toml" it would be the folder above the one that is written into.
+    let name = if name == "." || name == ".." { "scenario".into() } else { name };
     let Reader { hosts, routers, links, .. } = reader;
-    let File { pesq, sealed, .. } = file;
-    Ok(Scenario { name, length, pesq, sealed, hosts, routers, links, calls, streams, faults })
+    let Sections { pesq, sealed, .. } = file;
+    let scenario =
+        Scenario { name, length, pesq, sealed, hosts, routers, links, calls, streams, faults };
+    check_hosts(&scenario).map_err(|(n, what)| text.mistake(Some(file.host[n].span()), what))?;
+    Ok(scenario)
+}
+
+/// Whether each host can run what its links and calls ask of it; otherwise which can't,
+/// and why.
+fn check_hosts(scenario: &Scenario) -> Result<(), (usize, String)> {
+    let mut topology = build::configured(scenario);
+    let mut sessions = vec![0; scenario.hosts.len()];
+    for call in &scenario.calls {
+        if let Carrier::Overlay(_) = call.carrier {
+            sessions[call.ends.0] += call.count as usize;
+            sessions[call.ends.1] += call.count as usize;
+        }
+    }
+    for ((n, host), sessions) in scenario.hosts.iter().enumerate().zip(sessions) {
+        let (name, most) = (&host.name, host.max_sessions);
+        topology
+            .config_mut(build::host(n))
+            .validate()
+            .map_err(|why| (n, format!("host \"{name}\": {why}")))?;
+        if sessions > most {
+            let what = format!(
+                "host \"{name}\" has the ends of {sessions} calls and max_sessions = {most}: raise it"
+            );
+            return Err((n, what));
+        }
+    }
+    Ok(())
 }
 
 /// What has been read so far.
 pub struct Reader<'a> {
     pub text: Text<'a>,
     pub length: Duration,
+    pub traces: Traces<'a>,
     pub hosts: Vec<Host>,
     pub routers: Vec<String>,
     pub links: Vec<Link>,
@@ -188,11 +249,12 @@ impl Reader<'_> {
     }
 
     /// Reads hosts and routers; the settings of each host's links.
-    fn places(&mut self, file: &File) -> Result<Vec<link::Config>, Mistake> {
-        let File { realtime, best_effort, hello, routing, .. } = *file;
+    fn places(&mut self, file: &Sections) -> Result<Vec<link::Config>, Mistake> {
+        let Sections { realtime, best_effort, hello, routing, .. } = *file;
         let all = NodeSections { realtime, best_effort, hello, routing };
         let out_of_range = |why| format!("out of range ({why})");
-        settings(&[&all]).map_err(|why| self.text.mistake(None, out_of_range(why)))?;
+        settings(&[&all])
+            .map_err(|why| self.text.mistake(self.text.section(why), out_of_range(why)))?;
         let mut links = Vec::new();
         for section in &file.host {
             let &HostSection { ref name, max_sessions, realtime, best_effort, hello, routing } =
@@ -216,8 +278,9 @@ impl Reader<'_> {
         Ok(links)
     }
 
-    /// Whether no host or router has this name yet.
+    /// Whether this is a name, and no host or router has it yet.
     fn check_name(&self, span: Range<usize>, name: &str) -> Result<(), Mistake> {
+        self.text.check_name(span.clone(), name)?;
         if self.hosts.iter().map(|h| &h.name).chain(&self.routers).any(|known| known == name) {
             let what = if self.routers.is_empty() { "hosts" } else { "hosts or routers" };
             let what = format!("there are two {what} \"{name}\": name them differently");
@@ -310,7 +373,7 @@ impl Reader<'_> {
 
     /// What a wire does, there and back.
     fn wire(&self, span: &Range<usize>, ways: &[Way; 2]) -> Result<[LinkModel; 2], Mistake> {
-        let [there, back] = ways.each_ref().map(|way| way.model(self.text.folder()));
+        let [there, back] = ways.each_ref().map(|way| way.model(&self.traces));
         let wrong = |why: String| self.mistake(span.clone(), why);
         Ok([there.map_err(wrong)?, back.map_err(wrong)?])
     }

@@ -82,12 +82,9 @@ impl Reader<'_> {
         name: Option<&str>,
         (from, to): (&str, &str),
     ) -> Result<String, Mistake> {
-        let name = name.map_or_else(|| format!("{from}-{to}"), str::to_owned);
-        if name.contains([',', '"', '\n']) {
-            let what = "a name has a comma, a quote or a line feed: leave it out";
-            return Err(self.mistake(span.clone(), what));
-        }
-        Ok(name)
+        let Some(name) = name else { return Ok(format!("{from}-{to}")) };
+        self.text.check_name(span.clone(), name)?;
+        Ok(name.to_owned())
     }
 
     pub fn call(&self, section: &Spanned<CallSection>) -> Result<Call, Mistake> {

@@ -4,6 +4,9 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+/// The most characters of a host's, router's, call's or stream's name.
+const MAX_NAME: usize = 64;
+
 /// A mistake in a scenario, where it is, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
@@ -21,16 +24,28 @@ impl std::error::Error for Mistake {}
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
+        write!(f, "{}", printable(&self.path.to_string_lossy()))?;
         if let Some((line, column)) = self.place {
             write!(f, ":{line}:{column}")?;
         }
-        write!(f, ": {}", self.what)?;
+        write!(f, ": {}", printable(&self.what))?;
         match &self.suggestion {
-            Some(suggestion) => write!(f, "; did you mean `{suggestion}`?"),
+            Some(suggestion) => write!(f, "; did you mean `{}`?", printable(suggestion)),
             None => Ok(()),
         }
     }
+}
+
+/// What a terminal shows and doesn't obey: a file's text comes back in its mistakes.
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
 }
 
 /// A file's text, to say where in it a mistake is.
@@ -54,6 +69,35 @@ impl Text<'_> {
             (before.matches('\n').count() + 1, before[line..].chars().count() + 1)
         });
         Mistake { path: self.path.to_owned(), place, what: what.into(), suggestion: None }
+    }
+
+    /// Where section `[name]` begins, if `why` is about one: "\[name\] key: …".
+    pub fn section(&self, why: &str) -> Option<Range<usize>> {
+        let name = why.strip_prefix('[')?.split(']').next()?;
+        let header = format!("[{name}]");
+        let mut lines = self.text.split_inclusive('\n').scan(0, |at, line| {
+            let start = *at;
+            *at += line.len();
+            Some((start, line))
+        });
+        let (start, _) = lines.find(|(_, line)| line.trim_start().starts_with(&header))?;
+        Some(start..start)
+    }
+
+    /// Whether `name`, of what stands at `span`, can be shown in a table and a figure.
+    pub fn check_name(&self, span: Range<usize>, name: &str) -> Result<(), Mistake> {
+        let bad = |c: char| c.is_control() || matches!(c, ',' | '"' | '\u{fffe}' | '\u{ffff}');
+        let length = name.chars().take(MAX_NAME + 1).count();
+        if name.contains(bad) || !(1..=MAX_NAME).contains(&length) {
+            let start: String = name.chars().take(MAX_NAME).collect();
+            let more = if length > MAX_NAME { "…" } else { "" };
+            let what = format!(
+                "a name has 1 to {MAX_NAME} characters, and no comma, quote or control character \
+                 among them: \"{start}{more}\""
+            );
+            return Err(self.mistake(Some(span), what));
+        }
+        Ok(())
     }
 
     /// What the parser found.

@@ -260,7 +260,13 @@ fn a_stream_sends_what_it_says() {
         ("interval = \"1ms\"\ndscp = -1", "u8"),
         ("interval = \"1ms\"\nstart = \"2 s\"\nstop = \"2 s\"", "before it stops"),
         ("interval = \"1ms\"\nstop = \"21 s\"", "within the 20s"),
-        ("interval = \"1ms\"\nname = \"a,b\"", "a comma"),
+        ("interval = \"1ms\"\nname = \"a,b\"", "no comma, quote or control"),
+        (
+            "interval = \"1ms\"\nname = \"\\u001b[31m\"",
+            "control character among them: \"\\u{1b}[31m\"",
+        ),
+        ("interval = \"1ms\"\nname = \"\\uffff\"", "1 to 64 characters"),
+        ("interval = \"1ms\"\nname = \"\"", "1 to 64 characters"),
     ] {
         let error = stream(more).unwrap_err();
         assert!(error.contains(says) && error.starts_with("x.toml:"), "{more}: {error}");
@@ -386,5 +392,70 @@ fn faults_name_what_there_is() {
     ] {
         let error = fault(more).unwrap_err();
         assert!(error.contains(says) && error.starts_with("x.toml:"), "{more}: {error}");
+    }
+}
+
+#[test]
+fn names_come_to_an_end() {
+    let name = |n| with(SHARED, &format!("[[router]]\nname = \"{}\"", "ñ".repeat(n)));
+    assert!(name(64).is_ok());
+    let error = name(65).unwrap_err();
+    assert!(error.contains("a name has 1 to 64 characters"), "{error}");
+    let error = name(100_000).unwrap_err();
+    assert!(error.len() < 400, "{error}");
+}
+
+#[test]
+fn what_a_host_cannot_run_is_said_of_it_by_name() {
+    let two = |top: &str, links: &str| {
+        let hosts = "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\nmax_sessions = 9\n";
+        let call = "[[call]]\nfrom = \"a\"\nto = \"b\"\ncount = 10\n";
+        let text = format!("length = \"1 s\"\n{top}\n{hosts}{links}{call}");
+        parse(Path::new("x.toml"), &text).map(|_| ()).map_err(|e| e.to_string())
+    };
+    let link =
+        |more: &str| format!("[[link]]\nbetween = [\"a\", \"b\"]\ndelay = \"1ms\"\n{more}\n");
+    let sessions = two("", &link("")).unwrap_err();
+    assert!(sessions.starts_with("x.toml:5:1: host \"b\" has the ends of 10 calls"), "{sessions}");
+    let path = two("", &link(&format!("path = \"{}\"", "p".repeat(64)))).unwrap_err();
+    assert!(path.starts_with("x.toml:3:1: host \"a\": the path \"ppp"), "{path}");
+    let three = link("").replace("\"b\"]", "\"b\", \"a\"]");
+    let three = two("", &three).unwrap_err();
+    assert!(three.contains(":9:11: a link is between two, and not 3"), "{three}");
+    let hello = two("[hello]\ninterval = \"1ms\"", &link("")).unwrap_err();
+    assert!(hello.starts_with("x.toml:2:1: out of range ([hello] interval"), "{hello}");
+}
+
+#[test]
+fn a_file_that_is_none_or_has_no_end_is_not_read() {
+    for (path, says) in [("/dev/zero", "is no file of at most 1048576 bytes"), ("/", "is no file")]
+    {
+        let error = super::load(Path::new(path)).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.toml");
+    std::fs::write(&path, b"length = \"1 s\"\n\xff").unwrap();
+    let error = super::load(&path).unwrap_err().to_string();
+    assert!(error.ends_with("x.toml:2:1: from here on it is no UTF-8 text"), "{error}");
+}
+
+#[test]
+fn a_trace_is_read_once() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("trace"), vec![b'0'; 1_000_000]).unwrap();
+    let mut text = "length = \"1 s\"\nhost = [{ name = \"a\" }, { name = \"b\" }]\n".to_owned();
+    for n in 0..2 {
+        text += &format!(
+            "[[link]]\nbetween = [\"a\", \"b\"]\npath = \"{n}\"\ndelay = \"1ms\"\ntrace = \"trace\"\n"
+        );
+    }
+    text += "[[call]]\nfrom = \"a\"\nto = \"b\"\n";
+    let scenario = parse(&dir.path().join("x.toml"), &text).unwrap();
+    let traces: Vec<_> = scenario.links.iter().flat_map(|l| l.wire.clone().unwrap()).collect();
+    let Loss::Trace(first) = &traces[0].loss else { panic!("a trace") };
+    for model in &traces {
+        let Loss::Trace(other) = &model.loss else { panic!("a trace") };
+        assert!(std::sync::Arc::ptr_eq(first, other));
     }
 }

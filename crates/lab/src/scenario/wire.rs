@@ -3,11 +3,16 @@
 use super::options::LinkEnd;
 use super::units::{Rate, Room, Share, Size, Span};
 use serde::Deserialize;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trunkline_base::link_model::{
     Chain, LinkModel, Loss, MAX_TRACE, Queue, Red, Unit, parse_trace,
 };
+
+/// The most packets in all traces of a scenario: four of the longest.
+const MAX_TRACES: usize = 4 * MAX_TRACE;
 
 /// What is said of one way. A way that is not given is as the link says.
 #[derive(Deserialize, Clone, PartialEq, Default, Debug)]
@@ -94,13 +99,13 @@ impl Way {
 
     /// What becomes of `old`: what isn't said stays, and so do loss and queue if
     /// nothing of them is said.
-    pub fn changed(&self, old: &LinkModel, folder: &Path) -> Result<LinkModel, String> {
+    pub fn changed(&self, old: &LinkModel, traces: &Traces<'_>) -> Result<LinkModel, String> {
         if self.is_empty() {
             return Err("becomes says nothing: say what changes".into());
         }
         let (delay, rate) = (Some(Span(old.delay)), old.rate.map(Rate));
         let full = Way { delay: self.delay.or(delay), rate: self.rate.or(rate), ..self.clone() };
-        let new = full.model(folder)?;
+        let new = full.model(traces)?;
         let loss = self.says_loss() || self.trace.is_some();
         let queue = self.queue.is_some() || self.red.is_some();
         Ok(LinkModel {
@@ -111,8 +116,8 @@ impl Way {
         })
     }
 
-    /// What it comes to; a trace's file is looked for from `folder` on.
-    pub fn model(&self, folder: &Path) -> Result<LinkModel, String> {
+    /// What it comes to.
+    pub fn model(&self, traces: &Traces<'_>) -> Result<LinkModel, String> {
         let delay = self.delay.ok_or(
             "delay is missing: say how long a packet is on the wire (a link of two hosts that \
              says nothing of a wire goes over routers)",
@@ -122,18 +127,18 @@ impl Way {
             jitter: self.jitter.map_or_else(Default::default, |j| j.0),
             rate: self.rate.map(|r| r.0),
             queue: self.queue()?,
-            loss: self.loss(folder)?,
+            loss: self.loss(traces)?,
         };
         model.validate().map_err(|why| why.to_string())?;
         Ok(model)
     }
 
-    fn loss(&self, folder: &Path) -> Result<Loss, String> {
+    fn loss(&self, traces: &Traces<'_>) -> Result<Loss, String> {
         if let Some(trace) = &self.trace {
             if self.says_loss() {
                 return Err("trace and loss both say what is lost: take one of them away".into());
             }
-            return read_trace(&folder.join(trace)).map(Loss::Trace);
+            return traces.get(trace).map(Loss::Trace);
         }
         let p = self.loss.map_or(0.0, |l| l.0);
         match (p, self.burst, self.spacing) {
@@ -186,14 +191,47 @@ fn counted(queue: Queue) -> Option<(usize, Unit)> {
     }
 }
 
-fn read_trace(path: &Path) -> Result<Arc<[bool]>, String> {
-    let wrong = |why: &dyn std::fmt::Display| format!("the trace {}: {why}", path.display());
-    // The longest trace with as much white space again. What is no file may not end.
-    let limit = 2 * MAX_TRACE as u64;
-    let about = std::fs::metadata(path).map_err(|why| wrong(&why))?;
-    if !about.is_file() || about.len() > limit {
-        return Err(wrong(&format_args!("is no file of at most {limit} bytes")));
+/// The traces of one scenario, each read once.
+pub struct Traces<'a> {
+    /// Where their paths begin.
+    folder: &'a Path,
+    read: RefCell<BTreeMap<PathBuf, Arc<[bool]>>>,
+}
+
+impl Traces<'_> {
+    /// None yet; their paths begin at `folder`.
+    pub fn new(folder: &Path) -> Traces<'_> {
+        Traces { folder, read: RefCell::default() }
     }
-    let text = std::fs::read(path).map_err(|why| wrong(&why))?;
-    parse_trace(&text).map_err(|why| wrong(&why))
+
+    fn get(&self, path: &Path) -> Result<Arc<[bool]>, String> {
+        let path = self.folder.join(path);
+        let mut read = self.read.borrow_mut();
+        if let Some(trace) = read.get(&path) {
+            return Ok(trace.clone());
+        }
+        let trace = read_trace(&path)?;
+        let all: usize = trace.len() + read.values().map(|trace| trace.len()).sum::<usize>();
+        if all > MAX_TRACES {
+            return Err(format!("the traces have {all} packets together: have up to {MAX_TRACES}"));
+        }
+        read.insert(path, trace.clone());
+        Ok(trace)
+    }
+}
+
+fn read_trace(path: &Path) -> Result<Arc<[bool]>, String> {
+    let wrong = |why: String| format!("the trace {}: {why}", path.display());
+    // The longest trace with as much white space again.
+    let text = read_file(path, 2 * MAX_TRACE as u64).map_err(wrong)?;
+    parse_trace(&text).map_err(|why| wrong(why.to_string()))
+}
+
+/// What is in a file of at most `limit` bytes. What is no file may not end.
+pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
+    let about = std::fs::metadata(path).map_err(|why| why.to_string())?;
+    if !about.is_file() || about.len() > limit {
+        return Err(format!("is no file of at most {limit} bytes"));
+    }
+    std::fs::read(path).map_err(|why| why.to_string())
 }

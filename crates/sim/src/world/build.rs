@@ -308,6 +308,12 @@ impl World {
         Ok(AgentId::new(index))
     }
 
+    /// Drops what is sent while so many packets are under way in the whole network, as
+    /// [`DropReason::NoRoom`](trunkline_net::DropReason::NoRoom); any number, unless set.
+    pub fn set_packet_limit(&mut self, packets: usize) {
+        self.net.set_limit(packets);
+    }
+
     /// Counts what the agent on this port sends from now on in the ledgers of
     /// `class`. A node is on the port of [`address`] of any of its links.
     ///

@@ -129,7 +129,7 @@ impl Reread {
 
 impl Config {
     /// What differs in `new`, which must have these same links.
-    fn change(&self, new: Config) -> Result<Change, ConfigError> {
+    pub fn change(&self, new: Config) -> Result<Change, ConfigError> {
         self.check_same_links(&new)?;
         let models = |config: &Config| {
             let directions = config.links.iter().flat_map(|link| &link.directions);

@@ -91,5 +91,6 @@ fn a_medium_sends_in_its_own_time() {
     assert_eq!((packets("queue_dropped"), packets("in_flight")), ([2, 1], [0, 0]));
     assert_eq!(report["lateness_us"]["samples"], 3);
     // No file says anything of it.
-    assert_eq!(relay.change(config(&nodes)).unwrap(), 0);
+    let change = relay.config.change(config(&nodes)).unwrap();
+    assert_eq!(relay.apply(change), 0);
 }

@@ -23,7 +23,7 @@ use trunkline_base::Time;
 /// Every policy: its name in configuration, what it does in a line, and how one
 /// is made.
 const POLICIES: &[Registration] = &[
-    ("off", "nothing, for measuring what recovery costs", || Box::new(off::Off)),
+    ("off", "nothing is asked for, to measure what recovery costs", || Box::new(off::Off)),
     ("once", "each is asked for once (Amir et al. 2005, IV-A)", || Box::new(once::Once)),
     ("twice", "each is asked for once, in two envelopes at once", || Box::new(twice::Twice)),
     (
