@@ -1,7 +1,7 @@
 //! How sure a measured share is.
 
-/// The normal distribution's 97.5 % quantile.
-const Z: f64 = 1.959_963_984_540_054;
+/// The 97.5 % quantile of the normal distribution: half of a 95 % interval, in standard errors.
+pub const Z: f64 = 1.959_963_984_540_054;
 
 /// A share of events, measured in clusters whose members may depend on each
 /// other: losses come in bursts, but one second knows little of the next.

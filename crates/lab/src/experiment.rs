@@ -104,9 +104,13 @@ pub struct Point {
 
 impl Point {
     /// The point's own seed: two points share no randomness, and a point has
-    /// the same whichever others are measured with it.
+    /// the same whichever others are measured with it. Points count the seeds of their
+    /// runs upwards from here, so that those of two seeds next to each other are far
+    /// apart: they share no run.
     pub fn seed(&self, seed: u64) -> u64 {
-        seed ^ fnv1a(self.key.bytes())
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        let apart = seed.wrapping_sub(1).wrapping_mul(GOLDEN).wrapping_add(1);
+        apart ^ fnv1a(self.key.bytes())
     }
 }
 
@@ -157,5 +161,27 @@ impl Experiment {
     /// `voip-overlay/loss`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.paper, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs are counted upwards from a point's seed, a million at most.
+    #[test]
+    fn the_runs_of_two_seeds_are_apart() {
+        let point = Point {
+            key: "a point".into(),
+            x: 0.0,
+            figures: vec![],
+            weight: 1.0,
+            measure: Box::new(|_| Ok(vec![])),
+        };
+        let seeds = (0..1_000).chain([u64::MAX, 1 << 63]).map(|seed| point.seed(seed));
+        let mut seeds: Vec<u64> = seeds.collect();
+        seeds.sort_unstable();
+        let apart = seeds.windows(2).map(|pair| pair[1] - pair[0]).min();
+        assert!(apart > Some(1 << 20), "{apart:?}");
     }
 }
