@@ -1,6 +1,7 @@
 //! The node's side towards its applications.
 
 use super::Forwarder;
+use super::access::Rights;
 use crate::counters::Drop;
 use crate::link::Packet;
 use crate::session::wire::{
@@ -142,13 +143,29 @@ impl Forwarder {
         Handover::Taken
     }
 
-    fn bind(&mut self, id: SessionId, version: u8, port: u16) -> Result<u16, Refusal> {
+    /// What `id` may do, if it may ask for `port`.
+    fn may_bind(&self, id: SessionId, version: u8, port: u16) -> Result<&Rights, Refusal> {
         if !(FIRST_SESSION_VERSION..=SESSION_VERSION).contains(&version) {
             return Err(Refusal::Version);
         }
         let rights = self.sessions.client_of(id).and_then(|client| self.access.rights(client));
         let rights = rights.ok_or(Refusal::Forbidden)?;
         rights.check_bind(port)?;
+        Ok(rights)
+    }
+
+    /// The session for which alone `message` of session `id` would be refused, since it
+    /// has the port that `id` asks for.
+    pub(super) fn in_the_way(&self, id: SessionId, message: &[u8]) -> Option<SessionId> {
+        let Ok(ToNode::Bind { version, port: port @ 1.. }) = ToNode::parse(message) else {
+            return None;
+        };
+        let may = self.sessions.port_of(id).is_none() && self.may_bind(id, version, port).is_ok();
+        self.sessions.holder(port).filter(|_| may)
+    }
+
+    fn bind(&mut self, id: SessionId, version: u8, port: u16) -> Result<u16, Refusal> {
+        let rights = self.may_bind(id, version, port)?;
         let port = match rights.any_port(|p| self.sessions.holder(p).is_none()) {
             Some(free) if port == 0 => free.ok_or(Refusal::NoFreePort)?,
             _ => port,

@@ -160,6 +160,13 @@ impl Node {
         self.session_open_for(Client::Local)
     }
 
+    /// The session for which alone `message` of session `id` would be refused, since it
+    /// has the port that `id` asks for: a driver may close it first, if its application
+    /// is gone.
+    pub fn in_the_way(&self, id: SessionId, message: &[u8]) -> Option<SessionId> {
+        self.forwarder.in_the_way(id, message)
+    }
+
     /// As [`Node::session_open`], with the rights of `client`.
     pub fn session_open_for(&mut self, client: Client) -> Option<SessionId> {
         if self.draining {

@@ -373,6 +373,7 @@ impl PacketThread {
             if now >= self.armed && !self.is_behind() {
                 self.node.handle_timeout(now);
                 self.end_handshakes(now);
+                self.assure_held(now);
                 self.return_to_doors(now);
                 self.node.flush(now);
                 self.armed = Time::ZERO;
@@ -555,7 +556,7 @@ impl PacketThread {
     fn arm(&mut self) -> io::Result<()> {
         let at = self.node.node().next_timeout(clock::now());
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.lobby.next_timeout());
-        let at = at.min(self.reopen).min(self.node.flush_at());
+        let at = at.min(self.reopen).min(self.node.flush_at()).min(self.held.next_timeout());
         // While a socket is full, its becoming writable is what to wait for; but
         // not for ever.
         let at = match self.ends {

@@ -6,7 +6,7 @@ mod outbox;
 mod session;
 
 pub use lobby::{Lobby, Verdict};
-pub use session::{Hello, Session};
+pub use session::{ASSURE, Hello, Session};
 
 use super::sessions::Door;
 use super::udp::Udp;

@@ -18,7 +18,7 @@ const UNSENT: u32 = 16 << 10;
 const BUFFER: usize = 128 << 10;
 /// How often a client that is held back is told that the node lives, since nobody
 /// reads what it asks: it gives a node up after 6 s.
-const ASSURE: Duration = Duration::from_secs(1);
+pub const ASSURE: Duration = Duration::from_secs(1);
 /// Silence after which the kernel asks whether the client's host is there …
 const IDLE: Duration = Duration::from_secs(10);
 /// … and how often, how many times. An application that sleeps keeps its

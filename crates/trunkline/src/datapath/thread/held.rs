@@ -3,6 +3,7 @@
 //! meanwhile leaves that behind. On this host it still goes out, until another
 //! application needs the place or the port; from another host it is lost.
 
+use super::super::remote::ASSURE;
 use super::{PacketThread, token};
 use crate::clock;
 use nix::errno::Errno;
@@ -12,10 +13,8 @@ use std::os::fd::AsFd;
 use trunkline_base::Time;
 use trunkline_overlay::node::Handover;
 use trunkline_overlay::session::SessionId;
-use trunkline_overlay::session::wire::ToNode;
 
 /// What the node has not taken.
-#[derive(Default)]
 pub struct Held {
     /// By session; empty where none waits. A session's memory stays until it ends: at
     /// most one message.
@@ -24,9 +23,23 @@ pub struct Held {
     left: Vec<bool>,
     /// Those, in the order in which they went.
     heirless: VecDeque<SessionId>,
+    /// When to tell those on other hosts that the node lives.
+    assure_at: Time,
+}
+
+impl Default for Held {
+    fn default() -> Held {
+        let (messages, left, heirless) = (Vec::new(), Vec::new(), VecDeque::new());
+        Held { messages, left, heirless, assure_at: Time::NEVER }
+    }
 }
 
 impl Held {
+    /// When [`PacketThread::assure_held`] has something to do.
+    pub fn next_timeout(&self) -> Time {
+        self.assure_at
+    }
+
     /// Whether session `id` is held back.
     pub fn has(&self, id: SessionId) -> bool {
         self.messages.get(id.0 as usize).is_some_and(|message| !message.is_empty())
@@ -70,10 +83,7 @@ impl PacketThread {
     /// last.
     pub(super) fn hold(&mut self, now: Time, id: SessionId, len: usize) {
         self.held.keep(id, &self.message[..len]);
-        if let Some(session) = self.carriers.remote_mut(id) {
-            session.assure(now);
-            self.carriers.note_stuck(id);
-        }
+        self.assure(now, id);
         self.watch_session(id);
     }
 
@@ -120,14 +130,34 @@ impl PacketThread {
     /// If session `id` asks for a port by `self.message` of `len` bytes, ends one that
     /// has it and whose application is gone.
     pub(super) fn make_way(&mut self, id: SessionId, len: usize) {
-        if self.held.heirless.is_empty() || self.carriers.remote_mut(id).is_some() {
+        if !self.held.heirless.is_empty()
+            && let Some(holder) = self.node.node().in_the_way(id, &self.message[..len])
+            && self.held.has_left(holder)
+        {
+            self.close(holder);
+        }
+    }
+
+    /// Tells clients on other hosts that are held back that the node lives: they may
+    /// wait for longer than they would wait for it. One that is gone answers that with
+    /// a reset, though what it sent before its end has not all been read.
+    pub(super) fn assure_held(&mut self, now: Time) {
+        if now < self.held.assure_at {
             return;
         }
-        let Ok(ToNode::Bind { port, .. }) = ToNode::parse(&self.message[..len]) else { return };
-        let node = self.node.node();
-        let mut heirless = self.held.heirless.iter();
-        if let Some(&holder) = heirless.find(|&&other| node.session_port(other) == Some(port)) {
-            self.close(holder);
+        self.held.assure_at = Time::NEVER;
+        for id in (0..self.held.messages.len() as u32).map(SessionId) {
+            if self.held.has(id) {
+                self.assure(now, id);
+            }
+        }
+    }
+
+    fn assure(&mut self, now: Time, id: SessionId) {
+        if let Some(session) = self.carriers.remote_mut(id) {
+            session.assure(now);
+            self.carriers.note_stuck(id);
+            self.held.assure_at = self.held.assure_at.min(now + ASSURE);
         }
     }
 
