@@ -140,7 +140,9 @@ impl PacketThread {
 
     /// Tells clients on other hosts that are held back that the node lives: they may
     /// wait for longer than they would wait for it. One that is gone answers that with
-    /// a reset, though what it sent before its end has not all been read.
+    /// a reset, though what it sent before its end has not all been read; but not if the
+    /// kernel had no memory for all of that, since Linux then discards what comes after
+    /// it, acknowledgements, too. Such a one is noticed when it has been read.
     pub(super) fn assure_held(&mut self, now: Time) {
         if now < self.held.assure_at {
             return;
