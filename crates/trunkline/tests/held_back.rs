@@ -78,7 +78,7 @@ fn write_all(chain: &Chain, mut send: impl FnMut(&[u8], Address) + Send) -> (Vec
     })
 }
 
-/// All came, in order, and none faster than the link goes.
+/// All came, in order, and the node held most of them back.
 #[track_caller]
 fn nothing_lost(chain: &Chain, (came, took): (Vec<u32>, Duration)) {
     let m = chain.nodes[0].metrics();
@@ -86,9 +86,11 @@ fn nothing_lost(chain: &Chain, (came, took): (Vec<u32>, Duration)) {
     println!("written in {took:?}; held back {waited} times");
     let far = chain.nodes[1].metrics();
     println!("the listener had no time for {} packets", far.drops("session_full"));
-    assert!(came.iter().copied().eq(0..PACKETS), "{} of {PACKETS} came", came.len());
-    assert!(took > ms(1_500), "{took:?}: nobody waited");
-    assert!(waited > 0);
+    let missing: Vec<u32> = (0..PACKETS).filter(|n| !came.contains(n)).collect();
+    assert!(missing.is_empty(), "{missing:?} are missing");
+    assert!(came.iter().copied().eq(0..PACKETS), "in order, and once");
+    // Sent at once they come in milliseconds, and the link takes 8 for each.
+    assert!(waited > u64::from(PACKETS) / 2, "nobody waited");
     assert_eq!((m.drops("queue_full"), m.drops("queue_delay")), (0, 0));
 }
 
