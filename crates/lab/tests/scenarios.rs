@@ -55,9 +55,11 @@ fn a_stream_a_plain_call_and_an_overlay_in_one_queue_add_up() {
     let r = results(SHARED);
     adds_up(&r);
     let of = |class| ledger(&r, "bottleneck", "there", class);
-    for class in ["stream", "call", "overlay", "control"] {
+    for class in ["stream", "call", "overlay"] {
         assert!(of(class).number("queue_dropped") > 0.0, "{}", r.links.csv());
     }
+    // Too few for any to be sure of finding the queue full.
+    assert!(of("control").number("offered") > 0.0, "{}", r.links.csv());
     // 9.9 Mbit/s of 1,500 bytes for 18 s, one each 1,212,121 ns.
     let stream = r.streams.iter().next().unwrap();
     assert_eq!((stream.number("sent"), of("stream").number("offered")), (14_851.0, 14_851.0));

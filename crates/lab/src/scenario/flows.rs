@@ -82,9 +82,15 @@ impl Reader<'_> {
         name: Option<&str>,
         (from, to): (&str, &str),
     ) -> Result<String, Mistake> {
-        let Some(name) = name else { return Ok(format!("{from}-{to}")) };
-        self.text.check_name(span.clone(), name)?;
-        Ok(name.to_owned())
+        if let Some(name) = name {
+            self.text.check_name(span.clone(), name)?;
+        }
+        let name = name.map_or_else(|| format!("{from}-{to}"), str::to_owned);
+        if name.contains([',', '"']) {
+            let what = "a name has a comma or a quote: leave it out, or give another name";
+            return Err(self.mistake(span.clone(), what));
+        }
+        Ok(name)
     }
 
     pub fn call(&self, section: &Spanned<CallSection>) -> Result<Call, Mistake> {

@@ -84,16 +84,16 @@ impl Text<'_> {
         Some(start..start)
     }
 
-    /// Whether `name`, of what stands at `span`, can be shown in a table and a figure.
+    /// Whether `name`, of what stands at `span`, can be shown in a figure.
     pub fn check_name(&self, span: Range<usize>, name: &str) -> Result<(), Mistake> {
-        let bad = |c: char| c.is_control() || matches!(c, ',' | '"' | '\u{fffe}' | '\u{ffff}');
+        let bad = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
         let length = name.chars().take(MAX_NAME + 1).count();
         if name.contains(bad) || !(1..=MAX_NAME).contains(&length) {
             let start: String = name.chars().take(MAX_NAME).collect();
             let more = if length > MAX_NAME { "…" } else { "" };
             let what = format!(
-                "a name has 1 to {MAX_NAME} characters, and no comma, quote or control character \
-                 among them: \"{start}{more}\""
+                "a name has 1 to {MAX_NAME} characters, and no control character among them: \
+                 \"{start}{more}\""
             );
             return Err(self.mistake(Some(span), what));
         }

@@ -260,7 +260,7 @@ fn a_stream_sends_what_it_says() {
         ("interval = \"1ms\"\ndscp = -1", "u8"),
         ("interval = \"1ms\"\nstart = \"2 s\"\nstop = \"2 s\"", "before it stops"),
         ("interval = \"1ms\"\nstop = \"21 s\"", "within the 20s"),
-        ("interval = \"1ms\"\nname = \"a,b\"", "no comma, quote or control"),
+        ("interval = \"1ms\"\nname = \"a,b\"", "a comma or a quote"),
         (
             "interval = \"1ms\"\nname = \"\\u001b[31m\"",
             "control character among them: \"\\u{1b}[31m\"",

@@ -374,7 +374,7 @@ impl Link {
     /// is taken, or dropped for a reason that waiting would not mend.
     pub(crate) fn has_room(&self, service: Service) -> bool {
         // No queue of a neighbour that is gone gets shorter.
-        if self.address.is_none() || !self.seal.ready() || !self.monitor.is_up() {
+        if self.address.is_none() || !self.seal.ready() || self.monitor.has_died() {
             return true;
         }
         let largest = DATA_HEADER + self.config.max_payload();

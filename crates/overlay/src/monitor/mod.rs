@@ -142,6 +142,11 @@ impl LinkMonitor {
         self.flaps.set_half_life(half_life);
     }
 
+    /// Whether the link is down and was up before.
+    pub(crate) fn has_died(&self) -> bool {
+        !self.hello.is_up() && self.downs > 0
+    }
+
     /// Brings the next hello forward.
     pub(crate) fn hasten(&mut self, now: Time) {
         self.hello.hasten(now);
