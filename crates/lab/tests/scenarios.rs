@@ -177,6 +177,17 @@ fn each_way_of_a_wire_has_its_own_rate_and_loss() {
 }
 
 #[test]
+fn more_than_fits_in_the_network_has_no_room() {
+    // 400,000 packets are sent before the first arrives.
+    let stream = "[[stream]]\nfrom = \"a\"\nto = \"b\"\ninterval = \"1us\"\nstop = \"400ms\"\n\
+         packet = \"100 B\"\nprotocol = \"udp\"";
+    let r = results(&on("a b", &link("w", "a", "b", "delay = \"1 s\"\nplain = true"), stream));
+    adds_up(&r);
+    let of = |part| ledger(&r, "w", "there", "stream").number(part);
+    assert_eq!((of("offered"), of("arrived"), of("no_room")), (4e5, 3e5, 1e5));
+}
+
+#[test]
 fn faults_begin_and_end_when_they_say() {
     let run = |fault: &str| {
         let calls = format!("{CALL}service = \"best-effort\"\n[[fault]]\nat = \"4 s\"\n{fault}");

@@ -1,6 +1,6 @@
 //! `trunkline impair` as a process: what its model predicts is what arrives.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::thread;
@@ -225,6 +225,14 @@ fn a_file_a_learned_peer_and_packets_that_cannot_go() {
     std::fs::remove_dir_all(&dir).expect("removed");
 }
 
+/// A link between two nodes that does nothing, as a file has it.
+fn link_between(a: SocketAddr, b: SocketAddr) -> String {
+    format!(
+        "[[link]]\na = {{ listen = \"127.0.0.1:0\", peer = \"{a}\" }}\n\
+         b = {{ listen = \"127.0.0.1:0\", peer = \"{b}\" }}\n"
+    )
+}
+
 /// A folder with a configuration, and the relay that runs it.
 fn start_from(text: &str) -> (tempfile::TempDir, Running) {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -246,10 +254,7 @@ fn reread(running: &mut Running, file: &std::path::Path, text: &str) -> String {
 #[test]
 fn a_link_is_cut_and_mended_while_it_runs() {
     let ((a, a_addr), (b, b_addr)) = (node(), node());
-    let text = format!(
-        "[[link]]\na = {{ listen = \"127.0.0.1:0\", peer = \"{a_addr}\" }}\n\
-         b = {{ listen = \"127.0.0.1:0\", peer = \"{b_addr}\" }}\n"
-    );
+    let text = link_between(a_addr, b_addr);
     let (dir, mut relay) = start_from(&text);
     let file = dir.path().join("links.toml");
     let sides = [relay.listens[0], relay.listens[1]];
@@ -294,14 +299,37 @@ fn a_link_is_cut_and_mended_while_it_runs() {
     assert_adds_up(&link["forward"]);
 }
 
+#[test]
+fn a_hangup_before_it_is_ready_is_not_its_end() {
+    let (a, b) = (node().1, node().1);
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let file = dir.path().join("links.toml");
+    mkfifo(&file, Mode::S_IRWXU).expect("made");
+    let mut child = impair().arg(&file).spawn().expect("the binary starts");
+    // Opening waits until it reads: it has begun, and has no link yet.
+    let mut config = std::fs::File::create(&file).expect("it reads");
+    signal(&child, Signal::SIGHUP);
+    config.write_all(link_between(a, b).as_bytes()).expect("written");
+    // It is read again at once, from a file that says the same.
+    std::fs::remove_file(&file).expect("removed");
+    std::fs::write(&file, link_between(a, b)).expect("written");
+    drop(config);
+    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let mut wait_for = |what: &str| {
+        let line = said.by_ref().map_while(Result::ok).find(|line| line.contains(what));
+        assert!(line.is_some(), "it ended without: {what}");
+    };
+    wait_for("ready");
+    wait_for("0 directions changed");
+    sigterm(&mut child);
+    assert!(child.wait().expect("it ends").success());
+}
+
 /// A trace of minutes is read while the links go on.
 #[test]
 fn links_go_on_while_a_long_file_is_read() {
     let ((a, a_addr), (b, b_addr)) = (node(), node());
-    let text = format!(
-        "[[link]]\na = {{ listen = \"127.0.0.1:0\", peer = \"{a_addr}\" }}\n\
-         b = {{ listen = \"127.0.0.1:0\", peer = \"{b_addr}\" }}\n"
-    );
+    let text = link_between(a_addr, b_addr);
     let (dir, mut relay) = start_from(&text);
     std::fs::write(dir.path().join("long"), vec![b'0'; 20_000_000]).expect("written");
     let via = relay.listens[0];

@@ -25,6 +25,13 @@ fn the_example_is_good() {
 }
 
 #[test]
+fn results_stay_in_the_folder_whatever_the_file_is_called() {
+    for (file, name) in [("...toml", "scenario"), ("..toml", "scenario"), ("a/.toml", ".toml")] {
+        assert_eq!(parse(Path::new(file), GOOD).unwrap().name, name, "{file}");
+    }
+}
+
+#[test]
 fn mistakes_have_a_place_and_a_way_out() {
     let typo = mistake("jitter =", "jiter =");
     assert!(typo.starts_with("x.toml:") && typo.ends_with("did you mean `jitter`?"), "{typo}");

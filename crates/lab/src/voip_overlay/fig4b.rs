@@ -235,9 +235,9 @@ fn never_worse() -> Claim {
     Claim {
         id: "never-worse",
         says: "nowhere is more lost than with one request for each packet, but by chance: at most \
-               4 standard errors of the difference",
+               3.5 standard errors of the difference",
         published: None,
-        bound: Bound::at_most(4.0, "of a hundred points one is above it once in 300 figures"),
+        bound: Bound::at_most(3.5, "of 84 points one is above it by chance once in 50 figures"),
         unit: "standard errors",
         decimals: 2,
         measure: Box::new(|table| {

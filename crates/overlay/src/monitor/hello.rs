@@ -15,9 +15,10 @@ pub struct Liveness {
     /// has heard one, the link is down. At least three intervals: what the
     /// neighbour says is up to two old.
     pub dead_after: Duration,
-    /// Whether an overdue hello is asked for, every 10 ms: a burst of losses
-    /// then takes many to look like a death. Also whether hellos are asked for
-    /// while a test is in doubt whether the link loses more than before.
+    /// Whether an overdue hello is asked for, every 10 ms, or at a queue up to half
+    /// an interval apart: a burst of losses then takes many to look like a death. Also
+    /// whether hellos are asked for while a test is in doubt whether the link loses
+    /// more than before.
     pub probes: bool,
     /// How losses are reckoned.
     pub loss: LossMode,
@@ -62,7 +63,7 @@ const MIN_SPACING: Duration = Duration::from_millis(10);
 pub(super) struct HelloClock {
     liveness: Liveness,
     overdue_after: Overdue,
-    /// Between two probes.
+    /// How long after a hello a probe may follow.
     probe_spacing: Duration,
     due: Time,
     last_sent: Option<Time>,
@@ -140,9 +141,10 @@ impl HelloClock {
         self.hasten(now);
     }
 
-    /// Sets how far two probes are apart: as far as the round trip is longer than it
-    /// has been, so that on a line that has hardly room for its calls they do not feed the
-    /// queue that they measure; but never so far that a death could be mistaken.
+    /// Sets how far two probes are apart: twice as far as the round trip is longer than
+    /// it was at its shortest, so that on a line that has hardly room for its calls they
+    /// do not feed the queue that they measure; but never so far that a queue could look
+    /// like a death.
     fn space_probes(&mut self) {
         let widest = self.liveness.interval / 2;
         self.probe_spacing = (2 * self.rtt.excess()).min(widest).max(MIN_SPACING);
@@ -154,7 +156,7 @@ impl HelloClock {
         if let Some((echo, held)) = hello.echo {
             let elapsed = micros(at).wrapping_sub(echo);
             if let Some(rtt) = elapsed.checked_sub(held) {
-                self.rtt.sample(Duration::from_micros(u64::from(rtt)));
+                self.rtt.sample(at, Duration::from_micros(u64::from(rtt)));
                 self.space_probes();
             }
         }

@@ -1,4 +1,5 @@
 use core::time::Duration;
+use trunkline_base::Time;
 
 /// A round-trip time, smoothed by an exponentially weighted average with the
 /// weight of RFC 6298, 1/8 (Amir et al. 2005, III-A, leaves it open).
@@ -9,8 +10,37 @@ pub struct Rtt {
     one_way: Duration,
     /// The latest sample, if it was less than half of the average.
     low: Option<Duration>,
-    /// The shortest sample.
-    least: Duration,
+    /// The shortest lately, once there is a sample.
+    least: Option<Least>,
+}
+
+/// The shortest sample of the last five to ten minutes: a base that is never forgotten
+/// would take a longer route for a queue (RFC 6817 keeps that of ten minutes, too).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Least {
+    since: Time,
+    of_this_period: Duration,
+    of_the_last: Duration,
+}
+
+impl Least {
+    const PERIOD: Duration = Duration::from_secs(300);
+
+    fn first(at: Time, rtt: Duration) -> Least {
+        Least { since: at, of_this_period: rtt, of_the_last: rtt }
+    }
+
+    fn with(self, at: Time, rtt: Duration) -> Least {
+        if at >= self.since + Least::PERIOD {
+            Least { since: at, of_this_period: rtt, of_the_last: self.of_this_period }
+        } else {
+            Least { of_this_period: self.of_this_period.min(rtt), ..self }
+        }
+    }
+
+    fn get(self) -> Duration {
+        self.of_this_period.min(self.of_the_last)
+    }
 }
 
 /// A sample above this is a mistake or a lie: no link is a minute long.
@@ -20,7 +50,7 @@ const ABSURD: Duration = Duration::from_secs(60);
 const CHANCE: Duration = Duration::from_millis(1);
 
 impl Rtt {
-    /// Takes a sample; absurd ones are ignored.
+    /// Takes a sample that came at `at`; absurd ones are ignored.
     ///
     /// What was held back somewhere, by a kernel that looks for its neighbour's
     /// address or by a radio that is handed over, comes a second late and with
@@ -28,7 +58,7 @@ impl Rtt {
     /// no packet seems to have time left for recovery. But nothing is faster than
     /// its way: two in a row of less than half of the average show that the
     /// average is of the past.
-    pub fn sample(&mut self, rtt: Duration) {
+    pub fn sample(&mut self, at: Time, rtt: Duration) {
         if rtt > ABSURD {
             return;
         }
@@ -39,8 +69,8 @@ impl Rtt {
             (None, _) => rtt,
         };
         let low = is_low.then_some(rtt);
-        let least = if self.smoothed.is_none() { rtt } else { rtt.min(self.least) };
-        *self = Rtt { smoothed: Some(smoothed), one_way: smoothed / 2, low, least };
+        let least = self.least.map_or(Least::first(at, rtt), |least| least.with(at, rtt));
+        *self = Rtt { smoothed: Some(smoothed), one_way: smoothed / 2, low, least: Some(least) };
     }
 
     /// The average; `None` before the first sample.
@@ -48,10 +78,11 @@ impl Rtt {
         self.smoothed
     }
 
-    /// How far the average is above the shortest sample, as a queue on the way puts it;
-    /// zero before the first sample.
+    /// How far the average is above the shortest sample of the last minutes, as a queue
+    /// on the way puts it; zero before the first sample.
     pub fn excess(self) -> Duration {
-        self.smoothed.unwrap_or_default().saturating_sub(self.least)
+        let least = self.least.map_or(Duration::ZERO, Least::get);
+        self.smoothed.unwrap_or_default().saturating_sub(least)
     }
 
     /// Half of the average, zero while nothing is known: the estimate of the
@@ -71,8 +102,8 @@ mod tests {
 
     fn after(samples: &[u64]) -> Rtt {
         let mut rtt = Rtt::default();
-        for &sample in samples {
-            rtt.sample(ms(sample));
+        for (second, &sample) in samples.iter().enumerate() {
+            rtt.sample(Time::from_millis(second as u64 * 1_000), ms(sample));
         }
         rtt
     }
@@ -100,5 +131,15 @@ mod tests {
         assert_eq!(after(&[80]).excess(), ms(0));
         assert_eq!(after(&[80, 88]).excess(), ms(1));
         assert_eq!(after(&[80, 88, 72]).excess(), (ms(81) * 7 + ms(72)) / 8 - ms(72));
+    }
+
+    #[test]
+    fn a_longer_way_is_a_queue_for_ten_minutes_at_most() {
+        let longer = |seconds: usize| after(&[&[20; 300][..], &vec![50; seconds]].concat());
+        assert_eq!(longer(299).excess().as_millis(), 29);
+        assert_eq!(longer(301).excess(), ms(0));
+        let late = [&[20; 301][..], &[50; 598]].concat();
+        assert_eq!(after(&late).excess().as_millis(), 29, "20 ms was in this period");
+        assert_eq!(after(&[&late[..], &[50; 2]].concat()).excess().as_millis(), 0);
     }
 }

@@ -147,6 +147,14 @@ pub struct Config {
     pub links: Vec<Link>,
 }
 
+/// What a file says that has been read again.
+#[derive(Debug)]
+pub struct Change {
+    pub config: Config,
+    /// The directions that are to do something else, counted through all links.
+    pub directions: Vec<u32>,
+}
+
 /// One link: two ends, two directions.
 #[derive(Debug, Clone)]
 pub struct Link {
@@ -290,12 +298,25 @@ impl Config {
         Ok(Config { seed, buffer: buffer.unwrap_or(DEFAULT_BUFFER).0, links })
     }
 
-    /// Whether `new` has these same links, which may do something else.
+    /// Both directions of each link, one after the other.
+    pub fn models(&self) -> impl Iterator<Item = &LinkModel> {
+        self.links.iter().flat_map(|link| &link.directions).map(|direction| &direction.model)
+    }
+
+    /// What differs in `new`, which must have these same links.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OtherLinks`], with the first difference.
-    pub fn check_same_links(&self, new: &Config) -> Result<(), ConfigError> {
+    /// [`ConfigError::OtherLinks`], with the first link that isn't the same.
+    pub fn change(&self, new: Config) -> Result<Change, ConfigError> {
+        self.check_same_links(&new)?;
+        let both = (0..).zip(self.models().zip(new.models()));
+        let directions = both.filter_map(|(k, (old, new))| (old != new).then_some(k)).collect();
+        Ok(Change { directions, config: new })
+    }
+
+    /// Fails with what makes `new` other links than these, if anything does.
+    fn check_same_links(&self, new: &Config) -> Result<(), ConfigError> {
         let other = |what: &str| Err(ConfigError::OtherLinks { what: what.to_owned() });
         if self.seed != new.seed {
             return other("seed");

@@ -202,7 +202,7 @@ fn advice(bind: &io::Error) -> &'static str {
 /// A configuration that cannot be run, an address that cannot be bound, a
 /// ledger that cannot be written, or a system call that failed.
 pub fn run(args: Args) -> Result<(), Error> {
-    // First, lest a signal that comes early be the end.
+    // Before anything else: an early SIGHUP would end the process.
     let reread = args.config.clone().map(Reread::new).transpose()?;
     let config = match &args.config {
         Some(path) => Config::read(path)?,

@@ -17,10 +17,11 @@ use trunkline_net::{Class, DirectionId, Endpoint, Network, Packet, Protocol, Ver
 
 use super::Error;
 use super::clock::Clock;
-use super::config::{Config, SIDES};
+use super::config::{Change, Config, SIDES};
 use super::report::{DirectionReport, Lateness, LinkReport, Report};
 use super::socket::{Datagram, RxBuffer, SLOT, Socket};
-use super::stop::{Change, Reread, Stop};
+use super::stop::{Reread, Stop};
+use crate::sys::run_ordinary;
 
 /// Receives per socket and turn, so that one flood does not hold up the
 /// packets that are due.
@@ -179,14 +180,16 @@ impl Relay {
     /// loss processes go on where they are, and what is under way keeps its time of
     /// arrival.
     fn apply(&mut self, Change { config, directions }: Change) -> usize {
-        let models: Vec<_> = config.links.iter().flat_map(|link| &link.directions).collect();
+        let models: Vec<_> = config.models().collect();
         for &k in &directions {
-            let model = models[k as usize].model.clone();
-            self.net.change(DirectionId(k), model).expect(VALID);
+            self.net.change(DirectionId(k), models[k as usize].clone()).expect(VALID);
         }
         let old = std::mem::replace(&mut self.config, config);
         // To give back a long trace takes milliseconds.
-        thread::spawn(move || drop(old));
+        thread::spawn(move || {
+            run_ordinary();
+            drop(old);
+        });
         directions.len()
     }
 

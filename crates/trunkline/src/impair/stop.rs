@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::Error;
-use super::config::{Config, ConfigError};
+use super::config::{Change, Config, ConfigError};
 use crate::stop::{Hangup, Signals};
 use crate::sys::run_ordinary;
 
@@ -61,14 +61,6 @@ pub struct Reread {
     done: Arc<EventFd>,
     /// Whether another signal has come since it began.
     again: bool,
-}
-
-/// What the file says now.
-#[derive(Debug)]
-pub struct Change {
-    pub config: Config,
-    /// The directions that are to do something else, counted through all links.
-    pub directions: Vec<u32>,
 }
 
 impl Reread {
@@ -124,19 +116,5 @@ impl Reread {
         if self.again {
             self.begin(running);
         }
-    }
-}
-
-impl Config {
-    /// What differs in `new`, which must have these same links.
-    pub fn change(&self, new: Config) -> Result<Change, ConfigError> {
-        self.check_same_links(&new)?;
-        let models = |config: &Config| {
-            let directions = config.links.iter().flat_map(|link| &link.directions);
-            directions.map(|direction| direction.model.clone()).collect::<Vec<_>>()
-        };
-        let both = models(self).into_iter().zip(models(&new));
-        let differ = (0..).zip(both).filter_map(|(k, (old, new))| (old != new).then_some(k));
-        Ok(Change { directions: differ.collect(), config: new })
     }
 }

@@ -16,21 +16,27 @@ use trunkline_overlay::session::SessionId;
 
 /// What the node has not taken.
 pub struct Held {
-    /// By session; empty where none waits. A session's memory stays until it ends: at
-    /// most one message.
-    messages: Vec<Vec<u8>>,
-    /// By session: whether its application is gone.
-    left: Vec<bool>,
-    /// Those, in the order in which they went.
-    heirless: VecDeque<SessionId>,
+    /// By session.
+    entries: Vec<Entry>,
+    /// Sessions whose applications are gone, in the order in which those went.
+    gone: VecDeque<SessionId>,
     /// When to tell those on other hosts that the node lives.
     assure_at: Time,
 }
 
+/// What a session has to wait for.
+#[derive(Default)]
+struct Entry {
+    /// Empty if nothing waits. Its memory stays until the session ends: at most one
+    /// message.
+    message: Vec<u8>,
+    /// Whether the application is gone.
+    is_gone: bool,
+}
+
 impl Default for Held {
     fn default() -> Held {
-        let (messages, left, heirless) = (Vec::new(), Vec::new(), VecDeque::new());
-        Held { messages, left, heirless, assure_at: Time::NEVER }
+        Held { entries: Vec::new(), gone: VecDeque::new(), assure_at: Time::NEVER }
     }
 }
 
@@ -42,39 +48,35 @@ impl Held {
 
     /// Whether session `id` is held back.
     pub fn has(&self, id: SessionId) -> bool {
-        self.messages.get(id.0 as usize).is_some_and(|message| !message.is_empty())
+        self.entries.get(id.0 as usize).is_some_and(|entry| !entry.message.is_empty())
     }
 
     fn keep(&mut self, id: SessionId, message: &[u8]) {
         let i = id.0 as usize;
-        if self.messages.len() <= i {
-            self.messages.resize_with(i + 1, Vec::new);
-            self.left.resize(i + 1, false);
+        if self.entries.len() <= i {
+            self.entries.resize_with(i + 1, Entry::default);
         }
-        self.messages[i].clear();
-        self.messages[i].extend_from_slice(message);
+        self.entries[i].message.clear();
+        self.entries[i].message.extend_from_slice(message);
     }
 
     /// Session `id` is over.
     pub fn forget(&mut self, id: SessionId) {
-        let i = id.0 as usize;
-        if let Some(message) = self.messages.get_mut(i) {
-            *message = Vec::new();
-            if std::mem::take(&mut self.left[i]) {
-                self.heirless.retain(|other| *other != id);
-            }
+        let Some(entry) = self.entries.get_mut(id.0 as usize) else { return };
+        if std::mem::take(entry).is_gone {
+            self.gone.retain(|other| *other != id);
         }
     }
 
     /// The application of session `id`, which is held back, is gone.
-    fn leave(&mut self, id: SessionId) {
-        if !std::mem::replace(&mut self.left[id.0 as usize], true) {
-            self.heirless.push_back(id);
+    fn set_gone(&mut self, id: SessionId) {
+        if !std::mem::replace(&mut self.entries[id.0 as usize].is_gone, true) {
+            self.gone.push_back(id);
         }
     }
 
-    fn has_left(&self, id: SessionId) -> bool {
-        self.left.get(id.0 as usize).is_some_and(|left| *left)
+    fn is_gone(&self, id: SessionId) -> bool {
+        self.entries.get(id.0 as usize).is_some_and(|entry| entry.is_gone)
     }
 }
 
@@ -92,7 +94,8 @@ impl PacketThread {
     pub(super) fn resume_held(&mut self) -> bool {
         let mut some = false;
         while let Some(id) = self.node.next_ready() {
-            let Some(message) = self.held.messages.get_mut(id.0 as usize) else { continue };
+            let Some(entry) = self.held.entries.get_mut(id.0 as usize) else { continue };
+            let message = &mut entry.message;
             let (now, sink) = (clock::now(), &mut self.carriers);
             if message.is_empty()
                 || self.node.session_recv(now, id, message, sink) == Handover::Full
@@ -116,23 +119,23 @@ impl PacketThread {
         if self.carriers.remote_mut(id).is_some() {
             return self.close(id);
         }
-        self.held.leave(id);
+        self.held.set_gone(id);
         self.watch_session(id);
     }
 
     /// Ends the session whose application has been gone longest, if there is one that
     /// only goes on because something of it waits.
     pub(super) fn make_room(&mut self) -> bool {
-        let oldest = self.held.heirless.front().copied();
+        let oldest = self.held.gone.front().copied();
         oldest.inspect(|&id| self.close(id)).is_some()
     }
 
     /// If session `id` asks for a port by `self.message` of `len` bytes, ends one that
     /// has it and whose application is gone.
     pub(super) fn make_way(&mut self, id: SessionId, len: usize) {
-        if !self.held.heirless.is_empty()
+        if !self.held.gone.is_empty()
             && let Some(holder) = self.node.node().in_the_way(id, &self.message[..len])
-            && self.held.has_left(holder)
+            && self.held.is_gone(holder)
         {
             self.close(holder);
         }
@@ -148,7 +151,7 @@ impl PacketThread {
             return;
         }
         self.held.assure_at = Time::NEVER;
-        for id in (0..self.held.messages.len() as u32).map(SessionId) {
+        for id in (0..self.held.entries.len() as u32).map(SessionId) {
             if self.held.has(id) {
                 self.assure(now, id);
             }
@@ -170,7 +173,7 @@ impl PacketThread {
         let mut flags = EpollFlags::empty();
         let held = self.held.has(id);
         flags.set(EpollFlags::EPOLLIN, !held);
-        flags.set(EpollFlags::EPOLLRDHUP, held && !self.held.has_left(id));
+        flags.set(EpollFlags::EPOLLRDHUP, held && !self.held.is_gone(id));
         let stuck = self.carriers.remote_mut(id).is_some_and(|session| session.is_noted());
         flags.set(EpollFlags::EPOLLOUT, stuck);
         let Some(carrier) = self.carriers.get_mut(id) else { return };
