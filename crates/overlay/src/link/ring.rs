@@ -10,8 +10,10 @@ use trunkline_base::Time;
 /// A packet in the ring: its number there, counted from 0 for ever.
 pub type Slot = u64;
 
-/// What the ring keeps about a packet beside its bytes.
+/// What the ring keeps about a packet beside its bytes: a cache line, and no more than
+/// one has to be fetched for it.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub struct Entry {
     offset: u32,
     len: u16,
@@ -29,6 +31,8 @@ pub struct Entry {
     /// sent.
     pub sent: Option<(u64, u64)>,
 }
+
+const _: () = assert!(size_of::<Entry>() == 64);
 
 impl Entry {
     /// Writes its `frame` into `out`, which has just its bytes, as it leaves at

@@ -277,12 +277,14 @@ impl Forwarder {
                         goes_on.then(|| self.next_hop(flow.destination, flow.metric)).flatten();
                     let onward = self.onward(hop);
                     let Some(link) = self.links.get_mut(id) else { return Ok(()) };
-                    match link.on_data(datagram.at, &header, payload, onward) {
-                        Ok(packet) if self.is_stale(now, datagram.at, &packet) => {
+                    // By reference from here on: a packet is copied for each of its hops,
+                    // and what was written in pieces is slow to read as one.
+                    match &mut link.on_data(datagram.at, &header, payload, onward) {
+                        Ok(packet) if self.is_stale(now, datagram.at, packet) => {
                             self.drop_counted(Some(id), Drop::Late);
                         }
                         Ok(packet) => self.relay(now, id, hop, packet, sink),
-                        Err(why) => self.drop_counted(Some(id), why),
+                        Err(why) => self.drop_counted(Some(id), *why),
                     }
                 }
             }
@@ -328,29 +330,29 @@ impl Forwarder {
         now: Time,
         from: LinkId,
         hop: Option<Hop>,
-        packet: Packet<'_>,
+        packet: &mut Packet<'_>,
         sink: &mut impl Sink,
     ) {
         if packet.flow.destination == self.id {
             let done = match packet.flow.destination_port {
                 // What a node sends itself crosses no link: someone else says so.
                 _ if packet.flow.source == self.id => Err(Drop::Bounced),
-                NODE_PORT => match self.on_port_unbound(now, &packet, sink) {
+                NODE_PORT => match self.on_port_unbound(now, packet, sink) {
                     Some(done) => done,
-                    None => self.on_echo(now, &packet),
+                    None => self.on_echo(now, packet),
                 },
-                _ => self.deliver(now, &packet, sink),
+                _ => self.deliver(now, packet, sink),
             };
             if let Err(why) = done {
                 if why == Drop::NoPort {
-                    self.deny_port(now, &packet);
+                    self.deny_port(now, packet);
                 }
                 self.stats.drops.count(why);
             }
             return;
         }
         let Some(hop_limit) = packet.hop_limit.checked_sub(1) else {
-            if let Err(why) = self.on_hop_limit(now, &packet) {
+            if let Err(why) = self.on_hop_limit(now, packet) {
                 self.stats.drops.count(why);
             }
             return;
@@ -361,7 +363,8 @@ impl Forwarder {
         if let Err(why) = self.access.check_transit(packet.flow.source) {
             return self.stats.drops.count(why);
         }
-        match self.forward(now, hop, &Packet { hop_limit, ..packet }) {
+        packet.hop_limit = hop_limit;
+        match self.forward(now, hop, packet) {
             Ok(()) => self.stats.forwarded += 1,
             Err((link, why)) => self.drop_counted(link, why),
         }

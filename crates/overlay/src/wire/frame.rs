@@ -242,13 +242,21 @@ impl<'a> Frames<'a> {
         Frames(Reader::new(plaintext))
     }
 
+    #[inline]
     fn parse_one(&mut self) -> Result<Frame<'a>, WireError> {
-        let r = &mut self.0;
-        let whole = r.rest();
-        let first = r.u8()?;
+        let whole = self.0.rest();
+        let first = self.0.u8()?;
         if first >> 6 != 0 {
-            return DataHeader::parse(first, r);
+            DataHeader::parse(first, &mut self.0)
+        } else {
+            self.parse_control(first, whole)
         }
+    }
+
+    /// Apart from data, so that the way of those is short enough to be inlined.
+    #[inline(never)]
+    fn parse_control(&mut self, first: u8, whole: &'a [u8]) -> Result<Frame<'a>, WireError> {
+        let r = &mut self.0;
         match first {
             k if k & !FLAG == ControlKind::Hello as u8 => {
                 Ok(Frame::Hello(Hello::parse(k & FLAG != 0, r)?))
@@ -276,6 +284,7 @@ impl<'a> Frames<'a> {
 impl<'a> Iterator for Frames<'a> {
     type Item = Result<Frame<'a>, WireError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
             return None;

@@ -328,7 +328,9 @@ impl Session {
 /// Four zeros and the count: no count is used twice with one key.
 fn nonce(counter: u64) -> Nonce {
     let mut bytes = [0; 12];
-    bytes[4..].copy_from_slice(&counter.to_be_bytes());
+    // In the pieces in which it is read: others would have to be put together first.
+    bytes[..8].copy_from_slice(&(counter >> 32).to_be_bytes());
+    bytes[8..].copy_from_slice(&(counter as u32).to_be_bytes());
     Nonce::assume_unique_for_key(bytes)
 }
 

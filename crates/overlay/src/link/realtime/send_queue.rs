@@ -7,9 +7,16 @@ use trunkline_base::Time;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Job {
     pub deadline: Time,
+    /// By arrival; odd for a repetition. One word for both: a job is copied for each
+    /// packet, and what was written in pieces is slow to read as one.
     order: u64,
     pub slot: Slot,
-    pub repeat: bool,
+}
+
+impl Job {
+    pub fn is_repeat(&self) -> bool {
+        self.order % 2 == 1
+    }
 }
 
 /// What waits to be sent, earliest deadline first, at most so many.
@@ -45,8 +52,8 @@ impl SendQueue {
 
     /// Adds a job; the caller has seen that there is room.
     pub fn push(&mut self, deadline: Time, slot: Slot, repeat: bool) {
-        self.order += 1;
-        let job = Job { deadline, order: self.order, slot, repeat };
+        self.order += 2;
+        let job = Job { deadline, order: self.order + u64::from(repeat), slot };
         if self.line.back().is_none_or(|last| last.deadline <= deadline) {
             self.line.push_back(job);
         } else {
@@ -55,23 +62,24 @@ impl SendQueue {
     }
 
     /// The earliest job.
-    pub fn first(&self) -> Option<Job> {
-        let in_heap = self.heap.peek().map(|Reverse(job)| *job);
-        match (self.line.front().copied(), in_heap) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+    pub fn first(&self) -> Option<&Job> {
+        if self.is_in_heap() { self.heap.peek().map(|Reverse(job)| job) } else { self.line.front() }
     }
 
     /// Takes the earliest job out.
     pub fn pop(&mut self) -> Option<Job> {
-        let first = self.first()?;
-        if self.line.front() == Some(&first) {
-            self.line.pop_front();
+        if self.is_in_heap() {
+            self.heap.pop().map(|Reverse(job)| job)
         } else {
-            self.heap.pop();
+            self.line.pop_front()
         }
-        Some(first)
+    }
+
+    /// Where the earliest job is.
+    fn is_in_heap(&self) -> bool {
+        self.heap
+            .peek()
+            .is_some_and(|Reverse(job)| self.line.front().is_none_or(|first| job < first))
     }
 }
 

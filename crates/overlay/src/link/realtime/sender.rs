@@ -184,18 +184,20 @@ impl Sender {
         loop {
             let job = self.queue.first()?;
             let verdict = match self.ring.get(job.slot) {
-                None if job.repeat => Err(Drop::RepeatUnknown),
+                None if job.is_repeat() => Err(Drop::RepeatUnknown),
                 None => Err(Drop::QueueFull),
-                Some((entry, _)) if job.repeat && now + one_way >= entry.latest => {
+                Some((entry, _)) if job.is_repeat() && now + one_way >= entry.latest => {
                     Err(Drop::RepeatLate)
                 }
                 Some((entry, _)) if entry.sent.is_some_and(|(_, c)| is_beyond(c, count)) => {
                     Err(Drop::RepeatUnknown)
                 }
-                Some((entry, _)) if !job.repeat && now.since(entry.since) > self.max_wait => {
+                Some((entry, _)) if !job.is_repeat() && now.since(entry.since) > self.max_wait => {
                     Err(Drop::QueueDelay)
                 }
-                Some((entry, _)) if !job.repeat && is_stale(now, entry.since, entry.deadline) => {
+                Some((entry, _))
+                    if !job.is_repeat() && is_stale(now, entry.since, entry.deadline) =>
+                {
                     Err(Drop::Late)
                 }
                 Some((_, frame)) => Ok(frame.len()),
@@ -216,8 +218,8 @@ impl Sender {
         let Some(job) = self.queue.pop() else { return false };
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
-        entry.write(frame, out, now, seq as u16, job.repeat);
-        if !job.repeat {
+        entry.write(frame, out, now, seq as u16, job.is_repeat());
+        if !job.is_repeat() {
             self.ring.mark_sent(job.slot, seq, count);
             let place = self.place(seq);
             self.slots[place] = job.slot;
@@ -225,7 +227,7 @@ impl Sender {
             self.budget.earn();
             self.copy_budget.packet();
         }
-        job.repeat
+        job.is_repeat()
     }
 
     /// When the head stops being of use.
