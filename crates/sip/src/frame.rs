@@ -1,0 +1,189 @@
+//! Messages out of a stream, as of TCP or TLS, where only Content-Length says where
+//! one ends (RFC 3261, 18.3).
+
+use crate::lex::number;
+use crate::message::{MAX_MESSAGE, Message, ParseError};
+use crate::name::Name;
+
+/// The most bytes before the empty line of a message in a stream.
+const MAX_HEAD: usize = 32 << 10;
+
+/// What comes next in a stream.
+#[derive(Debug)]
+pub enum Frame {
+    /// A message. If Content-Length is bad or missing, nobody knows where the next
+    /// begins: [`Framer::is_lost`] says so.
+    Message(Message),
+    /// Two empty lines, to be answered by one (RFC 5626, 3.5.1).
+    Ping,
+}
+
+/// Cuts a stream into messages. It never holds more than one of the longest.
+#[derive(Debug, Default)]
+pub struct Framer {
+    bytes: Vec<u8>,
+    /// How far no end of the header fields has been seen.
+    looked: usize,
+    /// Where the message ends whose header fields have come.
+    end: Option<usize>,
+    is_lost: bool,
+}
+
+impl Framer {
+    /// How many more bytes it takes now.
+    pub fn room(&self) -> usize {
+        (MAX_HEAD + MAX_MESSAGE).saturating_sub(self.bytes.len())
+    }
+
+    /// Takes what has been read, as much of it as there is [`room`](Framer::room) for;
+    /// how much that was.
+    pub fn push(&mut self, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(self.room());
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        taken
+    }
+
+    /// Whether the stream can't be understood any more: close it.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// What is next, if it has all come.
+    ///
+    /// # Errors
+    ///
+    /// What is no message; the stream is then lost.
+    pub fn poll(&mut self) -> Option<Result<Frame, ParseError>> {
+        if self.is_lost {
+            return None;
+        }
+        let next = self.cut();
+        self.is_lost |= matches!(next, Some(Err(_)));
+        next
+    }
+
+    fn cut(&mut self) -> Option<Result<Frame, ParseError>> {
+        // Empty lines before a message are ignored (RFC 3261, 7.5), but two at once.
+        let mut empty = 0;
+        loop {
+            match &self.bytes[empty..] {
+                [b'\r', b'\n', b'\r', b'\n', ..] => {
+                    self.drop_front(empty + 4);
+                    return Some(Ok(Frame::Ping));
+                }
+                // Nobody knows yet.
+                [] | [b'\r'] | [b'\r', b'\n'] | [b'\r', b'\n', b'\r'] => {
+                    self.drop_front(empty);
+                    return None;
+                }
+                [b'\n', ..] => empty += 1,
+                [b'\r', b'\n', ..] => empty += 2,
+                _ => break,
+            }
+        }
+        if empty > 0 {
+            self.drop_front(empty);
+        }
+        if self.end.is_none() {
+            let head = self.end_of_head();
+            if head.unwrap_or(self.bytes.len()) > MAX_HEAD {
+                return Some(Err(ParseError::TooLong));
+            }
+            let head = head?;
+            match Message::parse(&self.bytes[..head]) {
+                Ok(message) => self.end = Some(self.end_of_message(head, &message)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        let end = self.end.filter(|&end| end <= self.bytes.len())?;
+        let message = Message::parse(&self.bytes[..end]);
+        self.drop_front(end);
+        Some(message.map(Frame::Message))
+    }
+
+    fn end_of_message(&mut self, head: usize, message: &Message) -> usize {
+        let length = message.first(Name::ContentLength).and_then(number);
+        let end = length.and_then(|n| head.checked_add(usize::try_from(n).ok()?));
+        let end = end.filter(|&end| end <= MAX_MESSAGE);
+        self.is_lost |= end.is_none();
+        end.unwrap_or(head)
+    }
+
+    fn drop_front(&mut self, count: usize) {
+        self.bytes.drain(..count);
+        (self.looked, self.end) = (0, None);
+    }
+
+    /// Behind the empty line. What has been looked at is not looked at again, or many
+    /// small pieces of a long message would take long.
+    fn end_of_head(&mut self) -> Option<usize> {
+        let from = self.looked.saturating_sub(3);
+        let rest = &self.bytes[from..];
+        let end = (0..rest.len()).find_map(|i| match &rest[i..] {
+            [b'\n', b'\n', ..] => Some(from + i + 2),
+            [b'\n', b'\r', b'\n', ..] => Some(from + i + 3),
+            _ => None,
+        });
+        self.looked = self.bytes.len();
+        if let Some(end) = end {
+            self.looked = end;
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &[u8] = b"OPTIONS sip:h SIP/2.0\r\nVia: SIP/2.0/TCP a;branch=z9hG4bK1\r\n\
+        From: <sip:a@h>;tag=1\r\nTo: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 OPTIONS\r\n\
+        Content-Length: 5\r\n\r\na\r\nbc";
+
+    /// What comes out of `bytes` in pieces of `size`: lengths of messages, 0 for pings.
+    fn frames(bytes: &[u8], size: usize) -> Result<Vec<usize>, ParseError> {
+        let (mut framer, mut out) = (Framer::default(), Vec::new());
+        for piece in bytes.chunks(size) {
+            assert_eq!(framer.push(piece), piece.len());
+            while let Some(frame) = framer.poll() {
+                match frame? {
+                    Frame::Message(message) => {
+                        assert_eq!(message.fault(), None);
+                        out.push(message.bytes().len());
+                    }
+                    Frame::Ping => out.push(0),
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    #[test]
+    fn messages_come_out_whole_whatever_the_pieces() {
+        let stream = [b"\r\n", ONE, b"\n", ONE, b"\n\r\n\r\n", ONE].concat();
+        for size in [1, 2, 3, 7, 100, 10_000] {
+            let want = [ONE.len(), ONE.len(), 0, ONE.len()];
+            assert_eq!(frames(&stream, size), Ok(want.to_vec()), "{size}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_end_is_the_end() {
+        for (from, to) in [("Content-Length: 5\r\n", ""), ("h: 5", "h: -1"), ("h: 5", "h: 99999")] {
+            let text = String::from_utf8_lossy(ONE).replacen(from, to, 1);
+            let mut framer = Framer::default();
+            framer.push(text.as_bytes());
+            assert!(matches!(framer.poll(), Some(Ok(Frame::Message(m))) if m.body().is_empty()));
+            assert!(framer.is_lost() && framer.poll().is_none(), "{to}");
+        }
+        assert_eq!(frames(&[b'x'; MAX_HEAD + 1], 1_000), Err(ParseError::TooLong));
+        assert_eq!(frames(b"HTTP/1.1\r\n\r\n", 5), Err(ParseError::FirstLine));
+    }
+
+    #[test]
+    fn it_holds_one_message_at_most() {
+        let mut framer = Framer::default();
+        assert_eq!(framer.push(&vec![b'x'; 1 << 20]), MAX_HEAD + MAX_MESSAGE);
+        assert!(framer.poll().is_some_and(|frame| frame.is_err()) && framer.is_lost());
+    }
+}

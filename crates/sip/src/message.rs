@@ -1,0 +1,408 @@
+//! A message as it came, and where in it what is.
+
+use crate::lex::{self, is_space, is_token, number, trim};
+use crate::name::Name;
+use crate::value::{Address, CSeq, Uri, Via, scheme};
+use core::ops::Range;
+
+/// The most bytes of a message: what a UDP datagram can carry.
+pub const MAX_MESSAGE: usize = 65_535;
+/// The most header fields of a message.
+pub const MAX_FIELDS: usize = 256;
+
+/// Bytes that are no SIP message: there is nobody to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// More than any datagram has.
+    #[error("a message of more than {MAX_MESSAGE} bytes")]
+    TooLong,
+    /// The first line is neither a request's nor a response's.
+    #[error("the first line is neither a SIP request's nor a response's")]
+    FirstLine,
+    /// No empty line ends the header fields.
+    #[error("no empty line ends the header fields")]
+    NoEnd,
+    /// More than a message has.
+    #[error("more than {MAX_FIELDS} header fields")]
+    TooManyFields,
+}
+
+/// What is wrong with a message that can be answered: with a response of this
+/// [`code`](Fault::code), if it is a request; a response with a fault is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Another protocol version than 2.0.
+    #[error("Version Not Supported")]
+    Version,
+    /// The request's method is no token.
+    #[error("Bad Method")]
+    Method,
+    /// The Request-URI is malformed.
+    #[error("Bad Request-URI")]
+    RequestUri,
+    /// A response's code is not of three digits from 100 to 699.
+    #[error("Bad Status Code")]
+    Status,
+    /// A line among the header fields has no name.
+    #[error("Bad Header Line")]
+    Line,
+    /// A field that must be there isn't.
+    #[error("Missing {} Header", .0.text())]
+    Missing(Name),
+    /// A field is there twice that may be there once.
+    #[error("More Than One {} Header", .0.text())]
+    Repeated(Name),
+    /// A field's value is malformed, or out of range.
+    #[error("Bad {} Header", .0.text())]
+    Value(Name),
+    /// CSeq names another method than the first line.
+    #[error("Method Not As In CSeq")]
+    Mismatch,
+    /// The body is shorter than Content-Length says.
+    #[error("Body Shorter Than Content-Length")]
+    Short,
+}
+
+impl Fault {
+    /// The status code of the response that says so.
+    pub fn code(self) -> u16 {
+        match self {
+            Fault::Version => 505,
+            _ => 400,
+        }
+    }
+}
+
+/// What the first line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start<'a> {
+    /// A request.
+    Request {
+        /// `INVITE`, `ACK` …; case counts.
+        method: &'a [u8],
+        /// Whom it is for.
+        uri: &'a [u8],
+    },
+    /// A response.
+    Response {
+        /// From 100 to 699 if the message has no fault.
+        code: u16,
+        /// What a user may be shown, in any encoding.
+        reason: &'a [u8],
+    },
+}
+
+/// A header field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// What it is.
+    pub name: Name,
+    /// Without white space around it; folds of its lines are in it as they came.
+    pub value: &'a [u8],
+    /// All of it, with the end of its last line.
+    pub line: &'a [u8],
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    name: Name,
+    /// Whether the line has no name at all.
+    is_bad: bool,
+    value: Range<usize>,
+    line: Range<usize>,
+}
+
+/// A SIP message as it came.
+#[derive(Clone, Debug)]
+pub struct Message {
+    bytes: Vec<u8>,
+    /// Without the end of the line.
+    first_line: Range<usize>,
+    places: Vec<Place>,
+    /// After the empty line, and as long as Content-Length says, if that fits.
+    body: Range<usize>,
+}
+
+impl Message {
+    /// Finds out what is where in a datagram. What [`Message::fault`] finds can then be
+    /// answered.
+    ///
+    /// # Errors
+    ///
+    /// [`ParseError`], for what can't be.
+    pub fn parse(bytes: &[u8]) -> Result<Message, ParseError> {
+        if bytes.len() > MAX_MESSAGE {
+            return Err(ParseError::TooLong);
+        }
+        let first = line(bytes, 0).ok_or(ParseError::NoEnd)?;
+        let first_line = content(bytes, &first);
+        // A line that goes on with the first would go on with what is put between them.
+        let goes_on = matches!(bytes.get(first.end), Some(b' ' | b'\t'));
+        if goes_on || start(&bytes[first_line.clone()]).is_none() {
+            return Err(ParseError::FirstLine);
+        }
+        let (mut places, mut at) = (Vec::new(), first.end);
+        let head = loop {
+            let mut here = line(bytes, at).ok_or(ParseError::NoEnd)?;
+            if content(bytes, &here).is_empty() {
+                break here.end;
+            }
+            // A line that begins with white space goes on with the one before it.
+            while let Some(b' ' | b'\t') = bytes.get(here.end) {
+                here.end = line(bytes, here.end).ok_or(ParseError::NoEnd)?.end;
+            }
+            if places.len() == MAX_FIELDS {
+                return Err(ParseError::TooManyFields);
+            }
+            at = here.end;
+            places.push(place(bytes, here));
+        };
+        let mut message =
+            Message { bytes: bytes.to_vec(), first_line, places, body: head..bytes.len() };
+        if let Some(Some(length)) = message.content_length() {
+            message.body.end = message.body.end.min(head.saturating_add(length));
+        }
+        message.bytes.truncate(message.body.end);
+        Ok(message)
+    }
+
+    /// All of it; what followed the body in the datagram is gone (RFC 3261, 18.3).
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The first line.
+    pub fn start(&self) -> Start<'_> {
+        let line = &self.bytes[self.first_line.clone()];
+        start(line).map_or(Start::Response { code: 0, reason: &[] }, |(start, _)| start)
+    }
+
+    /// The header fields in their order, unknown ones among them.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
+        self.places.iter().map(|place| Field {
+            name: place.name,
+            value: &self.bytes[place.value.clone()],
+            line: &self.bytes[place.line.clone()],
+        })
+    }
+
+    /// The values of all fields of this name, each as it is in its field.
+    pub fn all(&self, name: Name) -> impl Iterator<Item = &[u8]> {
+        self.fields().filter(move |field| field.name == name).map(|field| field.value)
+    }
+
+    /// The value of the first field of this name.
+    pub fn first(&self, name: Name) -> Option<&[u8]> {
+        self.all(name).next()
+    }
+
+    /// The values of a name whose fields are lists, one after the other, whether they
+    /// have a field each or share one (RFC 3261, 7.3.1).
+    pub fn list(&self, name: Name) -> impl Iterator<Item = &[u8]> {
+        self.all(name).flat_map(|value| lex::split(value, b','))
+    }
+
+    /// The hop that sent it, or that a response goes to.
+    pub fn via(&self) -> Option<Via<'_>> {
+        Via::parse(self.list(Name::Via).next()?)
+    }
+
+    /// Which request of its dialog it is, or answers.
+    pub fn cseq(&self) -> Option<CSeq<'_>> {
+        CSeq::parse(self.first(Name::CSeq)?)
+    }
+
+    /// Who asks.
+    pub fn from(&self) -> Option<Address<'_>> {
+        Address::parse(self.first(Name::From)?)
+    }
+
+    /// Who is asked.
+    pub fn to(&self) -> Option<Address<'_>> {
+        Address::parse(self.first(Name::To)?)
+    }
+
+    /// The name of the call.
+    pub fn call_id(&self) -> Option<&[u8]> {
+        self.first(Name::CallId)
+    }
+
+    /// How many more hops a request may take; `None` if it isn't said, or nonsense
+    /// (RFC 4475, 3.1.2.4).
+    pub fn max_forwards(&self) -> Option<u8> {
+        u8::try_from(number(self.first(Name::MaxForwards)?)?).ok()
+    }
+
+    /// What comes after the header fields.
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.body.clone()]
+    }
+
+    /// The media type of the body, without parameters.
+    pub fn content_type(&self) -> Option<&[u8]> {
+        lex::split(self.first(Name::ContentType)?, b';').next()
+    }
+
+    /// `Some(None)` if it is nonsense.
+    fn content_length(&self) -> Option<Option<usize>> {
+        let value = self.first(Name::ContentLength)?;
+        Some(number(value).and_then(|n| usize::try_from(n).ok()))
+    }
+
+    /// What makes a request refused or a response dropped, in what a proxy has to
+    /// read; what it only passes on is not looked at (RFC 3261, 16.3).
+    pub fn fault(&self) -> Option<Fault> {
+        self.check().err()
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        match self.check_first_line()? {
+            Some(method) if self.once(Name::CSeq)?.method != method => return Err(Fault::Mismatch),
+            _ => {}
+        }
+        if self.places.iter().any(|place| place.is_bad) {
+            return Err(Fault::Line);
+        }
+        for name in [Name::From, Name::To] {
+            self.single(name)?;
+            let value = self.first(name).and_then(Address::parse);
+            value.ok_or(Fault::Value(name))?;
+        }
+        self.single(Name::CallId)?;
+        self.once(Name::CSeq)?;
+        let mut vias = self.list(Name::Via).peekable();
+        vias.peek().ok_or(Fault::Missing(Name::Via))?;
+        if !vias.all(|via| Via::parse(via).is_some()) {
+            return Err(Fault::Value(Name::Via));
+        }
+        for name in [Name::Route, Name::RecordRoute] {
+            if !self.list(name).all(|value| Address::parse(value).is_some()) {
+                return Err(Fault::Value(name));
+            }
+        }
+        self.check_length()
+    }
+
+    /// The method, if it is a request.
+    fn check_first_line(&self) -> Result<Option<&[u8]>, Fault> {
+        let line = &self.bytes[self.first_line.clone()];
+        let (start, version) = start(line).ok_or(Fault::Method)?;
+        if !version.eq_ignore_ascii_case(b"SIP/2.0") {
+            return Err(Fault::Version);
+        }
+        match start {
+            Start::Request { method, .. } if !is_token(method) => Err(Fault::Method),
+            Start::Request { method, uri } => {
+                let scheme = scheme(uri).ok_or(Fault::RequestUri)?;
+                let is_sip = [&b"sip"[..], b"sips"].iter().any(|s| scheme.eq_ignore_ascii_case(s));
+                let bad = uri.iter().any(|&b| is_space(b) || b == b'<' || b == b'>')
+                    || is_sip && Uri::parse(uri).is_none_or(|uri| uri.headers.is_some());
+                if bad { Err(Fault::RequestUri) } else { Ok(Some(method)) }
+            }
+            Start::Response { code: 100..=699, .. } => Ok(None),
+            Start::Response { .. } => Err(Fault::Status),
+        }
+    }
+
+    /// That there is one field of this name, and something in it.
+    fn single(&self, name: Name) -> Result<&[u8], Fault> {
+        let mut all = self.all(name);
+        let value = all.next().ok_or(Fault::Missing(name))?;
+        match (all.next(), value) {
+            (Some(_), _) => Err(Fault::Repeated(name)),
+            (None, []) => Err(Fault::Value(name)),
+            (None, _) => Ok(value),
+        }
+    }
+
+    fn once(&self, name: Name) -> Result<CSeq<'_>, Fault> {
+        CSeq::parse(self.single(name)?).ok_or(Fault::Value(name))
+    }
+
+    fn check_length(&self) -> Result<(), Fault> {
+        let mut lengths = self.all(Name::ContentLength);
+        let Some(first) = lengths.next() else { return Ok(()) };
+        if lengths.any(|other| other != first) {
+            return Err(Fault::Repeated(Name::ContentLength));
+        }
+        let length = number(first).ok_or(Fault::Value(Name::ContentLength))?;
+        if (self.body.len() as u64) < length { Err(Fault::Short) } else { Ok(()) }
+    }
+
+    /// Where `part`, which is of this message's own bytes, is in them.
+    pub(crate) fn place_of(&self, part: &[u8]) -> Range<usize> {
+        let start = (part.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize);
+        let end = start.saturating_add(part.len());
+        assert!(end <= self.bytes.len(), "the part is not of this message");
+        start..end
+    }
+
+    /// Where the first line and all header fields end, before the empty line.
+    pub(crate) fn end_of_fields(&self) -> usize {
+        self.places.last().map_or(self.end_of_first_line(), |place| place.line.end)
+    }
+
+    pub(crate) fn end_of_first_line(&self) -> usize {
+        line(&self.bytes, 0).map_or(self.bytes.len(), |line| line.end)
+    }
+}
+
+/// The line that begins at `at`, with its end.
+fn line(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+    let length = bytes.get(at..)?.iter().position(|&b| b == b'\n')?;
+    Some(at..at + length + 1)
+}
+
+/// A line without its end, which may lack the carriage return.
+fn content(bytes: &[u8], line: &Range<usize>) -> Range<usize> {
+    let end = line.end - 1;
+    let has_return = end > line.start && bytes[end - 1] == b'\r';
+    line.start..end - usize::from(has_return)
+}
+
+fn place(bytes: &[u8], line: Range<usize>) -> Place {
+    let text = &bytes[line.clone()];
+    let colon = text.iter().position(|&b| b == b':');
+    let name = trim(&text[..colon.unwrap_or(0)]);
+    let after = colon.map_or(text.len(), |at| at + 1);
+    let rest = &text[after..];
+    let before = rest.iter().take_while(|&&b| is_space(b)).count();
+    let value = trim(rest);
+    // Of nothing but white space, what is left of it is at its end.
+    let start = line.start + after + if value.is_empty() { 0 } else { before };
+    Place {
+        name: Name::parse(name),
+        is_bad: !is_token(name),
+        value: start..start + value.len(),
+        line,
+    }
+}
+
+/// What a first line says, and of which version of the protocol.
+fn start(line: &[u8]) -> Option<(Start<'_>, &[u8])> {
+    let is_version = |word: &[u8]| word.len() > 4 && word[..4].eq_ignore_ascii_case(b"SIP/");
+    let space = line.iter().position(|&b| b == b' ')?;
+    let (first, rest) = (&line[..space], &line[space + 1..]);
+    if is_version(first) {
+        let end = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
+        let digits = number(&rest[..end])?;
+        let code = if end == 3 { digits as u16 } else { 0 };
+        let reason = rest.get(end + 1..).unwrap_or_default();
+        return Some((Start::Response { code, reason }, first));
+    }
+    let space = rest.iter().rposition(|&b| b == b' ')?;
+    let (uri, version) = (&rest[..space], &rest[space + 1..]);
+    let (uri, version) = if is_version(version) { (uri, version) } else { ends_in_space(rest)? };
+    Some((Start::Request { method: first, uri }, version))
+}
+
+/// White space behind the version makes the URI, of which the version then is a part,
+/// a bad one, and the request one that can be answered.
+fn ends_in_space(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let all = trim(rest);
+    let word = all.iter().rposition(|&b| b == b' ')? + 1;
+    all[word..].starts_with(b"SIP/").then_some((rest, &all[word..]))
+}
+
+#[cfg(test)]
+mod tests;

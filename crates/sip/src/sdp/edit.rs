@@ -1,0 +1,196 @@
+//! Changes to a session description.
+
+use super::{Sdp, Section, from, words};
+use core::net::IpAddr;
+use core::ops::Range;
+
+/// What a relay that has ICE's place takes away (RFC 8839, 5): candidates that it
+/// isn't, and the word that there are some.
+const ICE: [&str; 9] = [
+    "candidate",
+    "remote-candidates",
+    "ice-lite",
+    "ice-mismatch",
+    "ice-ufrag",
+    "ice-pwd",
+    "ice-pacing",
+    "ice-options",
+    "end-of-candidates",
+];
+
+/// Changes to a description, put together by [`SdpEdit::finish`].
+#[derive(Debug)]
+pub struct SdpEdit<'s, 'a> {
+    sdp: &'s Sdp<'a>,
+    /// By line.
+    changes: Vec<Change>,
+    /// By stream: where it is wanted now, if that isn't where it was.
+    hosts: Vec<Option<IpAddr>>,
+}
+
+/// What becomes of a line.
+#[derive(Clone, Debug, Default)]
+struct Change {
+    is_removed: bool,
+    /// What is behind the letter and the equals sign now.
+    value: Option<Vec<u8>>,
+    /// Lines that follow it, without their ends.
+    after: Vec<Vec<u8>>,
+}
+
+impl<'s, 'a> SdpEdit<'s, 'a> {
+    /// Nothing is changed yet.
+    pub fn new(sdp: &'s Sdp<'a>) -> SdpEdit<'s, 'a> {
+        let changes = vec![Change::default(); sdp.lines.len()];
+        SdpEdit { sdp, changes, hosts: vec![None; sdp.media.len()] }
+    }
+
+    /// Wants stream `media` at this address and port, its RTCP at the port after it, and
+    /// neither anywhere else: what ICE would find other ways with goes. A stream on hold
+    /// by an unspecified address stays so.
+    pub fn redirect(&mut self, media: usize, host: IpAddr, port: u16) {
+        let Some(stream) = self.sdp.media.get(media) else { return };
+        let Some(section) = self.sdp.section(Some(media)) else { return };
+        self.hosts[media] = Some(host);
+        self.set_port(media, port);
+        for n in section.lines.clone() {
+            if self.sdp.attribute(n, "rtcp").is_some() {
+                let rtcp = if stream.rtcp_mux { port } else { port.saturating_add(1) };
+                self.set_value(n, format!("rtcp:{rtcp}").into_bytes());
+            }
+        }
+        self.remove_ice(Some(media));
+    }
+
+    /// Refuses stream `media` (RFC 3264, 6).
+    pub fn decline(&mut self, media: usize) {
+        self.set_port(media, 0);
+    }
+
+    fn remove_ice(&mut self, media: Option<usize>) {
+        ICE.iter().for_each(|name| self.remove_attribute(media, name));
+    }
+
+    /// Takes an attribute away from stream `media`, or from the session.
+    pub fn remove_attribute(&mut self, media: Option<usize>, name: &str) {
+        let Some(section) = self.sdp.section(media) else { return };
+        for n in section.lines.clone() {
+            if self.sdp.attribute(n, name).is_some() {
+                self.changes[n].is_removed = true;
+            }
+        }
+    }
+
+    /// Adds an attribute to the end of stream `media`; its value has no line break.
+    pub fn add_attribute(&mut self, media: usize, name: &str, value: &str) {
+        let Some(section) = self.sdp.section(Some(media)) else { return };
+        let last = section.lines.end - 1;
+        self.changes[last].after.push(format!("a={name}:{value}").into_bytes());
+    }
+
+    /// The changed description.
+    pub fn finish(mut self) -> Vec<u8> {
+        if self.hosts.iter().any(Option::is_some) {
+            self.remove_ice(None);
+            self.connect();
+        }
+        let new_line = if self.text_of(0).1 == b"\n" { &b"\n"[..] } else { b"\r\n" };
+        let mut out = Vec::with_capacity(self.sdp.text.len() + 256);
+        for (n, change) in self.changes.iter().enumerate() {
+            let (text, end) = self.text_of(n);
+            if !change.is_removed {
+                match &change.value {
+                    Some(value) => out.extend([&text[..2], value].concat()),
+                    None => out.extend(text),
+                }
+                out.extend(end);
+            }
+            for line in &change.after {
+                // The last line of all may lack its end, or half of it.
+                match out.last() {
+                    Some(b'\n') | None => {}
+                    Some(b'\r') => out.push(b'\n'),
+                    Some(_) => out.extend(new_line),
+                }
+                out.extend([line, new_line].concat());
+            }
+        }
+        out
+    }
+
+    /// A line, and its end.
+    fn text_of(&self, n: usize) -> (&'a [u8], &'a [u8]) {
+        let line = self.sdp.lines.get(n).map_or(&[][..], |line| &self.sdp.text[line.clone()]);
+        let length = self.sdp.line(n).map_or(0, |(_, value)| 2 + value.len());
+        line.split_at(length)
+    }
+
+    /// Says at which addresses the streams are wanted now. The session's own line is
+    /// changed if that is right for all that go by it, since there are agents that look
+    /// at no other.
+    fn connect(&mut self) {
+        let mut by_session = Vec::new();
+        for (media, (section, stream)) in
+            self.sdp.sections[1..].iter().zip(&self.sdp.media).enumerate()
+        {
+            let host = self.hosts[media].filter(|_| !stream.is_held_by_address());
+            match (self.sdp.connection(section), host) {
+                (None, _) if stream.port == 0 => {}
+                (None, host) => by_session.push((section.lines.clone(), host)),
+                (Some(n), Some(host)) => self.set_connection(section, n, host),
+                (Some(_), None) => {}
+            }
+        }
+        let Some(&(_, first)) = by_session.first() else { return };
+        let all = &self.sdp.sections[0];
+        match (self.sdp.connection(all), first) {
+            (Some(n), Some(host)) if by_session.iter().all(|(_, host)| *host == first) => {
+                self.set_connection(all, n, host);
+            }
+            _ => {
+                for (lines, host) in by_session {
+                    host.inspect(|&host| self.insert_connection(lines, &connection(host)));
+                }
+            }
+        }
+    }
+
+    /// Line `n` is a section's only `c=` now; a stream of several layers has more.
+    fn set_connection(&mut self, section: &Section, n: usize, host: IpAddr) {
+        self.set_value(n, connection(host));
+        for other in n + 1..section.lines.end {
+            self.changes[other].is_removed |= matches!(self.sdp.line(other), Some((b'c', _)));
+        }
+    }
+
+    fn set_port(&mut self, media: usize, port: u16) {
+        let Some(section) = self.sdp.section(Some(media)) else { return };
+        let first = section.lines.start;
+        let Some((_, value)) = self.sdp.line(first) else { return };
+        let Some(old) = words(value).nth(1) else { return };
+        // How many ports it has stays, if it has one.
+        let length = old.iter().position(|&b| b == b'/').unwrap_or(old.len());
+        let start = value.len() - from(value, old);
+        let port = port.to_string();
+        let value = [&value[..start], port.as_bytes(), &value[start + length..]].concat();
+        self.set_value(first, value);
+    }
+
+    /// Gives line `n` another value; its letter and its end stay.
+    fn set_value(&mut self, n: usize, value: Vec<u8>) {
+        self.changes[n].value = Some(value);
+    }
+
+    /// After `m=` and `i=`, before all else (RFC 8866, 5).
+    fn insert_connection(&mut self, lines: Range<usize>, value: &[u8]) {
+        let title = lines.start + 1;
+        let has_title = lines.contains(&title) && matches!(self.sdp.line(title), Some((b'i', _)));
+        let before = lines.start + usize::from(has_title);
+        self.changes[before].after.insert(0, [b"c=", value].concat());
+    }
+}
+
+fn connection(host: IpAddr) -> Vec<u8> {
+    let version = if host.is_ipv4() { 4 } else { 6 };
+    format!("IN IP{version} {host}").into_bytes()
+}
