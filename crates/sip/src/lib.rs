@@ -33,6 +33,7 @@ mod frame;
 mod lex;
 mod message;
 mod name;
+pub mod proxy;
 pub mod reply;
 pub mod sdp;
 pub mod transaction;

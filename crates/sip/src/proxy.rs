@@ -1,0 +1,267 @@
+//! Where a proxy sends a request (RFC 3261, 16.3 to 16.6): along the routes in it, or
+//! to the one it is for.
+
+use crate::edit::Edit;
+use crate::message::{Fault, Message, Start};
+use crate::name::Name;
+use crate::value::{Address, Uri};
+
+/// Why a request goes nowhere; its response has this [`code`](Refusal::code).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is malformed.
+    Fault(Fault),
+    /// It has gone over too many hops.
+    TooManyHops,
+    /// It needs of proxies what this one doesn't do: these words.
+    Extension(Vec<u8>),
+    /// It is for a URI that only others understand, and no route leads to them.
+    Scheme,
+}
+
+impl Refusal {
+    /// The status code.
+    pub fn code(&self) -> u16 {
+        match self {
+            Refusal::Fault(fault) => fault.code(),
+            Refusal::TooManyHops => 483,
+            Refusal::Extension(_) => 420,
+            Refusal::Scheme => 416,
+        }
+    }
+
+    /// What goes with the code.
+    pub fn reason(&self) -> String {
+        match self {
+            Refusal::Fault(fault) => fault.to_string(),
+            Refusal::TooManyHops => "Too Many Hops".into(),
+            Refusal::Extension(_) => "Bad Extension".into(),
+            Refusal::Scheme => "Unsupported URI Scheme".into(),
+        }
+    }
+
+    /// Lines that the response has besides.
+    pub fn lines(&self) -> Vec<u8> {
+        match self {
+            Refusal::Extension(words) => [b"Unsupported: ", &words[..], b"\r\n"].concat(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Where a request goes, and how its routes change by that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routed {
+    /// The SIP URI of the next hop, or, without routes, of whom it is for.
+    pub next: Vec<u8>,
+    /// Whether routes named this proxy: the request belongs to a call of which it has
+    /// made itself a part, or it was told to go through here.
+    pub by_route: bool,
+    /// How many of the first routes were this proxy.
+    own: usize,
+    /// Another Request-URI, if what is in its place was a route.
+    uri: Option<Vec<u8>>,
+    /// How many routes are taken from the end.
+    last: usize,
+    /// Whether the next hop wants to find itself in the Request-URI, as before RFC 3261.
+    is_strict: bool,
+}
+
+/// Finds the next hop of a request; `is_own` knows this proxy's URIs.
+///
+/// # Errors
+///
+/// [`Refusal`], if it goes nowhere.
+pub fn route(request: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Result<Routed, Refusal> {
+    if let Some(fault) = request.fault() {
+        return Err(Refusal::Fault(fault));
+    }
+    if request.max_forwards() == Some(0) {
+        return Err(Refusal::TooManyHops);
+    }
+    let required: Vec<&[u8]> = request.list(Name::ProxyRequire).collect();
+    if !required.is_empty() {
+        return Err(Refusal::Extension(required.join(&b", "[..])));
+    }
+    let Start::Request { uri, .. } = request.start() else {
+        return Err(Refusal::Fault(Fault::Method));
+    };
+    let mut routes: Vec<&[u8]> =
+        request.list(Name::Route).filter_map(|value| Some(Address::parse(value)?.uri)).collect();
+    let names_own = |uri: &[u8]| Uri::parse(uri).is_some_and(|uri| is_own(&uri));
+    // A hop of before RFC 3261 has put this proxy's route in the place of the URI, and
+    // that behind the routes (16.4).
+    let is_displaced = Uri::parse(uri).is_some_and(|u| u.param("lr").is_some() && is_own(&u));
+    let displaced = if is_displaced { routes.pop() } else { None };
+    let own = routes.iter().take_while(|route| names_own(route)).count();
+    let target = displaced.unwrap_or(uri);
+    let next = routes.get(own).copied();
+    let is_strict = next.and_then(Uri::parse).is_some_and(|next| next.param("lr").is_none());
+    let towards = next.unwrap_or(target);
+    if Uri::parse(towards).is_none() {
+        return Err(Refusal::Scheme);
+    }
+    Ok(Routed {
+        next: towards.to_vec(),
+        by_route: own > 0 || displaced.is_some(),
+        own,
+        uri: displaced.map(<[u8]>::to_vec),
+        last: usize::from(displaced.is_some()),
+        is_strict,
+    })
+}
+
+impl Routed {
+    /// Changes the routes of the request accordingly.
+    pub fn apply(&self, edit: &mut Edit<'_>) {
+        let request = edit.message();
+        let Start::Request { uri, .. } = request.start() else { return };
+        let target = self.uri.as_deref().unwrap_or(uri);
+        if self.last == 0 && !self.is_strict {
+            return edit.pop(Name::Route, self.own);
+        }
+        let routes: Vec<&[u8]> = request.list(Name::Route).collect();
+        let end = routes.len().saturating_sub(self.last);
+        let mut left: Vec<Vec<u8>> =
+            routes.get(self.own..end).unwrap_or_default().iter().map(|r| r.to_vec()).collect();
+        if self.is_strict && !left.is_empty() {
+            left.remove(0);
+            left.push([b"<", target, b">"].concat());
+            edit.set_uri(&self.next);
+        } else {
+            edit.set_uri(target);
+        }
+        match left.is_empty() {
+            true => edit.remove(Name::Route),
+            false => edit.set(Name::Route, &left.join(&b", "[..])),
+        }
+    }
+}
+
+/// How the next hop is reached, as far as its URI says (RFC 3263, 4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// A name or an address; one of IPv6 has its brackets.
+    pub host: Vec<u8>,
+    /// If it isn't said, names of services are looked up.
+    pub port: Option<u16>,
+    /// `udp`, `tcp`, `tls` …, in small letters; `None` leaves the choice.
+    pub transport: Option<Vec<u8>>,
+}
+
+impl Target {
+    /// Reads it from a SIP URI.
+    pub fn of(uri: &[u8]) -> Option<Target> {
+        let uri = Uri::parse(uri)?;
+        let value = |name| uri.param(name).flatten();
+        let said = value("transport").map(<[u8]>::to_ascii_lowercase);
+        let transport = match said.as_deref() {
+            // Of every hop.
+            None | Some(b"tcp") if uri.secure => Some(b"tls".to_vec()),
+            _ => said,
+        };
+        let host = value("maddr").unwrap_or(uri.host).to_vec();
+        Some(Target { host, port: uri.port, transport })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a request with this URI and these further fields, here at `me`.
+    fn routed(uri: &str, fields: &str) -> Result<(Routed, Vec<String>, String), Refusal> {
+        let text = format!(
+            "OPTIONS {uri} SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@h>;tag=1\r\n\
+             To: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 OPTIONS\r\n{fields}\r\n"
+        );
+        let request = Message::parse(text.as_bytes()).unwrap();
+        let routed = route(&request, |uri| uri.host == b"me")?;
+        let mut edit = Edit::new(&request);
+        routed.apply(&mut edit);
+        let after = Message::parse(&edit.finish()).unwrap();
+        assert_eq!(after.fault(), None);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let Start::Request { uri, .. } = after.start() else { panic!() };
+        Ok((routed, after.list(Name::Route).map(text).collect(), text(uri)))
+    }
+
+    #[test]
+    fn it_goes_where_the_routes_lead_or_to_whom_it_is_for() {
+        for (uri, fields, next, routes, after) in [
+            ("sip:b@h", "", "sip:b@h", &[][..], "sip:b@h"),
+            ("sip:b@h", "Route: <sip:r;lr>\r\n", "sip:r;lr", &["<sip:r;lr>"], "sip:b@h"),
+            ("sip:b@h", "Route: <sip:me;lr>\r\n", "sip:b@h", &[], "sip:b@h"),
+            // Twice, as for two transports, and then on.
+            (
+                "sip:b@h",
+                "Route: <sip:me;lr>, <sip:me;transport=tcp;lr>\r\nRoute: <sip:r;lr>\r\n",
+                "sip:r;lr",
+                &["<sip:r;lr>"],
+                "sip:b@h",
+            ),
+            ("tel:1", "Route: <sip:r;lr>\r\n", "sip:r;lr", &["<sip:r;lr>"], "tel:1"),
+            // The next hop is of before RFC 3261.
+            (
+                "sip:b@h",
+                "Route: <sip:me;lr>, <sip:r>, <sip:s;lr>\r\n",
+                "sip:r",
+                &["<sip:s;lr>", "<sip:b@h>"],
+                "sip:r",
+            ),
+            ("sip:b@h", "Route: <sip:r>\r\n", "sip:r", &["<sip:b@h>"], "sip:r"),
+            // The one before is.
+            ("sip:me;lr", "Route: <sip:b@h>\r\n", "sip:b@h", &[], "sip:b@h"),
+            (
+                "sip:me;lr",
+                "Route: <sip:r;lr>, <sip:b@h>\r\n",
+                "sip:r;lr",
+                &["<sip:r;lr>"],
+                "sip:b@h",
+            ),
+        ] {
+            let (routed, left, now) = routed(uri, fields).unwrap();
+            assert_eq!(String::from_utf8_lossy(&routed.next), next, "{uri} {fields}");
+            assert_eq!(
+                (left, now.as_str()),
+                (routes.iter().map(|r| r.to_string()).collect(), after)
+            );
+            let through = fields.contains("sip:me") || uri.contains("me;lr");
+            assert_eq!(routed.by_route, through, "{uri} {fields}");
+        }
+    }
+
+    #[test]
+    fn what_goes_nowhere_is_told_why() {
+        for (uri, fields, code) in [
+            ("sip:b@h", "Max-Forwards: 0\r\n", 483),
+            ("sip:b@h", "Proxy-Require: a\r\nProxy-Require: b\r\n", 420),
+            ("tel:1", "", 416),
+            ("soap.beep://192.0.2.103:3002", "", 416),
+            ("sip:b@h; x", "", 400),
+            ("sip:b@h", "Route: <sip:\r\n", 400),
+        ] {
+            let why = routed(uri, fields).unwrap_err();
+            assert_eq!(why.code(), code, "{uri} {fields}");
+            let lines = String::from_utf8(why.lines()).unwrap();
+            assert_eq!(lines, if code == 420 { "Unsupported: a, b\r\n" } else { "" });
+        }
+    }
+
+    #[test]
+    fn a_target_says_what_its_uri_does() {
+        let target = |uri: &str| {
+            let t = Target::of(uri.as_bytes())?;
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+            Some((text(t.host), t.port, t.transport.map(text)))
+        };
+        let some = |host: &str, port, transport: Option<&str>| {
+            Some((host.into(), port, transport.map(String::from)))
+        };
+        assert_eq!(target("sip:b@h"), some("h", None, None));
+        assert_eq!(target("sip:b@h:7;transport=TCP"), some("h", Some(7), Some("tcp")));
+        assert_eq!(target("sips:b@[::1];transport=tcp"), some("[::1]", None, Some("tls")));
+        assert_eq!(target("sips:b@h;maddr=m;transport=ws"), some("m", None, Some("ws")));
+        assert_eq!(target("tel:1"), None);
+    }
+}
