@@ -57,8 +57,10 @@ pub struct Routed {
     /// Whether routes named this proxy: the request belongs to a call of which it has
     /// made itself a part, or it was told to go through here.
     pub by_route: bool,
-    /// How many of the first routes were this proxy.
-    own: usize,
+    /// What in the request named this proxy: its routes, in their order.
+    pub own: Vec<Vec<u8>>,
+    /// How many of the first routes these were.
+    first: usize,
     /// Another Request-URI, if what is in its place was a route.
     uri: Option<Vec<u8>>,
     /// How many routes are taken from the end.
@@ -93,9 +95,13 @@ pub fn route(request: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Result<Rou
     // that behind the routes (16.4).
     let is_displaced = Uri::parse(uri).is_some_and(|u| u.param("lr").is_some() && is_own(&u));
     let displaced = if is_displaced { routes.pop() } else { None };
-    let own = routes.iter().take_while(|route| names_own(route)).count();
+    let first = routes.iter().take_while(|route| names_own(route)).count();
+    let mut own: Vec<Vec<u8>> = routes.iter().take(first).map(|route| route.to_vec()).collect();
+    if displaced.is_some() {
+        own.insert(0, uri.to_vec());
+    }
     let target = displaced.unwrap_or(uri);
-    let next = routes.get(own).copied();
+    let next = routes.get(first).copied();
     let is_strict = next.and_then(Uri::parse).is_some_and(|next| next.param("lr").is_none());
     let towards = next.unwrap_or(target);
     if Uri::parse(towards).is_none() {
@@ -103,8 +109,9 @@ pub fn route(request: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Result<Rou
     }
     Ok(Routed {
         next: towards.to_vec(),
-        by_route: own > 0 || displaced.is_some(),
+        by_route: !own.is_empty(),
         own,
+        first,
         uri: displaced.map(<[u8]>::to_vec),
         last: usize::from(displaced.is_some()),
         is_strict,
@@ -118,12 +125,12 @@ impl Routed {
         let Start::Request { uri, .. } = request.start() else { return };
         let target = self.uri.as_deref().unwrap_or(uri);
         if self.last == 0 && !self.is_strict {
-            return edit.pop(Name::Route, self.own);
+            return edit.pop(Name::Route, self.first);
         }
         let routes: Vec<&[u8]> = request.list(Name::Route).collect();
         let end = routes.len().saturating_sub(self.last);
         let mut left: Vec<Vec<u8>> =
-            routes.get(self.own..end).unwrap_or_default().iter().map(|r| r.to_vec()).collect();
+            routes.get(self.first..end).unwrap_or_default().iter().map(|r| r.to_vec()).collect();
         if self.is_strict && !left.is_empty() {
             left.remove(0);
             left.push([b"<", target, b">"].concat());

@@ -151,6 +151,24 @@ impl Transactions {
         self.all.is_empty()
     }
 
+    /// Whether there is still one of this name.
+    pub fn has(&self, id: TransactionId) -> bool {
+        self.all.contains_key(&id)
+    }
+
+    /// Requests that went over a connection that is over get no response from there:
+    /// who asked is told 503 (RFC 3261, 8.1.3.1 and 16.9). They are returned.
+    pub fn disconnected(&mut self, now: Time, connection: u64) -> Vec<TransactionId> {
+        let waits = |t: &Transaction| {
+            let is_it =
+                t.downstream.as_ref().is_some_and(|(to, _)| to.connection == Some(connection));
+            is_it && matches!(t.phase, Phase::Calling | Phase::Proceeding)
+        };
+        let lost: Vec<_> = self.all.iter().filter(|(_, t)| waits(t)).map(|(id, _)| *id).collect();
+        lost.iter().for_each(|id| self.refuse(now, *id, (503, "Service Unavailable"), b""));
+        lost
+    }
+
     /// Takes a message without a fault that came from `from`.
     pub fn receive(&mut self, now: Time, from: Hop, message: &Message) -> Incoming {
         match message.start() {
@@ -208,7 +226,7 @@ impl Transactions {
         if is_invite {
             // At once, so that it isn't sent again while downstream thinks.
             let bytes = reply::response(message, from.remote, (100, "Trying"), b"", b"");
-            self.answer(id, bytes);
+            self.send_back(id, bytes);
         }
         self.arm(id);
         id
@@ -319,6 +337,11 @@ impl Transactions {
         format!("z9hG4bK{a:016x}{b:016x}").into_bytes()
     }
 
+    /// Answers a request that has no transaction.
+    pub fn answer(&mut self, from: Hop, request: &Message, bytes: Vec<u8>) {
+        self.outputs.push_back(Output { to: back(from, request), bytes });
+    }
+
     /// Sends what has no transaction.
     pub fn send(&mut self, to: Hop, bytes: Vec<u8>) {
         self.outputs.push_back(Output { to, bytes });
@@ -363,11 +386,11 @@ impl Transactions {
                 t.timers.completed(now, t.is_invite, repeats);
             }
         }
-        self.answer(id, bytes);
+        self.send_back(id, bytes);
         self.arm(id);
     }
 
-    fn answer(&mut self, id: TransactionId, bytes: Vec<u8>) {
+    fn send_back(&mut self, id: TransactionId, bytes: Vec<u8>) {
         let Some(t) = self.all.get_mut(&id) else { return };
         t.response.clone_from(&bytes);
         self.outputs.push_back(Output { to: t.upstream, bytes });

@@ -1,0 +1,430 @@
+//! The calls of a gateway: for each stream a leg to either side, and what session
+//! descriptions that pass make of them.
+
+use crate::config::Config;
+use crate::media::{ATTRIBUTE, Media, Relay, Remote, Told, Unfit};
+use crate::ports::Ports;
+use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+use trunkline_base::Time;
+use trunkline_sip::sdp::{self, Sdp, SdpEdit, SdpError, Transport};
+use trunkline_sip::transaction::Hop;
+
+/// A call, as this gateway names it: one that comes through here twice has two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallId(pub(crate) u64);
+
+/// One of the two ends between which a call passes here: 0 has called.
+pub(crate) type SideId = usize;
+
+/// An end, as SIP sees it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Side {
+    /// Its tag in the dialog, once it is known.
+    pub tag: Option<Vec<u8>>,
+    /// Where its messages come from.
+    pub hop: Option<Hop>,
+    /// Whether it is the next hop itself: then that is how to reach it, whatever it
+    /// calls itself.
+    pub is_adjacent: bool,
+}
+
+/// What becomes of a leg if the other end agrees.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    To(Remote),
+    Close,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Leg {
+    port: u16,
+    remote: Remote,
+    pending: Option<Change>,
+    told: bool,
+}
+
+impl Leg {
+    fn new(port: u16) -> Leg {
+        Leg { port, remote: Remote::Nobody, pending: None, told: false }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    transport: Transport,
+    legs: [Leg; 2],
+}
+
+/// A call.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// As SIP names it.
+    pub name: Vec<u8>,
+    pub sides: [Side; 2],
+    /// When its INVITE came.
+    pub since: Time,
+    /// When it was answered.
+    pub answered: Option<Time>,
+    /// When something was last heard of it.
+    pub heard: Time,
+    /// By their place in the description.
+    streams: Vec<Option<Stream>>,
+    /// Whether somebody has been told that it goes past the overlay.
+    pub is_plain: bool,
+}
+
+/// A description on its way.
+pub(crate) struct Passing<'a, M> {
+    pub config: &'a Config,
+    pub media: &'a mut M,
+    /// The side that sends it.
+    pub side: SideId,
+    /// Who has written it, if that is known.
+    pub source: Option<IpAddr>,
+    /// Where it goes.
+    pub to: IpAddr,
+    /// Whether virtual ports in it are believed.
+    pub is_believed: bool,
+    /// Whether virtual ports may be put in.
+    pub is_told: bool,
+    /// Whether it only holds once the other end agrees.
+    pub is_offer: bool,
+    /// Whether it changes nothing here: another end has been chosen.
+    pub is_idle: bool,
+}
+
+/// Why a description can't pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unpassable {
+    /// It isn't understood.
+    #[error(transparent)]
+    Sdp(#[from] SdpError),
+    /// Nothing in it can be relayed.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+    /// All ports are taken.
+    #[error("no port for media is free")]
+    NoPorts,
+    /// One end encrypts, the other doesn't.
+    #[error("one end wants encrypted media, the other plain ones")]
+    Encryption,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    all: BTreeMap<CallId, Call>,
+    by_name: BTreeMap<Vec<u8>, Vec<CallId>>,
+    ports: Ports,
+    /// Whose each pair of ports is: the call, the place of the stream, the side.
+    owners: BTreeMap<u16, (CallId, usize, SideId)>,
+}
+
+impl Calls {
+    pub fn new(ports: Ports) -> Calls {
+        Calls { all: BTreeMap::new(), by_name: BTreeMap::new(), ports, owners: BTreeMap::new() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn get(&self, id: CallId) -> Option<&Call> {
+        self.all.get(&id)
+    }
+
+    pub fn get_mut(&mut self, id: CallId) -> Option<&mut Call> {
+        self.all.get_mut(&id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (CallId, &Call)> {
+        self.all.iter().map(|(id, call)| (*id, call))
+    }
+
+    pub fn open(&mut self, now: Time, id: CallId, name: &[u8], side: Side) {
+        let call = Call {
+            name: name.to_vec(),
+            sides: [side, Side::default()],
+            since: now,
+            answered: None,
+            heard: now,
+            streams: Vec::new(),
+            is_plain: false,
+        };
+        self.all.insert(id, call);
+        self.by_name.entry(name.to_vec()).or_default().push(id);
+    }
+
+    pub fn close(&mut self, id: CallId, media: &mut impl Media) -> Option<Call> {
+        let mut call = self.all.remove(&id)?;
+        for stream in std::mem::take(&mut call.streams).into_iter().flatten() {
+            self.release(&stream, media);
+        }
+        if let Some(ids) = self.by_name.get_mut(&call.name) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.by_name.remove(&call.name);
+            }
+        }
+        Some(call)
+    }
+
+    fn release(&mut self, stream: &Stream, media: &mut impl Media) {
+        for leg in &stream.legs {
+            media.close(leg.port);
+            self.owners.remove(&leg.port);
+            self.ports.give_back(leg.port);
+        }
+    }
+
+    /// The call that SIP names so, if there is one alone in which `tag` speaks.
+    pub fn named(&self, name: &[u8], tag: &[u8]) -> Option<CallId> {
+        let ids = self.by_name.get(name)?;
+        let speaks = |id: &&CallId| {
+            self.all.get(*id).is_some_and(|call| call.sides.iter().any(|s| s.is(tag)))
+        };
+        let mut found = ids.iter().filter(speaks);
+        let first = found.next()?;
+        found.next().is_none().then_some(*first)
+    }
+
+    /// What becomes of a description that passes; and why, if nothing in it can be
+    /// relayed: all of it is refused then.
+    pub fn describe<M: Media>(
+        &mut self,
+        id: CallId,
+        body: &[u8],
+        passing: &mut Passing<'_, M>,
+    ) -> Result<(Vec<u8>, Option<Unpassable>), SdpError> {
+        let sdp = Sdp::parse(body)?;
+        let mut edit = SdpEdit::new(&sdp);
+        edit.remove_attribute(None, ATTRIBUTE);
+        let (mut passed, mut refused) = (0, None);
+        for (n, media) in sdp.media().iter().enumerate() {
+            let told = sdp.attributes(Some(n), ATTRIBUTE).next().and_then(Told::parse);
+            edit.remove_attribute(Some(n), ATTRIBUTE);
+            if media.transport == Transport::Other {
+                passed += 1;
+                continue;
+            }
+            if media.port == 0 {
+                self.unwanted(id, n, passing);
+                continue;
+            }
+            match self.stream(id, n, media, told, passing) {
+                Ok((port, is_told)) => {
+                    passed += 1;
+                    let Some(at) = passing.config.media_like(passing.to) else { continue };
+                    edit.redirect(n, at, port);
+                    if is_told {
+                        let told = Told { node: passing.config.node, port };
+                        edit.add_attribute(n, ATTRIBUTE, &told.to_string());
+                    }
+                }
+                Err(why) => {
+                    refused = Some(why);
+                    edit.decline(n);
+                    self.unwanted(id, n, passing);
+                }
+            }
+        }
+        Ok((edit.finish(), refused.filter(|_| passed == 0)))
+    }
+
+    /// Stream `n` is refused, or over.
+    fn unwanted<M: Media>(&mut self, id: CallId, n: usize, passing: &mut Passing<'_, M>) {
+        let Some(call) = self.all.get_mut(&id) else { return };
+        let Some(place) = call.streams.get_mut(n).filter(|_| !passing.is_idle) else { return };
+        match place {
+            Some(stream) if passing.is_offer => {
+                stream.legs[passing.side].pending = Some(Change::Close);
+            }
+            Some(_) => {
+                if let Some(stream) = place.take() {
+                    self.release(&stream, passing.media);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The port at which the other side shall find stream `n`, and whether over the
+    /// overlay, too.
+    fn stream<M: Media>(
+        &mut self,
+        id: CallId,
+        n: usize,
+        media: &sdp::Media<'_>,
+        told: Option<Told>,
+        passing: &mut Passing<'_, M>,
+    ) -> Result<(u16, bool), Unpassable> {
+        let remote = self.remote((id, n, passing.side), media, told, passing)?;
+        self.ensure(id, n, media.transport, passing)?;
+        let Some(call) = self.all.get_mut(&id) else { return Err(Unpassable::NoPorts) };
+        let Some(Some(stream)) = call.streams.get_mut(n) else { return Err(Unpassable::NoPorts) };
+        let encrypts = |t| matches!(t, Transport::Srtp | Transport::DtlsSrtp);
+        if encrypts(stream.transport) != encrypts(media.transport) {
+            // An offer may change it; an answer may not (RFC 3264, 6.1).
+            if !passing.is_offer && call.sides[1 - passing.side].tag.is_some() && passing.side == 1
+            {
+                return Err(Unpassable::Encryption);
+            }
+            stream.transport = media.transport;
+        }
+        let side = passing.side;
+        // Packets of video are larger than the overlay carries.
+        let is_small = media.kind == b"audio" || media.kind == b"image";
+        let tells = passing.is_told && is_small;
+        stream.legs[1 - side].told |= tells;
+        if !passing.is_idle {
+            match passing.is_offer {
+                true => stream.legs[side].pending = Some(Change::To(remote)),
+                false => {
+                    stream.legs[side].remote = remote;
+                    stream.legs[side].told |= matches!(remote, Remote::Overlay { .. });
+                }
+            }
+        }
+        let stream = *stream;
+        join(&stream, passing.media);
+        Ok((stream.legs[1 - side].port, tells))
+    }
+
+    fn remote<M: Media>(
+        &self,
+        leg: (CallId, usize, SideId),
+        media: &sdp::Media<'_>,
+        told: Option<Told>,
+        passing: &Passing<'_, M>,
+    ) -> Result<Remote, Unfit> {
+        let own = passing.config.node;
+        let believed = told.filter(|told| {
+            passing.is_believed && told.node != own && passing.media.knows(told.node)
+        });
+        if let Some(Told { node, port }) = believed {
+            return Ok(Remote::Overlay { node, port });
+        }
+        let remote = Remote::of(media, passing.source, &passing.config.media)?;
+        match remote {
+            Remote::Udp { rtp: Some(at), .. } if self.leads_back(leg, at, passing.config) => {
+                Err(Unfit::Loop(at))
+            }
+            remote => Ok(remote),
+        }
+    }
+
+    /// Whether what `start` sends to `at` would come back to it, over however many
+    /// calls that pass here more than once.
+    fn leads_back(&self, start: (CallId, usize, SideId), at: SocketAddr, config: &Config) -> bool {
+        let mut at = at;
+        // Each step leads into another stream, or back.
+        for _ in 0..=self.owners.len() {
+            if !config.media.contains(&at.ip()) {
+                return false;
+            }
+            let Some(&(id, n, side)) = self.owners.get(&(at.port() & !1)) else { return false };
+            if (id, n) == (start.0, start.1) {
+                return true;
+            }
+            let stream = self.all.get(&id).and_then(|call| call.streams.get(n)?.as_ref());
+            match stream.map(|stream| stream.legs[1 - side].remote) {
+                Some(Remote::Udp { rtp: Some(next), .. }) => at = next,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Has ports for stream `n`.
+    fn ensure<M: Media>(
+        &mut self,
+        id: CallId,
+        n: usize,
+        transport: Transport,
+        passing: &mut Passing<'_, M>,
+    ) -> Result<(), Unpassable> {
+        let Some(call) = self.all.get_mut(&id) else { return Err(Unpassable::NoPorts) };
+        if call.streams.len() <= n {
+            call.streams.resize(n + 1, None);
+        }
+        if call.streams[n].is_some() {
+            return Ok(());
+        }
+        let mut take = || self.ports.take(|port| passing.media.open(port));
+        let first = take().ok_or(Unpassable::NoPorts)?;
+        let Some(second) = take() else {
+            passing.media.close(first);
+            self.ports.give_back(first);
+            return Err(Unpassable::NoPorts);
+        };
+        call.streams[n] = Some(Stream { transport, legs: [Leg::new(first), Leg::new(second)] });
+        self.owners.insert(first, (id, n, 0));
+        self.owners.insert(second, (id, n, 1));
+        Ok(())
+    }
+
+    /// What was offered is agreed on, or what was there stays. True if media of an
+    /// answered call then go past the overlay, although the other gateway was told.
+    pub fn settle(&mut self, id: CallId, is_agreed: bool, media: &mut impl Media) -> bool {
+        let Some(call) = self.all.get_mut(&id) else { return false };
+        let (mut over, mut is_plain) = (Vec::new(), false);
+        for place in &mut call.streams {
+            let Some(stream) = place else { continue };
+            let mut closes = false;
+            for leg in &mut stream.legs {
+                match leg.pending.take().filter(|_| is_agreed) {
+                    Some(Change::To(remote)) => {
+                        leg.remote = remote;
+                        leg.told |= matches!(remote, Remote::Overlay { .. });
+                    }
+                    Some(Change::Close) => closes = true,
+                    None => {}
+                }
+                if call.answered.is_some() && matches!(leg.remote, Remote::Udp { .. }) {
+                    is_plain |= std::mem::take(&mut leg.told);
+                }
+            }
+            match closes {
+                true => over.extend(place.take()),
+                false => join(stream, media),
+            }
+        }
+        for stream in &over {
+            self.release(stream, media);
+        }
+        is_plain
+    }
+
+    /// Whether any stream of a call crosses the overlay.
+    pub fn is_over(&self, id: CallId) -> bool {
+        let streams = self.all.get(&id).map_or(&[][..], |call| &call.streams);
+        let mut legs = streams.iter().flatten().flat_map(|stream| &stream.legs);
+        legs.any(|leg| matches!(leg.remote, Remote::Overlay { .. }))
+    }
+
+    /// The ports of a call's streams: to the side that called, and to the other.
+    pub fn ports_of(&self, id: CallId) -> impl Iterator<Item = [u16; 2]> {
+        let streams = self.all.get(&id).map_or(&[][..], |call| &call.streams);
+        streams.iter().flatten().map(|stream| stream.legs.map(|leg| leg.port))
+    }
+
+    /// Pairs of ports that are free.
+    pub fn free_ports(&self) -> usize {
+        self.ports.len()
+    }
+}
+
+impl Side {
+    pub fn is(&self, tag: &[u8]) -> bool {
+        self.tag.as_deref() == Some(tag)
+    }
+}
+
+fn join(stream: &Stream, media: &mut impl Media) {
+    let [a, b] = &stream.legs;
+    for (leg, other) in [(a, b), (b, a)] {
+        let relay = Relay { onto: other.port, remote: leg.remote, told: leg.told };
+        media.relay(leg.port, &relay);
+    }
+}

@@ -1,0 +1,161 @@
+//! What an operator says of a gateway.
+
+use core::net::{IpAddr, SocketAddr};
+use core::ops::RangeInclusive;
+use ipnet::IpNet;
+use trunkline_overlay::wire::NodeId;
+
+/// How SIP is carried between two hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Transport {
+    /// Datagrams.
+    Udp,
+    /// A connection.
+    Tcp,
+    /// A connection that is encrypted (RFC 3261, 26.2).
+    Tls,
+}
+
+impl Transport {
+    /// As a Via says it.
+    pub fn in_via(self) -> &'static str {
+        match self {
+            Transport::Udp => "UDP",
+            Transport::Tcp => "TCP",
+            Transport::Tls => "TLS",
+        }
+    }
+
+    /// As a URI says it.
+    pub fn in_uri(self) -> &'static str {
+        match self {
+            Transport::Udp => "udp",
+            Transport::Tcp => "tcp",
+            Transport::Tls => "tls",
+        }
+    }
+
+    /// The port where it isn't said (RFC 3261, 19.1.2).
+    pub fn default_port(self) -> u16 {
+        match self {
+            Transport::Udp | Transport::Tcp => 5060,
+            Transport::Tls => 5061,
+        }
+    }
+
+    /// Reads what a URI says, in small letters.
+    pub fn parse(text: &[u8]) -> Option<Transport> {
+        [Transport::Udp, Transport::Tcp, Transport::Tls]
+            .into_iter()
+            .find(|t| t.in_uri().as_bytes() == text)
+    }
+}
+
+/// Where SIP comes in, and leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Socket {
+    /// How it is carried.
+    pub transport: Transport,
+    /// Where others find it: an address of this machine, or what a NAT makes of it.
+    pub address: SocketAddr,
+}
+
+/// Whom a route leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Hosts that are named by their address.
+    Network(IpNet),
+    /// Hosts of this name, in small letters.
+    Domain(String),
+}
+
+/// A way to where this gateway wouldn't send by itself: another gateway, a proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// For requests whose URI names this.
+    pub to: Destination,
+    /// They go here.
+    pub via: SocketAddr,
+    /// By this.
+    pub transport: Transport,
+}
+
+/// All that a gateway goes by.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The node that it is part of.
+    pub node: NodeId,
+    /// Where SIP comes in; a hop names them by their place here.
+    pub sockets: Vec<Socket>,
+    /// Where media are wanted: an address of IPv4, one of IPv6, or both.
+    pub media: Vec<IpAddr>,
+    /// The UDP ports for media, and the node's virtual ports for the same: each stream
+    /// takes two pairs.
+    pub ports: RangeInclusive<u16>,
+    /// Who may send requests.
+    pub allow: Vec<IpNet>,
+    /// Who may in addition say that media come over the overlay, and is told so: other
+    /// gateways, and proxies between them.
+    pub trust: Vec<IpNet>,
+    /// Of the routes that fit, the longest network is taken.
+    pub routes: Vec<Route>,
+    /// Calls at a time.
+    pub max_calls: usize,
+    /// Transactions at a time.
+    pub max_transactions: usize,
+}
+
+impl Config {
+    /// Whether `address` is one of these networks'.
+    pub(crate) fn is_in(networks: &[IpNet], address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        networks.iter().any(|network| network.contains(&address))
+    }
+
+    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+        Config::is_in(&self.trust, address)
+    }
+
+    /// Whether requests from there are heard at all.
+    pub(crate) fn admits(&self, address: IpAddr) -> bool {
+        Config::is_in(&self.allow, address) || self.trusts(address)
+    }
+
+    /// The route for a host, as a URI writes it.
+    pub(crate) fn route(&self, host: &str) -> Option<&Route> {
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+        let rank = |route: &&Route| match (&route.to, address) {
+            (Destination::Network(network), Some(ip)) if network.contains(&ip) => {
+                Some(u32::from(network.prefix_len()))
+            }
+            (Destination::Domain(name), None) if name.eq_ignore_ascii_case(host) => Some(0),
+            _ => None,
+        };
+        self.routes.iter().filter(|r| rank(r).is_some()).max_by_key(rank)
+    }
+
+    /// The first socket of this transport that reaches addresses like `remote`.
+    pub(crate) fn socket(&self, transport: Transport, remote: IpAddr) -> Option<u32> {
+        let fits = |s: &Socket| s.transport == transport && s.address.is_ipv4() == remote.is_ipv4();
+        self.sockets.iter().position(fits).and_then(|n| u32::try_from(n).ok())
+    }
+
+    /// Whether a URI that names this host and port means this gateway.
+    pub(crate) fn is_own(&self, host: &[u8], port: Option<u16>, secure: bool) -> bool {
+        let Ok(host) = core::str::from_utf8(host) else { return false };
+        let Ok(ip) = host.trim_matches(['[', ']']).parse::<IpAddr>() else { return false };
+        self.sockets.iter().any(|socket| {
+            let usual = match secure {
+                true => Transport::Tls.default_port(),
+                false => socket.transport.default_port(),
+            };
+            socket.address.ip() == ip && socket.address.port() == port.unwrap_or(usual)
+        })
+    }
+
+    /// Where media are wanted by who has an address like `like`.
+    pub(crate) fn media_like(&self, like: IpAddr) -> Option<IpAddr> {
+        let same = self.media.iter().find(|ip| ip.is_ipv4() == like.is_ipv4());
+        same.or(self.media.first()).copied()
+    }
+}

@@ -1,0 +1,208 @@
+//! Where requests go next: along a flow that is known, to who is named by an address,
+//! where a route leads, or to a name that has to be looked up.
+
+use crate::config::{Config, Transport};
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use trunkline_base::Time;
+use trunkline_sip::proxy::Target;
+use trunkline_sip::transaction::Hop;
+
+/// How long an answer of the name service is used.
+const FRESH: Duration = Duration::from_secs(60);
+/// Names whose answers are kept.
+const NAMES: usize = 1_000;
+/// A request of more bytes doesn't go by UDP if it needn't (RFC 3261, 18.1.1); what is
+/// added to it on the way has room up to 1,300.
+const LARGE: usize = 1_000;
+
+/// Why a request can't go on now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoHop {
+    /// The URI's host is a name.
+    Unknown(String),
+    /// The name service knows no such name.
+    NoSuchName,
+    /// No socket speaks what the URI wants.
+    NoTransport,
+    /// The URI isn't understood.
+    Uri,
+}
+
+/// Connections and names, as far as they are known.
+#[derive(Debug, Default)]
+pub(crate) struct Hops {
+    /// The connections there are, or are being made, by where they lead.
+    connections: BTreeMap<(u32, SocketAddr), u64>,
+    open: BTreeSet<u64>,
+    last: u64,
+    names: BTreeMap<String, (Option<IpAddr>, Time)>,
+}
+
+impl Hops {
+    /// A connection of socket `socket` to or from `remote`.
+    pub fn connected(&mut self, socket: u32, remote: SocketAddr) -> u64 {
+        self.last += 1;
+        self.connections.insert((socket, remote), self.last);
+        self.open.insert(self.last);
+        self.last
+    }
+
+    /// It is over.
+    pub fn closed(&mut self, connection: u64) {
+        self.open.remove(&connection);
+        self.connections.retain(|_, other| *other != connection);
+    }
+
+    /// Whether messages can still go there.
+    pub fn is_usable(&self, hop: &Hop) -> bool {
+        hop.connection.is_none_or(|connection| self.open.contains(&connection))
+    }
+
+    /// What the name service has said of `name`.
+    pub fn named(&mut self, now: Time, name: &str, address: Option<IpAddr>) {
+        if self.names.len() >= NAMES {
+            self.names.retain(|_, (_, until)| *until > now);
+        }
+        if self.names.len() < NAMES {
+            self.names.insert(name.to_ascii_lowercase(), (address, now + FRESH));
+        }
+    }
+
+    /// Where a request of so many bytes for `uri` goes.
+    pub fn resolve(
+        &mut self,
+        now: Time,
+        config: &Config,
+        uri: &[u8],
+        bytes: usize,
+    ) -> Result<Hop, NoHop> {
+        let target = Target::of(uri).ok_or(NoHop::Uri)?;
+        let host = core::str::from_utf8(&target.host).map_err(|_| NoHop::Uri)?;
+        if let Some(route) = config.route(host) {
+            return self.hop(config, route.transport, route.via);
+        }
+        let said = target.transport.as_deref();
+        let transport = match said {
+            Some(said) => Some(Transport::parse(said).ok_or(NoHop::NoTransport)?),
+            None => None,
+        };
+        let ip = self.address(now, host)?;
+        let has = |transport| config.socket(transport, ip).is_some();
+        let choice = match transport {
+            Some(transport) => transport,
+            None if !has(Transport::Udp) || bytes > LARGE && has(Transport::Tcp) => Transport::Tcp,
+            None => Transport::Udp,
+        };
+        let port = target.port.unwrap_or(choice.default_port());
+        self.hop(config, choice, SocketAddr::new(ip, port))
+    }
+
+    fn address(&self, now: Time, host: &str) -> Result<IpAddr, NoHop> {
+        if let Ok(ip) = host.trim_matches(['[', ']']).parse() {
+            return Ok(ip);
+        }
+        let name = host.to_ascii_lowercase();
+        match self.names.get(&name) {
+            Some((address, until)) if *until > now => address.ok_or(NoHop::NoSuchName),
+            _ => Err(NoHop::Unknown(name)),
+        }
+    }
+
+    fn hop(
+        &mut self,
+        config: &Config,
+        transport: Transport,
+        remote: SocketAddr,
+    ) -> Result<Hop, NoHop> {
+        let socket = config.socket(transport, remote.ip()).ok_or(NoHop::NoTransport)?;
+        let connection = match transport {
+            Transport::Udp => None,
+            _ => match self.connections.get(&(socket, remote)) {
+                Some(&connection) => Some(connection),
+                None => Some(self.connected(socket, remote)),
+            },
+        };
+        Ok(Hop { socket, remote, connection })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Destination, Route, Socket};
+    use trunkline_overlay::wire::NodeId;
+
+    fn config() -> Config {
+        let at = |transport, address: &str| Socket { transport, address: address.parse().unwrap() };
+        let route = |to, via: &str, transport| Route { to, via: via.parse().unwrap(), transport };
+        let network = |text: &str| Destination::Network(text.parse().unwrap());
+        Config {
+            node: NodeId(1),
+            sockets: vec![
+                at(Transport::Udp, "192.0.2.1:5060"),
+                at(Transport::Tcp, "192.0.2.1:5060"),
+                at(Transport::Udp, "[2001:db8::1]:5060"),
+            ],
+            media: vec![],
+            ports: 0..=0,
+            allow: vec![],
+            trust: vec![],
+            routes: vec![
+                route(network("10.0.0.0/8"), "192.0.2.2:5070", Transport::Udp),
+                route(network("10.1.0.0/16"), "192.0.2.3:5070", Transport::Tcp),
+                route(Destination::Domain("b.example".into()), "192.0.2.4:1", Transport::Udp),
+            ],
+            max_calls: 0,
+            max_transactions: 0,
+        }
+    }
+
+    #[test]
+    fn requests_go_where_their_uri_says_or_a_route_leads() {
+        let (config, mut hops) = (config(), Hops::default());
+        let mut to = |uri: &str, bytes| {
+            let hop = hops.resolve(Time::ZERO, &config, uri.as_bytes(), bytes)?;
+            Ok((hop.socket, hop.remote.to_string(), hop.connection))
+        };
+        let is = |socket, remote: &str, connection| Ok((socket, remote.to_owned(), connection));
+        assert_eq!(to("sip:b@198.51.100.1", 500), is(0, "198.51.100.1:5060", None));
+        assert_eq!(to("sip:b@198.51.100.1:7", 1_500), is(1, "198.51.100.1:7", Some(1)));
+        assert_eq!(to("sip:b@198.51.100.1:7;transport=udp", 1_500), is(0, "198.51.100.1:7", None));
+        assert_eq!(to("sip:b@198.51.100.1:7;transport=tcp", 9), is(1, "198.51.100.1:7", Some(1)));
+        assert_eq!(to("sip:b@[2001:db8::2]", 1_500), is(2, "[2001:db8::2]:5060", None));
+        assert_eq!(to("sip:b@10.2.0.1", 9), is(0, "192.0.2.2:5070", None));
+        assert_eq!(to("sip:b@10.1.0.1", 9), is(1, "192.0.2.3:5070", Some(2)));
+        assert_eq!(to("sip:b@B.example", 9), is(0, "192.0.2.4:1", None));
+        assert_eq!(to("sips:b@198.51.100.1", 9), Err(NoHop::NoTransport));
+        assert_eq!(to("sip:b@198.51.100.1;transport=ws", 9), Err(NoHop::NoTransport));
+        assert_eq!(to("tel:1", 9), Err(NoHop::Uri));
+        assert_eq!(to("sip:b@C.example", 9), Err(NoHop::Unknown("c.example".into())));
+    }
+
+    #[test]
+    fn names_are_kept_for_a_while() {
+        let (config, mut hops) = (config(), Hops::default());
+        hops.named(Time::ZERO, "C.example", Some([198, 51, 100, 7].into()));
+        hops.named(Time::ZERO, "d.example", None);
+        let mut to =
+            |uri: &str, at| hops.resolve(Time::from_millis(at), &config, uri.as_bytes(), 1);
+        assert_eq!(to("sip:c.Example", 0).unwrap().remote.to_string(), "198.51.100.7:5060");
+        assert_eq!(to("sip:d.example", 59_999), Err(NoHop::NoSuchName));
+        assert_eq!(to("sip:c.example", 60_000), Err(NoHop::Unknown("c.example".into())));
+    }
+
+    #[test]
+    fn a_connection_is_used_until_it_is_over() {
+        let (config, mut hops) = (config(), Hops::default());
+        let uri = b"sip:b@198.51.100.1;transport=tcp";
+        let hop = hops.resolve(Time::ZERO, &config, uri, 1).unwrap();
+        assert_eq!(hops.resolve(Time::ZERO, &config, uri, 1), Ok(hop));
+        assert!(hops.is_usable(&hop));
+        hops.closed(hop.connection.unwrap());
+        assert!(!hops.is_usable(&hop));
+        let again = hops.resolve(Time::ZERO, &config, uri, 1).unwrap();
+        assert!(again != hop && hops.is_usable(&again));
+    }
+}
