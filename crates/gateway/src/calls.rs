@@ -7,12 +7,34 @@ use crate::ports::Ports;
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 use trunkline_base::Time;
+use trunkline_sip::Message;
 use trunkline_sip::sdp::{self, Sdp, SdpEdit, SdpError, Transport};
 use trunkline_sip::transaction::Hop;
 
 /// A call, as this gateway names it: one that comes through here twice has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallId(pub(crate) u64);
+
+/// A call as one moment saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallView {
+    /// Which.
+    pub id: CallId,
+    /// As SIP names it.
+    pub name: String,
+    /// The URI of who calls.
+    pub from: String,
+    /// The URI of who is called.
+    pub to: String,
+    /// When its INVITE came.
+    pub since: Time,
+    /// When it was answered, if it was.
+    pub answered: Option<Time>,
+    /// Whether any of its streams crosses the overlay.
+    pub is_over: bool,
+    /// The ports of its streams: to who called, to who was called.
+    pub ports: Vec<[u16; 2]>,
+}
 
 /// One of the two ends between which a call passes here: 0 has called.
 pub(crate) type SideId = usize;
@@ -61,6 +83,8 @@ struct Stream {
 pub(crate) struct Call {
     /// As SIP names it.
     pub name: Vec<u8>,
+    /// The URIs of who calls and of who is called.
+    pub ends: [Vec<u8>; 2],
     pub sides: [Side; 2],
     /// When its INVITE came.
     pub since: Time,
@@ -142,9 +166,12 @@ impl Calls {
         self.all.iter().map(|(id, call)| (*id, call))
     }
 
-    pub fn open(&mut self, now: Time, id: CallId, name: &[u8], side: Side) {
+    pub fn open(&mut self, now: Time, id: CallId, message: &Message, side: Side) {
+        let name = message.call_id().unwrap_or_default();
+        let ends = [message.from(), message.to()].map(|end| end.map_or(&[][..], |end| end.uri));
         let call = Call {
             name: name.to_vec(),
+            ends: ends.map(<[u8]>::to_vec),
             sides: [side, Side::default()],
             since: now,
             answered: None,
@@ -396,17 +423,22 @@ impl Calls {
         is_plain
     }
 
-    /// Whether any stream of a call crosses the overlay.
-    pub fn is_over(&self, id: CallId) -> bool {
-        let streams = self.all.get(&id).map_or(&[][..], |call| &call.streams);
-        let mut legs = streams.iter().flatten().flat_map(|stream| &stream.legs);
-        legs.any(|leg| matches!(leg.remote, Remote::Overlay { .. }))
-    }
-
-    /// The ports of a call's streams: to the side that called, and to the other.
-    pub fn ports_of(&self, id: CallId) -> impl Iterator<Item = [u16; 2]> {
-        let streams = self.all.get(&id).map_or(&[][..], |call| &call.streams);
-        streams.iter().flatten().map(|stream| stream.legs.map(|leg| leg.port))
+    /// A call as it is now.
+    pub fn view(&self, id: CallId) -> Option<CallView> {
+        let call = self.all.get(&id)?;
+        let streams = || call.streams.iter().flatten();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let is_over = |leg: &Leg| matches!(leg.remote, Remote::Overlay { .. });
+        Some(CallView {
+            id,
+            name: text(&call.name),
+            from: text(&call.ends[0]),
+            to: text(&call.ends[1]),
+            since: call.since,
+            answered: call.answered,
+            is_over: streams().flat_map(|stream| &stream.legs).any(is_over),
+            ports: streams().map(|stream| stream.legs.map(|leg| leg.port)).collect(),
+        })
     }
 
     /// Pairs of ports that are free.

@@ -81,7 +81,7 @@ pub struct Route {
 }
 
 /// All that a gateway goes by.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The node that it is part of.
     pub node: NodeId,

@@ -1,6 +1,6 @@
 //! Requests and responses on their way through.
 
-use crate::calls::{Call, CallId, Calls, Side, Unpassable};
+use crate::calls::{Call, CallId, CallView, Calls, Side, Unpassable};
 use crate::config::Config;
 use crate::hops::{Hops, NoHop};
 use crate::media::Media;
@@ -36,17 +36,8 @@ pub enum Event {
     LookUp(String),
     /// A call has been answered.
     Answered(CallId),
-    /// A call is over.
-    Ended {
-        /// Which.
-        id: CallId,
-        /// As SIP names it.
-        name: Vec<u8>,
-        /// When its INVITE came.
-        since: Time,
-        /// When it was answered, if it was.
-        answered: Option<Time>,
-    },
+    /// A call is over; as it was before.
+    Ended(Box<CallView>),
     /// The media of a call go past the overlay, although the next hop is trusted: it
     /// doesn't know of virtual ports, or this node doesn't know its.
     Plain(CallId),
@@ -72,23 +63,6 @@ pub struct Stats {
     pub answered: u64,
     /// Of these: that were given up for their silence.
     pub idle: u64,
-}
-
-/// A call as one moment saw it.
-#[derive(Clone, Debug)]
-pub struct CallView<'a> {
-    /// Which.
-    pub id: CallId,
-    /// As SIP names it.
-    pub name: &'a [u8],
-    /// When its INVITE came.
-    pub since: Time,
-    /// When it was answered, if it was.
-    pub answered: Option<Time>,
-    /// Whether any of its streams crosses the overlay.
-    pub is_over: bool,
-    /// The ports of its streams: to who called, to who was called.
-    pub ports: Vec<[u16; 2]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +109,7 @@ pub struct Gateway {
     events: VecDeque<Event>,
     stats: Stats,
     sweep: Time,
+    is_draining: bool,
 }
 
 /// A request that is refused: with this code, this reason, and these lines.
@@ -159,6 +134,7 @@ impl Gateway {
             events: VecDeque::new(),
             stats: Stats::default(),
             sweep: Time::ZERO,
+            is_draining: false,
             config,
         }
     }
@@ -179,15 +155,23 @@ impl Gateway {
     }
 
     /// The calls there are.
-    pub fn calls(&self) -> impl Iterator<Item = CallView<'_>> {
-        self.calls.iter().map(|(id, call)| CallView {
-            id,
-            name: &call.name,
-            since: call.since,
-            answered: call.answered,
-            is_over: self.calls.is_over(id),
-            ports: self.calls.ports_of(id).collect(),
-        })
+    pub fn calls(&self) -> impl Iterator<Item = CallView> {
+        self.calls.iter().filter_map(|(id, _)| self.calls.view(id))
+    }
+
+    /// One of them.
+    pub fn call(&self, id: CallId) -> Option<CallView> {
+        self.calls.view(id)
+    }
+
+    /// Whether a connection is there, or is to be made.
+    pub fn is_open(&self, connection: u64) -> bool {
+        self.hops.is_open(connection)
+    }
+
+    /// Takes no more calls, or takes some again; those that there are go on.
+    pub fn drain(&mut self, on: bool) {
+        self.is_draining = on;
     }
 
     /// Somebody has connected to socket `socket`: the connection's number.
@@ -262,7 +246,8 @@ impl Gateway {
         }
     }
 
-    fn admits(&self, address: IpAddr) -> bool {
+    /// Whether requests from there are heard at all.
+    pub fn admits(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.config.admits(address) || self.config.routes.iter().any(|r| r.via.ip() == address)
     }
@@ -449,7 +434,7 @@ impl Gateway {
         from: Hop,
         routed: &Routed,
     ) -> Result<CallId, Refusal> {
-        if self.calls.len() >= self.config.max_calls {
+        if self.is_draining || self.calls.len() >= self.config.max_calls {
             return Err(overloaded());
         }
         let known = routed.own.iter().find_map(|route| passes::named_by(route));
@@ -457,7 +442,7 @@ impl Gateway {
         let tag = message.from().and_then(|from| from.tag()).map(<[u8]>::to_vec);
         let is_adjacent = message.list(Name::Via).count() == 1;
         let side = Side { tag, hop: Some(from), is_adjacent };
-        self.calls.open(now, id, message.call_id().unwrap_or_default(), side);
+        self.calls.open(now, id, message, side);
         self.stats.calls += 1;
         Ok(id)
     }
@@ -652,8 +637,9 @@ impl Gateway {
 
     fn end(&mut self, passes: &Passes, media: &mut impl Media) {
         for &(id, _) in passes {
-            if let Some(Call { name, since, answered, .. }) = self.calls.close(id, media) {
-                self.events.push_back(Event::Ended { id, name, since, answered });
+            if let Some(view) = self.calls.view(id) {
+                self.events.push_back(Event::Ended(Box::new(view)));
+                self.calls.close(id, media);
             }
         }
     }

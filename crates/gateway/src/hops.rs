@@ -57,7 +57,12 @@ impl Hops {
 
     /// Whether messages can still go there.
     pub fn is_usable(&self, hop: &Hop) -> bool {
-        hop.connection.is_none_or(|connection| self.open.contains(&connection))
+        hop.connection.is_none_or(|connection| self.is_open(connection))
+    }
+
+    /// Whether a connection is there, or is to be made.
+    pub fn is_open(&self, connection: u64) -> bool {
+        self.open.contains(&connection)
     }
 
     /// What the name service has said of `name`.

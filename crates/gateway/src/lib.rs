@@ -22,9 +22,10 @@ mod hops;
 mod media;
 mod passes;
 mod ports;
+pub mod reception;
 mod token;
 
-pub use calls::{CallId, Unpassable};
+pub use calls::{CallId, CallView, Unpassable};
 pub use config::{Config, Destination, Route, Socket, Transport};
-pub use gateway::{CallView, Event, Gateway, Stats};
+pub use gateway::{Event, Gateway, Stats};
 pub use media::{Media, Relay, Remote, Unfit};

@@ -20,6 +20,7 @@ mod node;
 mod operate;
 mod proxy;
 mod score;
+mod sip;
 mod stop;
 mod sys;
 mod units;

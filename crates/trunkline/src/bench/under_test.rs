@@ -215,6 +215,7 @@ pub fn start_node(config: Config, offload: bool) -> Result<(Handle, SocketAddr),
         remotes: Vec::new(),
         lobby: Lobby::default(),
         acceptor: None,
+        media_deadline_ms: None,
         priority: None,
         cpu: Some(PROCESSOR),
     };

@@ -1,6 +1,7 @@
 //! The applications attached to a node: the Unix socket that lets them in, and
 //! one carrier for each.
 
+use super::media::Legs;
 use super::remote::{self, Hello, Remotes};
 use super::unix::Unix;
 use crate::clock::Stamps;
@@ -283,12 +284,14 @@ pub struct Carriers {
     pub now: Time,
     /// What the remote ones share.
     pub remotes: Remotes,
+    /// The media of a gateway's calls, which have sessions of their own.
+    pub legs: Legs,
 }
 
 impl Carriers {
     /// None yet.
     pub fn new(remotes: Remotes) -> Carriers {
-        Carriers { slots: Vec::new(), now: Time::ZERO, remotes }
+        Carriers { slots: Vec::new(), now: Time::ZERO, remotes, legs: Legs::default() }
     }
 
     /// Gives `id` its carrier.
@@ -376,7 +379,10 @@ impl Sink for Carriers {
                 self.remotes.deliver(to, session, head, payload)
             }
             Some(Some(carrier)) => carrier.send(self.now, head, payload),
-            _ => false,
+            _ => match self.legs.held_by(to) {
+                Some(port) => self.legs.from_overlay(self.now, port, head, payload),
+                None => false,
+            },
         };
         if sent { Handover::Taken } else { Handover::Full }
     }

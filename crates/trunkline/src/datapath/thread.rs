@@ -2,6 +2,7 @@ mod applications;
 mod doors;
 mod flows;
 mod held;
+mod media;
 mod notices;
 mod operate;
 mod remote;
@@ -9,6 +10,8 @@ mod remote;
 pub use flows::{FLOWS_AT_ONCE, FlowSnapshot};
 pub use operate::Operation;
 
+use super::media::{Sender as MediaSender, channel as media_channel};
+use super::mmsg::RxBatch;
 use super::record::{self, Tap};
 use super::remote::{Lobby, Remote, RemoteStats, Remotes};
 use super::sessions::{Carrier, Carriers, Listener};
@@ -155,6 +158,9 @@ pub struct Parts {
     pub lobby: Lobby,
     /// Where applications of this process come in.
     pub acceptor: Option<Acceptor>,
+    /// Whether a gateway's calls have media here, and for how many milliseconds a packet
+    /// of them is of use.
+    pub media_deadline_ms: Option<u8>,
     /// Priority under SCHED_FIFO.
     pub priority: Option<u8>,
     /// The processor to stay on.
@@ -166,6 +172,7 @@ pub struct Handle {
     requests: SyncSender<Request>,
     wake: Arc<EventFd>,
     beats: Arc<AtomicU64>,
+    media: Option<MediaSender>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -191,6 +198,12 @@ impl Handle {
     /// A way to ask.
     pub fn asker(&self) -> Asker {
         Asker { requests: self.requests.clone(), wake: Arc::clone(&self.wake) }
+    }
+
+    /// A way to say where a gateway's media go, if the thread has been told that there
+    /// are some.
+    pub fn media(&self) -> Option<MediaSender> {
+        self.media.clone()
     }
 
     /// Wakes the thread, without waiting. How often it has woken for somebody so
@@ -224,10 +237,18 @@ pub fn start(parts: Parts) -> io::Result<Handle> {
     let (requests, inbox) = sync_channel(16);
     let beats = Arc::default();
     let (their_wake, their_beats) = (Arc::clone(&wake), Arc::clone(&beats));
+    let (media, media_inbox) = match parts.media_deadline_ms {
+        Some(deadline_ms) => {
+            let (sender, inbox) = media_channel(Arc::clone(&wake));
+            (Some(sender), Some(media::Media { inbox, rx: RxBatch::new(), deadline_ms }))
+        }
+        None => (None, None),
+    };
+    let inboxes = (inbox, media_inbox);
     let (ready, started) = sync_channel(1);
     let thread =
         std::thread::Builder::new().name("packets".into()).spawn(
-            move || match PacketThread::new(parts, inbox, their_wake, their_beats) {
+            move || match PacketThread::new(parts, inboxes, their_wake, their_beats) {
                 Ok(mut thread) => {
                     let _ = ready.send(Ok(()));
                     thread.run()
@@ -236,7 +257,7 @@ pub fn start(parts: Parts) -> io::Result<Handle> {
             },
         )?;
     started.recv().map_err(|_| io::Error::other("the packet thread did not start"))??;
-    Ok(Handle { requests, wake, beats, thread: Some(thread) })
+    Ok(Handle { requests, wake, beats, media, thread: Some(thread) })
 }
 
 /// What an epoll event is about, as its 64 bits of data.
@@ -250,6 +271,7 @@ mod token {
     pub const REMOTE: u64 = 3 << 32;
     pub const REMOTE_UDP: u64 = 4 << 32;
     pub const GUEST: u64 = 5 << 32;
+    pub const MEDIA: u64 = 6 << 32;
 }
 
 struct PacketThread {
@@ -264,6 +286,7 @@ struct PacketThread {
     /// Applications that found the node full, until they have read so.
     turned_away: VecDeque<Carrier>,
     inbox: Receiver<Request>,
+    media: Option<media::Media>,
     wake: Arc<EventFd>,
     /// How often it was woken by that.
     beats: Arc<AtomicU64>,
@@ -292,7 +315,7 @@ struct PacketThread {
 impl PacketThread {
     fn new(
         parts: Parts,
-        inbox: Receiver<Request>,
+        (inbox, media): (Receiver<Request>, Option<media::Media>),
         wake: Arc<EventFd>,
         beats: Arc<AtomicU64>,
     ) -> io::Result<PacketThread> {
@@ -314,6 +337,7 @@ impl PacketThread {
             held: held::Held::default(),
             turned_away: VecDeque::with_capacity(applications::TURNED_AWAY),
             inbox,
+            media,
             wake,
             beats,
             epoll,
@@ -396,6 +420,7 @@ impl PacketThread {
             (token::SESSION, _) => self.on_session(SessionId(index), event.events(), stamps),
             (token::REMOTE, _) => self.on_remote(index as usize),
             (token::GUEST, _) => self.on_guest(index),
+            (token::MEDIA, _) => self.on_media(index as u16, stamps),
             (token::REMOTE_UDP, _) => self.on_remote_udp(index as usize, stamps),
             (_, token::TIMER) => {
                 // Its only news is the time, which `run` looks at anyway.
@@ -405,6 +430,9 @@ impl PacketThread {
                 let _ = self.wake.read();
                 self.beats.fetch_add(1, Ordering::Relaxed);
                 self.on_requests();
+                if self.on_media_commands() {
+                    let _ = self.wake.write(1);
+                }
             }
             (_, token::LISTENER) => self.on_listener(),
             (_, token::ACCEPTOR) => self.on_acceptor(),

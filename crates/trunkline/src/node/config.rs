@@ -5,10 +5,12 @@ mod mistake;
 mod number;
 mod places;
 mod sealing;
+mod sip;
 
 pub use access::KnownClient;
 pub use mistake::Mistake;
 pub use sealing::{KeyFiles, Secrets};
+pub use sip::{Sip, Tls};
 
 use crate::keys::KeyFileError;
 use crate::units::{Fraction, Rate, Size, Span};
@@ -46,6 +48,8 @@ pub struct Config {
     pub http: Option<SocketAddr>,
     /// Where the operator's commands come in.
     pub control: Option<PathBuf>,
+    /// What it does for phones, if it is a gateway.
+    pub sip: Option<Sip>,
     /// What is logged, unless the environment says so.
     pub log_filter: Option<String>,
     /// The node itself.
@@ -140,6 +144,7 @@ struct File {
     access: access::AccessSection,
     #[serde(default)]
     client: Vec<Spanned<access::ClientSection>>,
+    sip: Option<sip::SipSection>,
     #[serde(default)]
     log: LogSection,
     #[serde(default)]
@@ -305,7 +310,7 @@ fn check_no_key(path: &Path, text: &str) -> Result<(), Mistake> {
 /// Reads and checks `text`, the content of `path`.
 pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     check_no_key(path, text)?;
-    let file: File = toml::from_str(text).map_err(|e| syntax_mistake(path, text, &e))?;
+    let mut file: File = toml::from_str(text).map_err(|e| syntax_mistake(path, text, &e))?;
     let mistake = |span: Option<Range<usize>>, what: String| mistake(path, text, span, what);
     if file.node.listen.is_empty() {
         return Err(mistake(None, "[node] listen is empty: give at least one address".into()));
@@ -357,6 +362,14 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         crate::log::parse(filter.get_ref())
             .map_err(|why| mistake(Some(filter.span()), format!("[log] filter {why}")))?;
     }
+    let taken = [&file.node.listen[..], &file.node.remote].concat();
+    let sip = match file.sip.take() {
+        Some(section) => {
+            Some(section.checked(config.id, &taken).map_err(|(span, what)| mistake(span, what))?)
+        }
+        None => None,
+    };
+    config.max_sessions += sip.as_ref().map_or(0, Sip::sessions);
     // The links may be none.
     config.validate().map_err(|e| mistake(None, e.to_string()))?;
     let name = file.node.name.unwrap_or_else(|| format!("node {}", file.node.id));
@@ -369,6 +382,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         clients,
         http: file.node.http,
         control: file.node.control,
+        sip,
         log_filter: file.log.filter.map(Spanned::into_inner),
         overlay: config,
         runtime: file.runtime,

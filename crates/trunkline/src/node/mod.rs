@@ -82,6 +82,9 @@ pub enum Error {
     /// A key or certificate that is of no use.
     #[error("{0}")]
     Key(#[from] KeyFileError),
+    /// The gateway.
+    #[error("{0}")]
+    Sip(#[from] crate::sip::Error),
     /// A combination that the node refuses.
     #[error("{0}")]
     Node(#[from] ConfigError),
@@ -211,6 +214,7 @@ pub fn start(
     getrandom::fill(&mut entropy).map_err(|e| cannot("draw a secret")(e.into()))?;
     let start = Start { at, unix_nanos, incarnation: Incarnation(unix_nanos), seed, entropy };
     let (secrets, not_after) = (config.secrets(), config.not_after());
+    let lasting = lasting_secret(&config, &entropy);
     let lobby = lobby(&config)?;
     let node = Node::new(config.overlay.clone(), start)?;
     let mut udp = Vec::new();
@@ -253,15 +257,27 @@ pub fn start(
         remotes,
         lobby,
         acceptor: Some(acceptor),
+        media_deadline_ms: config.sip.as_ref().map(|sip| sip.deadline_ms),
         priority: config.runtime.realtime_priority,
         cpu: config.runtime.cpu,
     };
     let handle = datapath::start(parts).map_err(cannot("start the packet thread"))?;
     warn_of_protection(config.overlay.sealing.is_some(), not_after);
+    if let (Some(sip), Some(media)) = (&config.sip, handle.media()) {
+        crate::sip::start(sip, media, &lasting)?;
+    }
     if let Some(listener) = http {
         http::serve(listener, handle.asker()).map_err(cannot("start serving metrics"))?;
     }
     Ok((handle, connector))
+}
+
+/// What phones that have registered find this gateway by after a new start: of a sealed
+/// node, what nobody else's key would give; of another, new at each start.
+fn lasting_secret(config: &Config, entropy: &[u8; 32]) -> [u8; 32] {
+    let sealing = config.overlay.sealing.as_ref();
+    let signed = sealing.map(|sealing| sealing.identity.sign(b"trunkline: flows of phones"));
+    signed.and_then(|s| s.first_chunk().copied()).unwrap_or(*entropy)
 }
 
 /// Listens for applications of other hosts; says so if everybody may come.

@@ -1,0 +1,284 @@
+//! `[sip]`: where phones and proxies find the gateway, and whom it listens to.
+
+use crate::units::Span;
+use ipnet::IpNet;
+use serde::{Deserialize, Deserializer, de};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+use toml::Spanned;
+use trunkline_gateway::{self as gateway, Destination, Route, Socket, Transport};
+use trunkline_overlay::wire::NodeId;
+
+/// Calls at a time, unless the file says so.
+const CALLS: usize = 1_000;
+/// Transactions at a time for each call that there may be: an INVITE of each, and what
+/// registers and asks beside.
+const TRANSACTIONS: usize = 8;
+
+/// What a file says of the gateway, read and checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sip {
+    /// What decides.
+    pub gateway: gateway::Config,
+    /// Where sockets are bound, in the order of the gateway's.
+    pub bind: Vec<SocketAddr>,
+    /// Where media ports are bound.
+    pub media: IpAddr,
+    /// How long a packet is of use on the overlay.
+    pub deadline_ms: u8,
+    /// Where a line is written for each call that has ended.
+    pub records: Option<PathBuf>,
+    /// What TLS shows and believes.
+    pub tls: Tls,
+}
+
+/// Files for TLS, in PEM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate that is shown, with those that lead to its root, and its key.
+    pub own: Option<(PathBuf, PathBuf)>,
+    /// The roots that are believed of servers.
+    pub roots: Option<PathBuf>,
+}
+
+/// `[sip]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SipSection {
+    listen: Vec<Spanned<Place>>,
+    address: Option<IpAddr>,
+    #[serde(default = "ports")]
+    ports: Spanned<Ports>,
+    #[serde(default)]
+    allow: Vec<Network>,
+    #[serde(default)]
+    trust: Vec<Network>,
+    max_calls: Option<usize>,
+    deadline: Option<Spanned<Span>>,
+    records: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    certificate_key: Option<PathBuf>,
+    roots: Option<PathBuf>,
+    #[serde(default)]
+    route: Vec<Spanned<RouteSection>>,
+}
+
+/// `[[sip.route]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouteSection {
+    to: Name,
+    via: Place,
+}
+
+fn ports() -> Spanned<Ports> {
+    Spanned::new(0..0, Ports(30_000..=39_999))
+}
+
+/// An address, and how SIP is carried there: `"udp:192.0.2.1:5060"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    transport: Transport,
+    address: SocketAddr,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let wanted = "write udp:, tcp: or tls:, an IP address and a port, as in \
+                      \"udp:192.0.2.1:5060\"";
+        let wrong = || format!("\"{text}\" is no place for SIP: {wanted}");
+        let (transport, address) = text.split_once(':').ok_or_else(wrong)?;
+        let transport = Transport::parse(transport.as_bytes()).ok_or_else(wrong)?;
+        let address = address.parse().map_err(|_| wrong())?;
+        Ok(Place { transport, address })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.transport.in_uri(), self.address)
+    }
+}
+
+/// A network, or one address: `"192.0.2.0/24"`, `"192.0.2.1"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Network(IpNet);
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Network, String> {
+        let one = text.parse::<IpAddr>().map(IpNet::from).ok();
+        let network = text.parse::<IpNet>().ok().or(one);
+        network.map(Network).ok_or_else(|| {
+            format!("\"{text}\" is no network: write it as \"192.0.2.0/24\" or \"192.0.2.1\"")
+        })
+    }
+}
+
+/// A network, or the name of a domain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Name(Destination);
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Name, String> {
+        if let Ok(network) = text.parse::<Network>() {
+            return Ok(Name(Destination::Network(network.0)));
+        }
+        let one = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        let is_name = text.chars().all(one) && text.contains(|c: char| c.is_ascii_alphabetic());
+        match is_name {
+            true => Ok(Name(Destination::Domain(text.to_ascii_lowercase()))),
+            false => Err(format!(
+                "\"{text}\" is neither a network, as \"192.0.2.0/24\", nor a name, as \
+                 \"b.example\""
+            )),
+        }
+    }
+}
+
+/// A range of ports: `"30000-39999"`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Ports(RangeInclusive<u16>);
+
+impl FromStr for Ports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Ports, String> {
+        let range = text
+            .split_once('-')
+            .and_then(|(first, last)| Some(first.trim().parse().ok()?..=last.trim().parse().ok()?));
+        let wrong = || format!("\"{text}\" is no range of ports: write it as \"30000-39999\"");
+        let range: RangeInclusive<u16> = range.ok_or_else(wrong)?;
+        match range.start() {
+            0..1_024 => Err(format!("\"{text}\": media ports begin with 1024 or more")),
+            _ if range.len() < 4 => {
+                Err(format!("\"{text}\": a call takes four ports for each of its streams"))
+            }
+            _ => Ok(Ports(range)),
+        }
+    }
+}
+
+macro_rules! from_text {
+    ($($name:ident)*) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<$name, D::Error> {
+                String::deserialize(from)?.parse().map_err(de::Error::custom)
+            }
+        }
+    )*};
+}
+from_text!(Place Network Name Ports);
+
+/// Where something is wrong, if one line is; and what.
+type Wrong = (Option<std::ops::Range<usize>>, String);
+
+impl SipSection {
+    /// What it says, for node `node`, which has these ports of its own.
+    pub fn checked(self, node: NodeId, taken: &[SocketAddr]) -> Result<Sip, Wrong> {
+        let first = self.listen.first().ok_or_else(|| {
+            (None, "[sip] listen is empty: give at least one, as \"udp:192.0.2.1:5060\"".into())
+        })?;
+        let local = first.get_ref().address.ip();
+        for place in &self.listen {
+            self.check_place(place).map_err(|what| (Some(place.span()), what))?;
+        }
+        let is_local = self.listen.iter().all(|place| place.get_ref().address.ip().is_loopback());
+        if self.allow.is_empty() && !is_local {
+            let what = "[sip] can be reached from other hosts and has no `allow`: name the \
+                        networks whose phones and proxies may call, as allow = \
+                        [\"192.0.2.0/24\"]";
+            return Err((Some(first.span()), what.into()));
+        }
+        let ports = self.ports.get_ref().0.clone();
+        if let Some(own) = taken.iter().find(|own| ports.contains(&own.port())) {
+            let what = format!("the node's own port {own} is one of [sip] ports: move one of both");
+            let span = Some(self.ports.span()).filter(|span| !span.is_empty());
+            return Err((span, what));
+        }
+        let deadline = self.deadline.as_ref().map_or(100, |d| d.get_ref().0.as_millis());
+        let deadline_ms = u8::try_from(deadline).ok().filter(|ms| *ms > 0).ok_or_else(|| {
+            let span = self.deadline.as_ref().map(Spanned::span);
+            (span, "[sip] deadline is 1 to 255 ms".to_owned())
+        })?;
+        let tls = self.tls().map_err(|what| (Some(first.span()), what))?;
+        let bind: Vec<_> = self.listen.iter().map(|place| place.get_ref().address).collect();
+        let route = |route: Spanned<RouteSection>| {
+            let RouteSection { to, via } = route.into_inner();
+            Route { to: to.0, via: via.address, transport: via.transport }
+        };
+        let max_calls = self.max_calls.unwrap_or(CALLS);
+        let public = self.address;
+        let socket = |place: &Spanned<Place>| {
+            let Place { transport, address } = *place.get_ref();
+            let ip = public.unwrap_or(address.ip());
+            Socket { transport, address: SocketAddr::new(ip, address.port()) }
+        };
+        let gateway = gateway::Config {
+            node,
+            sockets: self.listen.iter().map(socket).collect(),
+            media: vec![public.unwrap_or(local)],
+            ports,
+            allow: match self.allow.is_empty() {
+                true => vec![IpNet::from(IpAddr::from([127, 0, 0, 1])), loopback_v6()],
+                false => self.allow.iter().map(|network| network.0).collect(),
+            },
+            trust: self.trust.iter().map(|network| network.0).collect(),
+            routes: self.route.into_iter().map(route).collect(),
+            max_calls,
+            max_transactions: max_calls.saturating_mul(TRANSACTIONS),
+        };
+        Ok(Sip { gateway, bind, media: local, deadline_ms, records: self.records, tls })
+    }
+
+    fn check_place(&self, place: &Spanned<Place>) -> Result<(), String> {
+        let Place { transport, address } = *place.get_ref();
+        if address.ip().is_unspecified() && self.address.is_none() {
+            return Err(format!(
+                "{address} is every address of this machine, and phones are told one: listen at \
+                 that, or give it as `address`"
+            ));
+        }
+        if address.port() == 0 {
+            return Err("give the port that phones are to use, as 5060".into());
+        }
+        if transport == Transport::Tls && self.certificate.is_none() {
+            return Err("tls: needs `certificate` and `certificate_key`, two files in PEM".into());
+        }
+        Ok(())
+    }
+
+    fn tls(&self) -> Result<Tls, String> {
+        let own = match (&self.certificate, &self.certificate_key) {
+            (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+            (None, None) => None,
+            _ => return Err("`certificate` and `certificate_key` in [sip] go together".into()),
+        };
+        Ok(Tls { own, roots: self.roots.clone() })
+    }
+}
+
+fn loopback_v6() -> IpNet {
+    IpNet::from(IpAddr::from(std::net::Ipv6Addr::LOCALHOST))
+}
+
+impl Sip {
+    /// How many sessions of the node the gateway's calls may need.
+    pub fn sessions(&self) -> usize {
+        self.gateway.ports.len()
+    }
+
+    /// As [`Sip::deadline_ms`].
+    pub fn deadline(&self) -> Duration {
+        Duration::from_millis(self.deadline_ms.into())
+    }
+}

@@ -1,0 +1,67 @@
+//! Media ports, as the gateway decides on them: bound here, owned by the packet thread.
+
+use super::Input;
+use crate::datapath::media::{self, Command, Sender, Sight};
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use trunkline_gateway::{Media, Relay};
+use trunkline_overlay::route::ForwardingTable;
+use trunkline_overlay::wire::{Metric, NodeId};
+
+/// See the module.
+pub struct Board {
+    address: IpAddr,
+    packets: Sender,
+    inbox: mpsc::Sender<Input>,
+    table: Option<Arc<ForwardingTable>>,
+}
+
+impl Board {
+    /// Ports are bound at `address`; what the packet thread tells goes to `inbox`.
+    pub fn new(address: IpAddr, packets: Sender, inbox: mpsc::Sender<Input>) -> Board {
+        Board { address, packets, inbox, table: None }
+    }
+
+    /// Asks the packet thread what it sees.
+    pub fn look(&self) {
+        let inbox = self.inbox.clone();
+        let tell = move |sight| drop(inbox.try_send(Input::Sight(Box::new(sight))));
+        self.packets.send(Command::Look(Box::new(tell)));
+    }
+
+    /// Takes what it has told of ways.
+    pub fn see(&mut self, sight: &Sight) {
+        self.table = Some(Arc::clone(&sight.table));
+    }
+}
+
+impl Media for Board {
+    fn open(&mut self, port: u16) -> bool {
+        match media::bind(self.address, port) {
+            Ok(sockets) => {
+                self.packets.send(Command::Open { port, sockets });
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, port, "a media port can't be had");
+                false
+            }
+        }
+    }
+
+    fn relay(&mut self, port: u16, relay: &Relay) {
+        self.packets.send(Command::Relay { port, relay: *relay });
+    }
+
+    fn close(&mut self, port: u16) {
+        let inbox = self.inbox.clone();
+        let tell = move |counts| drop(inbox.try_send(Input::LegEnded(counts)));
+        self.packets.send(Command::Close { port, tell: Box::new(tell) });
+    }
+
+    fn knows(&self, node: NodeId) -> bool {
+        let hop = |table: &Arc<ForwardingTable>| table.next_hop(node, Metric::default());
+        self.table.as_ref().and_then(hop).is_some()
+    }
+}

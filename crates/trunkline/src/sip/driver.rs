@@ -1,0 +1,254 @@
+//! The loop of the SIP thread.
+
+use super::board::Board;
+use super::ledger::Ledger;
+use super::stream::{self, Line, OUTBOX, Tls};
+use super::{Bound, Input, Report, until};
+use crate::clock;
+use crate::datapath::media::MediaStats;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::mpsc;
+use trunkline_gateway::{Event, Gateway, Transport};
+use trunkline_sip::transaction::{Hop, Output};
+
+/// Inputs that are looked at before what follows of them is sent.
+const BATCH: usize = 64;
+
+/// Connections at a time.
+const CONNECTIONS: usize = 4_096;
+
+/// Room for the longest datagram.
+const DATAGRAM: usize = 65_535;
+
+/// How often the packet thread is asked what it sees.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub struct Driver {
+    gateway: Gateway,
+    board: Board,
+    ledger: Ledger,
+    tls: Tls,
+    inbox: mpsc::Sender<Input>,
+    udp: BTreeMap<u32, Arc<UdpSocket>>,
+    connections: BTreeMap<u64, mpsc::Sender<Vec<u8>>>,
+    media: MediaStats,
+}
+
+impl Driver {
+    /// Nothing has come yet.
+    pub fn new(
+        gateway: Gateway,
+        board: Board,
+        ledger: Ledger,
+        tls: Tls,
+        inbox: mpsc::Sender<Input>,
+    ) -> Driver {
+        let (udp, connections) = (BTreeMap::new(), BTreeMap::new());
+        let media = MediaStats::default();
+        Driver { gateway, board, ledger, tls, inbox, udp, connections, media }
+    }
+
+    /// Serves `bound`, in the order of the gateway's sockets.
+    pub async fn run(
+        mut self,
+        bound: Vec<Bound>,
+        mut inputs: mpsc::Receiver<Input>,
+    ) -> io::Result<()> {
+        for (socket, bound) in (0..).zip(bound) {
+            match bound {
+                Bound::Udp(udp) => {
+                    udp.set_nonblocking(true)?;
+                    let udp = Arc::new(UdpSocket::from_std(udp)?);
+                    self.udp.insert(socket, Arc::clone(&udp));
+                    tokio::spawn(listen(socket, udp, self.inbox.clone()));
+                }
+                Bound::Tcp(listener) => {
+                    listener.set_nonblocking(true)?;
+                    let listener = TcpListener::from_std(listener)?;
+                    tokio::spawn(accept(socket, listener, self.inbox.clone()));
+                }
+            }
+        }
+        let mut looks = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                input = inputs.recv() => {
+                    // This keeps a sender of its own.
+                    let Some(input) = input else { return Ok(()) };
+                    self.take(input);
+                    for _ in 1..BATCH {
+                        let Ok(input) = inputs.try_recv() else { break };
+                        self.take(input);
+                    }
+                }
+                () = tokio::time::sleep_until(until(self.gateway.next_timeout())) => {}
+                _ = looks.tick() => self.board.look(),
+            }
+            let now = clock::now();
+            if self.gateway.next_timeout() <= now {
+                self.gateway.handle_timeout(now, &mut self.board);
+            }
+            while let Some(output) = self.gateway.poll() {
+                self.send(output);
+            }
+            self.on_events();
+        }
+    }
+
+    /// Takes what has come, and tells of it before more is taken: of a call that has
+    /// ended the ledger has to know when its legs do.
+    fn take(&mut self, input: Input) {
+        self.take_in(input);
+        self.on_events();
+    }
+
+    fn take_in(&mut self, input: Input) {
+        let now = clock::now();
+        match input {
+            Input::Datagram(hop, bytes) => {
+                self.gateway.receive(now, hop, &bytes, &mut self.board);
+            }
+            Input::Message(hop, message) => {
+                self.gateway.take(now, hop, &message, &mut self.board);
+            }
+            Input::Accepted(socket, stream, remote) => self.admit(socket, stream, remote),
+            Input::Closed(connection) => {
+                self.connections.remove(&connection);
+                self.gateway.disconnected(now, connection, &mut self.board);
+            }
+            Input::Named(name, address) => {
+                self.gateway.named(now, &name, address, &mut self.board);
+            }
+            Input::Sight(sight) => {
+                self.board.see(&sight);
+                self.gateway.drain(sight.is_draining);
+                self.media = sight.stats;
+                for id in self.ledger.see(now, &self.gateway, &sight.legs) {
+                    self.gateway.heard(now, id);
+                }
+            }
+            Input::LegEnded(counts) => self.ledger.leg_ended(&counts),
+            Input::Ask(reply) => {
+                let report = Report {
+                    calls: self.ledger.rows(now, &self.gateway),
+                    stats: self.gateway.stats(),
+                    media: self.media,
+                    free_ports: self.gateway.free_ports(),
+                };
+                let _ = reply.try_send(report);
+            }
+        }
+    }
+
+    /// Whether connections of this socket are encrypted: then by what.
+    fn tls_of(&self, socket: u32) -> Option<Tls> {
+        let socket = self.gateway.config().sockets.get(socket as usize)?;
+        (socket.transport == Transport::Tls).then(|| self.tls.clone())
+    }
+
+    fn admit(&mut self, socket: u32, stream: TcpStream, remote: SocketAddr) {
+        if self.connections.len() >= CONNECTIONS || !self.gateway.admits(remote.ip()) {
+            return;
+        }
+        let connection = self.gateway.connected(socket, remote);
+        let hop = Hop { socket, remote, connection: Some(connection) };
+        let line = self.line(hop, connection);
+        tokio::spawn(stream::serve(self.tls_of(socket), stream, line));
+    }
+
+    fn line(&mut self, hop: Hop, connection: u64) -> Line {
+        let (sender, outbox) = mpsc::channel(OUTBOX);
+        self.connections.insert(connection, sender);
+        Line { hop, inbox: self.inbox.clone(), outbox }
+    }
+
+    fn send(&mut self, Output { to, bytes }: Output) {
+        let Some(connection) = to.connection else {
+            // What is lost here is sent again, as what is lost elsewhere.
+            if let Some(udp) = self.udp.get(&to.socket) {
+                let _ = udp.try_send_to(&bytes, to.remote);
+            }
+            return;
+        };
+        if !self.connections.contains_key(&connection) {
+            // One that has ended is not made anew by an old name.
+            if !self.gateway.is_open(connection) || self.connections.len() >= CONNECTIONS {
+                return;
+            }
+            let line = self.line(to, connection);
+            tokio::spawn(stream::connect(self.tls_of(to.socket), line));
+        }
+        if let Some(outbox) = self.connections.get(&connection)
+            && outbox.try_send(bytes).is_err()
+        {
+            // Who doesn't read is not waited for.
+            self.connections.remove(&connection);
+        }
+    }
+
+    fn on_events(&mut self) {
+        while let Some(event) = self.gateway.event() {
+            self.on_event(event);
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::LookUp(name) => {
+                let inbox = self.inbox.clone();
+                tokio::spawn(async move {
+                    let found = tokio::net::lookup_host((name.as_str(), 0)).await;
+                    let address = found.ok().and_then(|mut all| all.next()).map(|at| at.ip());
+                    let _ = inbox.send(Input::Named(name, address)).await;
+                });
+            }
+            Event::Answered(_) => {}
+            Event::Ended(call) => self.ledger.ended(&call),
+            Event::Plain(id) => {
+                let call = self.gateway.call(id);
+                tracing::warn!(
+                    call = call.map(|call| call.name),
+                    "media of a call go past the overlay: the other side, which [sip] trust \
+                     names, has not answered with a virtual port of a node that this one has a \
+                     way to"
+                );
+            }
+            Event::Refused(name, why) => {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                tracing::warn!(call = name, "a call's media can't be relayed: {why}");
+            }
+        }
+    }
+}
+
+async fn listen(socket: u32, udp: Arc<UdpSocket>, inbox: mpsc::Sender<Input>) {
+    let mut buffer = vec![0; DATAGRAM];
+    loop {
+        // An ICMP error of an earlier send is read here, and is over.
+        let Ok((n, remote)) = udp.recv_from(&mut buffer).await else { continue };
+        let hop = Hop { socket, remote, connection: None };
+        if inbox.send(Input::Datagram(hop, buffer[..n].to_vec())).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn accept(socket: u32, listener: TcpListener, inbox: mpsc::Sender<Input>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, remote)) => {
+                if inbox.send(Input::Accepted(socket, stream, remote)).await.is_err() {
+                    return;
+                }
+            }
+            // Out of descriptors, most likely: others may free some.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}

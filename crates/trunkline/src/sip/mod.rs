@@ -1,0 +1,155 @@
+//! The gateway of a node: SIP by UDP, TCP and TLS, on a thread of its own. What to do
+//! is `trunkline_gateway`'s to decide; media are the packet thread's.
+
+mod board;
+mod driver;
+mod ledger;
+mod stream;
+
+pub use ledger::{CallRow, LegRow};
+
+use crate::clock;
+use crate::datapath::media::Sender;
+use crate::node::config::Sip;
+use board::Board;
+use driver::Driver;
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use trunkline_base::Time;
+use trunkline_gateway::{Gateway, Stats, Transport};
+use trunkline_sip::Message;
+use trunkline_sip::transaction::Hop;
+
+/// What waits to be looked at: more would be answered too late.
+const INBOX: usize = 1_024;
+
+/// Something that has come.
+enum Input {
+    /// A datagram, or a message of a connection.
+    Datagram(Hop, Vec<u8>),
+    /// A message of a connection.
+    Message(Hop, Box<Message>),
+    /// Somebody has connected to this socket.
+    Accepted(u32, tokio::net::TcpStream, SocketAddr),
+    /// A connection is over, or could not be made.
+    Closed(u64),
+    /// The name service has answered.
+    Named(String, Option<std::net::IpAddr>),
+    /// The packet thread has told.
+    Sight(Box<crate::datapath::media::Sight>),
+    /// A leg is over: all that came to it.
+    LegEnded(crate::datapath::media::LegCounts),
+    /// Somebody asks for the calls.
+    Ask(std::sync::mpsc::SyncSender<Report>),
+}
+
+/// The gateway as one moment saw it.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Its calls: those there are, then those that ended last.
+    pub calls: Vec<CallRow>,
+    /// What it has counted.
+    pub stats: Stats,
+    /// Of its media.
+    pub media: crate::datapath::media::MediaStats,
+    /// Pairs of media ports that are free.
+    pub free_ports: usize,
+}
+
+/// How other threads ask the gateway.
+#[derive(Clone)]
+pub struct Asker(mpsc::Sender<Input>);
+
+impl Asker {
+    /// What there is; `None` if the gateway does not answer within a second.
+    pub fn report(&self) -> Option<Report> {
+        let (reply, answer) = sync_channel(1);
+        self.0.try_send(Input::Ask(reply)).ok()?;
+        answer.recv_timeout(Duration::from_secs(1)).ok()
+    }
+}
+
+/// A socket that SIP comes to.
+enum Bound {
+    Udp(UdpSocket),
+    Tcp(TcpListener),
+}
+
+/// Why a gateway could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The system refused an address.
+    #[error(
+        "cannot listen for SIP at {transport}:{address}: {source}; stop what uses it, or change `listen` in [sip]"
+    )]
+    Bind {
+        /// How.
+        transport: &'static str,
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// TLS's files.
+    #[error("[sip] {0}")]
+    Tls(String),
+    /// The file for records.
+    #[error("cannot write records of calls to {path}: {source}; change `records` in [sip]")]
+    Records {
+        /// Which.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Anything else.
+    #[error("cannot start the gateway: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Starts the gateway that `sip` describes. `lasting` is a secret that stays the same
+/// from start to start.
+pub fn start(sip: &Sip, media: Sender, lasting: &[u8; 32]) -> Result<Asker, Error> {
+    let mut bound = Vec::new();
+    for (socket, address) in sip.gateway.sockets.iter().zip(&sip.bind) {
+        let opened = match socket.transport {
+            Transport::Udp => UdpSocket::bind(address).map(Bound::Udp),
+            Transport::Tcp | Transport::Tls => TcpListener::bind(address).map(Bound::Tcp),
+        };
+        let transport = socket.transport.in_uri();
+        bound.push(opened.map_err(|source| Error::Bind {
+            transport,
+            address: *address,
+            source,
+        })?);
+    }
+    let tls = stream::Tls::read(&sip.tls).map_err(Error::Tls)?;
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(|e| Error::Io(e.into()))?;
+    let ledger = ledger::Ledger::open(sip.records.as_deref()).map_err(|source| Error::Records {
+        path: sip.records.clone().unwrap_or_default(),
+        source,
+    })?;
+    let gateway = Gateway::new(sip.gateway.clone(), secret, lasting);
+    let (inbox, inputs) = mpsc::channel(INBOX);
+    let board = Board::new(sip.media, media, inbox.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let asker = Asker(inbox.clone());
+    let driver = Driver::new(gateway, board, ledger, tls, inbox);
+    std::thread::Builder::new().name("sip".into()).spawn(move || {
+        if let Err(error) = runtime.block_on(driver.run(bound, inputs)) {
+            tracing::error!(%error, "the gateway has ended: calls are no longer set up");
+        }
+    })?;
+    Ok(asker)
+}
+
+/// Until when to sleep for something that is due at `at`.
+fn until(at: Time) -> tokio::time::Instant {
+    // Longer than any sleep here, and not so long that it overflows.
+    let most = Duration::from_secs(3_600);
+    let wait = if at == Time::NEVER { most } else { at.since(clock::now()).min(most) };
+    tokio::time::Instant::now() + wait
+}

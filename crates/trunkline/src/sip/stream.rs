@@ -1,0 +1,188 @@
+//! Connections: TCP, and TLS over it.
+
+use super::Input;
+use crate::node::config;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use trunkline_sip::transaction::Hop;
+use trunkline_sip::{Frame, Framer};
+
+/// Messages that may wait for a connection to take them.
+pub const OUTBOX: usize = 64;
+
+/// How long a connection may take to be made.
+const CONNECT: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// What TLS shows, and believes.
+#[derive(Clone, Default)]
+pub struct Tls {
+    acceptor: Option<TlsAcceptor>,
+    connector: Option<TlsConnector>,
+}
+
+impl Tls {
+    /// Reads its files; what is wrong with them.
+    pub fn read(files: &config::Tls) -> Result<Tls, String> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = Tls::default();
+        if let Some((certificate, key)) = &files.own {
+            let chain = certificates(certificate)?;
+            let secret = PrivateKeyDer::from_pem_file(key)
+                .map_err(|e| format!("certificate_key {}: {e}", key.display()))?;
+            let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+                .with_safe_default_protocol_versions()
+                .map_err(|e| e.to_string())?
+                .with_no_client_auth()
+                .with_single_cert(chain, secret)
+                .map_err(|e| format!("certificate {}: {e}", certificate.display()))?;
+            tls.acceptor = Some(TlsAcceptor::from(Arc::new(server)));
+        }
+        if let Some(path) = &files.roots {
+            let mut roots = RootCertStore::empty();
+            for root in certificates(path)? {
+                roots.add(root).map_err(|e| format!("roots {}: {e}", path.display()))?;
+            }
+            let client = ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .map_err(|e| e.to_string())?
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+            tls.connector = Some(TlsConnector::from(Arc::new(client)));
+        }
+        Ok(tls)
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let wrong = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let all: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(path).map_err(|e| wrong(&e))?.collect();
+    match all.map_err(|e| wrong(&e))? {
+        none if none.is_empty() => Err(wrong(&"no certificate in it")),
+        some => Ok(some),
+    }
+}
+
+/// A connection as its task has it.
+pub struct Line {
+    /// Where its messages come from.
+    pub hop: Hop,
+    /// Where they go.
+    pub inbox: mpsc::Sender<Input>,
+    /// What is to be sent.
+    pub outbox: mpsc::Receiver<Vec<u8>>,
+}
+
+/// Serves a connection that somebody has made, until it is over.
+pub async fn serve(tls: Option<Tls>, stream: TcpStream, line: Line) {
+    let (inbox, connection) = (line.inbox.clone(), line.hop.connection);
+    let _ = stream.set_nodelay(true);
+    let ended = match tls.map(|tls| tls.acceptor) {
+        None => carry(stream, line).await,
+        Some(Some(acceptor)) => {
+            match tokio::time::timeout(CONNECT, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => carry(stream, line).await,
+                Ok(Err(error)) => Err(error),
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            }
+        }
+        Some(None) => Err(io::ErrorKind::Unsupported.into()),
+    };
+    report(ended, &inbox, connection).await;
+}
+
+/// Makes a connection and serves it, until it is over.
+pub async fn connect(tls: Option<Tls>, line: Line) {
+    let (inbox, connection) = (line.inbox.clone(), line.hop.connection);
+    let ended = match open(line.hop).await {
+        Ok(stream) => match tls.map(|tls| tls.connector) {
+            None => carry(stream, line).await,
+            Some(Some(connector)) => match secure(connector, stream, line.hop.remote.ip()).await {
+                Ok(stream) => carry(stream, line).await,
+                Err(error) => Err(error),
+            },
+            Some(None) => Err(io::Error::other("[sip] has no `roots` to believe servers by")),
+        },
+        Err(error) => Err(error),
+    };
+    report(ended, &inbox, connection).await;
+}
+
+async fn open(to: Hop) -> io::Result<TcpStream> {
+    let stream = tokio::time::timeout(CONNECT, TcpStream::connect(to.remote)).await;
+    let stream = stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+async fn secure(
+    connector: TlsConnector,
+    stream: TcpStream,
+    to: IpAddr,
+) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let made = tokio::time::timeout(CONNECT, connector.connect(ServerName::from(to), stream));
+    made.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+async fn report(ended: io::Result<()>, inbox: &mpsc::Sender<Input>, connection: Option<u64>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection of SIP is over");
+    }
+    if let Some(connection) = connection {
+        let _ = inbox.send(Input::Closed(connection)).await;
+    }
+}
+
+/// Moves messages both ways.
+async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) -> io::Result<()> {
+    let mut framer = Framer::default();
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let room = framer.room().min(buffer.len());
+        tokio::select! {
+            read = stream.read(&mut buffer[..room]) => match read? {
+                0 => return Ok(()),
+                n => {
+                    framer.push(&buffer[..n]);
+                    if !take(&mut framer, &mut stream, &line).await? {
+                        return Ok(());
+                    }
+                }
+            },
+            message = line.outbox.recv() => match message {
+                Some(bytes) => stream.write_all(&bytes).await?,
+                None => return stream.shutdown().await,
+            },
+        }
+    }
+}
+
+/// Hands on what has come whole; false if the rest can't be understood.
+async fn take(
+    framer: &mut Framer,
+    stream: &mut (impl AsyncWrite + Unpin),
+    line: &Line,
+) -> io::Result<bool> {
+    while let Some(frame) = framer.poll() {
+        match frame {
+            Ok(Frame::Message(message)) => {
+                let input = Input::Message(line.hop, Box::new(message));
+                if line.inbox.send(input).await.is_err() {
+                    return Ok(false);
+                }
+            }
+            Ok(Frame::Ping) => stream.write_all(b"\r\n").await?,
+            Err(error) => return Err(io::Error::other(error.to_string())),
+        }
+    }
+    Ok(!framer.is_lost())
+}
