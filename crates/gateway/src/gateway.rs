@@ -57,6 +57,8 @@ pub struct Stats {
     pub requests: u64,
     /// Requests that were refused here.
     pub refused: u64,
+    /// Calls that there are now.
+    pub live: usize,
     /// Calls so far.
     pub calls: u64,
     /// Of these: answered.
@@ -146,7 +148,7 @@ impl Gateway {
 
     /// What it has counted.
     pub fn stats(&self) -> Stats {
-        self.stats
+        Stats { live: self.calls.len(), ..self.stats }
     }
 
     /// Pairs of media ports that are free.

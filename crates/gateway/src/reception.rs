@@ -88,16 +88,6 @@ impl Reception {
         clock_rate(self.payload_type).map(|_| Duration::from_nanos(self.jitter / 16))
     }
 
-    /// What the last packet carried, by the number in it.
-    pub fn payload_type(&self) -> u8 {
-        self.payload_type
-    }
-
-    /// When the last packet of RTP came.
-    pub fn last(&self) -> Option<Time> {
-        self.last.map(|(at, _)| at)
-    }
-
     /// Takes a datagram.
     pub fn note(&mut self, at: Time, datagram: &[u8], recovered: bool) {
         // The fixed header alone: of encrypted streams the rest isn't readable.

@@ -77,10 +77,6 @@ pub struct LegCounts {
     pub counts: Counts,
     /// RFC 3550's, where the payload's clock is known.
     pub jitter: Option<std::time::Duration>,
-    /// By its number in RTP.
-    pub payload_type: u8,
-    /// When the last packet came.
-    pub last: Option<Time>,
     /// Datagrams from elsewhere than signalled.
     pub strangers: u64,
     /// Whether it comes over the overlay.
@@ -144,8 +140,6 @@ impl Leg {
             port,
             counts: self.reception.counts(),
             jitter: self.reception.jitter(),
-            payload_type: self.reception.payload_type(),
-            last: self.reception.last(),
             strangers: self.strangers,
             is_over: self.relay.is_some_and(|r| matches!(r.remote, Remote::Overlay { .. })),
         }
@@ -273,7 +267,7 @@ impl Legs {
     }
 
     /// A datagram that came by UDP to `port`, the first or second of a pair.
-    pub fn from_udp(&mut self, port: u16, meta: &RxMeta, at: Time, bytes: &[u8]) -> Way {
+    pub fn take_udp(&mut self, port: u16, meta: &RxMeta, at: Time, bytes: &[u8]) -> Way {
         let (first, kind) = (port & !1, usize::from(port & 1));
         let Some(leg) = self.all.get_mut(&first) else { return Way::Done };
         if !leg.admits(kind, meta.from) {
@@ -288,7 +282,7 @@ impl Legs {
 
     /// A message of a node for the virtual port `port`: a packet leaves by the stream's
     /// other leg. True if it has gone.
-    pub fn from_overlay(&mut self, now: Time, port: u16, head: &[u8], payload: &[u8]) -> bool {
+    pub fn take_overlay(&mut self, now: Time, port: u16, head: &[u8], payload: &[u8]) -> bool {
         let Ok(ToClient::Received { from, port: sender, recovered, .. }) = ToClient::parse(head)
         else {
             // What it says of bindings is asked of the node itself.

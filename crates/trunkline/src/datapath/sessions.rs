@@ -380,7 +380,7 @@ impl Sink for Carriers {
             }
             Some(Some(carrier)) => carrier.send(self.now, head, payload),
             _ => match self.legs.held_by(to) {
-                Some(port) => self.legs.from_overlay(self.now, port, head, payload),
+                Some(port) => self.legs.take_overlay(self.now, port, head, payload),
                 None => false,
             },
         };

@@ -362,13 +362,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         crate::log::parse(filter.get_ref())
             .map_err(|why| mistake(Some(filter.span()), format!("[log] filter {why}")))?;
     }
-    let taken = [&file.node.listen[..], &file.node.remote].concat();
-    let sip = match file.sip.take() {
-        Some(section) => {
-            Some(section.checked(config.id, &taken).map_err(|(span, what)| mistake(span, what))?)
-        }
-        None => None,
-    };
+    let sip = gateway(&mut file).map_err(|(span, what)| mistake(span, what))?;
     config.max_sessions += sip.as_ref().map_or(0, Sip::sessions);
     // The links may be none.
     config.validate().map_err(|e| mistake(None, e.to_string()))?;
@@ -389,6 +383,13 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         template,
         key_files,
     })
+}
+
+/// What the node does for phones, if it does.
+fn gateway(file: &mut File) -> Result<Option<Sip>, (Option<Range<usize>>, String)> {
+    let taken = [&file.node.listen[..], &file.node.remote].concat();
+    let section = file.sip.take();
+    section.map(|section| section.checked(NodeId(file.node.id), &taken)).transpose()
 }
 
 /// Why no neighbour can be at `address`, if none can.

@@ -2,6 +2,7 @@
 
 use super::metrics;
 use crate::datapath::Asker;
+use crate::sip;
 use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::extract::{Request, State};
@@ -40,11 +41,11 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Serves on `listener` from a thread of its own, until the process ends.
-pub fn serve(listener: TcpListener, asker: Asker) -> io::Result<()> {
+pub fn serve(listener: TcpListener, asker: Asker, sip: Option<sip::Asker>) -> io::Result<()> {
     let app = Router::new()
         .route("/metrics", get(metrics_page))
         .route("/healthz", get(health_page))
-        .with_state(asker);
+        .with_state((asker, sip));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("http".into()).spawn(move || {
         if let Err(error) = runtime.block_on(run(listener, app, CONNECTIONS, IN_ALL)) {
@@ -85,8 +86,15 @@ async fn ask<T: Send + 'static>(
     tokio::task::spawn_blocking(move || what(&asker)).await.ok().flatten()
 }
 
-async fn metrics_page(State(asker): State<Asker>, asked: HeaderMap) -> Response {
-    let text = |asker: &Asker| metrics::render(asker.snapshot()?, asker.all_flows().ok()?).ok();
+/// Whom requests are passed on to.
+type Askers = (Asker, Option<sip::Asker>);
+
+async fn metrics_page(State((asker, sip)): State<Askers>, asked: HeaderMap) -> Response {
+    // A gateway that hangs must not hide the node.
+    let text = move |asker: &Asker| {
+        let report = sip.as_ref().and_then(|sip| sip.report(0, usize::MAX));
+        metrics::render(asker.snapshot()?, asker.all_flows().ok()?, report).ok()
+    };
     let Some(text) = ask(asker, text).await else {
         return SILENT.into_response();
     };
@@ -100,7 +108,7 @@ async fn metrics_page(State(asker): State<Asker>, asked: HeaderMap) -> Response 
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-async fn health_page(State(asker): State<Asker>) -> Response {
+async fn health_page(State((asker, _)): State<Askers>) -> Response {
     match ask(asker, Asker::snapshot).await {
         Some(_) => "ok\n".into_response(),
         None => SILENT.into_response(),

@@ -1,7 +1,10 @@
 //! The packet thread's counters in the text formats of OpenMetrics and Prometheus.
 
+mod gateway;
+
 use super::flows::{Distribution, distributions};
 use crate::datapath::{FlowSnapshot, LinkSnapshot, Snapshot};
+use crate::sip::Report;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -44,10 +47,17 @@ pub fn classic(open_metrics: &str) -> String {
     out
 }
 
-/// The text of `snapshot` and `flows`.
-pub fn render(snapshot: Snapshot, flows: Vec<FlowSnapshot>) -> Result<String, fmt::Error> {
+/// The text of `snapshot`, `flows`, and of what a gateway reports.
+pub fn render(
+    snapshot: Snapshot,
+    flows: Vec<FlowSnapshot>,
+    report: Option<Report>,
+) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("trunkline");
     registry.register_collector(Box::new(Node(snapshot, flows)));
+    if let Some(report) = report {
+        registry.register_collector(Box::new(gateway::Gateway(report)));
+    }
     let mut out = String::new();
     text::encode(&mut out, &registry)?;
     Ok(out)

@@ -18,7 +18,7 @@ use crate::datapath::udp::Udp;
 use crate::datapath::{self, Handle, Parts};
 use crate::keys::KeyFileError;
 use crate::operate::server::{self, Bound};
-use crate::{clock, log, stop};
+use crate::{clock, log, sip, stop};
 use config::{Config, Mistake};
 use expiry::Watch;
 use manager::State;
@@ -84,7 +84,7 @@ pub enum Error {
     Key(#[from] KeyFileError),
     /// The gateway.
     #[error("{0}")]
-    Sip(#[from] crate::sip::Error),
+    Sip(#[from] sip::Error),
     /// A combination that the node refuses.
     #[error("{0}")]
     Node(#[from] ConfigError),
@@ -135,8 +135,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     log::set(config.log_filter.as_deref());
     let name = config.name.clone();
     let control = config.control.as_deref().map(bind_control).transpose()?;
-    let (handle, _connector) = start(config.clone(), &text, args.record.as_deref())?;
-    let operator = Arc::new(Operator::new(handle.asker(), &args.config, config));
+    let Started { handle, sip, .. } = start(config.clone(), &text, args.record.as_deref())?;
+    let operator = Arc::new(Operator::new(handle.asker(), sip, &args.config, config));
     let _control = control
         .map(|control| control.serve(Arc::clone(&operator)))
         .transpose()
@@ -201,13 +201,19 @@ fn read(path: &Path) -> Result<(Config, String), Error> {
     Ok((config, text))
 }
 
+/// A node that runs in this process.
+pub struct Started {
+    /// Its packet thread.
+    pub handle: Handle,
+    /// How applications of this process attach.
+    pub connector: Connector,
+    /// Its gateway, if it is one.
+    pub sip: Option<sip::Asker>,
+}
+
 /// Starts the node that `config` describes, in this process; `text` is what a
 /// recording keeps of it.
-pub fn start(
-    config: Config,
-    text: &str,
-    record: Option<&Path>,
-) -> Result<(Handle, Connector), Error> {
+pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Started, Error> {
     let (at, unix_nanos) = (clock::now(), clock::since_epoch());
     let seed = config.runtime.seed;
     let mut entropy = [0; 32];
@@ -263,13 +269,15 @@ pub fn start(
     };
     let handle = datapath::start(parts).map_err(cannot("start the packet thread"))?;
     warn_of_protection(config.overlay.sealing.is_some(), not_after);
-    if let (Some(sip), Some(media)) = (&config.sip, handle.media()) {
-        crate::sip::start(sip, media, &lasting)?;
-    }
+    let sip = match (&config.sip, handle.media()) {
+        (Some(sip), Some(media)) => Some(sip::start(sip, media, &lasting)?),
+        _ => None,
+    };
     if let Some(listener) = http {
-        http::serve(listener, handle.asker()).map_err(cannot("start serving metrics"))?;
+        http::serve(listener, handle.asker(), sip.clone())
+            .map_err(cannot("start serving metrics"))?;
     }
-    Ok((handle, connector))
+    Ok(Started { handle, connector, sip })
 }
 
 /// What phones that have registered find this gateway by after a new start: of a sealed
@@ -339,7 +347,7 @@ impl Running {
         if config.control.is_some() {
             tracing::warn!("`control` in [node] is for `trunkline node`: nobody listens there");
         }
-        let (handle, connector) = start(config, &text, None)?;
+        let Started { handle, connector, .. } = start(config, &text, None)?;
         Ok(Running { handle: Some(handle), connector })
     }
 

@@ -6,10 +6,10 @@ use super::{flows, reload, unix_secs};
 use crate::datapath::{Asker, LinkSnapshot, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
-    Ask, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Status,
+    Ask, Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Status,
 };
 use crate::operate::server;
-use crate::{clock, log};
+use crate::{clock, log, sip};
 use nix::sys::socket::UnixCredentials;
 use serde::Serialize;
 use serde_json::Value;
@@ -26,9 +26,13 @@ use trunkline_overlay::node as overlay;
 use trunkline_overlay::route::{Formula, ForwardingTable, Hop};
 use trunkline_overlay::wire::{Metric, NodeId};
 
+/// Calls in one answer.
+const CALLS_AT_ONCE: usize = 100;
+
 /// A running node, to be asked and changed.
 pub struct Operator {
     asker: Asker,
+    sip: Option<sip::Asker>,
     path: PathBuf,
     /// How the node runs; a reload holds on to it, so that there is one at a
     /// time.
@@ -58,12 +62,13 @@ fn value(of: impl Serialize) -> Result<Value, Refused> {
 impl Operator {
     /// Of the node behind `asker`, which runs by `config`, the content of
     /// `path`.
-    pub fn new(asker: Asker, path: &Path, config: Config) -> Operator {
+    pub fn new(asker: Asker, sip: Option<sip::Asker>, path: &Path, config: Config) -> Operator {
         // The start has said how it stands.
         let mut watch = Watch::default();
         watch.look(config.not_after(), unix_secs());
         Operator {
             asker,
+            sip,
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             running: Mutex::new(config),
             started: clock::now(),
@@ -95,6 +100,16 @@ impl Operator {
     fn snapshot(&self) -> Result<Snapshot, Refused> {
         let silent = || refused("the packet thread does not answer: look at the node's log");
         self.asker.snapshot().ok_or_else(silent)
+    }
+
+    fn calls(&self, from: usize) -> Result<Calls, Refused> {
+        let no_gateway =
+            || refused("this node is no gateway: a [sip] section in its file makes it one");
+        let sip = self.sip.as_ref().ok_or_else(no_gateway)?;
+        let silent = || refused("the gateway does not answer: look at the node's log");
+        let report = sip.report(from, CALLS_AT_ONCE).ok_or_else(silent)?;
+        let next = report.is_more.then(|| from + report.calls.len());
+        Ok(Calls { calls: report.calls, next })
     }
 
     fn status(&self) -> Result<Status, Refused> {
@@ -203,6 +218,7 @@ impl server::Operator for Operator {
                 let flows = wanted.map(|f| flows::view(f, client)).collect();
                 value(Flows { flows, next })
             }
+            Ask::Calls { from } => value(self.calls(from)?),
             Ask::Echo { to, service, size, hops, timeout_ms } => {
                 let nonce = getrandom::u64().map_err(refused)?;
                 let to = NodeId(to);

@@ -1,6 +1,7 @@
 //! `trunkline status`, `links`, `routes`, `flows`, `ping`, `trace`, `top`, `reload` and
 //! `drain`: how an operator speaks to a running node, over its control socket.
 
+mod calls;
 mod client;
 mod drain;
 mod echo;
@@ -11,6 +12,7 @@ mod show;
 mod table;
 mod top;
 
+pub use calls::calls;
 pub use client::Error;
 pub use drain::{drain, reload};
 pub use echo::{ping, trace};
@@ -126,6 +128,32 @@ pub struct FlowsArgs {
     /// Those with the lowest MOS of the last 10 s first; not by nodes and ports
     #[arg(long)]
     worst: bool,
+    /// At most so many
+    #[arg(long, short = 'n', value_name = "N")]
+    limit: Option<usize>,
+    #[command(flatten)]
+    at: At,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show the calls of a running node that is a gateway for SIP
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline calls
+  trunkline calls --live --limit 20
+  trunkline calls --json | jq '.[] | select(.state == \"up\") | [.from, .to, .overlay]'
+
+Each line of a call is what comes to the gateway from one end: from its phone by UDP,
+from the other gateway by the overlay. Calls that have ended are shown for a while;
+`records` in [sip] keeps a line of each. docs/gateway.md says what each number means.
+Exit code 1: no node answers there, or it is no gateway.")]
+pub struct CallsArgs {
+    /// Not those that have ended
+    #[arg(long)]
+    live: bool,
     /// At most so many
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,

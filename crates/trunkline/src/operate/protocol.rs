@@ -30,6 +30,12 @@ pub enum Ask {
         #[serde(default)]
         from: u64,
     },
+    /// [`Calls`]: a part of them.
+    Calls {
+        /// Where the part before said that it goes on; 0 is the first.
+        #[serde(default)]
+        from: usize,
+    },
     /// [`Echo`].
     Echo {
         /// The node to ask.
@@ -56,6 +62,71 @@ pub enum Ask {
     },
     /// End the node: [`Status`], a last time.
     Stop {},
+}
+
+/// A part of a gateway's calls.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Calls {
+    /// Those there are, then those that ended last.
+    pub calls: Vec<Call>,
+    /// Where it goes on, if it does.
+    pub next: Option<usize>,
+}
+
+/// A call, as it is shown and recorded.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Call {
+    /// Its Call-ID.
+    pub call: String,
+    /// Who calls.
+    pub from: String,
+    /// Who is called.
+    pub to: String,
+    /// `ringing`, `up` or `ended`.
+    pub state: String,
+    /// When its INVITE came, in seconds since 1970.
+    pub began: f64,
+    /// How long ago it was answered, or how long it was up; 0 if never.
+    pub seconds: f64,
+    /// Whether its media cross the overlay.
+    pub overlay: bool,
+    /// What comes from who calls, then what comes from who is called, of each stream.
+    pub legs: Vec<CallLeg>,
+}
+
+/// What comes to a gateway's port.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct CallLeg {
+    /// `caller` or `callee`: who it comes from.
+    pub from: String,
+    /// The port that it comes to.
+    pub port: u16,
+    /// Whether by the overlay.
+    pub overlay: bool,
+    /// Packets that should have come.
+    pub expected: u64,
+    /// Packets that came.
+    pub packets: u64,
+    /// Packets that did not.
+    pub lost: u64,
+    /// Packets that came too late to be played.
+    pub late: u64,
+    /// Packets that the overlay lost and got again.
+    pub recovered: u64,
+    /// Datagrams from elsewhere than signalled.
+    pub strangers: u64,
+    /// The share of the expected that was lost or late, in the last second.
+    pub missed_now: Option<f64>,
+    /// RFC 3550's, in milliseconds.
+    pub jitter_ms: Option<f64>,
+    /// The E-model's rating of the last second, as if it were G.711.
+    pub r_now: Option<f64>,
+    /// Of the whole call.
+    pub r: Option<f64>,
+    /// The mean opinion score that this stands for.
+    pub mos: Option<f64>,
+    /// The lowest of any second.
+    pub r_least: Option<f64>,
 }
 
 /// A small packet, far from every MTU.

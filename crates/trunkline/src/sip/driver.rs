@@ -129,14 +129,16 @@ impl Driver {
                 self.board.see(&sight);
                 self.gateway.drain(sight.is_draining);
                 self.media = sight.stats;
-                for id in self.ledger.see(now, &self.gateway, &sight.legs) {
+                for id in self.ledger.see(&self.gateway, &sight.legs) {
                     self.gateway.heard(now, id);
                 }
             }
             Input::LegEnded(counts) => self.ledger.leg_ended(&counts),
-            Input::Ask(reply) => {
+            Input::Ask(from, count, reply) => {
+                let (calls, is_more) = self.ledger.rows(&self.gateway, from, count);
                 let report = Report {
-                    calls: self.ledger.rows(now, &self.gateway),
+                    calls,
+                    is_more,
                     stats: self.gateway.stats(),
                     media: self.media,
                     free_ports: self.gateway.free_ports(),

@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::datapath::media::LegCounts;
-use serde::{Deserialize, Serialize};
+use crate::operate::protocol::{Call, CallLeg};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -20,62 +20,6 @@ const SHOWN: usize = 50;
 /// From mouth to ear, for the rating: a gateway sees neither the phones' buffers nor
 /// how far they are.
 const DELAY: Duration = Duration::from_millis(100);
-
-/// A call, as it is shown and recorded.
-#[derive(Serialize, Deserialize, Clone, Debug)]
-pub struct CallRow {
-    /// Its Call-ID.
-    pub call: String,
-    /// Who calls.
-    pub from: String,
-    /// Who is called.
-    pub to: String,
-    /// `ringing`, `up` or `ended`.
-    pub state: String,
-    /// When its INVITE came, in seconds since 1970.
-    pub began: f64,
-    /// How long ago it was answered, or how long it was up; 0 if never.
-    pub seconds: f64,
-    /// Whether its media cross the overlay.
-    pub overlay: bool,
-    /// What comes from who calls, then what comes from who is called, of each stream.
-    pub legs: Vec<LegRow>,
-}
-
-/// What comes to a gateway's port.
-#[derive(Serialize, Deserialize, Clone, Debug, Default)]
-pub struct LegRow {
-    /// `caller` or `callee`: who it comes from.
-    pub from: String,
-    /// The port that it comes to.
-    pub port: u16,
-    /// Whether by the overlay.
-    pub overlay: bool,
-    /// Packets that should have come.
-    pub expected: u64,
-    /// Packets that came.
-    pub packets: u64,
-    /// Packets that did not.
-    pub lost: u64,
-    /// Packets that came too late to be played.
-    pub late: u64,
-    /// Packets that the overlay lost and got again.
-    pub recovered: u64,
-    /// Datagrams from elsewhere than signalled.
-    pub strangers: u64,
-    /// The share of the expected that was lost or late, in the last second.
-    pub missed_now: Option<f64>,
-    /// RFC 3550's, in milliseconds.
-    pub jitter_ms: Option<f64>,
-    /// The E-model's rating of the last second, as if it were G.711.
-    pub r_now: Option<f64>,
-    /// Of the whole call.
-    pub r: Option<f64>,
-    /// The mean opinion score that this stands for.
-    pub mos: Option<f64>,
-    /// The lowest of any second.
-    pub r_least: Option<f64>,
-}
 
 #[derive(Clone, Debug, Default)]
 struct Leg {
@@ -99,7 +43,7 @@ struct Ending {
 pub struct Ledger {
     legs: BTreeMap<u16, Leg>,
     ending: Vec<Ending>,
-    ended: VecDeque<CallRow>,
+    ended: VecDeque<Call>,
     records: Option<File>,
 }
 
@@ -112,8 +56,7 @@ impl Ledger {
     }
 
     /// Takes what the packet thread sees; calls in which there were packets.
-    pub fn see(&mut self, now: Time, gateway: &Gateway, legs: &[LegCounts]) -> Vec<CallId> {
-        let _ = now;
+    pub fn see(&mut self, gateway: &Gateway, legs: &[LegCounts]) -> Vec<CallId> {
         let mut alive = Vec::new();
         for leg in legs {
             let known = self.legs.entry(leg.port).or_default();
@@ -126,7 +69,9 @@ impl Ledger {
             known.now = Some(second);
             known.take(leg);
         }
-        let heard = |call: &CallView| call.ports.iter().flatten().any(|port| alive.contains(port));
+        // They came in the order of their ports.
+        let is_alive = |port: &u16| alive.binary_search(port).is_ok();
+        let heard = |call: &CallView| call.ports.iter().flatten().any(is_alive);
         gateway.calls().filter(heard).map(|call| call.id).collect()
     }
 
@@ -174,17 +119,21 @@ impl Ledger {
         self.ended.push_back(row);
     }
 
-    /// The calls there are, then those that ended last, latest first.
-    pub fn rows(&self, now: Time, gateway: &Gateway) -> Vec<CallRow> {
+    /// The calls there are, then those that ended last, latest first: `count` of them
+    /// from number `from` on, and whether there are more.
+    pub fn rows(&self, gateway: &Gateway, from: usize, count: usize) -> (Vec<Call>, bool) {
+        let (now, live) = (clock::now(), gateway.stats().live);
         let state = |call: &CallView| if call.answered.is_some() { "up" } else { "ringing" };
-        let live = gateway.calls().map(|call| self.row(&call, now, state(&call)));
-        live.chain(self.ended.iter().rev().cloned()).collect()
+        let up = gateway.calls().skip(from).map(|call| self.row(&call, now, state(&call)));
+        let over = self.ended.iter().rev().skip(from.saturating_sub(live)).cloned();
+        let is_more = live + self.ended.len() > from.saturating_add(count);
+        (up.chain(over).take(count).collect(), is_more)
     }
 
-    fn row(&self, view: &CallView, at: Time, state: &str) -> CallRow {
+    fn row(&self, view: &CallView, at: Time, state: &str) -> Call {
         let ago = clock::now().since(view.since).as_secs_f64();
         let legs = view.ports.iter().flat_map(|ports| ports.iter().zip(["caller", "callee"]));
-        CallRow {
+        Call {
             call: view.name.clone(),
             from: view.from.clone(),
             to: view.to.clone(),
@@ -208,10 +157,10 @@ impl Leg {
         (self.strangers, self.is_over) = (from.strangers, from.is_over);
     }
 
-    fn row(&self, port: u16, from: &str) -> LegRow {
+    fn row(&self, port: u16, from: &str) -> CallLeg {
         let Counts { expected, packets, late, recovered, .. } = self.counts;
         let r = rating(&self.counts);
-        LegRow {
+        CallLeg {
             from: from.into(),
             port,
             overlay: self.is_over,

@@ -6,11 +6,10 @@ mod driver;
 mod ledger;
 mod stream;
 
-pub use ledger::{CallRow, LegRow};
-
 use crate::clock;
 use crate::datapath::media::Sender;
 use crate::node::config::Sip;
+use crate::operate::protocol::Call;
 use board::Board;
 use driver::Driver;
 use std::io;
@@ -42,15 +41,17 @@ enum Input {
     Sight(Box<crate::datapath::media::Sight>),
     /// A leg is over: all that came to it.
     LegEnded(crate::datapath::media::LegCounts),
-    /// Somebody asks for the calls.
-    Ask(std::sync::mpsc::SyncSender<Report>),
+    /// Somebody asks what there is: of the calls, so many from this one on.
+    Ask(usize, usize, std::sync::mpsc::SyncSender<Report>),
 }
 
 /// The gateway as one moment saw it.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Its calls: those there are, then those that ended last.
-    pub calls: Vec<CallRow>,
+    /// Calls: those there are, then those that ended last.
+    pub calls: Vec<Call>,
+    /// Whether there are more than were asked for.
+    pub is_more: bool,
     /// What it has counted.
     pub stats: Stats,
     /// Of its media.
@@ -64,10 +65,11 @@ pub struct Report {
 pub struct Asker(mpsc::Sender<Input>);
 
 impl Asker {
-    /// What there is; `None` if the gateway does not answer within a second.
-    pub fn report(&self) -> Option<Report> {
+    /// What there is, and `count` calls from number `from` on; `None` if the gateway does
+    /// not answer within a second.
+    pub fn report(&self, from: usize, count: usize) -> Option<Report> {
         let (reply, answer) = sync_channel(1);
-        self.0.try_send(Input::Ask(reply)).ok()?;
+        self.0.try_send(Input::Ask(from, count, reply)).ok()?;
         answer.recv_timeout(Duration::from_secs(1)).ok()
     }
 }

@@ -95,7 +95,9 @@ impl PacketThread {
 
     fn close_leg(&mut self, port: u16) -> Option<LegCounts> {
         if let Some(sockets) = self.carriers.legs.sockets(port) {
-            sockets.iter().for_each(|socket| drop(self.epoll.delete(socket.as_fd())));
+            for socket in sockets {
+                let _ = self.epoll.delete(socket.as_fd());
+            }
         }
         let (counts, sessions) = self.carriers.legs.close(port)?;
         sessions.into_iter().flatten().for_each(|id| self.close_virtual(id));
@@ -138,7 +140,7 @@ impl PacketThread {
                 continue;
             }
             let at = meta.stamp.map_or(now, |s| stamps.place(s, Time::ZERO, now));
-            let way = carriers.legs.from_udp(port, &meta, at, bytes);
+            let way = carriers.legs.take_udp(port, &meta, at, bytes);
             let Way::Overlay { session, node: to, port } = way else { continue };
             let send = ToNode::Send {
                 service: Service::RealTime,

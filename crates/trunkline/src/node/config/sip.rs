@@ -8,7 +8,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 use toml::Spanned;
 use trunkline_gateway::{self as gateway, Destination, Route, Socket, Transport};
 use trunkline_overlay::wire::NodeId;
@@ -275,10 +274,5 @@ impl Sip {
     /// How many sessions of the node the gateway's calls may need.
     pub fn sessions(&self) -> usize {
         self.gateway.ports.len()
-    }
-
-    /// As [`Sip::deadline_ms`].
-    pub fn deadline(&self) -> Duration {
-        Duration::from_millis(self.deadline_ms.into())
     }
 }

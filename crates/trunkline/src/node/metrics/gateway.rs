@@ -1,0 +1,53 @@
+//! What a gateway for SIP counts.
+
+use super::{Family, Labels, label, single};
+use crate::operate::protocol::CallLeg;
+use crate::sip::Report;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use std::fmt;
+use trunkline_media::quality::emodel;
+
+/// A gateway as one moment saw it.
+#[derive(Debug)]
+pub(super) struct Gateway(pub Report);
+
+/// What users find between good and bad (ITU-T G.107, annex B).
+const MOS: [f64; 8] = [1.0, 2.0, 2.58, 3.1, 3.6, 4.03, 4.34, f64::INFINITY];
+
+impl Collector for Gateway {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut f = Family(&mut encoder);
+        let Report { calls, stats, media, free_ports, .. } = &self.0;
+        let gauge = |n: usize| std::iter::once((Labels::new(), n as f64));
+        f.gauges("calls_live", "Calls that ring or are up", gauge(stats.live))?;
+        f.counters("calls", "Calls so far", single(stats.calls))?;
+        f.counters("calls_answered", "Calls that were answered", single(stats.answered))?;
+        let help = "Calls that were given up for their silence";
+        f.counters("calls_idle", help, single(stats.idle))?;
+        f.counters("sip_requests", "Requests that were passed on", single(stats.requests))?;
+        let help = "Requests that were refused here";
+        f.counters("sip_requests_refused", help, single(stats.refused))?;
+        let dropped = [("malformed", stats.malformed), ("forbidden", stats.forbidden)];
+        let by = |(why, n): (&str, u64)| (vec![label("reason", why)], n);
+        let help = "Messages that were dropped, or refused for their form";
+        f.counters("sip_messages_dropped", help, dropped.into_iter().map(by))?;
+        f.counters("media_packets", "Packets of calls that passed", single(media.relayed))?;
+        let dropped =
+            [("stranger", media.strangers), ("unwanted", media.unwanted), ("unsent", media.unsent)];
+        let help = "Packets of calls that did not pass";
+        f.counters("media_packets_dropped", help, dropped.into_iter().map(by))?;
+        let help = "Pairs of media ports that are free";
+        f.gauges("media_ports_free", help, gauge(*free_ports))?;
+        let live = calls.iter().filter(|call| call.state != "ended");
+        let mos = |leg: &CallLeg| leg.r_now.map(emodel::mos);
+        let heard: Vec<f64> = live.flat_map(|call| &call.legs).filter_map(mos).collect();
+        let buckets = MOS.iter().map(|bound| {
+            let le = if bound.is_finite() { bound.to_string() } else { "+Inf".into() };
+            let below = heard.iter().filter(|mos| *mos <= bound).count();
+            (vec![label("le", le)], below as f64)
+        });
+        let help = "Ends of live calls by how they sounded in the last second: E-model, G.711";
+        f.distribution("call_mos_bucket", help, buckets)
+    }
+}

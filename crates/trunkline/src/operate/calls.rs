@@ -1,0 +1,96 @@
+//! `calls`.
+
+use super::client::Client;
+use super::protocol::{Ask, Call, CallLeg, Calls};
+use super::table::{Align, lines, number, percent, span};
+use super::{CallsArgs, Error, print_json};
+
+/// Runs `trunkline calls`.
+pub fn calls(args: &CallsArgs) -> Result<(), Error> {
+    let mut calls = all(&mut args.at.connect()?)?;
+    if args.live {
+        calls.retain(|call| call.state != "ended");
+    }
+    calls.truncate(args.limit.unwrap_or(usize::MAX));
+    if args.json {
+        return print_json(&calls);
+    }
+    if calls.is_empty() {
+        outln!("no calls");
+        return Ok(());
+    }
+    let rows: Vec<_> = calls.iter().flat_map(rows).collect();
+    lines(&COLUMNS, &rows).into_iter().for_each(|line| outln!("{line}"));
+    outln!("{NOTE}");
+    Ok(())
+}
+
+/// All calls of a gateway.
+pub fn all(client: &mut Client) -> Result<Vec<Call>, Error> {
+    let (mut calls, mut next) = (Vec::new(), Some(0));
+    while let Some(from) = next {
+        let part: Calls = client.ask(&Ask::Calls { from })?;
+        calls.extend(part.calls);
+        next = part.next;
+    }
+    Ok(calls)
+}
+
+/// What the table's columns leave unsaid.
+pub const NOTE: &str = "Each line of a call is what comes to this gateway from one end. R and MOS: \
+                        E-model, as if G.711 with concealment, 100 ms from mouth to ear.";
+
+/// The columns of a table of calls.
+pub const COLUMNS: [(&str, Align); 14] = [
+    ("from", Align::Left),
+    ("to", Align::Left),
+    ("state", Align::Left),
+    ("for", Align::Left),
+    ("heard from", Align::Left),
+    ("by", Align::Left),
+    ("packets", Align::Right),
+    ("lost %", Align::Right),
+    ("late %", Align::Right),
+    ("recovered %", Align::Right),
+    ("jitter ms", Align::Right),
+    ("R now", Align::Right),
+    ("least", Align::Right),
+    ("MOS", Align::Right),
+];
+
+/// A call's lines: one for each leg.
+pub fn rows(call: &Call) -> Vec<Vec<String>> {
+    let head = |first: bool| -> Vec<String> {
+        let cells = [short(&call.from), short(&call.to), call.state.clone(), span(call.seconds)];
+        cells.into_iter().map(|cell| if first { cell } else { String::new() }).collect()
+    };
+    match &call.legs[..] {
+        [] => vec![[head(true), vec![String::new(); 10]].concat()],
+        legs => {
+            legs.iter().enumerate().map(|(n, leg)| [head(n == 0), cells(leg)].concat()).collect()
+        }
+    }
+}
+
+fn cells(leg: &CallLeg) -> Vec<String> {
+    let share = |part: u64| (leg.expected > 0).then(|| part as f64 / leg.expected as f64);
+    vec![
+        leg.from.clone(),
+        if leg.overlay { "overlay" } else { "UDP" }.into(),
+        leg.packets.to_string(),
+        percent(share(leg.lost)),
+        percent(share(leg.late)),
+        percent(share(leg.recovered)),
+        number(leg.jitter_ms, 1),
+        number(leg.r_now, 1),
+        number(leg.r_least, 1),
+        number(leg.mos, 2),
+    ]
+}
+
+/// A URI as people say it; phones may call themselves anything.
+fn short(uri: &str) -> String {
+    let uri = uri.strip_prefix("sips:").or(uri.strip_prefix("sip:")).unwrap_or(uri);
+    let end = uri.find([';', '?']).unwrap_or(uri.len());
+    uri[..end].escape_debug().take(40).collect()
+}
