@@ -18,8 +18,9 @@ arrows() {
         overlay) echo base rate ;;
         net | rate | media) echo base ;;
         sip) echo base media ;;
+        gateway) echo base overlay sip ;;
         client) echo base overlay ;;
-        trunkline) echo base net overlay rate media sip client ;;
+        trunkline) echo base net overlay rate media sip gateway client ;;
         sim) echo base net overlay rate media ;;
         lab) echo base net overlay sim media client ;;
         *) return 1 ;;
@@ -39,7 +40,7 @@ module_arrows() {
         *) return 1 ;;
     esac
 }
-sans_io="base net overlay rate media sip"
+sans_io="base net overlay rate media sip gateway"
 # Anything here means sockets, threads, clocks or the system's randomness.
 io="async-std getrandom libc mio nix polling rustix smol socket2 tokio windows-sys"
 

@@ -356,7 +356,7 @@ impl Gateway {
         routed.apply(&mut edit);
         let has_tag = message.to().is_some_and(|to| to.tag().is_some());
         match method {
-            b"REGISTER" => self.add_path(&mut edit, &from),
+            b"REGISTER" => self.add_path(&mut edit, &from, &down),
             b"INVITE" | b"SUBSCRIBE" | b"REFER" | b"NOTIFY" if !has_tag => {
                 self.record_route(&mut edit, &from, &down, passes.first().map(|(call, _)| *call));
             }
@@ -450,9 +450,9 @@ impl Gateway {
     }
 
     /// Says that what registers is found through here (RFC 3327), by the flow that it
-    /// came by (RFC 5626).
-    fn add_path(&self, edit: &mut Edit<'_>, from: &Hop) {
-        let path = self.own_uri(from.socket, &format!("{}@", self.tokens.write(from)), "");
+    /// came by (RFC 5626): at the socket that the registrar is spoken to by.
+    fn add_path(&self, edit: &mut Edit<'_>, from: &Hop, down: &Hop) {
+        let path = self.own_uri(down.socket, &format!("{}@", self.tokens.write(from)), "");
         edit.push_front(Name::Path, path.as_bytes());
         // Registrars refuse it of agents that don't say that they know of it; they need
         // to do nothing.

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod phones;
 mod scenario;
 
 use crate::out;
@@ -56,6 +57,7 @@ enum Command {
     Merge(Merge),
     Report(Report),
     Check(Check),
+    Phones(phones::Phones),
 }
 
 /// Measure a figure, draw it and judge its claims
@@ -265,6 +267,7 @@ pub fn run(args: &Args) -> ExitCode {
         Command::Merge(args) => merge(&papers, args),
         Command::Report(args) => report(&papers, args),
         Command::Check(args) => check(&papers, args),
+        Command::Phones(args) => phones::run(args),
     };
     let broken = |why: &dyn Display| {
         errln!("error: {why}");

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// Why a command of the lab ended; one line that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Telephones that could not be played.
+    #[error(transparent)]
+    Phones(#[from] crate::phones::Error),
     /// No such figure.
     #[error("there is no figure \"{wanted}\"{suggestion}: `trunkline-lab list` names them all")]
     UnknownFigure {

@@ -27,6 +27,12 @@ pub mod experiment;
 pub mod output;
 pub mod own;
 mod papers;
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "real telephones need real time, files and sockets"
+)]
+pub mod phones;
 pub mod plan;
 pub mod plot;
 pub mod report;

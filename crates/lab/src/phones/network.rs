@@ -1,0 +1,170 @@
+//! Two sites and what is between them, each host a network namespace.
+//!
+//! ```text
+//!  phone A ── gateway A ── the Internet ── gateway B ── phone B
+//!     10.77.1.0/24   10.77.8.0/24   10.77.9.0/24   10.77.2.0/24
+//! ```
+
+use super::{Error, cannot};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The first site's phone, 10.77.1.2.
+    PhoneA,
+    /// Its gateway, 10.77.1.1.
+    GatewayA,
+    /// Between the gateways, 10.77.8.1 and 10.77.9.1: loses packets.
+    Internet,
+    /// The second site's gateway, 10.77.2.1.
+    GatewayB,
+    /// Its phone, 10.77.2.2.
+    PhoneB,
+}
+
+/// The first site: its phone's address, and its gateway's towards it and to the world.
+pub const SITE_A: [&str; 3] = ["10.77.1.2", "10.77.1.1", "10.77.8.2"];
+/// The second.
+pub const SITE_B: [&str; 3] = ["10.77.2.2", "10.77.2.1", "10.77.9.2"];
+
+const PLACES: [Place; 5] =
+    [Place::PhoneA, Place::GatewayA, Place::Internet, Place::GatewayB, Place::PhoneB];
+
+/// The hosts; gone when dropped.
+pub struct Network {
+    name: String,
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for place in PLACES {
+            let _ = quiet("ip").args(["netns", "del", &self.host(place)]).status();
+        }
+    }
+}
+
+/// What is missing here to play phones, if something is.
+pub fn missing(programs: &[&str]) -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("network namespaces need root".into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |name: &str| {
+        let mut folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+        folders.any(|folder| folder.join(name).is_file())
+    };
+    let absent = |name: &&&str| !is_there(name);
+    let name = ["ip", "nft"].iter().chain(programs).find(absent)?;
+    Some(format!("{name} is not installed: scripts/setup.sh installs it"))
+}
+
+fn quiet(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn ip(args: &[&str]) -> Result<(), Error> {
+    let output = Command::new("ip").args(args).output().map_err(cannot("run ip"))?;
+    succeeded(&format!("ip {}", args.join(" ")), &output)
+}
+
+fn succeeded(what: &str, output: &Output) -> Result<(), Error> {
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Program(format!("`{what}` failed: {}", said.trim())))
+}
+
+impl Network {
+    /// Sets it up, without loss.
+    pub fn new() -> Result<Network, Error> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let network = Network { name: format!("tl{}-{n}", std::process::id()) };
+        for place in PLACES {
+            let host = network.host(place);
+            ip(&["netns", "add", &host])?;
+            ip(&["-n", &host, "link", "set", "lo", "up"])?;
+        }
+        network.join([(Place::PhoneA, SITE_A[0]), (Place::GatewayA, SITE_A[1])], "site")?;
+        network.join([(Place::GatewayA, SITE_A[2]), (Place::Internet, "10.77.8.1")], "to-a")?;
+        network.join([(Place::GatewayB, SITE_B[2]), (Place::Internet, "10.77.9.1")], "to-b")?;
+        network.join([(Place::PhoneB, SITE_B[0]), (Place::GatewayB, SITE_B[1])], "site")?;
+        for (place, to, via) in [
+            (Place::PhoneA, "default", SITE_A[1]),
+            (Place::GatewayA, "default", "10.77.8.1"),
+            (Place::GatewayB, "default", "10.77.9.1"),
+            (Place::PhoneB, "default", SITE_B[1]),
+            (Place::Internet, "10.77.1.0/24", SITE_A[2]),
+            (Place::Internet, "10.77.2.0/24", SITE_B[2]),
+        ] {
+            ip(&["-n", &network.host(place), "route", "add", to, "via", via])?;
+        }
+        for place in [Place::GatewayA, Place::Internet, Place::GatewayB] {
+            let mut sysctl = network.command(place, "sysctl");
+            let output = sysctl.args(["-qw", "net.ipv4.ip_forward=1"]).output();
+            succeeded("sysctl", &output.map_err(cannot("run sysctl"))?)?;
+        }
+        Ok(network)
+    }
+
+    /// A cable between two hosts.
+    fn join(&self, ends: [(Place, &str); 2], name: &str) -> Result<(), Error> {
+        let [(a, address_a), (b, address_b)] = ends;
+        let (host_a, host_b) = (self.host(a), self.host(b));
+        let args = ["link", "add", "name", name, "netns", &host_a, "type", "veth"];
+        let args = [&args[..], &["peer", "name", name]].concat();
+        ip(&[&args[..], &["netns", &host_b]].concat())?;
+        for (host, address) in [(&host_a, address_a), (&host_b, address_b)] {
+            ip(&["-n", host, "addr", "add", &format!("{address}/24"), "dev", name])?;
+            ip(&["-n", host, "link", "set", "dev", name, "up"])?;
+        }
+        Ok(())
+    }
+
+    /// The namespace of a host.
+    pub fn host(&self, place: Place) -> String {
+        format!("{}-{place:?}", self.name)
+    }
+
+    /// A program of a host, to be run.
+    pub fn command(&self, place: Place, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.host(place)]).arg(program);
+        command
+    }
+
+    /// The share of datagrams that the path loses, each way; signalling isn't touched.
+    pub fn lose(&self, share: f64) -> Result<(), Error> {
+        let _ = self.nft("delete table inet loss");
+        if share <= 0.0 {
+            return Ok(());
+        }
+        let per_million = (share * 1e6).round();
+        self.nft("add table inet loss")?;
+        self.nft("add chain inet loss path { type filter hook forward priority 0; }")?;
+        for (from, to) in [("to-a", "to-b"), ("to-b", "to-a")] {
+            self.nft(&format!(
+                "add rule inet loss path iifname {from} oifname {to} meta l4proto udp \
+                 udp dport != {{ 5060, 5061 }} udp sport != {{ 5060, 5061 }} \
+                 numgen random mod 1000000 < {per_million} counter drop"
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn nft(&self, line: &str) -> Result<(), Error> {
+        let output = self.command(Place::Internet, "nft").arg(line).output();
+        succeeded(&format!("nft {line}"), &output.map_err(cannot("run nft"))?)
+    }
+
+    /// Where its namespace is found.
+    pub fn path(&self, place: Place) -> std::path::PathBuf {
+        Path::new("/run/netns").join(self.host(place))
+    }
+}

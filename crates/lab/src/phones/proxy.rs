@@ -1,0 +1,246 @@
+//! What is between the phones: our gateways, and Kamailio where there is one.
+
+use super::{Error, Network, Place, SITE_A, SITE_B, cannot};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a program may take to start.
+const READY: Duration = Duration::from_secs(10);
+
+/// What gateways are told beside where they are.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Hosts that both trust besides each other.
+    pub trust: Vec<String>,
+    /// Networks, and where what is for them goes: `udp:10.77.8.1:5060`.
+    pub routes: Vec<(String, String)>,
+    /// Whether what is for the other site goes to its gateway, without a proxy.
+    pub direct: bool,
+    /// A certificate and its key, for TLS at port 5061.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Whether the second site's gateway is none, but forwards as a router does.
+    pub only_first: bool,
+}
+
+/// A gateway at each site; gone when dropped.
+pub struct Gateways {
+    children: Vec<Child>,
+    folder: PathBuf,
+    trunkline: PathBuf,
+}
+
+impl Drop for Gateways {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn run(command: &mut Command) -> Result<String, Error> {
+    let what = format!("{:?}", command.get_program());
+    let output = command.output().map_err(cannot(format!("run {what}")))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    match output.status.success() {
+        true => Ok(said),
+        false => {
+            let why = String::from_utf8_lossy(&output.stderr);
+            Err(Error::Program(format!("{what} failed: {why}{said}")))
+        }
+    }
+}
+
+/// Starts a program, whose words go to the file `log`, and waits until it says `ready`.
+fn start(command: &mut Command, log: &Path, ready: &str) -> Result<Child, Error> {
+    let file = File::create(log).map_err(cannot("make a log"))?;
+    let errors = file.try_clone().map_err(cannot("make a log"))?;
+    let command = command.stdin(Stdio::null()).stdout(file).stderr(errors);
+    let mut child = command.spawn().map_err(cannot("start a program"))?;
+    let until = Instant::now() + READY;
+    while !fs::read_to_string(log).unwrap_or_default().contains(ready) {
+        if Instant::now() > until || child.try_wait().is_ok_and(|ended| ended.is_some()) {
+            let _ = child.kill();
+            let _ = child.wait();
+            let said = fs::read_to_string(log).unwrap_or_default();
+            return Err(Error::Program(format!("{} did not start: {said}", log.display())));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(child)
+}
+
+impl Gateways {
+    /// Starts the program at `trunkline` at both sites, with files in `folder`, and
+    /// waits until they know a way to each other.
+    pub fn start(
+        network: &Network,
+        trunkline: &Path,
+        folder: &Path,
+        options: &Options,
+    ) -> Result<Gateways, Error> {
+        let sites = [(Place::GatewayA, SITE_A), (Place::GatewayB, SITE_B)];
+        for n in 1..=2 {
+            run(Command::new(trunkline).arg("keygen").arg(folder.join(format!("{n}.key"))))?;
+        }
+        let mut gateways =
+            Gateways { children: Vec::new(), folder: folder.into(), trunkline: trunkline.into() };
+        for (n, (place, site)) in sites.iter().enumerate() {
+            if n == 1 && options.only_first {
+                continue;
+            }
+            let (own, other) = (n + 1, 2 - n);
+            let there = sites[1 - n].1;
+            let key = folder.join(format!("{other}.key"));
+            let key = run(Command::new(trunkline).arg("pubkey").arg(key))?;
+            let path = folder.join(format!("{own}.toml"));
+            let text = config(own, site, there, key.trim(), folder, options);
+            fs::write(&path, text).map_err(cannot("write a node's file"))?;
+            let log = folder.join(format!("{own}.log"));
+            let mut command = network.command(*place, trunkline);
+            command.arg("node").arg("--config").arg(&path);
+            gateways.children.push(start(&mut command, &log, "ready")?);
+        }
+        // They look at the routes once a second.
+        std::thread::sleep(Duration::from_millis(2_200));
+        Ok(gateways)
+    }
+
+    /// What `trunkline ARGS --json` says of the node of site 1 or 2.
+    pub fn ask(&self, site: usize, args: &[&str]) -> Result<serde_json::Value, Error> {
+        let control = self.folder.join(format!("{site}.ctl"));
+        let mut command = Command::new(&self.trunkline);
+        command.args(args).arg("--json").arg("--control").arg(control);
+        serde_json::from_str(&run(&mut command)?)
+            .map_err(|error| Error::Program(format!("`trunkline {args:?}` said no JSON: {error}")))
+    }
+
+    /// Does `trunkline ARGS` to the node of site 1 or 2.
+    pub fn tell(&self, site: usize, args: &[&str]) -> Result<String, Error> {
+        let control = self.folder.join(format!("{site}.ctl"));
+        run(Command::new(&self.trunkline).args(args).arg("--control").arg(control))
+    }
+
+    /// What the node of site 1 or 2 has logged.
+    pub fn log(&self, site: usize) -> String {
+        fs::read_to_string(self.folder.join(format!("{site}.log"))).unwrap_or_default()
+    }
+
+    /// The records of calls of site 1 or 2.
+    pub fn records(&self, site: usize) -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(self.folder.join(format!("{site}.jsonl")));
+        let text = text.unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+}
+
+fn config(
+    own: usize,
+    site: &[&str; 3],
+    there: [&str; 3],
+    key: &str,
+    folder: &Path,
+    options: &Options,
+) -> String {
+    let (other, folder) = (3 - own, folder.display());
+    let [_, near, far] = site;
+    let trust: Vec<String> = [there[1].to_owned(), there[2].to_owned()]
+        .iter()
+        .chain(&options.trust)
+        .map(|t| format!("\"{t}\""))
+        .collect();
+    let trust = trust.join(", ");
+    let tls = match &options.certificate {
+        Some(_) => format!(", \"tls:{near}:5061\""),
+        None => String::new(),
+    };
+    let mut text = format!(
+        "[node]\nid = {own}\nkey = \"{folder}/{own}.key\"\nlisten = [\"{far}:7000\"]\n\
+         control = \"{folder}/{own}.ctl\"\n\n[[link]]\nneighbour = {other}\nkey = \"{key}\"\n\
+         address = \"{}:7000\"\n\n[sip]\n\
+         listen = [\"udp:{near}:5060\", \"tcp:{near}:5060\"{tls}]\n\
+         allow = [\"10.77.0.0/16\"]\ntrust = [{trust}]\nrecords = \"{folder}/{own}.jsonl\"\n",
+        there[2]
+    );
+    if let Some((certificate, key)) = &options.certificate {
+        let (certificate, key) = (certificate.display(), key.display());
+        let _ = write!(text, "certificate = \"{certificate}\"\ncertificate_key = \"{key}\"\n");
+    }
+    let mut routes = options.routes.clone();
+    if options.direct {
+        let network = there[0].rsplit_once('.').map_or("", |(network, _)| network);
+        routes.push((format!("{network}.0/24"), format!("udp:{}:5060", there[1])));
+    }
+    for (to, via) in routes {
+        let _ = write!(text, "\n[[sip.route]]\nto = \"{to}\"\nvia = \"{via}\"\n");
+    }
+    text
+}
+
+/// A registrar and proxy in the Internet; gone when dropped.
+pub struct Kamailio(Child);
+
+impl Drop for Kamailio {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(self.0.id() as i32),
+            nix::sys::signal::Signal::SIGTERM,
+        );
+        let _ = self.0.wait();
+    }
+}
+
+/// Registers phones by their path, and sends calls on.
+const KAMAILIO: &str = r#"
+debug=1
+log_stderror=yes
+children=2
+tcp_children=2
+mhomed=1
+auto_aliases=no
+listen=udp:10.77.8.1:5060
+listen=udp:10.77.9.1:5060
+listen=tcp:10.77.8.1:5060
+listen=tcp:10.77.9.1:5060
+loadmodule "tm.so"
+loadmodule "sl.so"
+loadmodule "rr.so"
+loadmodule "pv.so"
+loadmodule "maxfwd.so"
+loadmodule "textops.so"
+loadmodule "siputils.so"
+loadmodule "usrloc.so"
+loadmodule "registrar.so"
+modparam("registrar", "use_path", 1)
+request_route {
+  if (!mf_process_maxfwd_header("10")) { sl_send_reply("483", "Too Many Hops"); exit; }
+  if (is_method("CANCEL")) { if (t_check_trans()) t_relay(); exit; }
+  if (has_totag()) {
+    if (loose_route()) { t_relay(); }
+    else if (is_method("ACK") && t_check_trans()) { t_relay(); }
+    exit;
+  }
+  if (is_method("REGISTER")) { save("location"); exit; }
+  record_route();
+  if (!lookup("location")) { sl_send_reply("404", "Not Registered"); exit; }
+  t_relay();
+}
+"#;
+
+impl Kamailio {
+    /// Starts it, with its files in `folder`.
+    pub fn start(network: &Network, folder: &Path) -> Result<Kamailio, Error> {
+        let path = folder.join("kamailio.cfg");
+        fs::write(&path, KAMAILIO).map_err(cannot("write kamailio.cfg"))?;
+        let mut command = network.command(Place::Internet, "kamailio");
+        command.arg("-f").arg(&path).args(["-DD", "-E", "-w"]).arg(folder);
+        command.arg("-Y").arg(folder).arg("-P").arg(folder.join("kamailio.pid"));
+        let log = folder.join("kamailio.log");
+        let child = start(&mut command, &log, "Listening on")?;
+        std::thread::sleep(Duration::from_millis(700));
+        Ok(Kamailio(child))
+    }
+}
