@@ -21,6 +21,12 @@ demo: ## Build trunkline and run its demonstration: make demo ARGS="--help"
 	cargo build --release $(LOCKED) -p trunkline
 	"$(CARGO_TARGET_DIR)/release/trunkline" demo $(ARGS)
 
+.PHONY: demo-sip
+demo-sip: ## Two real telephones call each other over the overlay and past it (root): make demo-sip ARGS="--help"
+	@scripts/setup.sh >/dev/null || true
+	cargo build --release $(LOCKED) -p trunkline -p trunkline-lab
+	"$(CARGO_TARGET_DIR)/release/trunkline-lab" phones $(ARGS)
+
 .PHONY: lab
 lab: ## Measure the papers' figures again: make lab ARGS="run all --quick", ARGS=--help
 	cargo build --release $(LOCKED) -p trunkline-lab $(if $(findstring --testbed,$(ARGS)),-p trunkline)

@@ -75,6 +75,11 @@ apt_install iperf3 iperf3 "the tests of trunkline proxy with programs of others"
 apt_install ffmpeg ffmpeg "the same; 160 MB"
 apt_install socat socat "the test that does what docs/guide.md says"
 apt_install curl curl "the same"
+apt_install jq jq "the test that does what docs/gateway.md says"
+apt_install baresip baresip-core "the tests with real telephones"
+apt_install kamailio kamailio "the same"
+apt_install sipp sip-tester "the same"
+apt_install nft nftables "the same"
 apt_install ip iproute2 "the same"
 if [ -z "${CI:-}" ]; then
     # For `make bench`, which CI does not run; must be of the version that

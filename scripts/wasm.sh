@@ -10,7 +10,7 @@ test -d "$(rustc --print sysroot)/lib/rustlib/$target" || {
     exit 77
 }
 packages=()
-for crate in base net overlay rate media sip; do
+for crate in base net overlay rate media sip gateway; do
     if [ -d "crates/$crate" ]; then packages+=(-p "trunkline-$crate"); fi
 done
 # ring has a few files in C. A check links nothing, so nothing needs to come of

@@ -1,23 +1,28 @@
-//! Requests and responses on their way through.
+//! A gateway: what comes in, what it keeps, what it says.
 
-use crate::calls::{Call, CallId, CallView, Calls, Side, Unpassable};
+mod refusal;
+mod requests;
+mod responses;
+
+use crate::calls::{Call, CallId, CallView, Calls, Unpassable};
 use crate::config::Config;
-use crate::hops::{Hops, NoHop};
+use crate::hops::Hops;
 use crate::media::Media;
-use crate::passes::{self, Between, PARAM, Passes};
+use crate::passes::{self, Passes};
 use crate::ports::Ports;
 use crate::token::Tokens;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng as _, SeedableRng as _};
+use refusal::Refusal;
 use std::collections::{BTreeMap, VecDeque};
 use trunkline_base::Time;
 use trunkline_sip::proxy::{self, Routed};
 use trunkline_sip::reply;
 use trunkline_sip::transaction::{Hop, Incoming, Output, TransactionId, Transactions};
 use trunkline_sip::value::Uri;
-use trunkline_sip::{Edit, Message, Name, Start};
+use trunkline_sip::{Message, Start};
 
 /// How long a call that has been answered may be without a packet or a message.
 const IDLE: Duration = Duration::from_secs(600);
@@ -87,16 +92,6 @@ struct Pending {
     method: Vec<u8>,
 }
 
-/// A request between its two hops.
-struct Onward<'a> {
-    id: TransactionId,
-    from: Hop,
-    down: Hop,
-    message: &'a Message,
-    routed: &'a Routed,
-    passes: &'a Passes,
-}
-
 /// See the crate's documentation.
 #[derive(Debug)]
 pub struct Gateway {
@@ -113,9 +108,6 @@ pub struct Gateway {
     sweep: Time,
     is_draining: bool,
 }
-
-/// A request that is refused: with this code, this reason, and these lines.
-struct Refusal(u16, &'static str, Vec<u8>);
 
 impl Gateway {
     /// Nothing has come yet. `secret` names transactions and calls; `lasting` is what a
@@ -282,355 +274,6 @@ impl Gateway {
         }
     }
 
-    fn forward(
-        &mut self,
-        now: Time,
-        id: TransactionId,
-        from: Hop,
-        message: &Message,
-        routed: &Routed,
-        media: &mut impl Media,
-    ) -> Result<(), Refusal> {
-        let Start::Request { method, uri } = message.start() else { return Ok(()) };
-        let mut passes = passes::of(&self.calls, message, &routed.own);
-        if routed.next == uri && self.is_for_us(uri) {
-            return Err(for_us(method));
-        }
-        let (down, is_flow) = match self.next_hop(now, &from, message, routed, &passes) {
-            Ok(found) => found,
-            Err(NoHop::Unknown(name)) => return self.wait(name, (id, from, message.clone())),
-            Err(why) => return Err(no_hop(&why)),
-        };
-        if self.config.sockets.iter().any(|socket| socket.address == down.remote) {
-            return Err(Refusal(482, "Loop Detected", Vec::new()));
-        }
-        let has_tag = message.to().is_some_and(|to| to.tag().is_some());
-        let kind = match method {
-            b"INVITE" if !has_tag => Kind::Initial,
-            b"BYE" if self.is_between_both(message, &passes) => Kind::Bye,
-            _ => Kind::Other,
-        };
-        // One that goes on after a new start of this gateway has its media back when it
-        // is refreshed.
-        if kind == Kind::Initial || method == b"INVITE" && passes.is_empty() && routed.by_route {
-            passes = vec![(self.begin(now, message, from, routed)?, 0)];
-        }
-        passes::heard(&mut self.calls, &passes, now);
-        if let (Kind::Initial, [(call, _)]) = (kind, &passes[..])
-            && let Some(call) = self.calls.get_mut(*call)
-        {
-            call.sides[1] = Side { tag: None, hop: Some(down), is_adjacent: is_flow };
-        }
-        let on = Onward { id, from, down, message, routed, passes: &passes };
-        let done = self.pass_on(now, &on, media);
-        if let (Err(_), Kind::Initial) = (&done, kind) {
-            self.end(&passes, media);
-        }
-        done?;
-        self.stats.requests += 1;
-        let method = method.to_vec();
-        self.pending.insert(id, Pending { kind, passes, up: from, down, method });
-        Ok(())
-    }
-
-    /// Whether a request is of the dialog that has the media, not of another end that
-    /// has answered too late.
-    fn is_between_both(&self, message: &Message, passes: &Passes) -> bool {
-        let to = message.to().and_then(|to| to.tag()).unwrap_or_default();
-        let is = |&(id, side): &(CallId, usize)| {
-            self.calls.get(id).is_some_and(|call| call.sides[1 - side].is(to))
-        };
-        passes.iter().all(is)
-    }
-
-    /// Sends a request on, changed as it must be.
-    fn pass_on(
-        &mut self,
-        now: Time,
-        on: &Onward<'_>,
-        media: &mut impl Media,
-    ) -> Result<(), Refusal> {
-        let &Onward { id, from, down, message, routed, passes } = on;
-        let Start::Request { method, .. } = message.start() else { return Ok(()) };
-        let mut edit = Edit::new(message);
-        routed.apply(&mut edit);
-        let has_tag = message.to().is_some_and(|to| to.tag().is_some());
-        match method {
-            b"REGISTER" => self.add_path(&mut edit, &from, &down),
-            b"INVITE" | b"SUBSCRIBE" | b"REFER" | b"NOTIFY" if !has_tag => {
-                self.record_route(&mut edit, &from, &down, passes.first().map(|(call, _)| *call));
-            }
-            _ => {}
-        }
-        if !passes.is_empty() && passes::is_description(message) {
-            if passes::is_encoded(message) {
-                let lines = b"Accept-Encoding: identity\r\n".to_vec();
-                return Err(Refusal(415, "Unsupported Media Type", lines));
-            }
-            let between = Between {
-                config: &self.config,
-                from: &from,
-                to: &down,
-                is_offer: method != b"ACK",
-                answers: None,
-            };
-            match passes::body(&mut self.calls, passes, message.body(), &between, media) {
-                Ok((body, None)) => edit.set_body(&body),
-                Ok((_, Some(why))) | Err(why) => return Err(unpassable(why)),
-            }
-        }
-        let own = self.own_hop(&down);
-        self.transactions.stamp(&mut edit, id, &own);
-        self.transactions.forward(now, id, down, edit.finish());
-        Ok(())
-    }
-
-    fn is_for_us(&self, uri: &[u8]) -> bool {
-        Uri::parse(uri).is_some_and(|uri| self.config.is_own(uri.host, uri.port, uri.secure))
-    }
-
-    /// Where a request goes, and whether that is the very flow of who it is for.
-    fn next_hop(
-        &mut self,
-        now: Time,
-        from: &Hop,
-        message: &Message,
-        routed: &Routed,
-        passes: &Passes,
-    ) -> Result<(Hop, bool), NoHop> {
-        let Start::Request { uri, .. } = message.start() else { return Err(NoHop::Uri) };
-        let token = |route: &Vec<u8>| self.tokens.read(Uri::parse(route)?.user?);
-        let is_elsewhere = |hop: &Hop| hop.remote != from.remote && self.hops.is_usable(hop);
-        if let Some(hop) = routed.own.iter().rev().find_map(token).filter(is_elsewhere) {
-            return Ok((hop, true));
-        }
-        if routed.next == uri
-            && let Some((call, side)) = passes.last()
-            && let Some(other) = self.calls.get(*call).map(|call| &call.sides[1 - side])
-            && let Some(hop) = other.hop.filter(|hop| other.is_adjacent && is_elsewhere(hop))
-        {
-            return Ok((hop, true));
-        }
-        let bytes = message.bytes().len();
-        Ok((self.hops.resolve(now, &self.config, &routed.next, bytes)?, false))
-    }
-
-    fn wait(&mut self, name: String, it: (TransactionId, Hop, Message)) -> Result<(), Refusal> {
-        let waiting: usize = self.waiting.values().map(Vec::len).sum();
-        if waiting >= WAITING {
-            return Err(overloaded());
-        }
-        let those = self.waiting.entry(name.clone()).or_default();
-        if those.is_empty() {
-            self.events.push_back(Event::LookUp(name));
-        }
-        those.push(it);
-        Ok(())
-    }
-
-    /// A new call.
-    fn begin(
-        &mut self,
-        now: Time,
-        message: &Message,
-        from: Hop,
-        routed: &Routed,
-    ) -> Result<CallId, Refusal> {
-        if self.is_draining || self.calls.len() >= self.config.max_calls {
-            return Err(overloaded());
-        }
-        let known = routed.own.iter().find_map(|route| passes::named_by(route));
-        let id = known.unwrap_or_else(|| CallId(self.rng.next_u64()));
-        let tag = message.from().and_then(|from| from.tag()).map(<[u8]>::to_vec);
-        let is_adjacent = message.list(Name::Via).count() == 1;
-        let side = Side { tag, hop: Some(from), is_adjacent };
-        self.calls.open(now, id, message, side);
-        self.stats.calls += 1;
-        Ok(id)
-    }
-
-    /// Says that what registers is found through here (RFC 3327), by the flow that it
-    /// came by (RFC 5626): at the socket that the registrar is spoken to by.
-    fn add_path(&self, edit: &mut Edit<'_>, from: &Hop, down: &Hop) {
-        let path = self.own_uri(down.socket, &format!("{}@", self.tokens.write(from)), "");
-        edit.push_front(Name::Path, path.as_bytes());
-        // Registrars refuse it of agents that don't say that they know of it; they need
-        // to do nothing.
-        let mut said = edit.message().list(Name::Supported);
-        if !said.any(|option| option.eq_ignore_ascii_case(b"path")) {
-            edit.push_front(Name::Supported, b"path");
-        }
-    }
-
-    /// Stays in the way of the dialog; on both of its transports, if they are two (RFC
-    /// 5658).
-    fn record_route(&self, edit: &mut Edit<'_>, from: &Hop, down: &Hop, call: Option<CallId>) {
-        let param = call.map(|CallId(id)| format!(";{PARAM}={id:016x}")).unwrap_or_default();
-        let token = format!("{}@", self.tokens.write(from));
-        // A call knows its flows by itself.
-        let user = if call.is_some() { "" } else { &token };
-        let near = self.own_uri(from.socket, user, &param);
-        edit.push_front(Name::RecordRoute, near.as_bytes());
-        if down.socket != from.socket {
-            let far = self.own_uri(down.socket, "", &param);
-            edit.push_front(Name::RecordRoute, far.as_bytes());
-        }
-    }
-
-    /// The URI of one of this gateway's sockets, as a route.
-    fn own_uri(&self, socket: u32, user: &str, params: &str) -> String {
-        let Some(socket) = self.config.sockets.get(socket as usize) else { return String::new() };
-        let transport = socket.transport.in_uri();
-        format!("<sip:{user}{};transport={transport};lr{params}>", socket.address)
-    }
-
-    /// What a Via says of this gateway towards `down`.
-    fn own_hop(&self, down: &Hop) -> String {
-        let Some(socket) = self.config.sockets.get(down.socket as usize) else {
-            return String::new();
-        };
-        format!("SIP/2.0/{} {};rport", socket.transport.in_via(), socket.address)
-    }
-
-    /// The ACK of a 2xx.
-    fn ack(&mut self, now: Time, from: Hop, message: &Message, media: &mut impl Media) {
-        let Ok(routed) = self.route(message) else { return };
-        let passes = passes::of(&self.calls, message, &routed.own);
-        let found = self.next_hop(now, &from, message, &routed, &passes);
-        let Ok((down, _)) = found else { return };
-        if self.config.sockets.iter().any(|socket| socket.address == down.remote) {
-            return;
-        }
-        let mut edit = Edit::new(message);
-        routed.apply(&mut edit);
-        if !passes.is_empty() && passes::is_description(message) {
-            let between = Between {
-                config: &self.config,
-                from: &from,
-                to: &down,
-                is_offer: false,
-                answers: None,
-            };
-            match passes::body(&mut self.calls, &passes, message.body(), &between, media) {
-                Ok((body, why)) => {
-                    edit.set_body(&body);
-                    why.inspect(|why| self.complain(&passes, *why));
-                }
-                Err(why) => self.complain(&passes, why),
-            }
-            self.settle(&passes, true, media);
-        }
-        let own = self.own_hop(&down);
-        self.transactions.stamp_ack(&mut edit, from.remote, &own);
-        self.transactions.send(down, edit.finish());
-    }
-
-    fn response(
-        &mut self,
-        now: Time,
-        id: TransactionId,
-        from: Hop,
-        message: &Message,
-        media: &mut impl Media,
-    ) {
-        let Some(pending) = self.pending.get(&id).cloned() else { return };
-        let Start::Response { code, .. } = message.start() else { return };
-        let mut edit = Edit::new(message);
-        edit.pop(Name::Via, 1);
-        let answering: Passes =
-            pending.passes.iter().rev().map(|&(call, side)| (call, 1 - side)).collect();
-        passes::heard(&mut self.calls, &answering, now);
-        let tag = message.to().and_then(|to| to.tag());
-        if !answering.is_empty() && passes::is_description(message) {
-            // It came from where the request went, whatever address it has.
-            let down = Hop { remote: pending.down.remote, ..from };
-            let between = Between {
-                config: &self.config,
-                from: &down,
-                to: &pending.up,
-                is_offer: false,
-                answers: tag.filter(|_| pending.kind == Kind::Initial),
-            };
-            match passes::body(&mut self.calls, &answering, message.body(), &between, media) {
-                Ok((body, why)) => {
-                    edit.set_body(&body);
-                    why.inspect(|why| self.complain(&answering, *why));
-                }
-                Err(why) => self.complain(&answering, why),
-            }
-        }
-        self.progress(now, &pending, code, tag, media);
-        let is_described = passes::is_description(message);
-        match code {
-            ..200 if is_described => self.settle(&answering, true, media),
-            200..300 if matches!(&pending.method[..], b"INVITE" | b"UPDATE" | b"PRACK") => {
-                self.settle(&answering, true, media);
-            }
-            300.. => self.settle(&answering, false, media),
-            _ => {}
-        }
-        self.transactions.respond(now, id, code, edit.finish());
-        if code >= 200 && pending.method != b"INVITE" {
-            self.pending.remove(&id);
-        }
-    }
-
-    /// What a response makes of the calls it belongs to.
-    fn progress(
-        &mut self,
-        now: Time,
-        pending: &Pending,
-        code: u16,
-        tag: Option<&[u8]>,
-        media: &mut impl Media,
-    ) {
-        match (pending.kind, code) {
-            (Kind::Initial, 101..300) => {
-                for &(id, side) in &pending.passes {
-                    let Some(call) = self.calls.get_mut(id) else { continue };
-                    if call.answered.is_some() {
-                        continue;
-                    }
-                    call.sides[1 - side].tag = tag.map(<[u8]>::to_vec);
-                    if code >= 200 {
-                        call.answered = Some(now);
-                        self.stats.answered += 1;
-                        self.events.push_back(Event::Answered(id));
-                    }
-                }
-            }
-            (Kind::Initial, 300..) => self.end_unanswered(&pending.passes, media),
-            (Kind::Bye, 200..) => self.end(&pending.passes, media),
-            // It began before this gateway was started: who else is in it is known now.
-            (Kind::Other, 200..300) if pending.method == b"INVITE" => {
-                for &(id, side) in &pending.passes {
-                    if let Some(call) = self.calls.get_mut(id)
-                        && call.sides[1 - side].tag.is_none()
-                    {
-                        call.sides[1 - side].tag = tag.map(<[u8]>::to_vec);
-                        call.answered = Some(now);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn settle(&mut self, passes: &[(CallId, usize)], is_agreed: bool, media: &mut impl Media) {
-        for &(id, _) in passes {
-            let is_plain = self.calls.settle(id, is_agreed, media);
-            if let Some(call) = self.calls.get_mut(id).filter(|call| is_plain && !call.is_plain) {
-                call.is_plain = true;
-                self.events.push_back(Event::Plain(id));
-            }
-        }
-    }
-
-    fn complain(&mut self, passes: &[(CallId, usize)], why: Unpassable) {
-        let name = passes.first().and_then(|(id, _)| self.calls.get(*id)).map(|c| c.name.clone());
-        self.events.push_back(Event::Refused(name.unwrap_or_default(), why));
-    }
-
     fn end_unanswered(&mut self, passes: &Passes, media: &mut impl Media) {
         let silent = |id| self.calls.get(id).is_some_and(|call| call.answered.is_none());
         let over: Passes = passes.iter().copied().filter(|(id, _)| silent(*id)).collect();
@@ -698,42 +341,5 @@ impl Gateway {
     /// What else there is to say; ask until there is nothing.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
-    }
-}
-
-fn overloaded() -> Refusal {
-    Refusal(503, "Service Unavailable", b"Retry-After: 5\r\n".to_vec())
-}
-
-/// What is said to who asks this gateway itself.
-fn for_us(method: &[u8]) -> Refusal {
-    match method {
-        b"OPTIONS" => {
-            Refusal(200, "OK", b"Accept: application/sdp\r\nSupported: path\r\n".to_vec())
-        }
-        _ => Refusal(404, "Not Found", Vec::new()),
-    }
-}
-
-fn no_hop(why: &NoHop) -> Refusal {
-    match why {
-        NoHop::NoSuchName => Refusal(478, "Unresolvable Destination", Vec::new()),
-        NoHop::Unknown(_) | NoHop::Uri => Refusal(416, "Unsupported URI Scheme", Vec::new()),
-        NoHop::NoTransport => {
-            Refusal(503, "Service Unavailable", warning("no such transport here"))
-        }
-    }
-}
-
-fn warning(text: &str) -> Vec<u8> {
-    format!("Warning: 399 trunkline \"{text}\"\r\n").into_bytes()
-}
-
-fn unpassable(why: Unpassable) -> Refusal {
-    let lines = warning(&why.to_string());
-    match why {
-        Unpassable::NoPorts => Refusal(503, "Service Unavailable", lines),
-        Unpassable::Sdp(_) => Refusal(400, "Bad Session Description", lines),
-        Unpassable::Unfit(_) | Unpassable::Encryption => Refusal(488, "Not Acceptable Here", lines),
     }
 }

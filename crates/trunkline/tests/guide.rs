@@ -21,8 +21,15 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The machines of the guide and their addresses.
-const MACHINES: [(&str, &str); 3] = [("A", "192.0.2.1"), ("B", "192.0.2.2"), ("M", "192.0.2.3")];
+/// Names and addresses of machines.
+type Machines = [(&'static str, &'static str)];
+
+/// The machines of the guide.
+const MACHINES: &Machines = &[("A", "192.0.2.1"), ("B", "192.0.2.2"), ("M", "192.0.2.3")];
+
+/// Those of docs/gateway.md: two gateways and a phone for each.
+const SITES: &Machines =
+    &[("A", "192.0.2.1"), ("B", "192.0.2.2"), ("P", "192.0.2.11"), ("Q", "192.0.2.12")];
 
 /// Longer than any command of the guide takes.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -157,6 +164,31 @@ const VARIES: &[(&str, &[(usize, May)])] = &[
         ],
     ),
     ("refused_total{", &[(0, Be(1.0, 100.0))]),
+    (
+        " caller UDP ",
+        &[
+            (4, Be(3.0, 6.0)),
+            (5, Be(140.0, 300.0)),
+            (6, Be(0.0, 2.0)),
+            (7, Be(0.0, 20.0)),
+            (9, Be(0.0, 30.0)),
+            (10, Be(60.0, 91.0)),
+            (11, Be(30.0, 91.0)),
+            (12, Be(3.0, 4.4)),
+        ],
+    ),
+    (
+        "callee overlay ",
+        &[
+            (0, Be(140.0, 300.0)),
+            (1, Be(0.0, 2.0)),
+            (2, Be(0.0, 20.0)),
+            (4, Be(0.0, 30.0)),
+            (5, Be(60.0, 91.0)),
+            (6, Be(30.0, 91.0)),
+            (7, Be(3.0, 4.4)),
+        ],
+    ),
 ];
 
 /// A piece of what the guide shows.
@@ -390,8 +422,8 @@ impl Machine {
 
 /// Puts into `dir` a `bin/scp` that knows the folder `trunkline` of each
 /// machine. The real one would need a server and keys of its own.
-fn stand_in_for_scp(dir: &Path) {
-    let folders: String = MACHINES
+fn stand_in_for_scp(dir: &Path, machines: &Machines) {
+    let folders: String = machines
         .iter()
         .map(|(name, address)| {
             let folder = dir.join(name);
@@ -407,9 +439,9 @@ fn stand_in_for_scp(dir: &Path) {
 }
 
 /// One Ethernet for all machines, as a LAN is.
-fn connect(machines: &BTreeMap<&str, Machine>) -> bool {
+fn connect(addresses: &Machines, machines: &BTreeMap<&str, Machine>) -> bool {
     let ip = |args: String| run(Command::new("ip").args(args.split(' '))).code == Some(0);
-    let hub = machines["M"].pid();
+    let hub = machines[addresses[addresses.len() - 1].0].pid();
     let inside = |pid: &str, args: String| {
         let mut command = Command::new("nsenter");
         command.args(["--net", "--target", pid]).args(args.split(' '));
@@ -417,8 +449,8 @@ fn connect(machines: &BTreeMap<&str, Machine>) -> bool {
         assert_eq!(ended.code, Some(0), "{args}: {}", ended.stderr);
     };
     inside(&hub, "ip link add lan type bridge".into());
-    for (name, address) in MACHINES {
-        let pid = machines[name].pid();
+    for (name, address) in addresses {
+        let pid = machines[*name].pid();
         if !ip(format!("link add eth0 netns {pid} type veth peer name to{name} netns {hub}")) {
             return false;
         }
@@ -437,34 +469,46 @@ fn skipped(why: &str) {
 
 #[test]
 fn the_guide_does_what_it_says() {
+    let tools = ["unshare", "nsenter", "ip", "curl", "socat", "iperf3", "ffmpeg"];
+    follow("docs/guide.md", MACHINES, &tools);
+}
+
+#[test]
+fn the_gateways_guide_does_what_it_says() {
+    let tools = ["unshare", "nsenter", "ip", "curl", "jq", "baresip"];
+    follow("docs/gateway.md", SITES, &tools);
+}
+
+/// Does what the document at `path` says.
+fn follow(path: &str, addresses: &Machines, tools: &[&str]) {
     let probe =
         Command::new("unshare").args(["--net", "--pid", "--fork", "--mount-proc", "true"]).output();
     if !probe.is_ok_and(|ended| ended.status.success()) {
         return skipped("it needs root, for network namespaces");
     }
-    for tool in ["unshare", "nsenter", "ip", "curl", "socat", "iperf3", "ffmpeg"] {
+    for tool in tools {
         if !std::env::split_paths(&std::env::var("PATH").expect("a search path"))
             .any(|dir| dir.join(tool).exists())
         {
             return skipped(&format!("{tool} is not installed"));
         }
     }
-    let guide = std::fs::read_to_string(root().join("docs/guide.md")).expect("the guide");
+    let guide = std::fs::read_to_string(root().join(path)).expect("the guide");
     let blocks = blocks(&guide);
-    assert!(blocks.len() > 20, "the guide has {} blocks for the test", blocks.len());
+    assert!(blocks.len() > 18, "{path} has {} blocks for the test", blocks.len());
     let dir = temp_dir();
-    stand_in_for_scp(dir.path());
+    stand_in_for_scp(dir.path(), addresses);
     let mut machines: BTreeMap<&str, Machine> =
-        MACHINES.iter().map(|(name, _)| (*name, Machine::start(&dir.path().join(name)))).collect();
-    if !connect(&machines) {
+        addresses.iter().map(|(name, _)| (*name, Machine::start(&dir.path().join(name)))).collect();
+    if !connect(addresses, &machines) {
         return skipped("this kernel lets nobody make virtual Ethernet devices");
     }
     for (number, block) in blocks.iter().enumerate() {
-        let machine = machines.get_mut(block.machine.as_str()).expect("A, B or M");
+        let machine = machines.get_mut(block.machine.as_str()).expect("one of its machines");
         match &block.kind {
             Kind::Save(file) => std::fs::write(machine.dir.join(file), &block.text).expect("saved"),
             Kind::Type => machine.type_in(&block.text, number),
-            Kind::Expect => expect(machine, block),
+            Kind::Expect => expect(path, machine, block),
         }
         if std::env::var_os("GUIDE_SHOW").is_some() {
             println!("--- line {}, {}\n{}", block.line, block.machine, machine.said());
@@ -479,7 +523,7 @@ fn the_guide_does_what_it_says() {
 }
 
 /// Waits until everything that the guide shows has come out.
-fn expect(machine: &Machine, block: &Block) {
+fn expect(path: &str, machine: &Machine, block: &Block) {
     let shown: Vec<&str> =
         block.text.lines().map(str::trim).filter(|l| !matches!(*l, "" | "…")).collect();
     let until = Instant::now() + PATIENCE;
@@ -494,13 +538,13 @@ fn expect(machine: &Machine, block: &Block) {
         });
         let Some(missing) = missing else {
             if late {
-                println!("this machine is too busy to judge docs/guide.md:{}", block.line);
+                println!("this machine is too busy to judge {path}:{}", block.line);
             }
             return;
         };
         assert!(
             Instant::now() < until,
-            "docs/guide.md:{} shows\n  {missing}\nwhich did not come out on {}; it said\n{said}",
+            "{path}:{} shows\n  {missing}\nwhich did not come out on {}; it said\n{said}",
             block.line,
             block.machine
         );

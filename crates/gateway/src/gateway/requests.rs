@@ -1,0 +1,236 @@
+//! Requests on their way through.
+
+use super::refusal::{Refusal, for_us, no_hop, overloaded, unpassable};
+use super::{Event, Gateway, Kind, Pending, WAITING};
+use crate::calls::{CallId, Side};
+use crate::hops::NoHop;
+use crate::media::Media;
+use crate::passes::{self, Between, PARAM, Passes};
+use rand::Rng as _;
+use trunkline_base::Time;
+use trunkline_sip::proxy::Routed;
+use trunkline_sip::transaction::{Hop, TransactionId};
+use trunkline_sip::value::Uri;
+use trunkline_sip::{Edit, Message, Name, Start};
+
+/// A request between its two hops.
+struct Onward<'a> {
+    id: TransactionId,
+    from: Hop,
+    down: Hop,
+    message: &'a Message,
+    routed: &'a Routed,
+    passes: &'a Passes,
+}
+
+impl Gateway {
+    pub(super) fn forward(
+        &mut self,
+        now: Time,
+        id: TransactionId,
+        from: Hop,
+        message: &Message,
+        routed: &Routed,
+        media: &mut impl Media,
+    ) -> Result<(), Refusal> {
+        let Start::Request { method, uri } = message.start() else { return Ok(()) };
+        let mut passes = passes::of(&self.calls, message, &routed.own);
+        if routed.next == uri && self.is_for_us(uri) {
+            return Err(for_us(method));
+        }
+        let (down, is_flow) = match self.next_hop(now, &from, message, routed, &passes) {
+            Ok(found) => found,
+            Err(NoHop::Unknown(name)) => return self.wait(name, (id, from, message.clone())),
+            Err(why) => return Err(no_hop(&why)),
+        };
+        if self.config.sockets.iter().any(|socket| socket.address == down.remote) {
+            return Err(Refusal(482, "Loop Detected", Vec::new()));
+        }
+        let has_tag = message.to().is_some_and(|to| to.tag().is_some());
+        let kind = match method {
+            b"INVITE" if !has_tag => Kind::Initial,
+            b"BYE" if self.is_between_both(message, &passes) => Kind::Bye,
+            _ => Kind::Other,
+        };
+        // One that goes on after a new start of this gateway has its media back when it
+        // is refreshed.
+        if kind == Kind::Initial || method == b"INVITE" && passes.is_empty() && routed.by_route {
+            passes = vec![(self.begin(now, message, from, routed)?, 0)];
+        }
+        passes::heard(&mut self.calls, &passes, now);
+        if let (Kind::Initial, [(call, _)]) = (kind, &passes[..])
+            && let Some(call) = self.calls.get_mut(*call)
+        {
+            call.sides[1] = Side { tag: None, hop: Some(down), is_adjacent: is_flow };
+        }
+        let on = Onward { id, from, down, message, routed, passes: &passes };
+        let done = self.pass_on(now, &on, media);
+        if let (Err(_), Kind::Initial) = (&done, kind) {
+            self.end(&passes, media);
+        }
+        done?;
+        self.stats.requests += 1;
+        let method = method.to_vec();
+        self.pending.insert(id, Pending { kind, passes, up: from, down, method });
+        Ok(())
+    }
+
+    /// Whether a request is of the dialog that has the media, not of another end that
+    /// has answered too late.
+    fn is_between_both(&self, message: &Message, passes: &Passes) -> bool {
+        let to = message.to().and_then(|to| to.tag()).unwrap_or_default();
+        let is = |&(id, side): &(CallId, usize)| {
+            self.calls.get(id).is_some_and(|call| call.sides[1 - side].is(to))
+        };
+        passes.iter().all(is)
+    }
+
+    /// Sends a request on, changed as it must be.
+    fn pass_on(
+        &mut self,
+        now: Time,
+        on: &Onward<'_>,
+        media: &mut impl Media,
+    ) -> Result<(), Refusal> {
+        let &Onward { id, from, down, message, routed, passes } = on;
+        let Start::Request { method, .. } = message.start() else { return Ok(()) };
+        let mut edit = Edit::new(message);
+        routed.apply(&mut edit);
+        let has_tag = message.to().is_some_and(|to| to.tag().is_some());
+        match method {
+            b"REGISTER" => self.add_path(&mut edit, &from, &down),
+            b"INVITE" | b"SUBSCRIBE" | b"REFER" | b"NOTIFY" if !has_tag => {
+                self.record_route(&mut edit, &from, &down, passes.first().map(|(call, _)| *call));
+            }
+            _ => {}
+        }
+        if !passes.is_empty() && passes::is_description(message) {
+            if passes::is_encoded(message) {
+                let lines = b"Accept-Encoding: identity\r\n".to_vec();
+                return Err(Refusal(415, "Unsupported Media Type", lines));
+            }
+            let between = Between {
+                config: &self.config,
+                from: &from,
+                to: &down,
+                is_offer: method != b"ACK",
+                answers: None,
+            };
+            match passes::body(&mut self.calls, passes, message.body(), &between, media) {
+                Ok((body, None)) => edit.set_body(&body),
+                Ok((_, Some(why))) | Err(why) => return Err(unpassable(why)),
+            }
+        }
+        let own = self.own_hop(&down);
+        self.transactions.stamp(&mut edit, id, &own);
+        self.transactions.forward(now, id, down, edit.finish());
+        Ok(())
+    }
+
+    fn is_for_us(&self, uri: &[u8]) -> bool {
+        Uri::parse(uri).is_some_and(|uri| self.config.is_own(uri.host, uri.port, uri.secure))
+    }
+
+    /// Where a request goes, and whether that is the very flow of who it is for.
+    pub(super) fn next_hop(
+        &mut self,
+        now: Time,
+        from: &Hop,
+        message: &Message,
+        routed: &Routed,
+        passes: &Passes,
+    ) -> Result<(Hop, bool), NoHop> {
+        let Start::Request { uri, .. } = message.start() else { return Err(NoHop::Uri) };
+        let token = |route: &Vec<u8>| self.tokens.read(Uri::parse(route)?.user?);
+        let is_elsewhere = |hop: &Hop| hop.remote != from.remote && self.hops.is_usable(hop);
+        if let Some(hop) = routed.own.iter().rev().find_map(token).filter(is_elsewhere) {
+            return Ok((hop, true));
+        }
+        if routed.next == uri
+            && let Some((call, side)) = passes.last()
+            && let Some(other) = self.calls.get(*call).map(|call| &call.sides[1 - side])
+            && let Some(hop) = other.hop.filter(|hop| other.is_adjacent && is_elsewhere(hop))
+        {
+            return Ok((hop, true));
+        }
+        let bytes = message.bytes().len();
+        Ok((self.hops.resolve(now, &self.config, &routed.next, bytes)?, false))
+    }
+
+    fn wait(&mut self, name: String, it: (TransactionId, Hop, Message)) -> Result<(), Refusal> {
+        let waiting: usize = self.waiting.values().map(Vec::len).sum();
+        if waiting >= WAITING {
+            return Err(overloaded());
+        }
+        let those = self.waiting.entry(name.clone()).or_default();
+        if those.is_empty() {
+            self.events.push_back(Event::LookUp(name));
+        }
+        those.push(it);
+        Ok(())
+    }
+
+    /// A new call.
+    fn begin(
+        &mut self,
+        now: Time,
+        message: &Message,
+        from: Hop,
+        routed: &Routed,
+    ) -> Result<CallId, Refusal> {
+        if self.is_draining || self.calls.len() >= self.config.max_calls {
+            return Err(overloaded());
+        }
+        let known = routed.own.iter().find_map(|route| passes::named_by(route));
+        let id = known.unwrap_or_else(|| CallId(self.rng.next_u64()));
+        let tag = message.from().and_then(|from| from.tag()).map(<[u8]>::to_vec);
+        let is_adjacent = message.list(Name::Via).count() == 1;
+        let side = Side { tag, hop: Some(from), is_adjacent };
+        self.calls.open(now, id, message, side);
+        self.stats.calls += 1;
+        Ok(id)
+    }
+
+    /// Says that what registers is found through here (RFC 3327), by the flow that it
+    /// came by (RFC 5626): at the socket that the registrar is spoken to by.
+    fn add_path(&self, edit: &mut Edit<'_>, from: &Hop, down: &Hop) {
+        let path = self.own_uri(down.socket, &format!("{}@", self.tokens.write(from)), "");
+        edit.push_front(Name::Path, path.as_bytes());
+        // Registrars refuse it of agents that don't say that they know of it; they need
+        // to do nothing.
+        let mut said = edit.message().list(Name::Supported);
+        if !said.any(|option| option.eq_ignore_ascii_case(b"path")) {
+            edit.push_front(Name::Supported, b"path");
+        }
+    }
+
+    /// Stays in the way of the dialog; on both of its transports, if they are two (RFC
+    /// 5658).
+    fn record_route(&self, edit: &mut Edit<'_>, from: &Hop, down: &Hop, call: Option<CallId>) {
+        let param = call.map(|CallId(id)| format!(";{PARAM}={id:016x}")).unwrap_or_default();
+        let token = format!("{}@", self.tokens.write(from));
+        // A call knows its flows by itself.
+        let user = if call.is_some() { "" } else { &token };
+        let near = self.own_uri(from.socket, user, &param);
+        edit.push_front(Name::RecordRoute, near.as_bytes());
+        if down.socket != from.socket {
+            let far = self.own_uri(down.socket, "", &param);
+            edit.push_front(Name::RecordRoute, far.as_bytes());
+        }
+    }
+
+    /// The URI of one of this gateway's sockets, as a route.
+    fn own_uri(&self, socket: u32, user: &str, params: &str) -> String {
+        let Some(socket) = self.config.sockets.get(socket as usize) else { return String::new() };
+        let transport = socket.transport.in_uri();
+        format!("<sip:{user}{};transport={transport};lr{params}>", socket.address)
+    }
+
+    /// What a Via says of this gateway towards `down`.
+    pub(super) fn own_hop(&self, down: &Hop) -> String {
+        let Some(socket) = self.config.sockets.get(down.socket as usize) else {
+            return String::new();
+        };
+        format!("SIP/2.0/{} {};rport", socket.transport.in_via(), socket.address)
+    }
+}
