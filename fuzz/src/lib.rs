@@ -4,6 +4,7 @@
 //!
 //! A function here panics when an invariant does not hold.
 
+pub mod calls;
 mod driver;
 pub mod handshake;
 pub mod node;

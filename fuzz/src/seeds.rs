@@ -45,6 +45,7 @@ pub fn all() -> Vec<Seed> {
         .chain(named("node", node_scripts()))
         .chain(named("sealed_node", crate::sealed_node::seeds::scripts()))
         .chain(named("two_nodes", two_nodes_scripts()))
+        .chain(named("sip_calls", crate::calls::seeds::scripts()))
         .chain(named("route_frame", crate::route::seeds::frames()))
         .chain(named("router", crate::route::seeds::scripts()))
         .collect()

@@ -1,7 +1,7 @@
 //! The committed seeds are what `make_seeds` writes, and the targets pass them.
 
 use std::path::Path;
-use trunkline_fuzz::{handshake, node, route, sealed_node, seeds, two_nodes, wire};
+use trunkline_fuzz::{calls, handshake, node, route, sealed_node, seeds, two_nodes, wire};
 
 #[test]
 fn committed_seeds_are_those_of_the_generator() {
@@ -28,6 +28,7 @@ fn targets_pass_their_seeds() {
             "route_frame" => route::frame(&seed.bytes),
             "router" => route::run(&seed.bytes),
             "sealed_node" => sealed_node::run(&seed.bytes),
+            "sip_calls" => calls::run(&seed.bytes),
             "two_nodes" => two_nodes::run(&seed.bytes),
             other => panic!("no such target: {other}"),
         }

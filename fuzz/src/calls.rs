@@ -1,0 +1,316 @@
+//! Calls through a gateway, by agents that do what the input says: whatever they say and
+//! leave unsaid, ports are taken and given back in order, and all ends.
+
+use crate::script::steps;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::wire::Reader;
+use trunkline_gateway::{Config, Event, Gateway, Media, Relay, Remote, Socket, Transport};
+use trunkline_overlay::wire::NodeId;
+use trunkline_sip::transaction::Hop;
+use trunkline_sip::{Message, Name, Start};
+
+/// Who takes part: phones here, what is trusted, and somebody who isn't heard.
+const AGENTS: [&str; 4] = ["10.1.0.2:5060", "10.1.0.3:40000", "10.9.0.1:5060", "192.0.2.66:5060"];
+const OWN: &str = "10.1.0.1:5060";
+
+steps! {
+    /// Something that happens. `who` is an agent; `kind` chooses what is said.
+    Step {
+        /// A request out of nothing.
+        0 Ask { who: u8, kind: u8 }
+        /// A response to the last request that came.
+        1 Answer { who: u8, kind: u8, code: u8 }
+        /// A request in the dialog of the last message that came.
+        2 Follow { who: u8, kind: u8, method: u8 }
+        /// Nothing, for the square of so many 20 ms.
+        3 Wait { time: u8 }
+        /// What came goes back with a byte changed.
+        4 Damage { who: u8, at: u8, byte: u8 }
+        /// A connection is over.
+        5 Disconnect { connection: u8 }
+    }
+}
+
+/// Ports as a gateway has them, and nothing that it may not do with them.
+#[derive(Default)]
+struct Board(BTreeMap<u16, Option<Relay>>);
+
+impl Media for Board {
+    fn open(&mut self, port: u16) -> bool {
+        assert!(port.is_multiple_of(2) && !self.0.contains_key(&port));
+        // Some are another program's.
+        let is_free = !port.is_multiple_of(10);
+        if is_free {
+            self.0.insert(port, None);
+        }
+        is_free
+    }
+
+    fn relay(&mut self, port: u16, relay: &Relay) {
+        assert!(relay.onto != port && self.0.contains_key(&relay.onto));
+        if let Remote::Udp { rtp: Some(to), .. } = relay.remote {
+            assert!(to.port() >= 1_024 && !to.ip().is_multicast() && !to.ip().is_loopback());
+        }
+        *self.0.get_mut(&port).expect("an open port") = Some(*relay);
+    }
+
+    fn close(&mut self, port: u16) {
+        assert!(self.0.remove(&port).is_some());
+    }
+
+    fn knows(&self, node: NodeId) -> bool {
+        node.0 < 4
+    }
+}
+
+struct World {
+    now: Time,
+    gateway: Gateway,
+    board: Board,
+    /// The last that each agent has got: requests and responses.
+    got: [[Option<Message>; 2]; 4],
+    /// Numbers branches and calls.
+    count: u32,
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+fn config() -> Config {
+    let socket = |transport| Socket { transport, address: address(OWN) };
+    Config {
+        node: NodeId(1),
+        sockets: vec![socket(Transport::Udp), socket(Transport::Tcp)],
+        media: vec![address(OWN).ip()],
+        ports: 20_000..=20_039,
+        allow: vec!["10.1.0.0/16".parse().expect("a network")],
+        trust: vec!["10.9.0.0/16".parse().expect("a network")],
+        routes: Vec::new(),
+        max_calls: 6,
+        max_transactions: 30,
+    }
+}
+
+/// Runs one input.
+pub fn run(bytes: &[u8]) {
+    let mut r = Reader::new(bytes);
+    let mut world = World {
+        now: Time::from_millis(1_000),
+        gateway: Gateway::new(config(), [1; 32], &[2; 32]),
+        board: Board::default(),
+        got: Default::default(),
+        count: 0,
+    };
+    while let Some(step) = Step::read(&mut r) {
+        world.step(&step);
+        world.settle();
+    }
+    // Nobody says anything more: in a quarter of an hour nothing is left.
+    for _ in 0..1_000 {
+        world.wait(Duration::from_secs(1));
+    }
+    assert_eq!(world.gateway.calls().count(), 0);
+    assert!(world.board.0.is_empty());
+    // Two in five pairs are never to be had; none is lost.
+    assert_eq!(world.gateway.free_ports(), 20);
+}
+
+/// A description of one of a few kinds.
+fn description(kind: u8) -> String {
+    let (place, more) = match kind % 8 {
+        0 => ("10.1.0.2 4000", ""),
+        1 => ("10.1.0.3 4002", "a=rtcp:4009\r\n"),
+        2 => ("10.9.0.1 30000", "a=x-trunkline:1 2 30000\r\n"),
+        3 => ("0.0.0.0 4000", "m=video 4010 RTP/AVP 96\r\nm=image 0 udptl t38\r\n"),
+        4 => ("10.1.0.1 20002", ""),
+        5 => ("10.1.0.1 20004", "a=rtcp-mux\r\n"),
+        6 => ("224.0.0.1 4000", ""),
+        _ => ("10.1.0.2 0", ""),
+    };
+    let (host, port) = place.split_once(' ').expect("two words");
+    format!("v=0\r\nc=IN IP4 {host}\r\nm=audio {port} RTP/AVP 0\r\n{more}")
+}
+
+impl World {
+    fn step(&mut self, step: &Step) {
+        let agent = |who: u8| usize::from(who) % AGENTS.len();
+        match *step {
+            Step::Ask { who, kind } => self.invite(agent(who), kind),
+            Step::Answer { who, kind, code } => self.respond(agent(who), kind, code),
+            Step::Follow { who, kind, method } => self.follow(agent(who), kind, method),
+            Step::Wait { time } => {
+                self.wait(Duration::from_millis(u64::from(time) * u64::from(time) * 20));
+            }
+            Step::Damage { who, at, byte } => self.damage(agent(who), at, byte),
+            Step::Disconnect { connection } => {
+                self.gateway.disconnected(self.now, connection.into(), &mut self.board);
+            }
+        }
+    }
+
+    fn send(&mut self, who: usize, text: &[u8]) {
+        let hop = Hop { socket: 0, remote: address(AGENTS[who]), connection: None };
+        self.gateway.receive(self.now, hop, text, &mut self.board);
+    }
+
+    /// A request out of nothing.
+    fn invite(&mut self, who: usize, kind: u8) {
+        self.count += 1;
+        let to = AGENTS[usize::from(kind >> 6)];
+        let method = ["INVITE", "INVITE", "REGISTER", "OPTIONS"][usize::from(kind >> 4 & 3)];
+        let body = if kind & 8 == 0 { description(kind) } else { String::new() };
+        let (n, own) = (self.count, AGENTS[who]);
+        let text = format!(
+            "{method} sip:x@{to} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{n};rport\r\n\
+             From: <sip:a@h>;tag=t{who}\r\nTo: <sip:x@h>\r\nCall-ID: c{}\r\nCSeq: {n} {method}\r\n\
+             Contact: <sip:a@{own}>\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+            n / 2,
+            body.len()
+        );
+        self.send(who, text.as_bytes());
+    }
+
+    /// A response to the last request that came.
+    fn respond(&mut self, who: usize, kind: u8, code: u8) {
+        let Some(request) = self.got[who][0].clone() else { return };
+        let code = [100, 180, 183, 200, 200, 302, 404, 486, 487, 503][usize::from(code % 10)];
+        let value = |name| String::from_utf8_lossy(request.first(name).unwrap_or_default());
+        let lines = |name: Name| -> String {
+            let line = |v: &[u8]| format!("{}: {}\r\n", name.text(), String::from_utf8_lossy(v));
+            request.list(name).map(line).collect()
+        };
+        let body = if kind & 8 == 0 { description(kind) } else { String::new() };
+        let tag = if value(Name::To).contains("tag=") {
+            String::new()
+        } else {
+            format!(";tag=u{}", kind >> 5)
+        };
+        let text = format!(
+            "SIP/2.0 {code} x\r\n{}{}From: {}\r\nTo: {}{tag}\r\nCall-ID: {}\r\nCSeq: {}\r\n\
+             Contact: <sip:b@{}>\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+            lines(Name::Via),
+            lines(Name::RecordRoute),
+            value(Name::From),
+            value(Name::To),
+            value(Name::CallId),
+            value(Name::CSeq),
+            AGENTS[who],
+            body.len()
+        );
+        self.send(who, text.as_bytes());
+    }
+
+    /// A request in the dialog of the last message that came.
+    fn follow(&mut self, who: usize, kind: u8, method: u8) {
+        let [request, response] = &self.got[who];
+        let of_request = kind & 16 == 0;
+        let Some(last) = (if of_request { request } else { response }).clone() else { return };
+        self.count += 1;
+        let methods = ["ACK", "BYE", "INVITE", "UPDATE", "PRACK", "CANCEL", "REFER", "INFO"];
+        let method = methods[usize::from(method % 8)];
+        let value =
+            |name| String::from_utf8_lossy(last.first(name).unwrap_or_default()).into_owned();
+        let (from, to) = match of_request {
+            true => (format!("{};tag=u{}", value(Name::To), kind >> 5), value(Name::From)),
+            false => (value(Name::From), value(Name::To)),
+        };
+        let mut routes: Vec<String> =
+            last.list(Name::RecordRoute).map(|r| String::from_utf8_lossy(r).into_owned()).collect();
+        if !of_request {
+            routes.reverse();
+        }
+        let routes: String = routes.iter().map(|r| format!("Route: {r}\r\n")).collect();
+        let body = if kind & 8 == 0 { description(kind) } else { String::new() };
+        let contact = last.first(Name::Contact).unwrap_or(b"<sip:x@10.1.0.2>");
+        let contact = String::from_utf8_lossy(contact).replace(['<', '>'], "");
+        let (n, own) = (self.count, AGENTS[who]);
+        let text = format!(
+            "{method} {contact} SIP/2.0\r\nVia: SIP/2.0/UDP {own};branch=z9hG4bK{n}\r\n{routes}\
+             From: {from}\r\nTo: {to}\r\nCall-ID: {}\r\nCSeq: {n} {method}\r\n\
+             Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+            value(Name::CallId),
+            body.len()
+        );
+        self.send(who, text.as_bytes());
+    }
+
+    /// What has come goes back with a byte changed.
+    fn damage(&mut self, who: usize, at: u8, byte: u8) {
+        let last = self.got[who].iter().flatten().next_back();
+        let Some(mut bytes) = last.map(|message| message.bytes().to_vec()) else { return };
+        let place = usize::from(at) * bytes.len() / 256;
+        bytes[place] = byte;
+        self.send(who, &bytes);
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.gateway.next_timeout() <= end {
+            self.now = self.gateway.next_timeout().max(self.now);
+            self.gateway.handle_timeout(self.now, &mut self.board);
+            assert!(self.gateway.next_timeout() > self.now, "time stands still");
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    fn settle(&mut self) {
+        while let Some(output) = self.gateway.poll() {
+            let message = Message::parse(&output.bytes).expect("what is sent is a message");
+            // What is said of a malformed request names what is wrong with it.
+            let is_echo = matches!(message.start(), Start::Response { code: 400 | 505, .. });
+            let fault = message.fault().filter(|_| !is_echo);
+            assert_eq!(fault, None, "{}", String::from_utf8_lossy(&output.bytes));
+            let agent = AGENTS.iter().position(|at| address(at) == output.to.remote);
+            let kind = usize::from(!matches!(message.start(), Start::Request { .. }));
+            if let Some(agent) = agent {
+                // Who isn't heard gets nothing unless somebody calls it.
+                self.got[agent][kind] = Some(message);
+            }
+        }
+        while let Some(event) = self.gateway.event() {
+            if let Event::LookUp(name) = event {
+                self.gateway.named(self.now, &name, None, &mut self.board);
+            }
+        }
+        assert!(self.gateway.calls().count() <= 6);
+    }
+}
+
+/// Inputs that are calls.
+pub mod seeds {
+    use super::Step;
+
+    fn script(steps: &[Step]) -> Vec<u8> {
+        let mut out = Vec::new();
+        steps.iter().for_each(|step| step.write(&mut out));
+        out
+    }
+
+    /// A call that is answered and ended; one that is forked, held and cancelled.
+    pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
+        // From the first agent to the second, with a description.
+        let ask = Step::Ask { who: 0, kind: 0b0100_0000 };
+        let answer = |kind, code| Step::Answer { who: 1, kind, code };
+        let follow = |who, kind, method| Step::Follow { who, kind, method };
+        let call = [ask.clone(), answer(1, 1), answer(1, 3)];
+        let ends = [follow(0, 24, 0), follow(0, 24, 1), answer(8, 3), Step::Wait { time: 9 }];
+        let held = [follow(0, 19, 2), answer(1, 3), follow(0, 24, 0), follow(1, 0, 3)];
+        let forked = [ask.clone(), answer(1, 2), answer(33, 2), answer(33, 3), answer(1, 3)];
+        let cancelled =
+            [ask, answer(8, 1), follow(0, 24, 5), answer(8, 7), Step::Wait { time: 60 }];
+        let to_gateway =
+            [Step::Ask { who: 0, kind: 0b1000_0000 }, Step::Answer { who: 2, kind: 2, code: 3 }];
+        vec![
+            ("call", script(&[&call[..], &ends].concat())),
+            ("held", script(&[&call[..], &held, &ends].concat())),
+            ("forked", script(&forked)),
+            ("cancelled", script(&cancelled)),
+            ("overlay", script(&to_gateway)),
+        ]
+    }
+}
