@@ -9,9 +9,11 @@ use std::thread::sleep;
 use std::time::Duration;
 use tempfile::TempDir;
 use trunkline_lab::phones::{
-    Gateways, Kamailio, Network, Options, Phone, PhoneSetup, Place, Rtp, SITE_A, SITE_B, Sniffer,
-    missing,
+    Gateways, Kamailio, Network, Options, Phone, PhoneSetup, Place, Rtp, SITE_A, SITE_B, Sipp,
+    Sniffer, missing,
 };
+use trunkline_media::audio::read_wav;
+use trunkline_media::codec::g711::Law;
 
 fn seconds(n: f64) -> Duration {
     Duration::from_secs_f64(n)
@@ -59,7 +61,7 @@ struct Sites {
     _kamailio: Option<Kamailio>,
     registers: bool,
     network: Network,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// A certificate with its key for all addresses here: one file with both, and one of
@@ -124,14 +126,31 @@ impl Sites {
                 phone.wait_for("200 OK").expect("a registration");
             }
         }
-        let (_kamailio, _folder, registers) = (kamailio, folder, setup.registers);
-        Sites { alice, bob, gateways, _kamailio, registers, network, _folder }
+        let (_kamailio, registers) = (kamailio, setup.registers);
+        Sites { alice, bob, gateways, _kamailio, registers, network, folder }
     }
 
     fn dial(&self) {
         let host = if self.registers { "10.77.8.1" } else { SITE_B[0] };
         self.alice.tell("dial", &format!("sip:bob@{host}")).expect("a call");
         self.alice.wait_for("Call established").expect("a call");
+    }
+
+    /// A `sipp` at a phone's place that says what tests/sipp/`name`.xml says.
+    fn sipp(&self, place: Place, name: &str, args: &[&str]) -> Sipp {
+        let address = if place == Place::PhoneA { SITE_A[0] } else { SITE_B[0] };
+        let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sipp").join(name);
+        let scenario = scenario.with_extension("xml");
+        let speech = self.folder.path().join("speech.ul");
+        if !speech.exists() {
+            let wav = std::fs::read(wav("en-allison.wav")).expect("speech");
+            let pcm = read_wav(&wav[..]).expect("speech");
+            let mut codes = Vec::new();
+            Law::Mu.encode_to(&pcm[..8_000 * 12], &mut codes);
+            std::fs::write(speech, codes).expect("a file");
+        }
+        let place = (place, address);
+        Sipp::start(&self.network, place, self.folder.path(), &scenario, args).expect("sipp")
     }
 
     /// What comes to both phones in so long.
@@ -280,4 +299,108 @@ fn a_peer_that_is_no_gateway_gets_plain_rtp_and_the_log_says_so() {
     assert!(b.iter().all(|rtp| rtp.from.ip().to_string() == SITE_A[1]));
     assert_eq!(sites.call(1)["overlay"], false);
     assert!(sites.gateways.log(1).contains("past the overlay"), "{}", sites.gateways.log(1));
+}
+
+/// Both gateways have no call any more, and all their ports.
+fn assert_over(sites: &Sites) {
+    sleep(seconds(0.7));
+    for site in [1, 2] {
+        let calls = sites.gateways.ask(site, &["calls", "--live"]).expect("calls");
+        assert_eq!(calls.as_array().map(Vec::len), Some(0), "{calls}");
+    }
+}
+
+#[test]
+fn what_is_said_before_the_answer_is_heard() {
+    let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
+    let sites = Sites::new(&trunkline, Setup::default());
+    let callee = sites.sipp(Place::PhoneB, "early", &["-m", "1", "-rtp_echo"]);
+    sites.alice.tell("dial", "sip:early@10.77.2.2:5080").expect("a call");
+    sites.alice.wait_for("SIP/2.0 183").expect("progress");
+    sleep(seconds(0.3));
+    let [early, _] = sites.listen(seconds(1.5));
+    assert_eq!(sites.call(1)["state"], "ringing");
+    sites.alice.wait_for("Call established").expect("an answer");
+    let [a, _] = sites.listen(seconds(2.0));
+    // Each hears its own echo.
+    assert!(early.len() > 60 && a.len() > 90, "{} and {}", early.len(), a.len());
+    sites.alice.tell("hangup", "").expect("an end");
+    assert!(callee.ended().expect("sipp"));
+    assert_over(&sites);
+}
+
+#[test]
+fn who_gives_up_while_it_rings_ends_the_call() {
+    let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
+    let sites = Sites::new(&trunkline, Setup::default());
+    let callee = sites.sipp(Place::PhoneB, "rings", &["-m", "1"]);
+    sites.alice.tell("dial", "sip:rings@10.77.2.2:5080").expect("a call");
+    sites.alice.wait_for("180 Ringing").expect("ringing");
+    sites.alice.tell("hangup", "").expect("an end");
+    sites.alice.wait_for("SIP/2.0 487").expect("the end");
+    assert!(callee.ended().expect("sipp"));
+    assert_over(&sites);
+}
+
+#[test]
+fn an_offer_may_come_from_who_is_called() {
+    let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
+    let sites = Sites::new(&trunkline, Setup::default());
+    let args = ["10.77.1.1:5060", "-s", "bob", "-m", "1"];
+    let caller = sites.sipp(Place::PhoneA, "delayed", &args);
+    sites.bob.wait_for("Call established").expect("a call");
+    let [a, b] = sites.listen(seconds(2.0));
+    assert!(a.len() > 90 && b.len() > 90, "{} and {}", a.len(), b.len());
+    assert_eq!(sites.call(2)["overlay"], true);
+    assert!(caller.ended().expect("sipp"));
+    assert_over(&sites);
+}
+
+#[test]
+fn of_two_that_ring_one_is_busy_and_the_other_answers() {
+    let Some(trunkline) = ready(&["baresip", "kamailio", "sipp"]) else { return };
+    let setup = Setup { registers: true, options: Options::default(), ..Setup::default() };
+    let sites = Sites::new(&trunkline, setup);
+    let _busy = sites.sipp(Place::PhoneB, "busy", &["-m", "1"]);
+    sites.alice.tell("dial", "sip:fork@10.77.8.1").expect("a call");
+    sites.alice.wait_for("Call established").expect("an answer");
+    sites.assert_heard();
+    sites.alice.tell("hangup", "").expect("an end");
+    assert_over(&sites);
+}
+
+#[test]
+fn a_call_is_transferred() {
+    let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
+    let sites = Sites::new(&trunkline, Setup::default());
+    let third = sites.sipp(Place::PhoneB, "answers", &["-m", "1", "-rtp_echo"]);
+    sites.dial();
+    // Bob is to call somebody at his own site.
+    sites.alice.tell("transfer", "sip:answers@10.77.2.2:5080").expect("a transfer");
+    sites.bob.wait_for_times("Call established", 2).expect("another call");
+    let [_, b] = sites.listen(seconds(2.0));
+    assert!(b.len() > 90, "{} packets come back from who was called then", b.len());
+    sites.bob.tell("hangup", "").expect("an end");
+    drop(third);
+}
+
+#[test]
+fn a_hundred_calls_at_once_leave_nothing_behind() {
+    let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
+    let sites = Sites::new(&trunkline, Setup::default());
+    let callee = sites.sipp(Place::PhoneB, "answers", &["-rtp_echo"]);
+    let args = ["10.77.1.1:5060", "-s", "many", "-r", "20", "-l", "100", "-m", "100"];
+    let caller = sites.sipp(Place::PhoneA, "calls", &args);
+    sleep(seconds(8.0));
+    let calls = sites.gateways.ask(1, &["calls", "--live"]).expect("calls");
+    let calls = calls.as_array().expect("calls");
+    assert_eq!(calls.len(), 100);
+    let over =
+        |call: &&Value| call["overlay"] == true && call["legs"][1]["packets"].as_u64() > Some(50);
+    let heard = calls.iter().filter(over).count();
+    assert!(heard >= 98, "of 100 calls {heard} are heard over the overlay");
+    assert!(caller.ended().expect("sipp"), "a call failed");
+    drop(callee);
+    assert_over(&sites);
+    assert_eq!(sites.gateways.records(2).len(), 100);
 }

@@ -13,7 +13,7 @@ pub use agent::{Phone, PhoneSetup};
 pub use demo::{Demo, Direction, run};
 pub use heard::{Heard, hear};
 pub use network::{Network, Place, SITE_A, SITE_B, missing};
-pub use proxy::{Gateways, Kamailio, Options};
+pub use proxy::{Gateways, Kamailio, Options, Sipp};
 pub use sniff::{Rtp, Sniffer};
 
 /// Why phones could not be played.

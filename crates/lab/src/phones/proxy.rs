@@ -180,6 +180,41 @@ fn config(
     text
 }
 
+/// A `sipp`, which says what a file says; gone when dropped.
+pub struct Sipp(Child);
+
+impl Drop for Sipp {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Sipp {
+    /// Starts it at `place`, whose address is `address`, at port 5080 of SIP and 20000 of
+    /// media, with these arguments besides.
+    pub fn start(
+        network: &Network,
+        (place, address): (Place, &str),
+        folder: &Path,
+        scenario: &Path,
+        args: &[&str],
+    ) -> Result<Sipp, Error> {
+        let mut command = network.command(place, "sipp");
+        command.args(args).arg("-sf").arg(scenario);
+        command.args(["-i", address, "-p", "5080", "-mp", "20000", "-nostdin"]);
+        command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(Stdio::null()).env("TERM", "dumb");
+        Ok(Sipp(command.spawn().map_err(cannot("start sipp"))?))
+    }
+
+    /// Waits until it has ended: whether all its calls went as they should.
+    pub fn ended(mut self) -> Result<bool, Error> {
+        let status = self.0.wait().map_err(cannot("wait for sipp"))?;
+        Ok(status.success())
+    }
+}
+
 /// A registrar and proxy in the Internet; gone when dropped.
 pub struct Kamailio(Child);
 
@@ -205,6 +240,7 @@ listen=udp:10.77.8.1:5060
 listen=udp:10.77.9.1:5060
 listen=tcp:10.77.8.1:5060
 listen=tcp:10.77.9.1:5060
+loadmodule "corex.so"
 loadmodule "tm.so"
 loadmodule "sl.so"
 loadmodule "rr.so"
@@ -225,6 +261,16 @@ request_route {
   }
   if (is_method("REGISTER")) { save("location"); exit; }
   record_route();
+  if ($rU == "fork") {
+    # One is busy, the other answers; both are behind the second gateway.
+    $ru = "sip:busy@10.77.2.2:5080";
+    $du = "sip:10.77.2.1:5060";
+    append_branch();
+    $ru = "sip:bob@10.77.2.2:5060";
+    $du = "sip:10.77.2.1:5060";
+    t_relay();
+    exit;
+  }
   if (!lookup("location")) { sl_send_reply("404", "Not Registered"); exit; }
   t_relay();
 }
