@@ -191,7 +191,10 @@ impl Gateway {
     ) {
         self.hops.named(now, name, address);
         for (id, from, message) in self.waiting.remove(name).unwrap_or_default() {
-            self.request(now, id, from, &message, media);
+            // Who asked may have given up meanwhile.
+            if self.transactions.has(id) {
+                self.request(now, id, from, &message, media);
+            }
         }
     }
 

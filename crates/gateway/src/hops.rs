@@ -70,9 +70,10 @@ impl Hops {
         if self.names.len() >= NAMES {
             self.names.retain(|_, (_, until)| *until > now);
         }
-        if self.names.len() < NAMES {
-            self.names.insert(name.to_ascii_lowercase(), (address, now + FRESH));
+        if self.names.len() >= NAMES {
+            self.names.pop_first();
         }
+        self.names.insert(name.to_ascii_lowercase(), (address, now + FRESH));
     }
 
     /// Where a request of so many bytes for `uri` goes.

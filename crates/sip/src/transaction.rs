@@ -33,6 +33,10 @@ pub const T4: Duration = Duration::from_secs(5);
 /// RFC 3261, 16.6).
 pub const TIMER_C: Duration = Duration::from_secs(181);
 
+/// Bytes of the messages that a transaction keeps, on average: one of 1,300 bytes that
+/// is kept as it came and as it went, and its response.
+pub const USUAL: usize = 4_096;
+
 /// Where a message came from, or goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
@@ -113,6 +117,14 @@ struct Transaction {
     timers: Timers,
 }
 
+impl Transaction {
+    /// What its messages take, but for a CANCEL.
+    fn bytes(&self) -> usize {
+        let forwarded = self.downstream.as_ref().map_or(0, |(_, message)| message.bytes().len());
+        self.request.bytes().len() + forwarded + self.response.len()
+    }
+}
+
 /// All transactions of a proxy.
 #[derive(Debug)]
 pub struct Transactions {
@@ -122,12 +134,15 @@ pub struct Transactions {
     due: BTreeSet<(Time, TransactionId)>,
     next: u64,
     most: usize,
+    /// What the messages that are kept take, about.
+    bytes: usize,
     rng: ChaCha20Rng,
     outputs: VecDeque<Output>,
 }
 
 impl Transactions {
-    /// At most `most` at a time; `seed` makes their names hard to guess.
+    /// At most `most` at a time, and fewer if their messages are longer than
+    /// [`USUAL`]; `seed` makes their names hard to guess.
     pub fn new(most: usize, seed: [u8; 32]) -> Transactions {
         Transactions {
             all: BTreeMap::new(),
@@ -136,6 +151,7 @@ impl Transactions {
             due: BTreeSet::new(),
             next: 0,
             most,
+            bytes: 0,
             rng: ChaCha20Rng::from_seed(seed),
             outputs: VecDeque::new(),
         }
@@ -190,7 +206,7 @@ impl Transactions {
                 self.on_repeated(id);
                 Incoming::Absorbed
             }
-            (_, None) if self.all.len() >= self.most => {
+            (_, None) if self.is_full() => {
                 let said = (503, "Service Unavailable");
                 let bytes =
                     reply::response(message, from.remote, said, b"full", b"Retry-After: 5\r\n");
@@ -199,6 +215,10 @@ impl Transactions {
             }
             (_, None) => Incoming::Request(self.open(now, from, message)),
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.all.len() >= self.most || self.bytes >= self.most.saturating_mul(USUAL)
     }
 
     fn open(&mut self, now: Time, from: Hop, message: &Message) -> TransactionId {
@@ -222,6 +242,7 @@ impl Transactions {
             cancel: None,
             timers: Timers::new(now),
         };
+        self.bytes += transaction.bytes();
         self.all.insert(id, transaction);
         if is_invite {
             // At once, so that it isn't sent again while downstream thinks.
@@ -354,6 +375,7 @@ impl Transactions {
         let Ok(message) = Message::parse(&bytes) else { return };
         t.phase = Phase::Calling;
         t.timers = Timers::calling(now, to.connection.is_none());
+        self.bytes += message.bytes().len();
         t.downstream = Some((to, message));
         self.outputs.push_back(Output { to, bytes });
         self.arm(id);
@@ -392,6 +414,7 @@ impl Transactions {
 
     fn send_back(&mut self, id: TransactionId, bytes: Vec<u8>) {
         let Some(t) = self.all.get_mut(&id) else { return };
+        self.bytes = self.bytes + bytes.len() - t.response.len();
         t.response.clone_from(&bytes);
         self.outputs.push_back(Output { to: t.upstream, bytes });
     }
@@ -468,6 +491,7 @@ impl Transactions {
 
     fn close(&mut self, id: TransactionId) {
         let Some(t) = self.all.remove(&id) else { return };
+        self.bytes = self.bytes.saturating_sub(t.bytes());
         self.by_key.remove(&t.key);
         self.by_branch.remove(&t.branch);
         if let Some(at) = t.timers.armed {

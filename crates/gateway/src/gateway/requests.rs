@@ -2,7 +2,7 @@
 
 use super::refusal::{Refusal, for_us, no_hop, overloaded, unpassable};
 use super::{Event, Gateway, Kind, Pending, WAITING};
-use crate::calls::{CallId, Side};
+use crate::calls::{Call, CallId, Side};
 use crate::hops::NoHop;
 use crate::media::Media;
 use crate::passes::{self, Between, PARAM, Passes};
@@ -179,6 +179,17 @@ impl Gateway {
         routed: &Routed,
     ) -> Result<CallId, Refusal> {
         if self.is_draining || self.calls.len() >= self.config.max_calls {
+            return Err(overloaded());
+        }
+        // Who may call, and isn't another gateway or proxy, may not have all places.
+        let source = from.remote.ip();
+        let rings = |call: &Call| {
+            let hop = call.sides[0].hop;
+            call.answered.is_none() && hop.is_some_and(|hop| hop.remote.ip() == source)
+        };
+        if !self.config.trusts(source)
+            && self.calls.iter().filter(|(_, call)| rings(call)).count() > self.config.max_calls / 2
+        {
             return Err(overloaded());
         }
         let known = routed.own.iter().find_map(|route| passes::named_by(route));

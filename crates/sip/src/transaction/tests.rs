@@ -98,6 +98,21 @@ fn first_line(message: &Message) -> String {
 }
 
 #[test]
+fn long_messages_take_more_room() {
+    let mut p = Proxy::new(None);
+    let room = p.t.most * USUAL / 60_000;
+    for n in 0..=room + 1 {
+        let long = format!("X-Long: {}\r\n\r\n", "x".repeat(60_000));
+        let short = request("INVITE", &format!("z9hG4bK{n}x"));
+        let text = String::from_utf8(short.bytes().to_vec()).unwrap();
+        let text = text.replacen("\r\n\r\n", &format!("\r\n{long}"), 1);
+        let message = Message::parse(text.as_bytes()).unwrap();
+        let taken = matches!(p.receive(0, &message), Incoming::Request(_));
+        assert_eq!(taken, n <= room, "{n} of {room}");
+    }
+}
+
+#[test]
 fn a_call_is_set_up() {
     let mut p = Proxy::new(None);
     let (_, forwarded) = p.forward(0, &request("INVITE", "z9hG4bK1"));
@@ -312,7 +327,7 @@ proptest! {
             steps += 1;
             prop_assert!(steps < 200);
         }
-        prop_assert!(p.t.is_empty());
+        prop_assert!(p.t.is_empty() && p.t.bytes == 0);
         finals.dedup();
         prop_assert!(finals.len() <= 1, "{:?}", finals);
         prop_assert!(forwarded.is_none() || finals.len() == 1);

@@ -312,15 +312,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     check_no_key(path, text)?;
     let mut file: File = toml::from_str(text).map_err(|e| syntax_mistake(path, text, &e))?;
     let mistake = |span: Option<Range<usize>>, what: String| mistake(path, text, span, what);
-    if file.node.listen.is_empty() {
-        return Err(mistake(None, "[node] listen is empty: give at least one address".into()));
-    }
-    let of_family = |v6| file.node.listen.iter().filter(|a| a.is_ipv6() == v6).count();
-    if of_family(false) > 1 || of_family(true) > 1 {
-        let what = "[node] listen has two addresses of one family: give one for IPv4 and one for \
-                    IPv6, or 0.0.0.0 and [::] for all";
-        return Err(mistake(None, what.into()));
-    }
+    check_listen(&file.node.listen).map_err(|what| mistake(None, what.into()))?;
     check_runtime(&file.runtime).map_err(|what| mistake(None, what.into()))?;
     places::check(&file).map_err(|(span, what)| mistake(span, what))?;
     let mut config = overlay::Config::new(NodeId(file.node.id));
@@ -518,6 +510,16 @@ fn check_remote(file: &File) -> Result<(), &'static str> {
                                               [node] has none: give `key`, or take the clients \
                                               away and say remote_open = true"),
         _ => Ok(()),
+    }
+}
+
+fn check_listen(listen: &[SocketAddr]) -> Result<(), &'static str> {
+    let of_family = |v6| listen.iter().filter(|a| a.is_ipv6() == v6).count();
+    match [of_family(false), of_family(true)] {
+        [0, 0] => Err("[node] listen is empty: give at least one address"),
+        [0..=1, 0..=1] => Ok(()),
+        _ => Err("[node] listen has two addresses of one family: give one for IPv4 and one for \
+                  IPv6, or 0.0.0.0 and [::] for all"),
     }
 }
 

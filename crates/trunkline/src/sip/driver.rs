@@ -8,7 +8,7 @@ use crate::clock;
 use crate::datapath::media::MediaStats;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -19,7 +19,7 @@ use trunkline_sip::transaction::{Hop, Output};
 /// Inputs that are looked at before what follows of them is sent.
 const BATCH: usize = 64;
 
-/// Connections at a time.
+/// Connections at a time; an eighth of them with one address.
 const CONNECTIONS: usize = 4_096;
 
 /// Room for the longest datagram.
@@ -36,7 +36,7 @@ pub struct Driver {
     tls: Tls,
     inbox: mpsc::Sender<Input>,
     udp: BTreeMap<u32, Arc<UdpSocket>>,
-    connections: BTreeMap<u64, mpsc::Sender<Vec<u8>>>,
+    connections: BTreeMap<u64, (IpAddr, mpsc::Sender<Vec<u8>>)>,
     media: MediaStats,
 }
 
@@ -76,6 +76,7 @@ impl Driver {
             }
         }
         let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 input = inputs.recv() => {
@@ -155,7 +156,9 @@ impl Driver {
     }
 
     fn admit(&mut self, socket: u32, stream: TcpStream, remote: SocketAddr) {
-        if self.connections.len() >= CONNECTIONS || !self.gateway.admits(remote.ip()) {
+        let same = self.connections.values().filter(|(ip, _)| *ip == remote.ip()).count();
+        let is_too_many = self.connections.len() >= CONNECTIONS || same >= CONNECTIONS / 8;
+        if is_too_many || !self.gateway.admits(remote.ip()) {
             return;
         }
         let connection = self.gateway.connected(socket, remote);
@@ -166,7 +169,7 @@ impl Driver {
 
     fn line(&mut self, hop: Hop, connection: u64) -> Line {
         let (sender, outbox) = mpsc::channel(OUTBOX);
-        self.connections.insert(connection, sender);
+        self.connections.insert(connection, (hop.remote.ip(), sender));
         Line { hop, inbox: self.inbox.clone(), outbox }
     }
 
@@ -186,7 +189,7 @@ impl Driver {
             let line = self.line(to, connection);
             tokio::spawn(stream::connect(self.tls_of(to.socket), line));
         }
-        if let Some(outbox) = self.connections.get(&connection)
+        if let Some((_, outbox)) = self.connections.get(&connection)
             && outbox.try_send(bytes).is_err()
         {
             // Who doesn't read is not waited for.

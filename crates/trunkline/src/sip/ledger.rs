@@ -31,6 +31,10 @@ struct Leg {
     r_least: Option<f64>,
 }
 
+/// How long the last counts of a call may be on their way, before it is recorded with
+/// those before.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// A call that has ended, whose last counts are on their way.
 #[derive(Debug)]
 struct Ending {
@@ -57,6 +61,11 @@ impl Ledger {
 
     /// Takes what the packet thread sees; calls in which there were packets.
     pub fn see(&mut self, gateway: &Gateway, legs: &[LegCounts]) -> Vec<CallId> {
+        let now = clock::now();
+        while let Some(n) = self.ending.iter().position(|e| now.since(e.at) > PATIENCE) {
+            let ending = self.ending.remove(n);
+            self.record(&ending.view, ending.at);
+        }
         let mut alive = Vec::new();
         for leg in legs {
             let known = self.legs.entry(leg.port).or_default();

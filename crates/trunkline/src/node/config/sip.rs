@@ -276,3 +276,80 @@ impl Sip {
         self.gateway.ports.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+    use std::path::Path;
+
+    const GOOD: &str = r#"[node]
+id = 1
+unsealed = true
+listen = ["0.0.0.0:7000"]
+
+[sip]
+listen = ["udp:192.0.2.1:5060", "tcp:192.0.2.1:5060"]
+ports = "20000-20099"
+allow = ["192.0.2.0/24", "2001:db8::7"]
+trust = ["198.51.100.1"]
+deadline = "80ms"
+
+[[sip.route]]
+to = "B.example"
+via = "udp:198.51.100.1:5060"
+"#;
+
+    fn read(text: &str) -> Result<Sip, String> {
+        let config = parse(Path::new("x.toml"), text).map_err(|e| e.to_string())?;
+        Ok(config.sip.expect("a gateway"))
+    }
+
+    #[test]
+    fn what_a_file_says_of_a_gateway() {
+        let sip = read(GOOD).unwrap();
+        let address = "192.0.2.1:5060".parse().unwrap();
+        assert_eq!(sip.bind, [address; 2]);
+        assert_eq!(sip.gateway.sockets[1], Socket { transport: Transport::Tcp, address });
+        assert_eq!((sip.gateway.media.len(), sip.deadline_ms), (1, 80));
+        assert_eq!(sip.gateway.routes[0].to, Destination::Domain("b.example".into()));
+        // What it needs of the node is added.
+        let with = parse(Path::new("x.toml"), GOOD).unwrap().overlay.max_sessions;
+        assert_eq!(with, trunkline_overlay::node::Config::MAX_SESSIONS + 100);
+        // Behind a NAT it is bound here and called otherwise.
+        let text = GOOD.replace("192.0.2.1:5060", "0.0.0.0:5060");
+        let sip = read(&text.replace("ports =", "address = \"203.0.113.7\"\nports =")).unwrap();
+        assert_eq!(sip.bind[0].to_string(), "0.0.0.0:5060");
+        assert_eq!(sip.gateway.sockets[0].address.to_string(), "203.0.113.7:5060");
+        assert_eq!(sip.gateway.media[0].to_string(), "203.0.113.7");
+        // For oneself nobody need be named.
+        let own = GOOD.replace("192.0.2.1:5060", "127.0.0.1:5060").replace("allow", "#");
+        assert!(read(&own).unwrap().gateway.allow.iter().all(|n| n.addr().is_loopback()));
+    }
+
+    #[test]
+    fn a_mistake_has_a_line_and_a_way_out() {
+        for (old, new, place, says) in [
+            ("allow", "#allow", "7:11", "has no `allow`: name the networks"),
+            ("udp:192", "sctp:192", "7:10", "is no place for SIP: write udp:, tcp: or tls:"),
+            ("udp:192.0.2.1:5060", "udp:0.0.0.0:5060", "7:11", "phones are told one: listen at"),
+            ("udp:192.0.2.1:5060", "udp:192.0.2.1:0", "7:11", "give the port"),
+            ("tcp:192.0.2.1:5060", "tls:192.0.2.1:5061", "7:33", "needs `certificate` and"),
+            ("20000-20099", "20000", "8:9", "is no range of ports"),
+            ("20000-20099", "80-2000", "8:9", "begin with 1024"),
+            ("20000-20099", "20000-20002", "8:9", "takes four ports"),
+            ("20000-20099", "6000-8000", "8:9", "the node's own port 0.0.0.0:7000 is one of"),
+            ("192.0.2.0/24", "192.0.2.0/33", "9:9", "is no network: write it as"),
+            ("80ms", "1 s", "11:12", "1 to 255 ms"),
+            ("B.example", "b@example", "14:6", "is neither a network"),
+            ("udp:198", "198", "15:7", "is no place for SIP"),
+            ("deadline", "dead", "11:1", "unknown field `dead`"),
+            ("deadline =", "certificate = \"a.pem\"\ndeadline =", "7:11", "go together"),
+        ] {
+            assert!(GOOD.contains(old), "{old}");
+            let error = read(&GOOD.replacen(old, new, 1)).expect_err(new);
+            assert!(error.starts_with(&format!("x.toml:{place}: ")), "{error}");
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
