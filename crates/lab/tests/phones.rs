@@ -404,3 +404,40 @@ fn a_hundred_calls_at_once_leave_nothing_behind() {
     assert_over(&sites);
     assert_eq!(sites.gateways.records(2).len(), 100);
 }
+
+#[test]
+fn a_call_goes_on_by_another_way() {
+    let Some(trunkline) = ready(&["baresip"]) else { return };
+    let options = Options { direct: true, detour: true, ..Options::default() };
+    let sites = Sites::new(&trunkline, Setup { options, ..Setup::default() });
+    sites.dial();
+    // Twice: the second time must be as the first.
+    for cut in [true, false, true] {
+        sites.network.cut(cut).expect("a cut");
+        sleep(seconds(1.6));
+        sites.assert_heard();
+    }
+    let links = sites.gateways.ask(1, &["links"]).expect("links");
+    let up = |n: usize| links[n]["up"] == true;
+    assert!(!up(0) && up(1), "{links}");
+    sites.hang_up();
+}
+
+#[test]
+fn a_gateway_that_is_drained_keeps_its_calls_and_takes_no_more() {
+    let Some(trunkline) = ready(&["baresip"]) else { return };
+    let sites = Sites::new(&trunkline, Setup::default());
+    sites.dial();
+    sites.gateways.tell(1, &["drain", "--now"]).expect("a drain");
+    sleep(seconds(1.5));
+    sites.assert_heard();
+    sites.alice.tell("hangup", "").expect("an end");
+    assert_over(&sites);
+    sites.alice.tell("dial", "sip:bob@10.77.2.2").expect("a call");
+    sites.alice.wait_for("SIP/2.0 503").expect("a refusal");
+    sites.gateways.tell(1, &["drain", "--undo"]).expect("its end");
+    sleep(seconds(1.5));
+    sites.alice.tell("dial", "sip:bob@10.77.2.2").expect("a call");
+    sites.alice.wait_for_times("Call established", 2).expect("a call");
+    sites.assert_heard();
+}

@@ -158,6 +158,18 @@ impl Network {
         Ok(())
     }
 
+    /// Nothing of the overlay passes directly from gateway to gateway any more, or all
+    /// does again.
+    pub fn cut(&self, on: bool) -> Result<(), Error> {
+        let _ = self.nft("delete table inet cut");
+        if !on {
+            return Ok(());
+        }
+        self.nft("add table inet cut")?;
+        self.nft("add chain inet cut path { type filter hook forward priority 0; }")?;
+        self.nft("add rule inet cut path udp dport 7000 drop")
+    }
+
     fn nft(&self, line: &str) -> Result<(), Error> {
         let output = self.command(Place::Internet, "nft").arg(line).output();
         succeeded(&format!("nft {line}"), &output.map_err(cannot("run nft"))?)

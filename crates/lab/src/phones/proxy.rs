@@ -21,6 +21,8 @@ pub struct Options {
     pub direct: bool,
     /// A certificate and its key, for TLS at port 5061.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Whether a third node, in the Internet, is another way between the two.
+    pub detour: bool,
     /// Whether the second site's gateway is none, but forwards as a router does.
     pub only_first: bool,
 }
@@ -83,8 +85,12 @@ impl Gateways {
         options: &Options,
     ) -> Result<Gateways, Error> {
         let sites = [(Place::GatewayA, SITE_A), (Place::GatewayB, SITE_B)];
-        for n in 1..=2 {
-            run(Command::new(trunkline).arg("keygen").arg(folder.join(format!("{n}.key"))))?;
+        let mut keys = Vec::new();
+        for n in 1..=3 {
+            let path = folder.join(format!("{n}.key"));
+            run(Command::new(trunkline).arg("keygen").arg(&path))?;
+            let key = run(Command::new(trunkline).arg("pubkey").arg(&path))?;
+            keys.push(key.trim().to_owned());
         }
         let mut gateways =
             Gateways { children: Vec::new(), folder: folder.into(), trunkline: trunkline.into() };
@@ -92,17 +98,25 @@ impl Gateways {
             if n == 1 && options.only_first {
                 continue;
             }
-            let (own, other) = (n + 1, 2 - n);
+            let own = n + 1;
             let there = sites[1 - n].1;
-            let key = folder.join(format!("{other}.key"));
-            let key = run(Command::new(trunkline).arg("pubkey").arg(key))?;
             let path = folder.join(format!("{own}.toml"));
-            let text = config(own, site, there, key.trim(), folder, options);
+            let text = config(own, site, there, &keys, folder, options);
             fs::write(&path, text).map_err(cannot("write a node's file"))?;
             let log = folder.join(format!("{own}.log"));
             let mut command = network.command(*place, trunkline);
             command.arg("node").arg("--config").arg(&path);
             gateways.children.push(start(&mut command, &log, "ready")?);
+        }
+        if options.detour {
+            let path = folder.join("3.toml");
+            let links = [(1, SITE_A[2]), (2, SITE_B[2])];
+            let links = links.map(|(n, at)| link(n, &keys, at) + DEARER);
+            let head = node(3, "0.0.0.0", folder);
+            fs::write(&path, head + &links.concat()).map_err(cannot("write a node's file"))?;
+            let mut command = network.command(Place::Internet, trunkline);
+            command.arg("node").arg("--config").arg(&path);
+            gateways.children.push(start(&mut command, &folder.join("3.log"), "ready")?);
         }
         // They look at the routes once a second.
         std::thread::sleep(Duration::from_millis(2_200));
@@ -137,16 +151,44 @@ impl Gateways {
     }
 }
 
+/// The beginning of a node's file.
+fn node(own: usize, listen: &str, folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "[node]\nid = {own}\nkey = \"{folder}/{own}.key\"\nlisten = [\"{listen}:7000\"]\n\
+         control = \"{folder}/{own}.ctl\"\n"
+    )
+}
+
+/// The third node's links lose nothing, and would be taken first.
+const DEARER: &str = "penalty = \"50 ms\"\n";
+
+/// What it says of a neighbour.
+fn link(to: usize, keys: &[String], address: &str) -> String {
+    let key = &keys[to - 1];
+    format!("\n[[link]]\nneighbour = {to}\nkey = \"{key}\"\naddress = \"{address}:7000\"\n")
+}
+
 fn config(
     own: usize,
     site: &[&str; 3],
     there: [&str; 3],
-    key: &str,
+    keys: &[String],
     folder: &Path,
     options: &Options,
 ) -> String {
-    let (other, folder) = (3 - own, folder.display());
     let [_, near, far] = site;
+    let mut text = node(own, far, folder) + &link(3 - own, keys, there[2]);
+    if options.detour {
+        let third = if own == 1 { "10.77.8.1" } else { "10.77.9.1" };
+        text += &(link(3, keys, third) + DEARER);
+    }
+    for (n, key) in keys.iter().enumerate().filter(|_| options.detour) {
+        if n + 1 != own {
+            let _ = write!(text, "\n[[known]]\nnode = {}\nkey = \"{key}\"\n", n + 1);
+        }
+    }
+    let folder = folder.display();
     let trust: Vec<String> = [there[1].to_owned(), there[2].to_owned()]
         .iter()
         .chain(&options.trust)
@@ -157,13 +199,10 @@ fn config(
         Some(_) => format!(", \"tls:{near}:5061\""),
         None => String::new(),
     };
-    let mut text = format!(
-        "[node]\nid = {own}\nkey = \"{folder}/{own}.key\"\nlisten = [\"{far}:7000\"]\n\
-         control = \"{folder}/{own}.ctl\"\n\n[[link]]\nneighbour = {other}\nkey = \"{key}\"\n\
-         address = \"{}:7000\"\n\n[sip]\n\
-         listen = [\"udp:{near}:5060\", \"tcp:{near}:5060\"{tls}]\n\
-         allow = [\"10.77.0.0/16\"]\ntrust = [{trust}]\nrecords = \"{folder}/{own}.jsonl\"\n",
-        there[2]
+    let _ = write!(
+        text,
+        "\n[sip]\nlisten = [\"udp:{near}:5060\", \"tcp:{near}:5060\"{tls}]\n\
+         allow = [\"10.77.0.0/16\"]\ntrust = [{trust}]\nrecords = \"{folder}/{own}.jsonl\"\n"
     );
     if let Some((certificate, key)) = &options.certificate {
         let (certificate, key) = (certificate.display(), key.display());
