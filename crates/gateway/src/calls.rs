@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use trunkline_base::Time;
 use trunkline_sip::Message;
 use trunkline_sip::sdp::{self, Sdp, SdpEdit, SdpError, Transport};
-use trunkline_sip::transaction::Hop;
+use trunkline_sip::transaction::{Hop, TransactionId};
 
 /// A call, as this gateway names it: one that comes through here twice has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +51,21 @@ pub(crate) struct Side {
     pub is_adjacent: bool,
 }
 
+/// The most streams of a call that are relayed: more would take ports from others.
+const MAX_STREAMS: usize = 8;
+
+/// What a description means for the call that it passes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// It holds at once: the first offer, or an answer.
+    Holds,
+    /// It holds if this request is agreed to.
+    Offers(TransactionId),
+    /// It tells of what there could be, or is of an end that was not chosen: places in
+    /// it are changed as they must be, and nothing here.
+    Nothing,
+}
+
 /// What becomes of a leg if the other end agrees.
 #[derive(Clone, Copy, Debug)]
 enum Change {
@@ -62,7 +77,7 @@ enum Change {
 struct Leg {
     port: u16,
     remote: Remote,
-    pending: Option<Change>,
+    pending: Option<(TransactionId, Change)>,
     told: bool,
 }
 
@@ -92,6 +107,10 @@ pub(crate) struct Call {
     pub answered: Option<Time>,
     /// When something was last heard of it.
     pub heard: Time,
+    /// Whether who calls has said that it heard the answer.
+    pub is_acknowledged: bool,
+    /// The number of the INVITE whose offer came with its answer: the ACK answers that.
+    pub awaits: Option<u32>,
     /// By their place in the description.
     streams: Vec<Option<Stream>>,
     /// Whether somebody has been told that it goes past the overlay.
@@ -112,10 +131,8 @@ pub(crate) struct Passing<'a, M> {
     pub is_believed: bool,
     /// Whether virtual ports may be put in.
     pub is_told: bool,
-    /// Whether it only holds once the other end agrees.
-    pub is_offer: bool,
-    /// Whether it changes nothing here: another end has been chosen.
-    pub is_idle: bool,
+    /// What it means.
+    pub meaning: Meaning,
 }
 
 /// Why a description can't pass.
@@ -176,6 +193,8 @@ impl Calls {
             since: now,
             answered: None,
             heard: now,
+            is_acknowledged: false,
+            awaits: None,
             streams: Vec::new(),
             is_plain: false,
         };
@@ -239,6 +258,9 @@ impl Calls {
                 self.unwanted(id, n, passing);
                 continue;
             }
+            if passing.meaning == Meaning::Nothing && !self.has_stream(id, n) {
+                continue;
+            }
             match self.stream(id, n, media, told, passing) {
                 Ok((port, is_told)) => {
                     passed += 1;
@@ -259,20 +281,25 @@ impl Calls {
         Ok((edit.finish(), refused.filter(|_| passed == 0)))
     }
 
+    fn has_stream(&self, id: CallId, n: usize) -> bool {
+        let call = self.all.get(&id);
+        call.is_some_and(|call| call.streams.get(n).is_some_and(Option::is_some))
+    }
+
     /// Stream `n` is refused, or over.
     fn unwanted<M: Media>(&mut self, id: CallId, n: usize, passing: &mut Passing<'_, M>) {
         let Some(call) = self.all.get_mut(&id) else { return };
-        let Some(place) = call.streams.get_mut(n).filter(|_| !passing.is_idle) else { return };
-        match place {
-            Some(stream) if passing.is_offer => {
-                stream.legs[passing.side].pending = Some(Change::Close);
+        let Some(place) = call.streams.get_mut(n) else { return };
+        match (passing.meaning, &mut *place) {
+            (Meaning::Offers(by), Some(stream)) => {
+                stream.legs[passing.side].pending = Some((by, Change::Close));
             }
-            Some(_) => {
+            (Meaning::Holds, Some(_)) => {
                 if let Some(stream) = place.take() {
                     self.release(&stream, passing.media);
                 }
             }
-            None => {}
+            _ => {}
         }
     }
 
@@ -293,8 +320,8 @@ impl Calls {
         let encrypts = |t| matches!(t, Transport::Srtp | Transport::DtlsSrtp);
         if encrypts(stream.transport) != encrypts(media.transport) {
             // An offer may change it; an answer may not (RFC 3264, 6.1).
-            if !passing.is_offer && call.sides[1 - passing.side].tag.is_some() && passing.side == 1
-            {
+            let answers = passing.meaning == Meaning::Holds && passing.side == 1;
+            if answers && call.sides[0].tag.is_some() {
                 return Err(Unpassable::Encryption);
             }
             stream.transport = media.transport;
@@ -304,14 +331,13 @@ impl Calls {
         let is_small = media.kind == b"audio" || media.kind == b"image";
         let tells = passing.is_told && is_small;
         stream.legs[1 - side].told |= tells;
-        if !passing.is_idle {
-            match passing.is_offer {
-                true => stream.legs[side].pending = Some(Change::To(remote)),
-                false => {
-                    stream.legs[side].remote = remote;
-                    stream.legs[side].told |= matches!(remote, Remote::Overlay { .. });
-                }
+        match passing.meaning {
+            Meaning::Offers(by) => stream.legs[side].pending = Some((by, Change::To(remote))),
+            Meaning::Holds => {
+                stream.legs[side].remote = remote;
+                stream.legs[side].told |= matches!(remote, Remote::Overlay { .. });
             }
+            Meaning::Nothing => {}
         }
         let stream = *stream;
         join(&stream, passing.media);
@@ -333,6 +359,11 @@ impl Calls {
             return Ok(Remote::Overlay { node, port });
         }
         let remote = Remote::of(media, passing.source, &passing.config.media)?;
+        if let Remote::Udp { rtp, rtcp, .. } = remote {
+            for at in [rtp, rtcp].into_iter().flatten() {
+                passing.config.check_media(at, passing.is_believed)?;
+            }
+        }
         match remote {
             Remote::Udp { rtp: Some(at), .. } if self.leads_back(leg, at, passing.config) => {
                 Err(Unfit::Loop(at))
@@ -378,6 +409,9 @@ impl Calls {
         if call.streams[n].is_some() {
             return Ok(());
         }
+        if call.streams.iter().flatten().count() >= MAX_STREAMS {
+            return Err(Unpassable::NoPorts);
+        }
         let mut take = || self.ports.take(|port| passing.media.open(port));
         let first = take().ok_or(Unpassable::NoPorts)?;
         let Some(second) = take() else {
@@ -391,36 +425,67 @@ impl Calls {
         Ok(())
     }
 
-    /// What was offered is agreed on, or what was there stays. True if media of an
-    /// answered call then go past the overlay, although the other gateway was told.
-    pub fn settle(&mut self, id: CallId, is_agreed: bool, media: &mut impl Media) -> bool {
+    /// What request `by` has offered is agreed on, or what was there stays. True if media
+    /// of an answered call then go past the overlay, although the other gateway was told.
+    pub fn settle(
+        &mut self,
+        id: CallId,
+        by: Option<TransactionId>,
+        is_agreed: bool,
+        (config, media): (&Config, &mut impl Media),
+    ) -> bool {
+        let mut changes = Vec::new();
         let Some(call) = self.all.get_mut(&id) else { return false };
-        let (mut over, mut is_plain) = (Vec::new(), false);
-        for place in &mut call.streams {
-            let Some(stream) = place else { continue };
-            let mut closes = false;
-            for leg in &mut stream.legs {
-                match leg.pending.take().filter(|_| is_agreed) {
-                    Some(Change::To(remote)) => {
-                        leg.remote = remote;
-                        leg.told |= matches!(remote, Remote::Overlay { .. });
-                    }
-                    Some(Change::Close) => closes = true,
-                    None => {}
+        for (n, stream) in call.streams.iter_mut().enumerate() {
+            for (side, leg) in stream.iter_mut().flat_map(|s| s.legs.iter_mut().enumerate()) {
+                if let Some((_, change)) = leg.pending.take_if(|(whose, _)| Some(*whose) == by) {
+                    changes.push((n, side, change));
                 }
-                if call.answered.is_some() && matches!(leg.remote, Remote::Udp { .. }) {
+            }
+        }
+        for (n, side, change) in changes.into_iter().filter(|_| is_agreed) {
+            self.change((id, n, side), change, config, media);
+        }
+        let Some(call) = self.all.get_mut(&id) else { return false };
+        let mut is_plain = false;
+        for stream in call.streams.iter_mut().flatten() {
+            for leg in stream.legs.iter_mut().filter(|_| call.answered.is_some()) {
+                if matches!(leg.remote, Remote::Udp { .. }) {
                     is_plain |= std::mem::take(&mut leg.told);
                 }
             }
-            match closes {
-                true => over.extend(place.take()),
-                false => join(stream, media),
-            }
-        }
-        for stream in &over {
-            self.release(stream, media);
+            join(stream, media);
         }
         is_plain
+    }
+
+    fn change(
+        &mut self,
+        leg: (CallId, usize, SideId),
+        change: Change,
+        config: &Config,
+        media: &mut impl Media,
+    ) {
+        // Others may have changed since it was offered.
+        let loops = match change {
+            Change::To(Remote::Udp { rtp: Some(at), .. }) => self.leads_back(leg, at, config),
+            _ => false,
+        };
+        let (id, n, side) = leg;
+        let call = self.all.get_mut(&id);
+        let Some(place) = call.and_then(|call| call.streams.get_mut(n)) else { return };
+        match (change, &mut *place) {
+            (Change::To(remote), Some(stream)) => {
+                stream.legs[side].remote = if loops { Remote::Nobody } else { remote };
+                stream.legs[side].told |= matches!(remote, Remote::Overlay { .. });
+            }
+            (Change::Close, Some(_)) => {
+                if let Some(stream) = place.take() {
+                    self.release(&stream, media);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// A call as it is now.
@@ -456,7 +521,12 @@ impl Side {
 fn join(stream: &Stream, media: &mut impl Media) {
     let [a, b] = &stream.legs;
     for (leg, other) in [(a, b), (b, a)] {
-        let relay = Relay { onto: other.port, remote: leg.remote, told: leg.told };
+        let relay = Relay {
+            onto: other.port,
+            remote: leg.remote,
+            told: leg.told,
+            is_rtp: stream.transport != Transport::Datagrams,
+        };
         media.relay(leg.port, &relay);
     }
 }

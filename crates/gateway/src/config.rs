@@ -1,5 +1,6 @@
 //! What an operator says of a gateway.
 
+use crate::media::Unfit;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use ipnet::IpNet;
@@ -119,6 +120,19 @@ impl Config {
     /// Whether requests from there are heard at all.
     pub(crate) fn admits(&self, address: IpAddr) -> bool {
         Config::is_in(&self.allow, address) || self.trusts(address)
+    }
+
+    /// Whether media may go to `at`: not to where SIP from this gateway's address is
+    /// believed, and to another gateway only if that is trusted to say so.
+    pub(crate) fn check_media(&self, at: SocketAddr, is_believed: bool) -> Result<(), Unfit> {
+        let speaks_sip = self.sockets.iter().map(|socket| socket.address);
+        let speaks_sip = speaks_sip.chain(self.routes.iter().map(|route| route.via));
+        let usual = [Transport::Udp.default_port(), Transport::Tls.default_port()];
+        let is_signalling = usual.contains(&at.port()) || speaks_sip.into_iter().any(|s| s == at);
+        match is_signalling || self.trusts(at.ip()) && !is_believed {
+            true => Err(Unfit::Signalling(at)),
+            false => Ok(()),
+        }
     }
 
     /// The route for a host, as a URI writes it.

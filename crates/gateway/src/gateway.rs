@@ -26,8 +26,8 @@ use trunkline_sip::{Message, Start};
 
 /// How long a call that has been answered may be without a packet or a message.
 const IDLE: Duration = Duration::from_secs(600);
-/// How long a call is kept whose INVITE has ended without an answer: as long as one
-/// may still come (RFC 6026, timer L).
+/// How long a call is kept whose INVITE has ended without an answer, or whose answer
+/// nobody has acknowledged: as long as either may still come (RFC 6026, timer L).
 const UNANSWERED: Duration = Duration::from_secs(64);
 /// How often calls are looked through.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -90,6 +90,8 @@ struct Pending {
     up: Hop,
     down: Hop,
     method: Vec<u8>,
+    /// Whether it had a description.
+    is_described: bool,
 }
 
 /// See the crate's documentation.
@@ -192,7 +194,7 @@ impl Gateway {
         self.hops.named(now, name, address);
         for (id, from, message) in self.waiting.remove(name).unwrap_or_default() {
             // Who asked may have given up meanwhile.
-            if self.transactions.has(id) {
+            if self.transactions.is_new(id) {
                 self.request(now, id, from, &message, media);
             }
         }
@@ -298,7 +300,7 @@ impl Gateway {
         match pending.kind {
             Kind::Initial => self.end_unanswered(&pending.passes, media),
             Kind::Bye => self.end(&pending.passes, media),
-            Kind::Other => self.settle(&pending.passes, false, media),
+            Kind::Other => self.settle(&pending.passes, Some(id), false, media),
         }
     }
 
@@ -322,6 +324,7 @@ impl Gateway {
         let rings: std::collections::BTreeSet<CallId> =
             self.pending.values().flat_map(|p| p.passes.iter().map(|(id, _)| *id)).collect();
         let is_over = |id: CallId, call: &Call| match call.answered {
+            Some(_) if !call.is_acknowledged => now.since(call.heard) >= UNANSWERED,
             Some(_) => now.since(call.heard) >= IDLE,
             None => now.since(call.heard) >= UNANSWERED && !rings.contains(&id),
         };

@@ -28,4 +28,4 @@ mod token;
 pub use calls::{CallId, CallView, Unpassable};
 pub use config::{Config, Destination, Route, Socket, Transport};
 pub use gateway::{Event, Gateway, Stats};
-pub use media::{Media, Relay, Remote, Unfit};
+pub use media::{Media, Relay, Remote, Unfit, is_media};

@@ -39,6 +39,14 @@ pub struct Relay {
     pub remote: Remote,
     /// Whether another gateway has been told of the virtual port of this number.
     pub told: bool,
+    /// Whether only RTP, RTCP, and what agrees on their ways and keys may come (RFC 7983):
+    /// other text, as SIP, would be taken for this gateway's own where it leads to.
+    pub is_rtp: bool,
+}
+
+/// Whether a datagram is RTP, RTCP, STUN, ZRTP or DTLS, by its first byte (RFC 7983, 7).
+pub fn is_media(datagram: &[u8]) -> bool {
+    matches!(datagram.first(), Some(0..=3 | 16..=19 | 20..=63 | 128..=191))
 }
 
 /// Has the ports that a gateway decides on: UDP ports, and virtual ports of the same
@@ -94,6 +102,9 @@ pub enum Unfit {
     /// Where other services are.
     #[error("media are wanted at port {0}: below 1,024 are other services")]
     Port(u16),
+    /// Where signalling is taken for the gateway's own, or another gateway is.
+    #[error("media are wanted at {0}, where they could be taken for this gateway's signalling")]
+    Signalling(SocketAddr),
     /// They would come back, for ever.
     #[error("media are wanted at {0}, from where they would come back")]
     Loop(SocketAddr),
@@ -132,12 +143,21 @@ impl Remote {
 
 /// Whether `ip` is some host's. This machine's own are wanted by those of it alone.
 fn check(ip: IpAddr, own: &[IpAddr]) -> Result<IpAddr, Unfit> {
-    let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast() || ip.octets()[0] == 0);
-    let inside = ip.is_loopback() && !own.iter().any(IpAddr::is_loopback);
-    match ip.is_unspecified() || ip.is_multicast() || broadcast || inside {
+    let inside = ip.to_canonical().is_loopback() && !own.iter().any(IpAddr::is_loopback);
+    match is_nobodys(ip) || inside {
         true => Err(Unfit::Address(ip)),
         false => Ok(ip),
     }
+}
+
+/// Whether an address is no single host's that others can find.
+pub(crate) fn is_nobodys(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    let reserved = match ip {
+        IpAddr::V4(ip) => ip.octets()[0] == 0 || ip.octets()[0] >= 224,
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    ip.is_unspecified() || ip.is_multicast() || reserved
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Which calls a message belongs to, and what they make of its session description.
 
-use crate::calls::{CallId, Calls, Passing, SideId, Unpassable};
+use crate::calls::{Call, CallId, Calls, Meaning, Passing, SideId, Unpassable};
 use crate::config::Config;
-use crate::media::Media;
+use crate::media::{ATTRIBUTE, Media};
 use core::net::IpAddr;
 use trunkline_base::Time;
+use trunkline_sip::sdp::{Sdp, SdpEdit};
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::value::Uri;
 use trunkline_sip::{Message, Name};
@@ -28,8 +29,8 @@ pub(crate) struct Between<'a> {
     pub config: &'a Config,
     pub from: &'a Hop,
     pub to: &'a Hop,
-    /// As [`Passing::is_offer`], of calls that have been answered.
-    pub is_offer: bool,
+    /// What a description in it means.
+    pub meaning: Meaning,
     /// The tag of who answers, if it is one of several who might.
     pub answers: Option<&'a [u8]>,
 }
@@ -72,8 +73,7 @@ pub(crate) fn body<M: Media>(
             to: between.to.remote.ip(),
             is_believed: first && between.config.trusts(between.from.remote.ip()),
             is_told: last && between.config.trusts(between.to.remote.ip()),
-            is_offer: between.is_offer && call.answered.is_some(),
-            is_idle: other,
+            meaning: if other { Meaning::Nothing } else { between.meaning },
         };
         let (passed, why) = calls.describe(id, &body, &mut passing)?;
         body = passed;
@@ -82,21 +82,58 @@ pub(crate) fn body<M: Media>(
     Ok((body, refused))
 }
 
+/// A description without what only gateways may say, for a message of no call that is
+/// known here; as it is if it isn't understood.
+pub(crate) fn stripped(body: &[u8]) -> Vec<u8> {
+    let Ok(sdp) = Sdp::parse(body) else { return body.to_vec() };
+    let mut edit = SdpEdit::new(&sdp);
+    edit.remove_attribute(None, ATTRIBUTE);
+    (0..sdp.media().len()).for_each(|n| edit.remove_attribute(Some(n), ATTRIBUTE));
+    edit.finish()
+}
+
+/// The side from which a request of a call comes, if it is of that call: by its name
+/// and the tag of who has called.
+fn side(call: &Call, message: &Message) -> Option<SideId> {
+    let [from, to] = tags(message);
+    let first = call.sides[0].tag.as_deref().unwrap_or_default();
+    match message.call_id() == Some(call.name.as_slice()) {
+        true if from == first => Some(0),
+        true if to == first => Some(1),
+        _ => None,
+    }
+}
+
+/// The tags of From and To; empty where there is none.
+fn tags(message: &Message) -> [&[u8]; 2] {
+    [message.from(), message.to()].map(|end| end.and_then(|end| end.tag()).unwrap_or_default())
+}
+
 /// The calls that the gateway's own routes of a request name, each from the side of
 /// who sent it.
 pub(crate) fn of(calls: &Calls, message: &Message, routes: &[Vec<u8>]) -> Passes {
-    let from = message.from().and_then(|from| from.tag()).unwrap_or_default();
     let mut ids: Vec<CallId> = routes.iter().filter_map(|route| named_by(route)).collect();
     ids.dedup();
-    ids.retain(|id| calls.get(*id).is_some());
-    let to = message.to().and_then(|to| to.tag());
-    if let (true, Some(to)) = (ids.is_empty(), to) {
+    let [from, to] = tags(message);
+    if ids.is_empty() && !to.is_empty() {
         // Some agents forget the routes.
         let name = message.call_id().unwrap_or_default();
         ids.extend(calls.named(name, from).filter(|_| calls.named(name, to).is_some()));
     }
-    let side = |id: CallId| calls.get(id).is_some_and(|call| !call.sides[0].is(from));
-    ids.into_iter().map(|id| (id, usize::from(side(id)))).collect()
+    ids.into_iter().filter_map(|id| Some((id, side(calls.get(id)?, message)?))).collect()
+}
+
+/// Of these, the calls in which the request is of the two ends between which there are
+/// media, not of one that has answered too late.
+pub(crate) fn of_parties(calls: &Calls, message: &Message, passes: &Passes) -> Passes {
+    let [from, to] = tags(message);
+    let is = |&(id, side): &(CallId, SideId)| {
+        calls.get(id).is_some_and(|call| {
+            let other = if side == 0 { to } else { from };
+            call.answered.is_none() || call.sides[1].is(other)
+        })
+    };
+    passes.iter().copied().filter(is).collect()
 }
 
 /// Notes that something was heard of calls.

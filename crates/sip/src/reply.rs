@@ -1,7 +1,7 @@
 //! What a proxy says by itself: responses to requests, and the ACK and CANCEL that go
 //! with a request it has forwarded.
 
-use crate::lex::{params, split};
+use crate::lex::params;
 use crate::message::{Message, Start};
 use crate::name::Name;
 use crate::value::Via;
@@ -97,8 +97,8 @@ fn hop_by_hop(forwarded: &Message, method: &[u8], to: Option<&[u8]>) -> Vec<u8> 
     ] {
         line(&mut out, name, value.unwrap_or_default());
     }
-    let number = forwarded.first(Name::CSeq).and_then(|value| split(value, b' ').next());
-    line(&mut out, Name::CSeq, &[number.unwrap_or_default(), b" ", method].concat());
+    let number = forwarded.cseq().map_or(0, |cseq| cseq.number).to_string();
+    line(&mut out, Name::CSeq, &[number.as_bytes(), b" ", method].concat());
     line(&mut out, Name::ContentLength, b"0");
     out.extend_from_slice(b"\r\n");
     out

@@ -172,6 +172,11 @@ impl Transactions {
         self.all.contains_key(&id)
     }
 
+    /// Whether one has come and neither been forwarded nor answered.
+    pub fn is_new(&self, id: TransactionId) -> bool {
+        self.all.get(&id).is_some_and(|t| t.phase == Phase::New)
+    }
+
     /// Requests that went over a connection that is over get no response from there:
     /// who asked is told 503 (RFC 3261, 8.1.3.1 and 16.9). They are returned.
     pub fn disconnected(&mut self, now: Time, connection: u64) -> Vec<TransactionId> {
@@ -369,16 +374,18 @@ impl Transactions {
     }
 
     /// Forwards a new request to `to`, as `bytes`, which have been stamped. Nothing
-    /// happens if it has been answered or cancelled meanwhile.
-    pub fn forward(&mut self, now: Time, id: TransactionId, to: Hop, bytes: Vec<u8>) {
-        let Some(t) = self.all.get_mut(&id).filter(|t| t.phase == Phase::New) else { return };
-        let Ok(message) = Message::parse(&bytes) else { return };
+    /// happens if it has been answered or cancelled meanwhile; false if what was added to
+    /// it makes it too long.
+    pub fn forward(&mut self, now: Time, id: TransactionId, to: Hop, bytes: Vec<u8>) -> bool {
+        let Ok(message) = Message::parse(&bytes) else { return false };
+        let Some(t) = self.all.get_mut(&id).filter(|t| t.phase == Phase::New) else { return true };
         t.phase = Phase::Calling;
         t.timers = Timers::calling(now, to.connection.is_none());
         self.bytes += message.bytes().len();
         t.downstream = Some((to, message));
         self.outputs.push_back(Output { to, bytes });
         self.arm(id);
+        true
     }
 
     /// Answers a request by itself.
@@ -536,7 +543,7 @@ fn stamp(edit: &mut Edit<'_>, source: SocketAddr, own: &str, branch: &[u8]) {
         edit.replace(hop, &reply::received(hop, source));
     }
     edit.push_front(Name::Via, &[own.as_bytes(), b";branch=", branch].concat());
-    let left = request.max_forwards().unwrap_or(70).saturating_sub(1);
+    let left = request.max_forwards().unwrap_or(70).min(70).saturating_sub(1);
     edit.set(Name::MaxForwards, left.to_string().as_bytes());
 }
 

@@ -2,7 +2,7 @@
 
 use super::refusal::{Refusal, for_us, no_hop, overloaded, unpassable};
 use super::{Event, Gateway, Kind, Pending, WAITING};
-use crate::calls::{Call, CallId, Side};
+use crate::calls::{Call, CallId, Meaning, Side};
 use crate::hops::NoHop;
 use crate::media::Media;
 use crate::passes::{self, Between, PARAM, Passes};
@@ -34,11 +34,12 @@ impl Gateway {
         media: &mut impl Media,
     ) -> Result<(), Refusal> {
         let Start::Request { method, uri } = message.start() else { return Ok(()) };
-        let mut passes = passes::of(&self.calls, message, &routed.own);
+        let all = passes::of(&self.calls, message, &routed.own);
+        let mut passes = passes::of_parties(&self.calls, message, &all);
         if routed.next == uri && self.is_for_us(uri) {
             return Err(for_us(method));
         }
-        let (down, is_flow) = match self.next_hop(now, &from, message, routed, &passes) {
+        let (down, is_flow) = match self.next_hop(now, &from, message, routed, &all) {
             Ok(found) => found,
             Err(NoHop::Unknown(name)) => return self.wait(name, (id, from, message.clone())),
             Err(why) => return Err(no_hop(&why)),
@@ -49,13 +50,15 @@ impl Gateway {
         let has_tag = message.to().is_some_and(|to| to.tag().is_some());
         let kind = match method {
             b"INVITE" if !has_tag => Kind::Initial,
-            b"BYE" if self.is_between_both(message, &passes) => Kind::Bye,
+            b"BYE" if self.is_of_answered(&passes) => Kind::Bye,
             _ => Kind::Other,
         };
-        // One that goes on after a new start of this gateway has its media back when it
-        // is refreshed.
-        if kind == Kind::Initial || method == b"INVITE" && passes.is_empty() && routed.by_route {
-            passes = vec![(self.begin(now, message, from, routed)?, 0)];
+        if kind == Kind::Initial {
+            passes = vec![(self.begin(now, message, from, None)?, 0)];
+        } else if method == b"INVITE"
+            && let Some(forgotten) = self.forgotten(routed)
+        {
+            passes = vec![(self.begin(now, message, from, Some(forgotten))?, 0)];
         }
         passes::heard(&mut self.calls, &passes, now);
         if let (Kind::Initial, [(call, _)]) = (kind, &passes[..])
@@ -71,18 +74,24 @@ impl Gateway {
         done?;
         self.stats.requests += 1;
         let method = method.to_vec();
-        self.pending.insert(id, Pending { kind, passes, up: from, down, method });
+        let is_described = passes::is_description(message);
+        let pending = Pending { kind, passes, up: from, down, method, is_described };
+        self.pending.insert(id, pending);
         Ok(())
     }
 
-    /// Whether a request is of the dialog that has the media, not of another end that
-    /// has answered too late.
-    fn is_between_both(&self, message: &Message, passes: &Passes) -> bool {
-        let to = message.to().and_then(|to| to.tag()).unwrap_or_default();
-        let is = |&(id, side): &(CallId, usize)| {
-            self.calls.get(id).is_some_and(|call| call.sides[1 - side].is(to))
-        };
-        passes.iter().all(is)
+    /// Whether a request is of calls that have been answered, by their two ends.
+    fn is_of_answered(&self, passes: &Passes) -> bool {
+        let is = |id| self.calls.get(id).is_some_and(|call| call.answered.is_some());
+        !passes.is_empty() && passes.iter().all(|(id, _)| is(*id))
+    }
+
+    /// The call that a route of this gateway's own names and nobody knows: it goes on
+    /// after a new start of this gateway, and has its media back when it is refreshed.
+    fn forgotten(&self, routed: &Routed) -> Option<CallId> {
+        let mut named = routed.own.iter().filter_map(|route| passes::named_by(route));
+        let first = named.next()?;
+        self.calls.get(first).is_none().then_some(first)
     }
 
     /// Sends a request on, changed as it must be.
@@ -109,22 +118,26 @@ impl Gateway {
                 let lines = b"Accept-Encoding: identity\r\n".to_vec();
                 return Err(Refusal(415, "Unsupported Media Type", lines));
             }
-            let between = Between {
-                config: &self.config,
-                from: &from,
-                to: &down,
-                is_offer: method != b"ACK",
-                answers: None,
+            let meaning = match method {
+                b"INVITE" if !has_tag => Meaning::Holds,
+                b"INVITE" | b"UPDATE" | b"PRACK" => Meaning::Offers(id),
+                _ => Meaning::Nothing,
             };
+            let (from, to) = (&from, &down);
+            let between = Between { config: &self.config, from, to, meaning, answers: None };
             match passes::body(&mut self.calls, passes, message.body(), &between, media) {
                 Ok((body, None)) => edit.set_body(&body),
                 Ok((_, Some(why))) | Err(why) => return Err(unpassable(why)),
             }
+        } else if passes::is_description(message) {
+            edit.set_body(&passes::stripped(message.body()));
         }
         let own = self.own_hop(&down);
         self.transactions.stamp(&mut edit, id, &own);
-        self.transactions.forward(now, id, down, edit.finish());
-        Ok(())
+        match self.transactions.forward(now, id, down, edit.finish()) {
+            true => Ok(()),
+            false => Err(Refusal(513, "Message Too Large", Vec::new())),
+        }
     }
 
     fn is_for_us(&self, uri: &[u8]) -> bool {
@@ -162,12 +175,17 @@ impl Gateway {
         if waiting >= WAITING {
             return Err(overloaded());
         }
-        let those = self.waiting.entry(name.clone()).or_default();
-        if those.is_empty() {
+        self.look_up(name.clone());
+        self.waiting.entry(name).or_default().push(it);
+        Ok(())
+    }
+
+    /// Has the address of a name found, if it isn't being looked for.
+    pub(super) fn look_up(&mut self, name: String) {
+        if self.waiting.len() < WAITING && !self.waiting.contains_key(&name) {
+            self.waiting.insert(name.clone(), Vec::new());
             self.events.push_back(Event::LookUp(name));
         }
-        those.push(it);
-        Ok(())
     }
 
     /// A new call.
@@ -176,7 +194,7 @@ impl Gateway {
         now: Time,
         message: &Message,
         from: Hop,
-        routed: &Routed,
+        forgotten: Option<CallId>,
     ) -> Result<CallId, Refusal> {
         if self.is_draining || self.calls.len() >= self.config.max_calls {
             return Err(overloaded());
@@ -192,9 +210,10 @@ impl Gateway {
         {
             return Err(overloaded());
         }
-        let known = routed.own.iter().find_map(|route| passes::named_by(route));
-        let id = known.unwrap_or_else(|| CallId(self.rng.next_u64()));
-        let tag = message.from().and_then(|from| from.tag()).map(<[u8]>::to_vec);
+        let id = forgotten.unwrap_or_else(|| CallId(self.rng.next_u64()));
+        // Who has none is told apart by that (RFC 3261, 12.2.2).
+        let tag = message.from().and_then(|from| from.tag()).unwrap_or_default();
+        let tag = Some(tag.to_vec());
         let is_adjacent = message.list(Name::Via).count() == 1;
         let side = Side { tag, hop: Some(from), is_adjacent };
         self.calls.open(now, id, message, side);

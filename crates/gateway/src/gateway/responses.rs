@@ -1,41 +1,86 @@
 //! Responses on their way back, and the ACK that ends a call's beginning.
 
 use super::{Event, Gateway, Kind, Pending};
-use crate::calls::{CallId, Unpassable};
+use crate::calls::{CallId, Meaning, Unpassable};
+use crate::hops::NoHop;
 use crate::media::Media;
 use crate::passes::{self, Between, Passes};
 use trunkline_base::Time;
 use trunkline_sip::transaction::{Hop, TransactionId};
 use trunkline_sip::{Edit, Message, Name, Start};
 
+/// Between which hops a description passes, and what for.
+struct Way<'a> {
+    from: &'a Hop,
+    to: &'a Hop,
+    meaning: Meaning,
+    answers: Option<&'a [u8]>,
+}
+
 impl Gateway {
+    /// Changes the description of a message that can't be refused.
+    fn describe(
+        &mut self,
+        edit: &mut Edit<'_>,
+        passes: &Passes,
+        way: &Way<'_>,
+        media: &mut impl Media,
+    ) {
+        let body = edit.message().body();
+        if passes.is_empty() {
+            return edit.set_body(&passes::stripped(body));
+        }
+        let &Way { from, to, meaning, answers } = way;
+        let between = Between { config: &self.config, from, to, meaning, answers };
+        match passes::body(&mut self.calls, passes, body, &between, media) {
+            Ok((body, why)) => {
+                edit.set_body(&body);
+                why.inspect(|why| self.complain(passes, *why));
+            }
+            Err(why) => {
+                edit.set_body(&passes::stripped(body));
+                self.complain(passes, why);
+            }
+        }
+    }
+
+    /// The offer has come with a 2xx: the ACK answers it.
+    fn await_ack(&mut self, passes: &Passes, message: &Message) {
+        for (id, _) in passes {
+            if let Some(call) = self.calls.get_mut(*id) {
+                call.awaits = message.cseq().map(|cseq| cseq.number);
+            }
+        }
+    }
+
     /// The ACK of a 2xx.
     pub(super) fn ack(&mut self, now: Time, from: Hop, message: &Message, media: &mut impl Media) {
         let Ok(routed) = self.route(message) else { return };
-        let passes = passes::of(&self.calls, message, &routed.own);
-        let found = self.next_hop(now, &from, message, &routed, &passes);
-        let Ok((down, _)) = found else { return };
+        let all = passes::of(&self.calls, message, &routed.own);
+        let passes = passes::of_parties(&self.calls, message, &all);
+        let down = match self.next_hop(now, &from, message, &routed, &all) {
+            Ok((down, _)) => down,
+            // It comes again when the answer does.
+            Err(NoHop::Unknown(name)) => return self.look_up(name),
+            Err(_) => return,
+        };
         if self.config.sockets.iter().any(|socket| socket.address == down.remote) {
             return;
         }
         let mut edit = Edit::new(message);
         routed.apply(&mut edit);
-        if !passes.is_empty() && passes::is_description(message) {
-            let between = Between {
-                config: &self.config,
-                from: &from,
-                to: &down,
-                is_offer: false,
-                answers: None,
-            };
-            match passes::body(&mut self.calls, &passes, message.body(), &between, media) {
-                Ok((body, why)) => {
-                    edit.set_body(&body);
-                    why.inspect(|why| self.complain(&passes, *why));
-                }
-                Err(why) => self.complain(&passes, why),
-            }
-            self.settle(&passes, true, media);
+        let number = message.cseq().map(|cseq| cseq.number);
+        let mut is_awaited = !passes.is_empty();
+        for (id, _) in &passes {
+            let Some(call) = self.calls.get_mut(*id) else { continue };
+            call.is_acknowledged = true;
+            is_awaited &= number.is_some() && call.awaits == number;
+        }
+        if passes::is_description(message) {
+            let meaning = if is_awaited { Meaning::Holds } else { Meaning::Nothing };
+            let way = Way { from: &from, to: &down, meaning, answers: None };
+            self.describe(&mut edit, &passes, &way, media);
+            self.settle(&passes, None, true, media);
         }
         let own = self.own_hop(&down);
         self.transactions.stamp_ack(&mut edit, from.remote, &own);
@@ -58,32 +103,26 @@ impl Gateway {
             pending.passes.iter().rev().map(|&(call, side)| (call, 1 - side)).collect();
         passes::heard(&mut self.calls, &answering, now);
         let tag = message.to().and_then(|to| to.tag());
-        if !answering.is_empty() && passes::is_description(message) {
+        let is_described = passes::is_description(message);
+        if is_described {
             // It came from where the request went, whatever address it has.
-            let down = Hop { remote: pending.down.remote, ..from };
-            let between = Between {
-                config: &self.config,
-                from: &down,
-                to: &pending.up,
-                is_offer: false,
-                answers: tag.filter(|_| pending.kind == Kind::Initial),
+            let from = Hop { remote: pending.down.remote, ..from };
+            let meaning = match (&pending.method[..], code) {
+                (b"INVITE", ..300) | (b"UPDATE" | b"PRACK", 200..300) => Meaning::Holds,
+                _ => Meaning::Nothing,
             };
-            match passes::body(&mut self.calls, &answering, message.body(), &between, media) {
-                Ok((body, why)) => {
-                    edit.set_body(&body);
-                    why.inspect(|why| self.complain(&answering, *why));
-                }
-                Err(why) => self.complain(&answering, why),
-            }
+            let answers = tag.filter(|_| pending.kind == Kind::Initial);
+            let way = Way { from: &from, to: &pending.up, meaning, answers };
+            self.describe(&mut edit, &answering, &way, media);
+        }
+        if is_described && !pending.is_described && (200..300).contains(&code) {
+            self.await_ack(&answering, message);
         }
         self.progress(now, &pending, code, tag, media);
-        let is_described = passes::is_description(message);
         match code {
-            ..200 if is_described => self.settle(&answering, true, media),
-            200..300 if matches!(&pending.method[..], b"INVITE" | b"UPDATE" | b"PRACK") => {
-                self.settle(&answering, true, media);
-            }
-            300.. => self.settle(&answering, false, media),
+            ..200 if is_described => self.settle(&answering, Some(id), true, media),
+            200..300 => self.settle(&answering, Some(id), true, media),
+            300.. => self.settle(&answering, Some(id), false, media),
             _ => {}
         }
         self.transactions.respond(now, id, code, edit.finish());
@@ -117,6 +156,8 @@ impl Gateway {
                 }
             }
             (Kind::Initial, 300..) => self.end_unanswered(&pending.passes, media),
+            // It comes again, with what was missing.
+            (Kind::Bye, 401 | 407) => {}
             (Kind::Bye, 200..) => self.end(&pending.passes, media),
             // It began before this gateway was started: who else is in it is known now.
             (Kind::Other, 200..300) if pending.method == b"INVITE" => {
@@ -136,11 +177,12 @@ impl Gateway {
     pub(super) fn settle(
         &mut self,
         passes: &[(CallId, usize)],
+        by: Option<TransactionId>,
         is_agreed: bool,
         media: &mut impl Media,
     ) {
         for &(id, _) in passes {
-            let is_plain = self.calls.settle(id, is_agreed, media);
+            let is_plain = self.calls.settle(id, by, is_agreed, (&self.config, &mut *media));
             if let Some(call) = self.calls.get_mut(id).filter(|call| is_plain && !call.is_plain) {
                 call.is_plain = true;
                 self.events.push_back(Event::Plain(id));

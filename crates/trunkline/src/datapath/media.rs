@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use trunkline_base::Time;
 use trunkline_gateway::reception::{Counts, Reception};
-use trunkline_gateway::{Relay, Remote};
+use trunkline_gateway::{Relay, Remote, is_media};
 use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::ToClient;
@@ -273,6 +273,10 @@ impl Legs {
         if !leg.admits(kind, meta.from) {
             leg.strangers += 1;
             self.stats.strangers += 1;
+            return Way::Done;
+        }
+        if leg.relay.is_some_and(|relay| relay.is_rtp) && !is_media(bytes) {
+            self.stats.unwanted += 1;
             return Way::Done;
         }
         leg.reception.note(at, bytes, false);
