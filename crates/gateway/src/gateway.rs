@@ -92,6 +92,8 @@ struct Pending {
     method: Vec<u8>,
     /// Whether it had a description.
     is_described: bool,
+    /// Whether it takes a connection only because it is long.
+    is_long: bool,
 }
 
 /// See the crate's documentation.
@@ -123,7 +125,7 @@ impl Gateway {
             transactions: Transactions::new(config.max_transactions, seed),
             calls: Calls::new(ports),
             pending: BTreeMap::new(),
-            hops: Hops::default(),
+            hops: Hops::new(rng.next_u64()),
             waiting: BTreeMap::new(),
             tokens: Tokens::new(lasting),
             rng,
@@ -178,8 +180,14 @@ impl Gateway {
     /// A connection is over, or could not be made.
     pub fn disconnected(&mut self, now: Time, connection: u64, media: &mut impl Media) {
         self.hops.closed(connection);
-        for id in self.transactions.disconnected(now, connection) {
-            self.forget(now, id, media);
+        for id in self.transactions.by_connection(connection) {
+            // Who takes no connection takes a long datagram (RFC 3261, 18.1.1); others
+            // get no answer (8.1.3.1, 16.9).
+            if !self.by_datagram(now, id, media) {
+                let said = (503, "Service Unavailable");
+                self.transactions.refuse(now, id, said, b"");
+                self.forget(now, id, media);
+            }
         }
     }
 
@@ -306,7 +314,8 @@ impl Gateway {
 
     /// When [`Gateway::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> Time {
-        let sweep = if self.calls.len() == 0 { Time::NEVER } else { self.sweep };
+        let is_idle = self.calls.len() == 0 && self.hops.are_used();
+        let sweep = if is_idle { Time::NEVER } else { self.sweep };
         self.transactions.next_timeout().min(sweep)
     }
 
@@ -319,6 +328,7 @@ impl Gateway {
             return;
         }
         self.sweep = now + SWEEP;
+        self.hops.forget_unused();
         let transactions = &self.transactions;
         self.pending.retain(|id, _| transactions.has(*id));
         let rings: std::collections::BTreeSet<CallId> =

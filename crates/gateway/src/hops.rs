@@ -1,7 +1,8 @@
 //! Where requests go next: along a flow that is known, to who is named by an address,
 //! where a route leads, or to a name that has to be looked up.
 
-use crate::config::{Config, Transport};
+use crate::config::{Config, Socket, Transport};
+use crate::media::is_nobodys;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,8 @@ pub(crate) enum NoHop {
     Unknown(String),
     /// The name service knows no such name.
     NoSuchName,
+    /// It leads to no single host's address, or to this host's own.
+    Forbidden,
     /// No socket speaks what the URI wants.
     NoTransport,
     /// The URI isn't understood.
@@ -35,34 +38,67 @@ pub(crate) enum NoHop {
 pub(crate) struct Hops {
     /// The connections there are, or are being made, by where they lead.
     connections: BTreeMap<(u32, SocketAddr), u64>,
-    open: BTreeSet<u64>,
+    open: BTreeMap<u64, (u32, SocketAddr)>,
+    /// Those that nothing has been sent by, and nobody has made.
+    unused: BTreeSet<u64>,
     last: u64,
     names: BTreeMap<String, (Option<IpAddr>, Time)>,
 }
 
 impl Hops {
+    /// Connections are numbered from `first` on: others than at the last start, of which
+    /// phones may bring flows back.
+    pub fn new(first: u64) -> Hops {
+        Hops { last: first >> 1, ..Hops::default() }
+    }
+
+    /// Forgets the connections that were to be made, and by which nothing was sent after
+    /// all.
+    pub fn forget_unused(&mut self) {
+        for connection in std::mem::take(&mut self.unused) {
+            self.closed(connection);
+        }
+    }
+
+    /// Whether there is none to forget.
+    pub fn are_used(&self) -> bool {
+        self.unused.is_empty()
+    }
+
+    /// Something is sent by a connection.
+    pub fn used(&mut self, hop: &Hop) {
+        if let Some(connection) = hop.connection {
+            self.unused.remove(&connection);
+        }
+    }
+
     /// A connection of socket `socket` to or from `remote`.
     pub fn connected(&mut self, socket: u32, remote: SocketAddr) -> u64 {
         self.last += 1;
         self.connections.insert((socket, remote), self.last);
-        self.open.insert(self.last);
+        self.open.insert(self.last, (socket, remote));
         self.last
     }
 
     /// It is over.
     pub fn closed(&mut self, connection: u64) {
-        self.open.remove(&connection);
-        self.connections.retain(|_, other| *other != connection);
+        self.unused.remove(&connection);
+        if let Some(place) = self.open.remove(&connection)
+            && self.connections.get(&place) == Some(&connection)
+        {
+            self.connections.remove(&place);
+        }
     }
 
     /// Whether messages can still go there.
     pub fn is_usable(&self, hop: &Hop) -> bool {
-        hop.connection.is_none_or(|connection| self.is_open(connection))
+        let place = |connection| self.open.get(&connection) == Some(&(hop.socket, hop.remote));
+        hop.connection.is_none_or(place)
     }
 
     /// Whether a connection is there, or is to be made.
     pub fn is_open(&self, connection: u64) -> bool {
-        self.open.contains(&connection)
+        self.open.contains_key(&connection)
     }
 
     /// What the name service has said of `name`.
@@ -95,6 +131,12 @@ impl Hops {
             None => None,
         };
         let ip = self.address(now, host)?;
+        // What listens on loopback alone is not for phones.
+        let is_local = |socket: &Socket| socket.address.ip().is_loopback();
+        let inside = ip.to_canonical().is_loopback() && !config.sockets.iter().any(is_local);
+        if is_nobodys(ip) || inside {
+            return Err(NoHop::Forbidden);
+        }
         let has = |transport| config.socket(transport, ip).is_some();
         let choice = match transport {
             Some(transport) => transport,
@@ -103,6 +145,17 @@ impl Hops {
         };
         let port = target.port.unwrap_or(choice.default_port());
         self.hop(config, choice, SocketAddr::new(ip, port))
+    }
+
+    /// Whether a request for this URI goes over a connection for its length alone.
+    pub fn is_long(config: &Config, uri: &[u8], hop: &Hop) -> bool {
+        let target = Target::of(uri);
+        let is_free = target.is_some_and(|target| {
+            let host = core::str::from_utf8(&target.host).unwrap_or_default();
+            target.transport.is_none() && config.route(host).is_none()
+        });
+        let has_udp = config.socket(Transport::Udp, hop.remote.ip()).is_some();
+        hop.connection.is_some() && is_free && has_udp
     }
 
     fn address(&self, now: Time, host: &str) -> Result<IpAddr, NoHop> {
@@ -127,7 +180,11 @@ impl Hops {
             Transport::Udp => None,
             _ => match self.connections.get(&(socket, remote)) {
                 Some(&connection) => Some(connection),
-                None => Some(self.connected(socket, remote)),
+                None => {
+                    let connection = self.connected(socket, remote);
+                    self.unused.insert(connection);
+                    Some(connection)
+                }
             },
         };
         Ok(Hop { socket, remote, connection })
@@ -137,7 +194,7 @@ impl Hops {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Destination, Route, Socket};
+    use crate::config::{Destination, Route};
     use trunkline_overlay::wire::NodeId;
 
     fn config() -> Config {
@@ -184,6 +241,9 @@ mod tests {
         assert_eq!(to("sips:b@198.51.100.1", 9), Err(NoHop::NoTransport));
         assert_eq!(to("sip:b@198.51.100.1;transport=ws", 9), Err(NoHop::NoTransport));
         assert_eq!(to("tel:1", 9), Err(NoHop::Uri));
+        for host in ["127.0.0.1:9101", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "224.0.0.1"] {
+            assert_eq!(to(&format!("sip:b@{host}"), 9), Err(NoHop::Forbidden), "{host}");
+        }
         assert_eq!(to("sip:b@C.example", 9), Err(NoHop::Unknown("c.example".into())));
     }
 
@@ -210,5 +270,22 @@ mod tests {
         assert!(!hops.is_usable(&hop));
         let again = hops.resolve(Time::ZERO, &config, uri, 1).unwrap();
         assert!(again != hop && hops.is_usable(&again));
+        // One that nothing was sent by is not there for ever.
+        hops.used(&again);
+        hops.forget_unused();
+        assert!(hops.is_usable(&again));
+        let other = hops.resolve(Time::ZERO, &config, b"sip:b@198.51.100.2;transport=tcp", 1);
+        hops.forget_unused();
+        assert!(!hops.is_usable(&other.unwrap()));
+    }
+
+    #[test]
+    fn the_connection_of_an_earlier_start_is_nobody_elses() {
+        let (mut before, mut after) = (Hops::new(1), Hops::new(1));
+        let [a, b] = ["192.0.2.1:1", "192.0.2.2:2"].map(|at| at.parse().unwrap());
+        let connection = Some(before.connected(1, a));
+        assert_eq!(Some(after.connected(1, b)), connection);
+        let hop = Hop { socket: 1, remote: a, connection };
+        assert!(before.is_usable(&hop) && !after.is_usable(&hop));
     }
 }

@@ -260,7 +260,7 @@ impl Message {
             Some(method) if self.once(Name::CSeq)?.method != method => return Err(Fault::Mismatch),
             _ => {}
         }
-        if self.places.iter().any(|place| place.is_bad) {
+        if self.places.iter().any(|place| place.is_bad) || self.has_stray_ends() {
             return Err(Fault::Line);
         }
         for name in [Name::From, Name::To] {
@@ -302,6 +302,17 @@ impl Message {
             Start::Response { code: 100..=699, .. } => Ok(None),
             Start::Response { .. } => Err(Fault::Status),
         }
+    }
+
+    /// Whether a line has within it what others might take for its end: a carriage
+    /// return alone, or a zero that isn't escaped in a string.
+    fn has_stray_ends(&self) -> bool {
+        let head = &self.bytes[..self.end_of_fields()];
+        head.iter().enumerate().any(|(at, byte)| match byte {
+            b'\r' => head.get(at + 1) != Some(&b'\n'),
+            0 => at == 0 || head[at - 1] != b'\\',
+            _ => false,
+        })
     }
 
     /// That there is one field of this name, and something in it.

@@ -13,7 +13,7 @@ use crate::edit::Edit;
 use crate::message::{Message, Start};
 use crate::name::Name;
 use crate::reply;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use key::Key;
 use rand::rngs::ChaCha20Rng;
@@ -134,6 +134,8 @@ pub struct Transactions {
     due: BTreeSet<(Time, TransactionId)>,
     next: u64,
     most: usize,
+    /// How many of them are of whom.
+    by_source: BTreeMap<IpAddr, usize>,
     /// What the messages that are kept take, about.
     bytes: usize,
     rng: ChaCha20Rng,
@@ -151,6 +153,7 @@ impl Transactions {
             due: BTreeSet::new(),
             next: 0,
             most,
+            by_source: BTreeMap::new(),
             bytes: 0,
             rng: ChaCha20Rng::from_seed(seed),
             outputs: VecDeque::new(),
@@ -177,17 +180,27 @@ impl Transactions {
         self.all.get(&id).is_some_and(|t| t.phase == Phase::New)
     }
 
-    /// Requests that went over a connection that is over get no response from there:
-    /// who asked is told 503 (RFC 3261, 8.1.3.1 and 16.9). They are returned.
-    pub fn disconnected(&mut self, now: Time, connection: u64) -> Vec<TransactionId> {
+    /// Takes back that a request has been forwarded, to forward it otherwise: the request
+    /// as it came. `None` if it has had a response, or its caller has given up.
+    pub fn take_back(&mut self, id: TransactionId) -> Option<Message> {
+        let t = self.all.get_mut(&id)?;
+        if t.phase != Phase::Calling || t.is_cancelled {
+            return None;
+        }
+        let (_, forwarded) = t.downstream.take()?;
+        self.bytes -= forwarded.bytes().len();
+        t.phase = Phase::New;
+        Some(t.request.clone())
+    }
+
+    /// The requests that went over a connection and have had no final response.
+    pub fn by_connection(&self, connection: u64) -> Vec<TransactionId> {
         let waits = |t: &Transaction| {
             let is_it =
                 t.downstream.as_ref().is_some_and(|(to, _)| to.connection == Some(connection));
             is_it && matches!(t.phase, Phase::Calling | Phase::Proceeding)
         };
-        let lost: Vec<_> = self.all.iter().filter(|(_, t)| waits(t)).map(|(id, _)| *id).collect();
-        lost.iter().for_each(|id| self.refuse(now, *id, (503, "Service Unavailable"), b""));
-        lost
+        self.all.iter().filter(|(_, t)| waits(t)).map(|(id, _)| *id).collect()
     }
 
     /// Takes a message without a fault that came from `from`.
@@ -211,7 +224,7 @@ impl Transactions {
                 self.on_repeated(id);
                 Incoming::Absorbed
             }
-            (_, None) if self.is_full() => {
+            (_, None) if !self.has_room(from, message) => {
                 let said = (503, "Service Unavailable");
                 let bytes =
                     reply::response(message, from.remote, said, b"full", b"Retry-After: 5\r\n");
@@ -222,8 +235,14 @@ impl Transactions {
         }
     }
 
-    fn is_full(&self) -> bool {
-        self.all.len() >= self.most || self.bytes >= self.most.saturating_mul(USUAL)
+    /// Whether there is room for a request: a quarter is for those of dialogs, which end
+    /// calls; and of what is left for others, half for those of one host.
+    fn has_room(&self, from: Hop, message: &Message) -> bool {
+        let is_in_dialog = message.to().is_some_and(|to| to.tag().is_some());
+        let most = if is_in_dialog { self.most } else { self.most - self.most / 4 };
+        let its = self.by_source.get(&from.remote.ip()).copied().unwrap_or(0);
+        let share = if is_in_dialog { most } else { most.div_ceil(2) };
+        self.all.len() < most && its < share && self.bytes < most.saturating_mul(USUAL)
     }
 
     fn open(&mut self, now: Time, from: Hop, message: &Message) -> TransactionId {
@@ -248,6 +267,7 @@ impl Transactions {
             timers: Timers::new(now),
         };
         self.bytes += transaction.bytes();
+        *self.by_source.entry(from.remote.ip()).or_default() += 1;
         self.all.insert(id, transaction);
         if is_invite {
             // At once, so that it isn't sent again while downstream thinks.
@@ -499,6 +519,13 @@ impl Transactions {
     fn close(&mut self, id: TransactionId) {
         let Some(t) = self.all.remove(&id) else { return };
         self.bytes = self.bytes.saturating_sub(t.bytes());
+        let source = t.upstream.remote.ip();
+        if let Some(its) = self.by_source.get_mut(&source) {
+            *its -= 1;
+            if *its == 0 {
+                self.by_source.remove(&source);
+            }
+        }
         self.by_key.remove(&t.key);
         self.by_branch.remove(&t.branch);
         if let Some(at) = t.timers.armed {

@@ -22,6 +22,7 @@ pub(super) fn for_us(method: &[u8]) -> Refusal {
 
 pub(super) fn no_hop(why: &NoHop) -> Refusal {
     match why {
+        NoHop::Forbidden => Refusal(403, "Forbidden", Vec::new()),
         NoHop::NoSuchName => Refusal(478, "Unresolvable Destination", Vec::new()),
         NoHop::Unknown(_) | NoHop::Uri => Refusal(416, "Unsupported URI Scheme", Vec::new()),
         NoHop::NoTransport => {

@@ -3,15 +3,19 @@
 use super::refusal::{Refusal, for_us, no_hop, overloaded, unpassable};
 use super::{Event, Gateway, Kind, Pending, WAITING};
 use crate::calls::{Call, CallId, Meaning, Side};
-use crate::hops::NoHop;
+use crate::config::Transport;
+use crate::hops::{Hops, NoHop};
 use crate::media::Media;
 use crate::passes::{self, Between, PARAM, Passes};
 use rand::Rng as _;
 use trunkline_base::Time;
 use trunkline_sip::proxy::Routed;
 use trunkline_sip::transaction::{Hop, TransactionId};
-use trunkline_sip::value::Uri;
+use trunkline_sip::value::{Uri, Via};
 use trunkline_sip::{Edit, Message, Name, Start};
+
+/// How often a request may have been here before.
+const ROUNDS: usize = 3;
 
 /// A request between its two hops.
 struct Onward<'a> {
@@ -44,7 +48,7 @@ impl Gateway {
             Err(NoHop::Unknown(name)) => return self.wait(name, (id, from, message.clone())),
             Err(why) => return Err(no_hop(&why)),
         };
-        if self.config.sockets.iter().any(|socket| socket.address == down.remote) {
+        if self.comes_round(message) || self.is_own(&down) {
             return Err(Refusal(482, "Loop Detected", Vec::new()));
         }
         let has_tag = message.to().is_some_and(|to| to.tag().is_some());
@@ -75,9 +79,50 @@ impl Gateway {
         self.stats.requests += 1;
         let method = method.to_vec();
         let is_described = passes::is_description(message);
-        let pending = Pending { kind, passes, up: from, down, method, is_described };
+        let is_long = !is_flow && Hops::is_long(&self.config, &routed.next, &down);
+        let pending = Pending { kind, passes, up: from, down, method, is_described, is_long };
         self.pending.insert(id, pending);
         Ok(())
+    }
+
+    /// Sends a request by UDP that went over a connection for its length alone, which
+    /// could not be made; false if that is not why, or it can't be.
+    pub(super) fn by_datagram(
+        &mut self,
+        now: Time,
+        id: TransactionId,
+        media: &mut impl Media,
+    ) -> bool {
+        let Some(pending) = self.pending.get(&id).filter(|p| p.is_long).cloned() else {
+            return false;
+        };
+        let Some(socket) = self.config.socket(Transport::Udp, pending.down.remote.ip()) else {
+            return false;
+        };
+        let Some(message) = self.transactions.take_back(id) else { return false };
+        let Ok(routed) = self.route(&message) else { return false };
+        let down = Hop { socket, connection: None, ..pending.down };
+        let (from, passes, routed) = (pending.up, &pending.passes, &routed);
+        let on = Onward { id, from, down, message: &message, routed, passes };
+        let done = self.pass_on(now, &on, media).is_ok();
+        if done && let Some(pending) = self.pending.get_mut(&id) {
+            (pending.down, pending.is_long) = (down, false);
+        }
+        done
+    }
+
+    /// Whether a request goes to this gateway itself.
+    pub(super) fn is_own(&self, down: &Hop) -> bool {
+        self.config.sockets.iter().any(|socket| socket.address == down.remote)
+    }
+
+    /// Whether a request has been here more often than proxies have reason to send it.
+    fn comes_round(&self, message: &Message) -> bool {
+        let is_own = |via: &&[u8]| {
+            let via = Via::parse(via);
+            via.is_some_and(|via| self.config.is_own(via.host, via.port, false))
+        };
+        message.list(Name::Via).filter(is_own).count() > ROUNDS
     }
 
     /// Whether a request is of calls that have been answered, by their two ends.
@@ -134,6 +179,7 @@ impl Gateway {
         }
         let own = self.own_hop(&down);
         self.transactions.stamp(&mut edit, id, &own);
+        self.hops.used(&down);
         match self.transactions.forward(now, id, down, edit.finish()) {
             true => Ok(()),
             false => Err(Refusal(513, "Message Too Large", Vec::new())),

@@ -64,7 +64,8 @@ impl Gateway {
             Err(NoHop::Unknown(name)) => return self.look_up(name),
             Err(_) => return,
         };
-        if self.config.sockets.iter().any(|socket| socket.address == down.remote) {
+        self.hops.used(&down);
+        if self.is_own(&down) {
             return;
         }
         let mut edit = Edit::new(message);

@@ -18,6 +18,25 @@ fn fault(from: &str, to: &str) -> Option<Fault> {
 }
 
 #[test]
+fn what_others_might_take_for_an_end_of_line_is_none() {
+    let text = |value: &str| {
+        format!(
+            "OPTIONS sip:h SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@h>;tag=1\r\n\
+             To: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 OPTIONS\r\nX: {value}\r\n\r\n"
+        )
+    };
+    for (value, fault) in [
+        ("a", None),
+        ("\"\\\0\"", None),
+        ("a\rRoute: <sip:x>", Some(Fault::Line)),
+        ("a\0b", Some(Fault::Line)),
+        ("a\r\r", Some(Fault::Line)),
+    ] {
+        assert_eq!(Message::parse(text(value).as_bytes()).unwrap().fault(), fault, "{value:?}");
+    }
+}
+
+#[test]
 fn a_request_is_found_in_its_bytes() {
     let m = parse(&format!("{REQUEST} and what came after it"));
     assert_eq!((m.fault(), m.bytes()), (None, REQUEST.as_bytes()));

@@ -119,10 +119,7 @@ impl Driver {
                 self.gateway.take(now, hop, &message, &mut self.board);
             }
             Input::Accepted(socket, stream, remote) => self.admit(socket, stream, remote),
-            Input::Closed(connection) => {
-                self.connections.remove(&connection);
-                self.gateway.disconnected(now, connection, &mut self.board);
-            }
+            Input::Closed(connection) => self.over(connection),
             Input::Named(name, address) => {
                 self.gateway.named(now, &name, address, &mut self.board);
             }
@@ -156,9 +153,7 @@ impl Driver {
     }
 
     fn admit(&mut self, socket: u32, stream: TcpStream, remote: SocketAddr) {
-        let same = self.connections.values().filter(|(ip, _)| *ip == remote.ip()).count();
-        let is_too_many = self.connections.len() >= CONNECTIONS || same >= CONNECTIONS / 8;
-        if is_too_many || !self.gateway.admits(remote.ip()) {
+        if !self.has_room(remote.ip()) || !self.gateway.admits(remote.ip()) {
             return;
         }
         let connection = self.gateway.connected(socket, remote);
@@ -183,8 +178,11 @@ impl Driver {
         };
         if !self.connections.contains_key(&connection) {
             // One that has ended is not made anew by an old name.
-            if !self.gateway.is_open(connection) || self.connections.len() >= CONNECTIONS {
+            if !self.gateway.is_open(connection) {
                 return;
+            }
+            if !self.has_room(to.remote.ip()) {
+                return self.over(connection);
             }
             let line = self.line(to, connection);
             tokio::spawn(stream::connect(self.tls_of(to.socket), line));
@@ -193,8 +191,20 @@ impl Driver {
             && outbox.try_send(bytes).is_err()
         {
             // Who doesn't read is not waited for.
-            self.connections.remove(&connection);
+            self.over(connection);
         }
+    }
+
+    /// A connection is of no more use.
+    fn over(&mut self, connection: u64) {
+        self.connections.remove(&connection);
+        self.gateway.disconnected(clock::now(), connection, &mut self.board);
+    }
+
+    /// Whether there is room for one more connection with this address.
+    fn has_room(&self, address: IpAddr) -> bool {
+        let same = self.connections.values().filter(|(ip, _)| *ip == address).count();
+        self.connections.len() < CONNECTIONS && same < CONNECTIONS / 8
     }
 
     fn on_events(&mut self) {

@@ -17,10 +17,13 @@ use trunkline_sip::transaction::Hop;
 use trunkline_sip::{Frame, Framer};
 
 /// Messages that may wait for a connection to take them.
-pub const OUTBOX: usize = 64;
+pub const OUTBOX: usize = 512;
 
 /// How long a connection may take to be made.
 const CONNECT: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// How long the other end may take to take a message.
+const WRITE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What TLS shows, and believes.
 #[derive(Clone, Default)]
@@ -85,7 +88,7 @@ pub struct Line {
 /// Serves a connection that somebody has made, until it is over.
 pub async fn serve(tls: Option<Tls>, stream: TcpStream, line: Line) {
     let (inbox, connection) = (line.inbox.clone(), line.hop.connection);
-    let _ = stream.set_nodelay(true);
+    keep_alive(&stream);
     let ended = match tls.map(|tls| tls.acceptor) {
         None => carry(stream, line).await,
         Some(Some(acceptor)) => {
@@ -120,7 +123,7 @@ pub async fn connect(tls: Option<Tls>, line: Line) {
 async fn open(to: Hop) -> io::Result<TcpStream> {
     let stream = tokio::time::timeout(CONNECT, TcpStream::connect(to.remote)).await;
     let stream = stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    stream.set_nodelay(true)?;
+    keep_alive(&stream);
     Ok(stream)
 }
 
@@ -142,6 +145,18 @@ async fn report(ended: io::Result<()>, inbox: &mpsc::Sender<Input>, connection: 
     }
 }
 
+async fn write(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    let written = tokio::time::timeout(WRITE, stream.write_all(bytes)).await;
+    written.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+/// Has the system find out whether the other end is still there.
+fn keep_alive(stream: &TcpStream) {
+    let often = socket2::TcpKeepalive::new().with_time(std::time::Duration::from_secs(60));
+    let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&often);
+    let _ = stream.set_nodelay(true);
+}
+
 /// Moves messages both ways.
 async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) -> io::Result<()> {
     let mut framer = Framer::default();
@@ -159,8 +174,8 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
                 }
             },
             message = line.outbox.recv() => match message {
-                Some(bytes) => stream.write_all(&bytes).await?,
-                None => return stream.shutdown().await,
+                Some(bytes) => write(&mut stream, &bytes).await?,
+                None => return Ok(()),
             },
         }
     }
@@ -180,7 +195,7 @@ async fn take(
                     return Ok(false);
                 }
             }
-            Ok(Frame::Ping) => stream.write_all(b"\r\n").await?,
+            Ok(Frame::Ping) => write(stream, b"\r\n").await?,
             Err(error) => return Err(io::Error::other(error.to_string())),
         }
     }

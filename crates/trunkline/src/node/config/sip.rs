@@ -16,7 +16,7 @@ use trunkline_overlay::wire::NodeId;
 const CALLS: usize = 1_000;
 /// Transactions at a time for each call that there may be: an INVITE of each, and what
 /// registers and asks beside.
-const TRANSACTIONS: usize = 8;
+const TRANSACTIONS: usize = 32;
 
 /// What a file says of the gateway, read and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
