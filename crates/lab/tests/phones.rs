@@ -216,43 +216,28 @@ fn talk(setup: Setup) {
     sites.hang_up();
 }
 
+/// All at the same time, since they mostly wait.
 #[test]
-fn phones_talk_over_udp() {
-    talk(Setup::default());
-}
-
-#[test]
-fn phones_talk_over_tcp() {
-    talk(Setup { transport: "tcp", ..Setup::default() });
-}
-
-#[test]
-fn phones_that_register_elsewhere_talk_over_udp() {
-    talk(Setup { registers: true, options: Options::default(), ..Setup::default() });
-}
-
-#[test]
-fn phones_that_register_elsewhere_talk_over_tcp() {
-    talk(Setup {
-        transport: "tcp",
-        registers: true,
-        options: Options::default(),
-        ..Setup::default()
-    });
-}
-
-#[test]
-fn phones_that_register_elsewhere_talk_over_tls() {
-    // Encrypted as far as the gateways.
+fn phones_talk_by_every_transport_registered_or_not() {
+    // TLS as far as the gateways.
     let route = |at: &str| (at.to_owned(), format!("udp:{at}:5060"));
     let routes = vec![route("10.77.8.1"), route("10.77.9.1")];
-    let options = Options { routes, ..Options::default() };
-    talk(Setup { transport: "tls", registers: true, options, ..Setup::default() });
-}
-
-#[test]
-fn encrypted_speech_passes_with_keys_in_the_description() {
-    talk(Setup { account: ";mediaenc=srtp-mand", ..Setup::default() });
+    let tls = Options { routes, ..Options::default() };
+    let registered =
+        |transport, options| Setup { transport, registers: true, options, ..Setup::default() };
+    let all = [
+        Setup::default(),
+        Setup { transport: "tcp", ..Setup::default() },
+        registered("udp", Options::default()),
+        registered("tcp", Options::default()),
+        registered("tls", tls),
+        // Keys in the description pass.
+        Setup { account: ";mediaenc=srtp-mand", ..Setup::default() },
+    ];
+    std::thread::scope(|scope| {
+        let calls = all.map(|setup| scope.spawn(|| talk(setup)));
+        calls.into_iter().for_each(|call| call.join().expect("a call"));
+    });
 }
 
 #[test]

@@ -97,6 +97,10 @@ impl Gateway {
         media: &mut impl Media,
     ) {
         let Some(pending) = self.pending.get(&id).cloned() else { return };
+        // It is for nobody (RFC 3261, 16.7, 3).
+        if message.list(Name::Via).nth(1).is_none() {
+            return;
+        }
         let Start::Response { code, .. } = message.start() else { return };
         let mut edit = Edit::new(message);
         edit.pop(Name::Via, 1);
