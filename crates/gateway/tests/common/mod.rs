@@ -1,4 +1,5 @@
 //! A small world: gateways, and agents that say what a test writes for them.
+#![allow(dead_code, reason = "every test binary uses another part")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

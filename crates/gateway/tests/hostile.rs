@@ -1,0 +1,344 @@
+//! What phones might do to each other's calls, by malice or by age, and can't.
+
+mod common;
+
+use common::*;
+use trunkline_gateway::{Config, Event, Remote};
+use trunkline_sip::Message;
+
+const G: &str = "10.1.0.1:5060";
+const A: Agent = Agent { at: "10.1.0.9:5060", tag: "a", gateway: G };
+const B: Agent = Agent { at: "10.1.0.20:5060", tag: "b", gateway: G };
+const C: Agent = Agent { at: "10.1.0.20:5060", tag: "c", gateway: G };
+
+fn world() -> World {
+    World::new(vec![config(1, G)])
+}
+
+fn call(world: &mut World) -> (Vec<String>, Vec<String>, Message) {
+    let uri = "sip:b@10.1.0.20";
+    world.send(A.at, G, &A.request(("INVITE", 1, uri), "", &[], &sdp("10.1.0.9:4000")));
+    let invite = world.read(B.at, "INVITE");
+    world.send(B.at, G, &B.response(&invite, "200 OK", &sdp("10.1.0.20:5000")));
+    let ok = world.read(A.at, "200");
+    let (there, mut back) = (routes(&invite), routes(&ok));
+    back.reverse();
+    world.send(A.at, G, &A.request(("ACK", 1, uri), "b", &back, ""));
+    world.read(B.at, "ACK");
+    (back, there, invite)
+}
+fn remotes(w: &World) -> Vec<Vec<Remote>> {
+    let s = &w.sites[0];
+    s.gateway
+        .calls()
+        .flat_map(|c| {
+            c.ports
+                .iter()
+                .map(|p| p.iter().map(|p| s.board.sends(*p)).collect())
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+fn rtp(r: &Remote) -> String {
+    match r {
+        Remote::Udp { rtp: Some(a), .. } => a.to_string(),
+        o => format!("{o:?}"),
+    }
+}
+
+fn two_sites() -> World {
+    let site = |node, here: &str, there: &str, network: &str| Config {
+        trust: vec![format!("{there}/32").parse().unwrap()],
+        routes: vec![route(network, &format!("{there}:5060"))],
+        ..config(node, &format!("{here}:5060"))
+    };
+    World::new(vec![
+        site(1, "10.1.0.1", "10.2.0.1", "10.2.0.0/16"),
+        site(2, "10.2.0.1", "10.1.0.1", "10.1.0.0/16"),
+    ])
+}
+
+#[test]
+fn an_invite_cannot_name_a_call() {
+    let mut w = world();
+    let route = vec![format!("<sip:{G};lr;tl=0000000000000001>")];
+    let media: String =
+        (0..16).map(|n| format!("m=audio {} RTP/AVP 0\r\n", 4000 + 2 * n)).collect();
+    let body =
+        format!("v=0\r\no=- 1 1 IN IP4 10.1.0.9\r\ns=-\r\nc=IN IP4 10.1.0.9\r\nt=0 0\r\n{media}");
+    for n in 1..=2 {
+        w.send(A.at, G, &A.request(("INVITE", n, "sip:b@10.1.0.20"), "", &route, &body));
+        let invite = w.read(B.at, "INVITE");
+        w.send(B.at, G, &B.response(&invite, "486 Busy", ""));
+    }
+    // As above, but both at once
+    let mut w = world();
+    let mut invites = vec![];
+    for n in 1..=2 {
+        w.send(A.at, G, &A.request(("INVITE", n, "sip:b@10.1.0.20"), "", &route, &body));
+        invites.push(w.read(B.at, "INVITE"));
+    }
+    for i in &invites {
+        w.send(B.at, G, &B.response(i, "486 Busy", ""));
+    }
+    w.wait(3_600_000);
+    assert_eq!(w.sites[0].gateway.free_ports(), 50);
+}
+
+#[test]
+fn the_bye_of_one_that_answered_too_late_ends_nothing() {
+    let mut w = world();
+    let (_, there, _) = call(&mut w);
+    // B' (c) has answered too late, or never; it hangs up.
+    w.send(C.at, G, &C.request(("BYE", 1, "sip:a@10.1.0.9"), "a", &there, ""));
+    let bye = w.read(A.at, "BYE");
+    w.send(A.at, G, &A.response(&bye, "481 No", ""));
+    assert_eq!(w.sites[0].gateway.calls().count(), 1);
+}
+
+#[test]
+fn a_stray_ack_moves_no_media() {
+    let mut w = world();
+    let (_, there, _) = call(&mut w);
+    let evil = Agent { at: "10.1.0.66:5060", tag: "evil", gateway: G };
+    w.send(
+        evil.at,
+        G,
+        &evil.request(("ACK", 7, "sip:a@10.1.0.9"), "nonsense", &there, &sdp("10.1.0.66:6666")),
+    );
+    let r = remotes(&w);
+    assert_eq!(rtp(&r[0][1]), "10.1.0.20:5000");
+}
+
+#[test]
+fn a_request_that_is_refused_takes_no_others_offer_back() {
+    let mut w = world();
+    let (back, there, _) = call(&mut w);
+    w.send(
+        A.at,
+        G,
+        &A.request(("INVITE", 2, "sip:b@10.1.0.20"), "b", &back, &sdp("10.1.0.9:4444")),
+    );
+    let re = w.read(B.at, "INVITE");
+    w.send(B.at, G, &B.request(("INFO", 1, "sip:a@10.1.0.9"), "a", &there, ""));
+    let info = w.read(A.at, "INFO");
+    w.send(A.at, G, &A.response(&info, "415 No", ""));
+    w.send(B.at, G, &B.response(&re, "200 OK", &sdp("10.1.0.20:5000")));
+    let r = remotes(&w);
+    assert_eq!(rtp(&r[0][0]), "10.1.0.9:4444");
+}
+
+#[test]
+fn a_request_that_is_agreed_to_settles_no_others_offer() {
+    let mut w = world();
+    let (back, there, _) = call(&mut w);
+    w.send(
+        A.at,
+        G,
+        &A.request(("INVITE", 2, "sip:b@10.1.0.20"), "b", &back, &sdp("10.1.0.9:4444")),
+    );
+    let re = w.read(B.at, "INVITE");
+    w.send(B.at, G, &B.request(("UPDATE", 1, "sip:a@10.1.0.9"), "a", &there, ""));
+    let up = w.read(A.at, "UPDATE");
+    w.send(A.at, G, &A.response(&up, "200 OK", ""));
+    w.send(B.at, G, &B.response(&re, "488 No", ""));
+    let r = remotes(&w);
+    assert_eq!(rtp(&r[0][0]), "10.1.0.9:4000");
+}
+
+#[test]
+fn capabilities_are_no_answer() {
+    let mut w = world();
+    let (back, ..) = call(&mut w);
+    w.send(A.at, G, &A.request(("OPTIONS", 2, "sip:b@10.1.0.20"), "b", &back, ""));
+    let o = w.read(B.at, "OPTIONS");
+    let caps = sdp("10.1.0.20:5000").replace("m=audio 5000", "m=audio 0");
+    w.send(B.at, G, &B.response(&o, "200 OK", &caps));
+    assert_eq!(w.sites[0].board.joined.len(), 2);
+}
+
+#[test]
+fn capabilities_with_a_refusal_are_none() {
+    let mut w = world();
+    let (back, ..) = call(&mut w);
+    w.send(
+        A.at,
+        G,
+        &A.request(("INVITE", 2, "sip:b@10.1.0.20"), "b", &back, &sdp("10.1.0.9:4444")),
+    );
+    let o = w.read(B.at, "INVITE");
+    let caps = sdp("10.1.0.20:5000").replace("m=audio 5000", "m=audio 0");
+    w.send(B.at, G, &B.response(&o, "488 No", &caps));
+    assert_eq!(w.sites[0].board.joined.len(), 2);
+}
+
+#[test]
+fn an_ack_to_a_name_comes_through_when_it_is_repeated() {
+    let mut w = world();
+    let uri = "sip:b@10.1.0.20";
+    w.send(A.at, G, &A.request(("INVITE", 1, uri), "", &[], &sdp("10.1.0.9:4000")));
+    let invite = w.read(B.at, "INVITE");
+    w.send(B.at, G, &B.response(&invite, "200 OK", &sdp("10.1.0.20:5000")));
+    let ok = w.read(A.at, "200");
+    let mut back = routes(&ok);
+    back.reverse();
+    w.send(A.at, G, &A.request(("ACK", 1, "sip:b@pbx.example"), "b", &back, ""));
+    assert!(w.sites[0].events.iter().any(|e| matches!(e, Event::LookUp(_))));
+}
+
+#[test]
+fn what_only_gateways_say_goes_from_a_message_of_no_call() {
+    let mut w = two_sites();
+    let far = Agent { at: "10.2.0.9:5060", tag: "b", gateway: "10.2.0.1:5060" };
+    let uri = "sip:b@10.2.0.9";
+    w.send(A.at, G, &A.request(("INVITE", 1, uri), "", &[], &sdp("10.1.0.9:4000")));
+    let invite = w.read(far.at, "INVITE");
+    w.send(far.at, far.gateway, &far.response(&invite, "200 OK", &sdp("10.2.0.9:5000")));
+    let ok = w.read(A.at, "200");
+    let mut back = routes(&ok);
+    back.reverse();
+    let evil = format!("{}a=x-trunkline:1 1 7777\r\n", sdp("10.1.0.9:4000"));
+    // Only the other gateway's route; a To tag that no call of this one knows.
+    let ack = A.request(("ACK", 1, uri), "zzz", &back[1..], &evil);
+    w.send(A.at, G, &ack);
+    let s = &w.sites[1];
+    let ports = s.gateway.calls().next().unwrap().ports[0];
+    assert!(!matches!(s.board.sends(ports[0]), Remote::Overlay { port: 7777, .. }));
+}
+
+#[test]
+fn offers_that_wait_cannot_close_a_loop() {
+    let mut w = world();
+    // Two calls, both of one attacker: 1 = x/y, 2 = u/v, different Call-IDs.
+    fn as_call(text: String, id: &str) -> String {
+        text.replace("Call-ID: call", &format!("Call-ID: {id}"))
+    }
+    let mut ends = vec![];
+    for (id, a, b) in [("one", "x", "y"), ("two", "u", "v")] {
+        let caller = Agent { at: A.at, tag: a, gateway: G };
+        let callee = Agent { at: B.at, tag: b, gateway: G };
+        w.send(
+            A.at,
+            G,
+            &as_call(
+                caller.request(("INVITE", 1, "sip:b@10.1.0.20"), "", &[], &sdp("10.1.0.9:4000")),
+                id,
+            ),
+        );
+        let invite = w.read(B.at, "INVITE");
+        w.send(B.at, G, &as_call(callee.response(&invite, "200 OK", &sdp("10.1.0.20:5000")), id));
+        let ok = w.read(A.at, "200");
+        let mut back = routes(&ok);
+        back.reverse();
+        ends.push((id, caller, callee, back));
+    }
+    let view = |w: &World, name: &str| {
+        w.sites[0].gateway.calls().find(|c| c.name == name).unwrap().ports[0]
+    };
+    let (one, two) = (view(&w, "one"), view(&w, "two"));
+    let here = |p: u16| sdp(&format!("10.1.0.1:{p}"));
+    // u offers to hear at call one's caller port: pending.
+    let (id, u, _, back2) = &ends[1];
+    w.send(
+        A.at,
+        G,
+        &as_call(u.request(("INVITE", 2, "sip:b@10.1.0.20"), "v", back2, &here(one[0])), id),
+    );
+    let re2 = w.read(B.at, "INVITE");
+    // x offers nonsense on the gateway, y answers with call two's callee port.
+    let (id, x, y, back1) = &ends[0];
+    w.send(
+        A.at,
+        G,
+        &as_call(x.request(("INVITE", 2, "sip:b@10.1.0.20"), "y", back1, &here(1024)), id),
+    );
+    let re1 = w.read(B.at, "INVITE");
+    w.send(B.at, G, &as_call(y.response(&re1, "200 OK", &here(two[1])), id));
+    // v answers with nonsense on the gateway.
+    let id = ends[1].0;
+    w.send(B.at, G, &as_call(ends[1].2.response(&re2, "200 OK", &here(1024)), id));
+    // Follow: in at one[0] -> out at its onto -> remote -> ...
+    let board = &w.sites[0].board;
+    let mut at_port = one[0];
+    let mut path = vec![at_port];
+    for _ in 0..4 {
+        let Some(Some(relay)) = board.joined.get(&at_port) else { break };
+        let Remote::Udp { rtp: Some(next), .. } = board.sends(relay.onto) else { break };
+        at_port = next.port();
+        path.push(at_port);
+    }
+    assert!(path.len() < 4, "packets go round: {path:?}");
+}
+
+#[test]
+fn a_bye_that_is_challenged_ends_nothing() {
+    let mut w = world();
+    let (back, ..) = call(&mut w);
+    w.send(A.at, G, &A.request(("BYE", 2, "sip:b@10.1.0.20"), "b", &back, ""));
+    let bye = w.read(B.at, "BYE");
+    w.send(B.at, G, &B.response(&bye, "407 Who", ""));
+    assert_eq!(w.sites[0].gateway.calls().count(), 1);
+}
+
+#[test]
+fn an_offer_before_the_answer_that_is_refused_changes_nothing() {
+    let mut w = world();
+    w.send(A.at, G, &A.request(("INVITE", 1, "sip:b@10.1.0.20"), "", &[], &sdp("10.1.0.9:4000")));
+    let invite = w.read(B.at, "INVITE");
+    w.send(B.at, G, &B.response(&invite, "183 P", &sdp("10.1.0.20:5000")));
+    let p = w.read(A.at, "183");
+    let mut back = routes(&p);
+    back.reverse();
+    w.send(
+        A.at,
+        G,
+        &A.request(("UPDATE", 2, "sip:b@10.1.0.20"), "b", &back, &sdp("10.1.0.9:4444")),
+    );
+    let u = w.read(B.at, "UPDATE");
+    w.send(B.at, G, &B.response(&u, "491 No", ""));
+    let r = remotes(&w);
+    assert_eq!(rtp(&r[0][0]), "10.1.0.9:4000");
+}
+
+#[test]
+fn a_caller_without_a_tag_is_one() {
+    let mut w = world();
+    let inv = A
+        .request(("INVITE", 1, "sip:b@10.1.0.20"), "", &[], &sdp("10.1.0.9:4000"))
+        .replace("<sip:a@h>;tag=a", "<sip:a@h>");
+    w.send(A.at, G, &inv);
+    let invite = w.read(B.at, "INVITE");
+    w.send(B.at, G, &B.response(&invite, "200 OK", &sdp("10.1.0.20:5000")));
+    let ok = w.read(A.at, "200");
+    let mut back = routes(&ok);
+    back.reverse();
+    let re = A
+        .request(("INVITE", 2, "sip:b@10.1.0.20"), "b", &back, &sdp("10.1.0.9:4444"))
+        .replace("<sip:a@h>;tag=a", "<sip:a@h>");
+    w.send(A.at, G, &re);
+    let re = w.read(B.at, "INVITE");
+    w.send(B.at, G, &B.response(&re, "200 OK", &sdp("10.1.0.20:5000")));
+    let r = remotes(&w);
+    assert_eq!(rtp(&r[0][0]), "10.1.0.9:4444");
+    assert_eq!(rtp(&r[0][1]), "10.1.0.20:5000");
+}
+
+#[test]
+fn who_rings_and_says_bye_ends_no_others_call() {
+    let mut w = world();
+    w.send(A.at, G, &A.request(("INVITE", 1, "sip:b@10.1.0.20"), "", &[], &sdp("10.1.0.9:4000")));
+    let invite = w.read(B.at, "INVITE");
+    w.send(B.at, G, &B.response(&invite, "180 R", ""));
+    w.send(B.at, G, &C.response(&invite, "180 R", ""));
+    let p = w.read(A.at, "180");
+    let mut back = routes(&p);
+    back.reverse();
+    w.send(A.at, G, &A.request(("BYE", 2, "sip:c@10.1.0.20"), "c", &back, ""));
+    let bye = w.read(B.at, "BYE");
+    w.send(B.at, G, &C.response(&bye, "200 OK", ""));
+    w.send(B.at, G, &B.response(&invite, "200 OK", &sdp("10.1.0.20:5000")));
+    // The BYE's, and then the INVITE's.
+    assert!(w.read(A.at, "200").body().is_empty());
+    assert!(!w.read(A.at, "200").body().is_empty());
+    assert_eq!(w.sites[0].gateway.calls().count(), 1);
+}
