@@ -23,7 +23,6 @@ demo: ## Build trunkline and run its demonstration: make demo ARGS="--help"
 
 .PHONY: demo-sip
 demo-sip: ## Two real telephones call each other over the overlay and past it (root): make demo-sip ARGS="--help"
-	@scripts/setup.sh >/dev/null || true
 	cargo build --release $(LOCKED) -p trunkline -p trunkline-lab
 	"$(CARGO_TARGET_DIR)/release/trunkline-lab" phones $(ARGS)
 

@@ -18,9 +18,9 @@ pub struct CallId(pub(crate) u64);
 /// A call as one moment saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallView {
-    /// Which.
+    /// The call's number at this gateway.
     pub id: CallId,
-    /// As SIP names it.
+    /// The call's Call-ID.
     pub name: String,
     /// The URI of who calls.
     pub from: String,
@@ -202,8 +202,8 @@ impl Calls {
         self.by_name.entry(name.to_vec()).or_default().push(id);
     }
 
-    pub fn close(&mut self, id: CallId, media: &mut impl Media) -> Option<Call> {
-        let mut call = self.all.remove(&id)?;
+    pub fn close(&mut self, id: CallId, media: &mut impl Media) {
+        let Some(mut call) = self.all.remove(&id) else { return };
         for stream in std::mem::take(&mut call.streams).into_iter().flatten() {
             self.release(&stream, media);
         }
@@ -213,7 +213,12 @@ impl Calls {
                 self.by_name.remove(&call.name);
             }
         }
-        Some(call)
+    }
+
+    /// The call that has a port, or the one before it for RTCP.
+    pub fn at_port(&mut self, port: u16) -> Option<&mut Call> {
+        let (id, ..) = self.owners.get(&(port & !1))?;
+        self.all.get_mut(id)
     }
 
     fn release(&mut self, stream: &Stream, media: &mut impl Media) {
@@ -317,6 +322,11 @@ impl Calls {
         self.ensure(id, n, media.transport, passing)?;
         let Some(call) = self.all.get_mut(&id) else { return Err(Unpassable::NoPorts) };
         let Some(Some(stream)) = call.streams.get_mut(n) else { return Err(Unpassable::NoPorts) };
+        let side = passing.side;
+        if passing.meaning == Meaning::Nothing {
+            let other = &stream.legs[1 - side];
+            return Ok((other.port, passing.is_told && other.told));
+        }
         let encrypts = |t| matches!(t, Transport::Srtp | Transport::DtlsSrtp);
         if encrypts(stream.transport) != encrypts(media.transport) {
             // An offer may change it; an answer may not (RFC 3264, 6.1).
@@ -326,7 +336,6 @@ impl Calls {
             }
             stream.transport = media.transport;
         }
-        let side = passing.side;
         // Packets of video are larger than the overlay carries.
         let is_small = media.kind == b"audio" || media.kind == b"image";
         let tells = passing.is_told && is_small;

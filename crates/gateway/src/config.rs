@@ -18,7 +18,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// As a Via says it.
+    /// The transport as a Via writes it.
     pub fn in_via(self) -> &'static str {
         match self {
             Transport::Udp => "UDP",
@@ -27,7 +27,7 @@ impl Transport {
         }
     }
 
-    /// As a URI says it.
+    /// The transport as a URI writes it.
     pub fn in_uri(self) -> &'static str {
         match self {
             Transport::Udp => "udp",
@@ -75,9 +75,9 @@ pub enum Destination {
 pub struct Route {
     /// For requests whose URI names this.
     pub to: Destination,
-    /// They go here.
+    /// The next hop of such requests.
     pub via: SocketAddr,
-    /// By this.
+    /// The transport to that hop.
     pub transport: Transport,
 }
 
@@ -100,9 +100,9 @@ pub struct Config {
     pub trust: Vec<IpNet>,
     /// Of the routes that fit, the longest network is taken.
     pub routes: Vec<Route>,
-    /// Calls at a time.
+    /// How many calls there may be at a time.
     pub max_calls: usize,
-    /// Transactions at a time.
+    /// How many transactions there may be at a time.
     pub max_transactions: usize,
 }
 
@@ -117,9 +117,13 @@ impl Config {
         Config::is_in(&self.trust, address)
     }
 
-    /// Whether requests from there are heard at all.
-    pub(crate) fn admits(&self, address: IpAddr) -> bool {
-        Config::is_in(&self.allow, address) || self.trusts(address)
+    /// Whether requests from there are heard at all: from who may call, is trusted, or
+    /// is where a route leads.
+    pub fn admits(&self, address: IpAddr) -> bool {
+        let is_via = |route: &Route| route.via.ip() == address.to_canonical();
+        Config::is_in(&self.allow, address)
+            || self.trusts(address)
+            || self.routes.iter().any(is_via)
     }
 
     /// Whether media may go to `at`: not to where SIP from this gateway's address is

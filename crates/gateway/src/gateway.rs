@@ -8,7 +8,7 @@ use crate::calls::{Call, CallId, CallView, Calls, Unpassable};
 use crate::config::Config;
 use crate::hops::Hops;
 use crate::media::Media;
-use crate::passes::{self, Passes};
+use crate::passes::Passes;
 use crate::ports::Ports;
 use crate::token::Tokens;
 use core::net::{IpAddr, SocketAddr};
@@ -39,15 +39,13 @@ const WAITING: usize = 1_000;
 pub enum Event {
     /// Find the address of this name, and say [`Gateway::named`].
     LookUp(String),
-    /// A call has been answered.
-    Answered(CallId),
     /// A call is over; as it was before.
     Ended(Box<CallView>),
     /// The media of a call go past the overlay, although the next hop is trusted: it
     /// doesn't know of virtual ports, or this node doesn't know its.
     Plain(CallId),
     /// Nothing in a response's description can be relayed, and all of it was refused;
-    /// or it isn't understood, and passed as it is.
+    /// or it isn't understood, and passed as it was.
     Refused(Vec<u8>, Unpassable),
 }
 
@@ -96,7 +94,7 @@ struct Pending {
     is_long: bool,
 }
 
-/// See the crate's documentation.
+/// A SIP gateway without sockets: see the crate's documentation for how to drive it.
 #[derive(Debug)]
 pub struct Gateway {
     config: Config,
@@ -137,12 +135,12 @@ impl Gateway {
         }
     }
 
-    /// What it goes by.
+    /// The configuration that it goes by.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it has counted.
+    /// The gateway's counters so far.
     pub fn stats(&self) -> Stats {
         Stats { live: self.calls.len(), ..self.stats }
     }
@@ -152,12 +150,12 @@ impl Gateway {
         self.calls.free_ports()
     }
 
-    /// The calls there are.
+    /// The calls there are, each as it is now.
     pub fn calls(&self) -> impl Iterator<Item = CallView> {
         self.calls.iter().filter_map(|(id, _)| self.calls.view(id))
     }
 
-    /// One of them.
+    /// A call, if it isn't over.
     pub fn call(&self, id: CallId) -> Option<CallView> {
         self.calls.view(id)
     }
@@ -186,7 +184,7 @@ impl Gateway {
             if !self.by_datagram(now, id, media) {
                 let said = (503, "Service Unavailable");
                 self.transactions.refuse(now, id, said, b"");
-                self.forget(now, id, media);
+                self.forget(id, media);
             }
         }
     }
@@ -208,9 +206,11 @@ impl Gateway {
         }
     }
 
-    /// There were packets in a call.
-    pub fn heard(&mut self, now: Time, id: CallId) {
-        passes::heard(&mut self.calls, &[(id, 0)], now);
+    /// Packets have come to a media port: its call is alive.
+    pub fn heard(&mut self, now: Time, port: u16) {
+        if let Some(call) = self.calls.at_port(port) {
+            call.heard = now;
+        }
     }
 
     /// Takes what has come.
@@ -231,7 +231,7 @@ impl Gateway {
             Start::Request { method, .. } => Some(method),
             Start::Response { .. } => None,
         };
-        if request.is_some() && !self.admits(from.remote.ip()) {
+        if request.is_some() && !self.config.admits(from.remote.ip()) {
             self.stats.forbidden += 1;
             return;
         }
@@ -251,12 +251,6 @@ impl Gateway {
             Incoming::Refused => self.stats.refused += 1,
             Incoming::Absorbed => {}
         }
-    }
-
-    /// Whether requests from there are heard at all.
-    pub fn admits(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        self.config.admits(address) || self.config.routes.iter().any(|r| r.via.ip() == address)
     }
 
     fn route(&self, message: &Message) -> Result<Routed, proxy::Refusal> {
@@ -303,7 +297,7 @@ impl Gateway {
     }
 
     /// A transaction has ended without a final response.
-    fn forget(&mut self, _: Time, id: TransactionId, media: &mut impl Media) {
+    fn forget(&mut self, id: TransactionId, media: &mut impl Media) {
         let Some(pending) = self.pending.remove(&id) else { return };
         match pending.kind {
             Kind::Initial => self.end_unanswered(&pending.passes, media),
@@ -322,7 +316,7 @@ impl Gateway {
     /// Repeats what has not been heard, gives up, and ends calls that nobody speaks in.
     pub fn handle_timeout(&mut self, now: Time, media: &mut impl Media) {
         for id in self.transactions.handle_timeout(now) {
-            self.forget(now, id, media);
+            self.forget(id, media);
         }
         if now < self.sweep {
             return;

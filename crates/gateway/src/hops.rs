@@ -80,7 +80,7 @@ impl Hops {
         self.last
     }
 
-    /// It is over.
+    /// A connection is over.
     pub fn closed(&mut self, connection: u64) {
         self.unused.remove(&connection);
         if let Some(place) = self.open.remove(&connection)
@@ -112,18 +112,19 @@ impl Hops {
         self.names.insert(name.to_ascii_lowercase(), (address, now + FRESH));
     }
 
-    /// Where a request of so many bytes for `uri` goes.
+    /// Where a request of so many bytes for `uri` goes, and whether it takes a connection
+    /// for its length alone.
     pub fn resolve(
         &mut self,
         now: Time,
         config: &Config,
         uri: &[u8],
         bytes: usize,
-    ) -> Result<Hop, NoHop> {
+    ) -> Result<(Hop, bool), NoHop> {
         let target = Target::of(uri).ok_or(NoHop::Uri)?;
         let host = core::str::from_utf8(&target.host).map_err(|_| NoHop::Uri)?;
         if let Some(route) = config.route(host) {
-            return self.hop(config, route.transport, route.via);
+            return Ok((self.hop(config, route.transport, route.via)?, false));
         }
         let said = target.transport.as_deref();
         let transport = match said {
@@ -138,24 +139,12 @@ impl Hops {
             return Err(NoHop::Forbidden);
         }
         let has = |transport| config.socket(transport, ip).is_some();
-        let choice = match transport {
-            Some(transport) => transport,
-            None if !has(Transport::Udp) || bytes > LARGE && has(Transport::Tcp) => Transport::Tcp,
-            None => Transport::Udp,
-        };
+        let is_free = transport.is_none() && has(Transport::Udp);
+        let is_long = is_free && bytes > LARGE && has(Transport::Tcp);
+        let usual = if is_free && !is_long { Transport::Udp } else { Transport::Tcp };
+        let choice = transport.unwrap_or(usual);
         let port = target.port.unwrap_or(choice.default_port());
-        self.hop(config, choice, SocketAddr::new(ip, port))
-    }
-
-    /// Whether a request for this URI goes over a connection for its length alone.
-    pub fn is_long(config: &Config, uri: &[u8], hop: &Hop) -> bool {
-        let target = Target::of(uri);
-        let is_free = target.is_some_and(|target| {
-            let host = core::str::from_utf8(&target.host).unwrap_or_default();
-            target.transport.is_none() && config.route(host).is_none()
-        });
-        let has_udp = config.socket(Transport::Udp, hop.remote.ip()).is_some();
-        hop.connection.is_some() && is_free && has_udp
+        Ok((self.hop(config, choice, SocketAddr::new(ip, port))?, is_long))
     }
 
     fn address(&self, now: Time, host: &str) -> Result<IpAddr, NoHop> {
@@ -226,7 +215,8 @@ mod tests {
     fn requests_go_where_their_uri_says_or_a_route_leads() {
         let (config, mut hops) = (config(), Hops::default());
         let mut to = |uri: &str, bytes| {
-            let hop = hops.resolve(Time::ZERO, &config, uri.as_bytes(), bytes)?;
+            let (hop, is_long) = hops.resolve(Time::ZERO, &config, uri.as_bytes(), bytes)?;
+            assert_eq!(is_long, bytes == 1_500 && hop.connection.is_some());
             Ok((hop.socket, hop.remote.to_string(), hop.connection))
         };
         let is = |socket, remote: &str, connection| Ok((socket, remote.to_owned(), connection));
@@ -254,7 +244,7 @@ mod tests {
         hops.named(Time::ZERO, "d.example", None);
         let mut to =
             |uri: &str, at| hops.resolve(Time::from_millis(at), &config, uri.as_bytes(), 1);
-        assert_eq!(to("sip:c.Example", 0).unwrap().remote.to_string(), "198.51.100.7:5060");
+        assert_eq!(to("sip:c.Example", 0).unwrap().0.remote.to_string(), "198.51.100.7:5060");
         assert_eq!(to("sip:d.example", 59_999), Err(NoHop::NoSuchName));
         assert_eq!(to("sip:c.example", 60_000), Err(NoHop::Unknown("c.example".into())));
     }
@@ -263,12 +253,13 @@ mod tests {
     fn a_connection_is_used_until_it_is_over() {
         let (config, mut hops) = (config(), Hops::default());
         let uri = b"sip:b@198.51.100.1;transport=tcp";
-        let hop = hops.resolve(Time::ZERO, &config, uri, 1).unwrap();
-        assert_eq!(hops.resolve(Time::ZERO, &config, uri, 1), Ok(hop));
+        let to = |hops: &mut Hops| hops.resolve(Time::ZERO, &config, uri, 1).unwrap().0;
+        let hop = to(&mut hops);
+        assert_eq!(to(&mut hops), hop);
         assert!(hops.is_usable(&hop));
         hops.closed(hop.connection.unwrap());
         assert!(!hops.is_usable(&hop));
-        let again = hops.resolve(Time::ZERO, &config, uri, 1).unwrap();
+        let again = to(&mut hops);
         assert!(again != hop && hops.is_usable(&again));
         // One that nothing was sent by is not there for ever.
         hops.used(&again);
@@ -276,7 +267,7 @@ mod tests {
         assert!(hops.is_usable(&again));
         let other = hops.resolve(Time::ZERO, &config, b"sip:b@198.51.100.2;transport=tcp", 1);
         hops.forget_unused();
-        assert!(!hops.is_usable(&other.unwrap()));
+        assert!(!hops.is_usable(&other.unwrap().0));
     }
 
     #[test]

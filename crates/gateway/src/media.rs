@@ -15,14 +15,14 @@ pub enum Remote {
         /// Where its RTP is wanted; `None` if that isn't known before a packet comes, or
         /// it wants none.
         rtp: Option<SocketAddr>,
-        /// The same of RTCP.
+        /// Where its RTCP is wanted, if that is known.
         rtcp: Option<SocketAddr>,
         /// Whose packets may be its own: the first of them says where it is.
         from: [Option<IpAddr>; 2],
     },
     /// Another gateway, over the overlay.
     Overlay {
-        /// Its node.
+        /// The other gateway's node.
         node: NodeId,
         /// Its virtual port for RTP; the next is for RTCP.
         port: u16,
@@ -54,11 +54,12 @@ pub fn is_media(datagram: &[u8]) -> bool {
 pub trait Media {
     /// Takes the UDP ports `port` and `port` + 1; false if they can't be had.
     fn open(&mut self, port: u16) -> bool;
-    /// Joins them to something else than before.
+    /// Joins the ports `port` and `port` + 1 to something else than before.
     fn relay(&mut self, port: u16, relay: &Relay);
-    /// Gives them back.
+    /// Gives the UDP ports `port` and `port` + 1 back.
     fn close(&mut self, port: u16);
-    /// Whether this node knows `node` by its key, and a way there.
+    /// Whether this node has a way to `node`; by link state it has one only to nodes
+    /// whose keys it knows.
     fn knows(&self, node: NodeId) -> bool;
 }
 

@@ -24,9 +24,8 @@ pub(crate) fn named_by(route: &[u8]) -> Option<CallId> {
     u64::from_str_radix(text, 16).ok().map(CallId)
 }
 
-/// A message between two hops.
+/// A description between two hops, and what it is for.
 pub(crate) struct Between<'a> {
-    pub config: &'a Config,
     pub from: &'a Hop,
     pub to: &'a Hop,
     /// What a description in it means.
@@ -55,7 +54,7 @@ pub(crate) fn body<M: Media>(
     passes: &[(CallId, SideId)],
     body: &[u8],
     between: &Between<'_>,
-    media: &mut M,
+    (config, media): (&Config, &mut M),
 ) -> Result<(Vec<u8>, Option<Unpassable>), Unpassable> {
     let (mut body, mut refused) = (body.to_vec(), None);
     for (n, &(id, side)) in passes.iter().enumerate() {
@@ -66,13 +65,13 @@ pub(crate) fn body<M: Media>(
             Some(between.from.remote.ip()).filter(|_| first && sender.is_adjacent);
         let other = call.answered.is_some() && between.answers.is_some_and(|tag| !sender.is(tag));
         let mut passing = Passing {
-            config: between.config,
+            config,
             media: &mut *media,
             side,
             source,
             to: between.to.remote.ip(),
-            is_believed: first && between.config.trusts(between.from.remote.ip()),
-            is_told: last && between.config.trusts(between.to.remote.ip()),
+            is_believed: first && config.trusts(between.from.remote.ip()),
+            is_told: last && config.trusts(between.to.remote.ip()),
             meaning: if other { Meaning::Nothing } else { between.meaning },
         };
         let (passed, why) = calls.describe(id, &body, &mut passing)?;

@@ -18,9 +18,9 @@ pub struct Counts {
     pub expected: u64,
     /// Packets that came, no copies.
     pub packets: u64,
-    /// All bytes of these.
+    /// Bytes of these, with their RTP headers.
     pub bytes: u64,
-    /// Copies.
+    /// Packets that came more than once.
     pub duplicates: u64,
     /// Of `packets`: that came too late to be played ([`LATE`]), as far as the clock of
     /// their payload is known.
@@ -29,7 +29,7 @@ pub struct Counts {
     pub recovered: u64,
     /// Times that one or more packets in a row were missing.
     pub gaps: u64,
-    /// Packets of RTCP.
+    /// Packets that are RTCP's.
     pub rtcp: u64,
     /// Datagrams that are neither: a fax's, or what agrees on keys.
     pub other: u64,
@@ -77,7 +77,7 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// What has been counted.
+    /// The counters of the stream so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -88,7 +88,7 @@ impl Reception {
         clock_rate(self.payload_type).map(|_| Duration::from_nanos(self.jitter / 16))
     }
 
-    /// Takes a datagram.
+    /// Counts a datagram that came at `at`; `recovered` if the overlay had lost it.
     pub fn note(&mut self, at: Time, datagram: &[u8], recovered: bool) {
         // The fixed header alone: of encrypted streams the rest isn't readable.
         let Some(&[first, kind, a, b, t0, t1, t2, t3, s0, s1, s2, s3]) =

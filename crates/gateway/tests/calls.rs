@@ -3,25 +3,12 @@
 mod common;
 
 use common::*;
-use trunkline_gateway::{Config, Event, Remote};
+use trunkline_gateway::{Event, Remote};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::Name;
 
 const A: Agent = Agent { at: "10.1.0.9:5060", tag: "a", gateway: "10.1.0.1:5060" };
 const B: Agent = Agent { at: "10.2.0.9:5060", tag: "b", gateway: "10.2.0.1:5060" };
-
-/// Two sites whose gateways trust each other.
-fn two_sites() -> World {
-    let site = |node, here: &str, there: &str, network: &str| Config {
-        trust: vec![format!("{there}/32").parse().unwrap()],
-        routes: vec![route(network, &format!("{there}:5060"))],
-        ..config(node, &format!("{here}:5060"))
-    };
-    World::new(vec![
-        site(1, "10.1.0.1", "10.2.0.1", "10.2.0.0/16"),
-        site(2, "10.2.0.1", "10.1.0.1", "10.1.0.0/16"),
-    ])
-}
 
 /// A calls B, who answers; the routes of either, for what follows.
 fn call(world: &mut World) -> (Vec<String>, Vec<String>) {
@@ -94,7 +81,7 @@ fn media_of_a_call_cross_the_overlay_between_its_gateways() {
         assert_eq!((site.gateway.calls().count(), site.board.joined.len()), (0, 0));
         assert_eq!(site.gateway.free_ports(), 50);
         assert!(
-            matches!(&site.events[..], [Event::Answered(_), Event::Ended(call)] if call.answered.is_some() && call.is_over)
+            matches!(&site.events[..], [Event::Ended(call)] if call.answered.is_some() && call.is_over)
         );
     }
 }
@@ -116,7 +103,7 @@ fn without_trust_media_are_plain_and_nobody_is_told() {
         matches!(site.board.sends(place.port()), Remote::Udp { rtp: Some(to), .. } if to == at("10.2.0.9:5000"))
     );
     assert!(!site.board.joined[&place.port()].unwrap().told);
-    assert!(matches!(site.events[..], [Event::Answered(_), Event::Plain(_)]));
+    assert!(matches!(site.events[..], [Event::Plain(_)]));
 }
 
 #[test]

@@ -3,8 +3,10 @@
 mod common;
 
 use common::*;
-use trunkline_gateway::{Config, Event, Remote};
+use std::net::SocketAddr;
+use trunkline_gateway::{Config, Event, Remote, is_media};
 use trunkline_sip::Message;
+use trunkline_sip::transaction::Hop;
 
 const G: &str = "10.1.0.1:5060";
 const A: Agent = Agent { at: "10.1.0.9:5060", tag: "a", gateway: G };
@@ -27,35 +29,21 @@ fn call(world: &mut World) -> (Vec<String>, Vec<String>, Message) {
     world.read(B.at, "ACK");
     (back, there, invite)
 }
-fn remotes(w: &World) -> Vec<Vec<Remote>> {
-    let s = &w.sites[0];
-    s.gateway
-        .calls()
-        .flat_map(|c| {
-            c.ports
-                .iter()
-                .map(|p| p.iter().map(|p| s.board.sends(*p)).collect())
-                .collect::<Vec<_>>()
-        })
-        .collect()
-}
-fn rtp(r: &Remote) -> String {
-    match r {
-        Remote::Udp { rtp: Some(a), .. } => a.to_string(),
-        o => format!("{o:?}"),
-    }
+/// Where RTP goes that leaves to each side of the first call's first stream.
+fn goes_to(w: &World) -> [Option<SocketAddr>; 2] {
+    let site = &w.sites[0];
+    let ports = site.gateway.calls().next().expect("a call").ports[0];
+    ports.map(|port| match site.board.sends(port) {
+        Remote::Udp { rtp, .. } => rtp,
+        other => panic!("{other:?}"),
+    })
 }
 
-fn two_sites() -> World {
-    let site = |node, here: &str, there: &str, network: &str| Config {
-        trust: vec![format!("{there}/32").parse().unwrap()],
-        routes: vec![route(network, &format!("{there}:5060"))],
-        ..config(node, &format!("{here}:5060"))
-    };
-    World::new(vec![
-        site(1, "10.1.0.1", "10.2.0.1", "10.2.0.0/16"),
-        site(2, "10.2.0.1", "10.1.0.1", "10.1.0.0/16"),
-    ])
+/// A offers another place to B, who hasn't answered.
+fn offer(w: &mut World, back: &[String]) -> Message {
+    let invite = ("INVITE", 2, "sip:b@10.1.0.20");
+    w.send(A.at, G, &A.request(invite, "b", back, &sdp("10.1.0.9:4444")));
+    w.read(B.at, "INVITE")
 }
 
 #[test]
@@ -106,44 +94,31 @@ fn a_stray_ack_moves_no_media() {
         G,
         &evil.request(("ACK", 7, "sip:a@10.1.0.9"), "nonsense", &there, &sdp("10.1.0.66:6666")),
     );
-    let r = remotes(&w);
-    assert_eq!(rtp(&r[0][1]), "10.1.0.20:5000");
+    assert_eq!(goes_to(&w)[1], Some(at("10.1.0.20:5000")));
 }
 
 #[test]
 fn a_request_that_is_refused_takes_no_others_offer_back() {
     let mut w = world();
     let (back, there, _) = call(&mut w);
-    w.send(
-        A.at,
-        G,
-        &A.request(("INVITE", 2, "sip:b@10.1.0.20"), "b", &back, &sdp("10.1.0.9:4444")),
-    );
-    let re = w.read(B.at, "INVITE");
+    let re = offer(&mut w, &back);
     w.send(B.at, G, &B.request(("INFO", 1, "sip:a@10.1.0.9"), "a", &there, ""));
     let info = w.read(A.at, "INFO");
     w.send(A.at, G, &A.response(&info, "415 No", ""));
     w.send(B.at, G, &B.response(&re, "200 OK", &sdp("10.1.0.20:5000")));
-    let r = remotes(&w);
-    assert_eq!(rtp(&r[0][0]), "10.1.0.9:4444");
+    assert_eq!(goes_to(&w)[0], Some(at("10.1.0.9:4444")));
 }
 
 #[test]
 fn a_request_that_is_agreed_to_settles_no_others_offer() {
     let mut w = world();
     let (back, there, _) = call(&mut w);
-    w.send(
-        A.at,
-        G,
-        &A.request(("INVITE", 2, "sip:b@10.1.0.20"), "b", &back, &sdp("10.1.0.9:4444")),
-    );
-    let re = w.read(B.at, "INVITE");
+    let re = offer(&mut w, &back);
     w.send(B.at, G, &B.request(("UPDATE", 1, "sip:a@10.1.0.9"), "a", &there, ""));
     let up = w.read(A.at, "UPDATE");
     w.send(A.at, G, &A.response(&up, "200 OK", ""));
     w.send(B.at, G, &B.response(&re, "488 No", ""));
-    let r = remotes(&w);
-    assert_eq!(rtp(&r[0][0]), "10.1.0.9:4000");
+    assert_eq!(goes_to(&w)[0], Some(at("10.1.0.9:4000")));
 }
 
 #[test]
@@ -161,12 +136,7 @@ fn capabilities_are_no_answer() {
 fn capabilities_with_a_refusal_are_none() {
     let mut w = world();
     let (back, ..) = call(&mut w);
-    w.send(
-        A.at,
-        G,
-        &A.request(("INVITE", 2, "sip:b@10.1.0.20"), "b", &back, &sdp("10.1.0.9:4444")),
-    );
-    let o = w.read(B.at, "INVITE");
+    let o = offer(&mut w, &back);
     let caps = sdp("10.1.0.20:5000").replace("m=audio 5000", "m=audio 0");
     w.send(B.at, G, &B.response(&o, "488 No", &caps));
     assert_eq!(w.sites[0].board.joined.len(), 2);
@@ -182,8 +152,21 @@ fn an_ack_to_a_name_comes_through_when_it_is_repeated() {
     let ok = w.read(A.at, "200");
     let mut back = routes(&ok);
     back.reverse();
-    w.send(A.at, G, &A.request(("ACK", 1, "sip:b@pbx.example"), "b", &back, ""));
-    assert!(w.sites[0].events.iter().any(|e| matches!(e, Event::LookUp(_))));
+    let ack = A.request(("ACK", 1, "sip:b@pbx.example"), "b", &back, "");
+    w.send(A.at, G, &ack);
+    assert!(w.mail_of(B.at).is_empty());
+    assert!(w.sites[0].events.contains(&Event::LookUp("pbx.example".into())));
+    named(&mut w, "pbx.example", "10.1.0.20");
+    w.send(A.at, G, &ack);
+    w.read(B.at, "ACK");
+}
+
+/// The name service answers.
+fn named(w: &mut World, name: &str, address: &str) {
+    let site = &mut w.sites[0];
+    let address = Some(address.parse().expect("an address"));
+    site.gateway.named(w.now, name, address, &mut site.board);
+    w.run();
 }
 
 #[test]
@@ -296,8 +279,7 @@ fn an_offer_before_the_answer_that_is_refused_changes_nothing() {
     );
     let u = w.read(B.at, "UPDATE");
     w.send(B.at, G, &B.response(&u, "491 No", ""));
-    let r = remotes(&w);
-    assert_eq!(rtp(&r[0][0]), "10.1.0.9:4000");
+    assert_eq!(goes_to(&w)[0], Some(at("10.1.0.9:4000")));
 }
 
 #[test]
@@ -318,9 +300,8 @@ fn a_caller_without_a_tag_is_one() {
     w.send(A.at, G, &re);
     let re = w.read(B.at, "INVITE");
     w.send(B.at, G, &B.response(&re, "200 OK", &sdp("10.1.0.20:5000")));
-    let r = remotes(&w);
-    assert_eq!(rtp(&r[0][0]), "10.1.0.9:4444");
-    assert_eq!(rtp(&r[0][1]), "10.1.0.20:5000");
+    assert_eq!(goes_to(&w)[0], Some(at("10.1.0.9:4444")));
+    assert_eq!(goes_to(&w)[1], Some(at("10.1.0.20:5000")));
 }
 
 #[test]
@@ -341,4 +322,135 @@ fn who_rings_and_says_bye_ends_no_others_call() {
     assert!(w.read(A.at, "200").body().is_empty());
     assert!(!w.read(A.at, "200").body().is_empty());
     assert_eq!(w.sites[0].gateway.calls().count(), 1);
+}
+
+#[test]
+fn who_gives_up_while_a_name_is_looked_up_leaves_nothing() {
+    let mut w = world();
+    let invite = A.request(("INVITE", 1, "sip:b@pbx.example"), "", &[], &sdp("10.1.0.9:4000"));
+    w.send(A.at, G, &invite);
+    let cancel = invite.replace("INVITE", "CANCEL");
+    // The same transaction has the INVITE's branch.
+    w.send(A.at, G, &cancel.replacen("z9hG4bKa1CANCEL", "z9hG4bKa1INVITE", 1));
+    w.read(A.at, "487");
+    named(&mut w, "pbx.example", "10.1.0.20");
+    assert_eq!(w.sites[0].gateway.calls().count(), 0);
+    assert!(w.mail_of(B.at).is_empty());
+}
+
+#[test]
+fn a_long_request_goes_by_datagram_where_no_connection_is_taken() {
+    let mut w = world();
+    let long = format!("{}a=x:{}\r\n", sdp("10.1.0.9:4000"), "y".repeat(1_200));
+    let invite = A.request(("INVITE", 1, "sip:b@10.1.0.20"), "", &[], &long);
+    let site = &mut w.sites[0];
+    let from = Hop { socket: 0, remote: at(A.at), connection: None };
+    site.gateway.receive(w.now, from, invite.as_bytes(), &mut site.board);
+    let sent: Vec<_> = std::iter::from_fn(|| site.gateway.poll()).collect();
+    let tried = sent.iter().find(|output| output.to.remote == at(B.at)).expect("a try");
+    assert_eq!(tried.to.socket, 1);
+    site.gateway.disconnected(w.now, tried.to.connection.expect("TCP"), &mut site.board);
+    let again = site.gateway.poll().expect("another try");
+    assert_eq!((again.to.socket, again.to.connection), (0, None));
+    let again = Message::parse(&again.bytes).expect("a message");
+    assert_eq!(again.via().map(|via| via.transport), Some(&b"UDP"[..]));
+    // It is one call, with one pair of ports to either side.
+    assert_eq!((site.gateway.calls().count(), site.board.joined.len()), (1, 2));
+    w.send(B.at, G, &B.response(&again, "200 OK", &sdp("10.1.0.20:5000")));
+    w.read(A.at, "200");
+    assert_eq!(goes_to(&w), [Some(at("10.1.0.9:4000")), Some(at("10.1.0.20:5000"))]);
+}
+
+#[test]
+fn who_wants_a_connection_gets_no_datagram() {
+    let mut w = world();
+    let uri = "sip:b@10.1.0.20;transport=tcp";
+    let site = &mut w.sites[0];
+    let from = Hop { socket: 0, remote: at(A.at), connection: None };
+    let invite = A.request(("INVITE", 1, uri), "", &[], &sdp("10.1.0.9:4000"));
+    site.gateway.receive(w.now, from, invite.as_bytes(), &mut site.board);
+    let sent: Vec<_> = std::iter::from_fn(|| site.gateway.poll()).collect();
+    let tried = sent.iter().find_map(|output| output.to.connection).expect("a connection");
+    site.gateway.disconnected(w.now, tried, &mut site.board);
+    w.run();
+    assert_eq!((w.mail_of(A.at), w.mail_of(B.at)), (vec!["503".into()], vec![]));
+    assert_eq!(w.sites[0].gateway.free_ports(), 50);
+}
+
+#[test]
+fn gateways_that_send_to_each_other_stop() {
+    let site = |node, here: &str, there: &str| Config {
+        routes: vec![route("10.9.0.0/16", &format!("{there}:5060"))],
+        ..config(node, &format!("{here}:5060"))
+    };
+    let sites = [site(1, "10.1.0.1", "10.2.0.1"), site(2, "10.2.0.1", "10.1.0.1")];
+    let mut w = World::new(sites.into());
+    let invite = A.request(("INVITE", 1, "sip:b@10.9.0.20"), "", &[], &sdp("10.1.0.9:4000"));
+    w.send(A.at, G, &invite);
+    w.read(A.at, "482");
+    for site in &w.sites {
+        assert!(site.gateway.stats().calls <= 4);
+        assert_eq!(site.gateway.free_ports(), 50);
+    }
+}
+
+#[test]
+fn a_message_that_grows_too_long_is_refused() {
+    let mut w = world();
+    let fields: String = (0..248).map(|n| format!("X-{n}: y\r\n")).collect();
+    let long = A.request(("MESSAGE", 1, "sip:b@10.1.0.20"), "", &[], "");
+    w.send(A.at, G, &long.replacen("Contact:", &format!("{fields}Contact:"), 1));
+    w.read(A.at, "513");
+}
+
+#[test]
+fn of_many_streams_a_call_has_eight() {
+    let mut w = world();
+    let more: String = (0..31).map(|n| format!("m=audio {} RTP/AVP 0\r\n", 4_100 + n)).collect();
+    let body = format!("{}{more}", sdp("10.1.0.9:4000"));
+    w.send(A.at, G, &A.request(("INVITE", 1, "sip:b@10.1.0.20"), "", &[], &body));
+    let invite = w.read(B.at, "INVITE");
+    assert_eq!(w.sites[0].gateway.free_ports(), 50 - 16);
+    assert_eq!(common::body(&invite).matches("m=audio 0 ").count(), 24);
+}
+
+#[test]
+fn an_answer_that_nobody_acknowledges_is_given_up_sooner() {
+    let mut w = world();
+    let uri = "sip:b@10.1.0.20";
+    w.send(A.at, G, &A.request(("INVITE", 1, uri), "", &[], &sdp("10.1.0.9:4000")));
+    let invite = w.read(B.at, "INVITE");
+    w.send(B.at, G, &B.response(&invite, "200 OK", &sdp("10.1.0.20:5000")));
+    w.wait(63_000);
+    assert_eq!(w.sites[0].gateway.calls().count(), 1);
+    w.wait(3_000);
+    assert_eq!(w.sites[0].gateway.calls().count(), 0);
+}
+
+#[test]
+fn media_go_neither_to_signalling_nor_to_a_gateway_that_has_not_said_so() {
+    for place in ["10.1.0.20:5060", "10.1.0.20:5061", "10.1.0.1:5060", "10.2.0.1:30000"] {
+        let mut w = two_sites();
+        let invite = ("INVITE", 1, "sip:b@10.1.0.20");
+        w.send(A.at, G, &A.request(invite, "", &[], &sdp(place)));
+        w.read(A.at, "488");
+        assert_eq!(w.sites[0].gateway.free_ports(), 50, "{place}");
+    }
+}
+
+#[test]
+fn what_is_no_media_is_known_by_its_first_byte() {
+    for (first, is) in [
+        (0, true),
+        (0x16, true),
+        (0x80, true),
+        (0x90, true),
+        (b'I', false),
+        (b'S', false),
+        (b'{', false),
+        (0xc0, false),
+    ] {
+        assert_eq!(is_media(&[first, 0, 0, 0]), is, "{first}");
+    }
+    assert!(!is_media(b""));
 }

@@ -4,7 +4,7 @@ use super::refusal::{Refusal, for_us, no_hop, overloaded, unpassable};
 use super::{Event, Gateway, Kind, Pending, WAITING};
 use crate::calls::{Call, CallId, Meaning, Side};
 use crate::config::Transport;
-use crate::hops::{Hops, NoHop};
+use crate::hops::NoHop;
 use crate::media::Media;
 use crate::passes::{self, Between, PARAM, Passes};
 use rand::Rng as _;
@@ -27,6 +27,15 @@ struct Onward<'a> {
     passes: &'a Passes,
 }
 
+/// Where a request goes.
+pub(super) struct Next {
+    pub hop: Hop,
+    /// Whether that is the very flow of who it is for.
+    pub is_flow: bool,
+    /// Whether it takes a connection for its length alone.
+    pub is_long: bool,
+}
+
 impl Gateway {
     pub(super) fn forward(
         &mut self,
@@ -43,11 +52,12 @@ impl Gateway {
         if routed.next == uri && self.is_for_us(uri) {
             return Err(for_us(method));
         }
-        let (down, is_flow) = match self.next_hop(now, &from, message, routed, &all) {
-            Ok(found) => found,
-            Err(NoHop::Unknown(name)) => return self.wait(name, (id, from, message.clone())),
-            Err(why) => return Err(no_hop(&why)),
-        };
+        let Next { hop: down, is_flow, is_long } =
+            match self.next_hop(now, &from, message, routed, &all) {
+                Ok(found) => found,
+                Err(NoHop::Unknown(name)) => return self.wait(name, (id, from, message.clone())),
+                Err(why) => return Err(no_hop(&why)),
+            };
         if self.comes_round(message) || self.is_own(&down) {
             return Err(Refusal(482, "Loop Detected", Vec::new()));
         }
@@ -79,7 +89,6 @@ impl Gateway {
         self.stats.requests += 1;
         let method = method.to_vec();
         let is_described = passes::is_description(message);
-        let is_long = !is_flow && Hops::is_long(&self.config, &routed.next, &down);
         let pending = Pending { kind, passes, up: from, down, method, is_described, is_long };
         self.pending.insert(id, pending);
         Ok(())
@@ -168,9 +177,9 @@ impl Gateway {
                 b"INVITE" | b"UPDATE" | b"PRACK" => Meaning::Offers(id),
                 _ => Meaning::Nothing,
             };
-            let (from, to) = (&from, &down);
-            let between = Between { config: &self.config, from, to, meaning, answers: None };
-            match passes::body(&mut self.calls, passes, message.body(), &between, media) {
+            let between = Between { from: &from, to: &down, meaning, answers: None };
+            let parts = (&self.config, media);
+            match passes::body(&mut self.calls, passes, message.body(), &between, parts) {
                 Ok((body, None)) => edit.set_body(&body),
                 Ok((_, Some(why))) | Err(why) => return Err(unpassable(why)),
             }
@@ -190,7 +199,7 @@ impl Gateway {
         Uri::parse(uri).is_some_and(|uri| self.config.is_own(uri.host, uri.port, uri.secure))
     }
 
-    /// Where a request goes, and whether that is the very flow of who it is for.
+    /// Where a request goes.
     pub(super) fn next_hop(
         &mut self,
         now: Time,
@@ -198,22 +207,23 @@ impl Gateway {
         message: &Message,
         routed: &Routed,
         passes: &Passes,
-    ) -> Result<(Hop, bool), NoHop> {
+    ) -> Result<Next, NoHop> {
         let Start::Request { uri, .. } = message.start() else { return Err(NoHop::Uri) };
         let token = |route: &Vec<u8>| self.tokens.read(Uri::parse(route)?.user?);
         let is_elsewhere = |hop: &Hop| hop.remote != from.remote && self.hops.is_usable(hop);
         if let Some(hop) = routed.own.iter().rev().find_map(token).filter(is_elsewhere) {
-            return Ok((hop, true));
+            return Ok(Next { hop, is_flow: true, is_long: false });
         }
         if routed.next == uri
             && let Some((call, side)) = passes.last()
             && let Some(other) = self.calls.get(*call).map(|call| &call.sides[1 - side])
             && let Some(hop) = other.hop.filter(|hop| other.is_adjacent && is_elsewhere(hop))
         {
-            return Ok((hop, true));
+            return Ok(Next { hop, is_flow: true, is_long: false });
         }
         let bytes = message.bytes().len();
-        Ok((self.hops.resolve(now, &self.config, &routed.next, bytes)?, false))
+        let (hop, is_long) = self.hops.resolve(now, &self.config, &routed.next, bytes)?;
+        Ok(Next { hop, is_flow: false, is_long })
     }
 
     fn wait(&mut self, name: String, it: (TransactionId, Hop, Message)) -> Result<(), Refusal> {

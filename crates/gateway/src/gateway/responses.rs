@@ -9,30 +9,21 @@ use trunkline_base::Time;
 use trunkline_sip::transaction::{Hop, TransactionId};
 use trunkline_sip::{Edit, Message, Name, Start};
 
-/// Between which hops a description passes, and what for.
-struct Way<'a> {
-    from: &'a Hop,
-    to: &'a Hop,
-    meaning: Meaning,
-    answers: Option<&'a [u8]>,
-}
-
 impl Gateway {
     /// Changes the description of a message that can't be refused.
     fn describe(
         &mut self,
         edit: &mut Edit<'_>,
         passes: &Passes,
-        way: &Way<'_>,
+        between: &Between<'_>,
         media: &mut impl Media,
     ) {
         let body = edit.message().body();
         if passes.is_empty() {
             return edit.set_body(&passes::stripped(body));
         }
-        let &Way { from, to, meaning, answers } = way;
-        let between = Between { config: &self.config, from, to, meaning, answers };
-        match passes::body(&mut self.calls, passes, body, &between, media) {
+        let parts = (&self.config, media);
+        match passes::body(&mut self.calls, passes, body, between, parts) {
             Ok((body, why)) => {
                 edit.set_body(&body);
                 why.inspect(|why| self.complain(passes, *why));
@@ -59,7 +50,7 @@ impl Gateway {
         let all = passes::of(&self.calls, message, &routed.own);
         let passes = passes::of_parties(&self.calls, message, &all);
         let down = match self.next_hop(now, &from, message, &routed, &all) {
-            Ok((down, _)) => down,
+            Ok(next) => next.hop,
             // It comes again when the answer does.
             Err(NoHop::Unknown(name)) => return self.look_up(name),
             Err(_) => return,
@@ -79,8 +70,8 @@ impl Gateway {
         }
         if passes::is_description(message) {
             let meaning = if is_awaited { Meaning::Holds } else { Meaning::Nothing };
-            let way = Way { from: &from, to: &down, meaning, answers: None };
-            self.describe(&mut edit, &passes, &way, media);
+            let between = Between { from: &from, to: &down, meaning, answers: None };
+            self.describe(&mut edit, &passes, &between, media);
             self.settle(&passes, None, true, media);
         }
         let own = self.own_hop(&down);
@@ -117,8 +108,8 @@ impl Gateway {
                 _ => Meaning::Nothing,
             };
             let answers = tag.filter(|_| pending.kind == Kind::Initial);
-            let way = Way { from: &from, to: &pending.up, meaning, answers };
-            self.describe(&mut edit, &answering, &way, media);
+            let between = Between { from: &from, to: &pending.up, meaning, answers };
+            self.describe(&mut edit, &answering, &between, media);
         }
         if is_described && !pending.is_described && (200..300).contains(&code) {
             self.await_ack(&answering, message);
@@ -156,7 +147,6 @@ impl Gateway {
                     if code >= 200 {
                         call.answered = Some(now);
                         self.stats.answered += 1;
-                        self.events.push_back(Event::Answered(id));
                     }
                 }
             }

@@ -85,6 +85,19 @@ pub fn route(network: &str, via: &str) -> Route {
     Route { to, via: at(via), transport: Transport::Udp }
 }
 
+/// Two sites whose gateways trust each other.
+pub fn two_sites() -> World {
+    let site = |node, here: &str, there: &str, network: &str| Config {
+        trust: vec![format!("{there}/32").parse().unwrap()],
+        routes: vec![route(network, &format!("{there}:5060"))],
+        ..config(node, &format!("{here}:5060"))
+    };
+    World::new(vec![
+        site(1, "10.1.0.1", "10.2.0.1", "10.2.0.0/16"),
+        site(2, "10.2.0.1", "10.1.0.1", "10.1.0.0/16"),
+    ])
+}
+
 pub struct World {
     pub now: Time,
     pub sites: Vec<Site>,

@@ -4,9 +4,9 @@ use serde_json::json;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trunkline_lab::Error;
 use trunkline_lab::phones::{self, Demo, Direction};
 use trunkline_lab::speech;
+use trunkline_lab::{Error, scenario};
 use trunkline_media::audio::read_wav;
 
 /// What a call needs here.
@@ -29,7 +29,7 @@ Exit status: 0; 2 if a program is missing, failed, or may not do what it must: i
 takes root, baresip, ip and nft (scripts/setup.sh).")]
 pub struct Phones {
     /// The share of packets that the path loses, each way
-    #[arg(long, default_value = "5%", value_parser = share)]
+    #[arg(long, default_value = "5%", value_parser = share_of)]
     loss: f64,
     /// How long they talk
     #[arg(long, value_name = "N", default_value_t = 25,
@@ -47,10 +47,8 @@ pub struct Phones {
     json: bool,
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').map_or((text, 1.0), |n| (n, 100.0));
-    let share = number.0.trim().parse::<f64>().map(|n| n / number.1).ok();
-    share.filter(|s| (0.0..1.0).contains(s)).ok_or_else(|| "write a share as 5% or 0.05".into())
+fn share_of(text: &str) -> Result<f64, String> {
+    scenario::share(text).ok_or_else(|| "write a share as 5% or 0.05".into())
 }
 
 /// Runs `trunkline-lab phones`.
@@ -74,7 +72,7 @@ pub fn run(args: &Phones) -> Result<bool, Error> {
     if !args.json {
         errln!("two phones talk for {} s, twice …", args.seconds);
     }
-    let heard = phones::run(&demo, scratch.path())?;
+    let heard = phones::play(&demo, scratch.path())?;
     match args.json {
         true => outln!("{}", serde_json::Value::from_iter(heard.iter().map(row))),
         false => table(args.loss, &heard),

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What is played, and how.
 #[derive(Clone, Debug)]
 pub struct Demo<'a> {
-    /// The daemon.
+    /// The daemon's program.
     pub trunkline: &'a Path,
     /// What each phone says: WAV files, and their samples.
     pub speech: [(&'a Path, &'a [i16]); 2],
@@ -28,12 +28,12 @@ pub struct Direction {
     pub over: bool,
     /// Who spoke, and who heard it.
     pub way: &'static str,
-    /// What was heard.
+    /// What was heard of who spoke.
     pub heard: Heard,
 }
 
 /// Plays the call twice, at the same time: with gateways, and without.
-pub fn run(demo: &Demo<'_>, folder: &Path) -> Result<Vec<Direction>, Error> {
+pub fn play(demo: &Demo<'_>, folder: &Path) -> Result<Vec<Direction>, Error> {
     thread::scope(|scope| {
         let both = [true, false].map(|over| {
             let folder = folder.join(if over { "over" } else { "past" });

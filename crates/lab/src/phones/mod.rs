@@ -10,7 +10,7 @@ mod proxy;
 mod sniff;
 
 pub use agent::{Phone, PhoneSetup};
-pub use demo::{Demo, Direction, run};
+pub use demo::{Demo, Direction, play};
 pub use heard::{Heard, hear};
 pub use network::{Network, Place, SITE_A, SITE_B, missing};
 pub use proxy::{Gateways, Kamailio, Options, Sipp};
@@ -43,6 +43,24 @@ pub enum Error {
 pub fn find(given: Option<&std::path::Path>) -> Result<std::path::PathBuf, Error> {
     let found = crate::scenario::testbed::process::find_default(given);
     found.map_err(|error| Error::Missing(error.to_string()))
+}
+
+/// Runs a command to its end: what it says. Its name is in what went wrong.
+fn run(command: &mut std::process::Command) -> Result<String, Error> {
+    let line = || {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    };
+    let line = line();
+    let output = command.output().map_err(cannot(format!("run `{line}`")))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    match output.status.success() {
+        true => Ok(said),
+        false => {
+            let why = String::from_utf8_lossy(&output.stderr);
+            Err(Error::Program(format!("`{line}` failed: {}{said}", why.trim())))
+        }
+    }
 }
 
 fn cannot(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {

@@ -5,29 +5,29 @@
 //!     10.77.1.0/24   10.77.8.0/24   10.77.9.0/24   10.77.2.0/24
 //! ```
 
-use super::{Error, cannot};
+use super::{Error, run};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A host.
+/// One of the hosts of the two sites, or between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// The first site's phone, 10.77.1.2.
     PhoneA,
-    /// Its gateway, 10.77.1.1.
+    /// The first site's gateway, 10.77.1.1.
     GatewayA,
     /// Between the gateways, 10.77.8.1 and 10.77.9.1: loses packets.
     Internet,
     /// The second site's gateway, 10.77.2.1.
     GatewayB,
-    /// Its phone, 10.77.2.2.
+    /// The second site's phone, 10.77.2.2.
     PhoneB,
 }
 
 /// The first site: its phone's address, and its gateway's towards it and to the world.
 pub const SITE_A: [&str; 3] = ["10.77.1.2", "10.77.1.1", "10.77.8.2"];
-/// The second.
+/// The second site, likewise.
 pub const SITE_B: [&str; 3] = ["10.77.2.2", "10.77.2.1", "10.77.9.2"];
 
 const PLACES: [Place; 5] =
@@ -41,7 +41,8 @@ pub struct Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for place in PLACES {
-            let _ = quiet("ip").args(["netns", "del", &self.host(place)]).status();
+            // Of one that was set up in part some are missing.
+            let _ = ip(&["netns", "del", &self.host(place)]);
         }
     }
 }
@@ -61,23 +62,8 @@ pub fn missing(programs: &[&str]) -> Option<String> {
     Some(format!("{name} is not installed: scripts/setup.sh installs it"))
 }
 
-fn quiet(program: &str) -> Command {
-    let mut command = Command::new(program);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command
-}
-
 fn ip(args: &[&str]) -> Result<(), Error> {
-    let output = Command::new("ip").args(args).output().map_err(cannot("run ip"))?;
-    succeeded(&format!("ip {}", args.join(" ")), &output)
-}
-
-fn succeeded(what: &str, output: &Output) -> Result<(), Error> {
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Error::Program(format!("`{what}` failed: {}", said.trim())))
+    run(Command::new("ip").args(args)).map(drop)
 }
 
 impl Network {
@@ -106,9 +92,7 @@ impl Network {
             ip(&["-n", &network.host(place), "route", "add", to, "via", via])?;
         }
         for place in [Place::GatewayA, Place::Internet, Place::GatewayB] {
-            let mut sysctl = network.command(place, "sysctl");
-            let output = sysctl.args(["-qw", "net.ipv4.ip_forward=1"]).output();
-            succeeded("sysctl", &output.map_err(cannot("run sysctl"))?)?;
+            run(network.command(place, "sysctl").args(["-qw", "net.ipv4.ip_forward=1"]))?;
         }
         Ok(network)
     }
@@ -171,8 +155,7 @@ impl Network {
     }
 
     fn nft(&self, line: &str) -> Result<(), Error> {
-        let output = self.command(Place::Internet, "nft").arg(line).output();
-        succeeded(&format!("nft {line}"), &output.map_err(cannot("run nft"))?)
+        run(self.command(Place::Internet, "nft").arg(line)).map(drop)
     }
 
     /// Where its namespace is found.

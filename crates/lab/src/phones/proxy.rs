@@ -1,6 +1,6 @@
 //! What is between the phones: our gateways, and Kamailio where there is one.
 
-use super::{Error, Network, Place, SITE_A, SITE_B, cannot};
+use super::{Error, Network, Place, SITE_A, SITE_B, cannot, run};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -39,19 +39,6 @@ impl Drop for Gateways {
         for child in &mut self.children {
             let _ = child.kill();
             let _ = child.wait();
-        }
-    }
-}
-
-fn run(command: &mut Command) -> Result<String, Error> {
-    let what = format!("{:?}", command.get_program());
-    let output = command.output().map_err(cannot(format!("run {what}")))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    match output.status.success() {
-        true => Ok(said),
-        false => {
-            let why = String::from_utf8_lossy(&output.stderr);
-            Err(Error::Program(format!("{what} failed: {why}{said}")))
         }
     }
 }

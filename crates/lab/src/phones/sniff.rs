@@ -1,15 +1,18 @@
 //! What passes a host's interfaces: RTP as it came and when.
 
 use super::{Error, Network, Place, cannot};
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use nix::sched::{CloneFlags, setns};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fs::File;
 use std::io::Read as _;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use trunkline_media::rtcp::is_rtcp;
+use trunkline_media::rtp;
 
 /// Every protocol (linux/if_ether.h), in network order.
 const ALL: i32 = (0x0003u16.to_be()) as i32;
@@ -19,19 +22,19 @@ const ALL: i32 = (0x0003u16.to_be()) as i32;
 pub struct Rtp {
     /// Since the sniffer began.
     pub at: Duration,
-    /// From.
+    /// Where it came from.
     pub from: SocketAddrV4,
-    /// To.
+    /// Where it was going.
     pub to: SocketAddrV4,
-    /// Its number.
+    /// The packet's sequence number.
     pub sequence: u16,
-    /// Its timestamp.
+    /// The packet's timestamp, in the payload's clock.
     pub timestamp: u32,
-    /// By its number.
+    /// What the payload is, by its number (RFC 3551).
     pub payload_type: u8,
-    /// Its sender.
+    /// The stream's synchronization source.
     pub ssrc: u32,
-    /// What it carries.
+    /// What the packet carries.
     pub payload: Vec<u8>,
 }
 
@@ -92,21 +95,18 @@ fn listen(mut socket: Socket, stop: &AtomicBool) -> Vec<Rtp> {
 
 /// The packet of RTP in an IPv4 packet, if it is one.
 fn rtp(packet: &[u8], at: Duration) -> Option<Rtp> {
-    let head = usize::from(packet.first()? & 15) * 4;
-    if packet.first()? >> 4 != 4 || *packet.get(9)? != 17 {
+    let sliced = SlicedPacket::from_ip(packet).ok()?;
+    let (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(udp))) = (sliced.net, sliced.transport)
+    else {
+        return None;
+    };
+    let (from, to) = (ip.header().source_addr(), ip.header().destination_addr());
+    let from = SocketAddrV4::new(from, udp.source_port());
+    let to = SocketAddrV4::new(to, udp.destination_port());
+    if from.port() < 1_024 || is_rtcp(udp.payload()) {
         return None;
     }
-    let address = |at: usize| Some(Ipv4Addr::from(*packet.get(at..)?.first_chunk::<4>()?));
-    let udp = packet.get(head..)?;
-    let port = |at: usize| Some(u16::from_be_bytes(*udp.get(at..)?.first_chunk::<2>()?));
-    let (from, to) =
-        (SocketAddrV4::new(address(12)?, port(0)?), SocketAddrV4::new(address(16)?, port(2)?));
-    let payload = udp.get(8..usize::from(port(4)?))?;
-    // Reports are not.
-    if from.port() < 1_024 || payload.get(1).is_some_and(|kind| (192..=223).contains(kind)) {
-        return None;
-    }
-    let rtp = trunkline_media::rtp::parse(payload).ok()?;
+    let rtp = rtp::parse(udp.payload()).ok()?;
     Some(Rtp {
         at,
         from,

@@ -34,6 +34,7 @@ pub use model::{Call, Carrier, Fault, FaultKind, Host, Link, Scenario, Spot, Str
 pub use results::Results;
 pub use rows::{COLUMNS, STREAM_COLUMNS, agree};
 pub use simulate::simulate;
+pub use units::share;
 
 /// Until the first packet, nodes find each other and measure round trips.
 const WARM_UP: Duration = Duration::from_secs(5);

@@ -29,7 +29,8 @@ fn span(text: &str) -> Option<Duration> {
     (seconds <= 86_400.0).then(|| Duration::from_nanos((seconds * 1e9).round() as u64))
 }
 
-fn share(text: &str) -> Option<f64> {
+/// A share from 0 to 1, written as `5%` or `0.05`.
+pub fn share(text: &str) -> Option<f64> {
     let (number, unit) = split(text)?;
     let value = match unit {
         "" => number,

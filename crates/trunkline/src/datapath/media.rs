@@ -33,21 +33,21 @@ const BOTH: [u16; 2] = [0, 1];
 pub enum Command {
     /// A pair of ports is there.
     Open {
-        /// The first.
+        /// The first port of the pair.
         port: u16,
-        /// Their sockets.
+        /// The sockets of both ports.
         sockets: [Socket; 2],
     },
-    /// They are joined to something else than before.
+    /// A pair of ports is joined to something else than before.
     Relay {
-        /// The first.
+        /// The first port of the pair.
         port: u16,
-        /// What to.
+        /// What the pair is joined to.
         relay: Relay,
     },
-    /// They are over.
+    /// A pair of ports is over.
     Close {
-        /// The first.
+        /// The first port of the pair.
         port: u16,
         /// Is told what has come to it in all.
         tell: Box<dyn FnOnce(LegCounts) + Send>,
@@ -60,7 +60,7 @@ pub enum Command {
 pub struct Sight {
     /// What has come to each leg so far.
     pub legs: Vec<LegCounts>,
-    /// Of all.
+    /// What all legs have counted together.
     pub stats: MediaStats,
     /// The ways to other nodes.
     pub table: Arc<ForwardingTable>,
@@ -71,15 +71,15 @@ pub struct Sight {
 /// What has come to a leg.
 #[derive(Clone, Copy, Debug)]
 pub struct LegCounts {
-    /// Its first port.
+    /// The first port of the leg.
     pub port: u16,
-    /// Its stream.
+    /// What has come of the leg's stream.
     pub counts: Counts,
-    /// RFC 3550's, where the payload's clock is known.
+    /// The jitter of RFC 3550 (6.4.1), where the payload's clock is known.
     pub jitter: Option<std::time::Duration>,
     /// Datagrams from elsewhere than signalled.
     pub strangers: u64,
-    /// Whether it comes over the overlay.
+    /// Whether the leg's packets come over the overlay.
     pub is_over: bool,
 }
 
@@ -122,7 +122,7 @@ pub fn bind(address: IpAddr, port: u16) -> io::Result<[Socket; 2]> {
     Ok([one(port)?, one(port + 1)?])
 }
 
-/// A leg.
+/// One leg of a stream, with its sockets.
 struct Leg {
     sockets: [Socket; 2],
     /// By which virtual ports of the same numbers it is told to others.
@@ -167,13 +167,13 @@ impl Leg {
 pub enum Way {
     /// It has gone, or nobody wants it.
     Done,
-    /// Over the overlay.
+    /// It goes over the overlay.
     Overlay {
-        /// From this session.
+        /// The session that sends it.
         session: SessionId,
-        /// To this node.
+        /// The node that it is for.
         node: NodeId,
-        /// And this virtual port.
+        /// The virtual port there.
         port: u16,
     },
 }
@@ -270,13 +270,14 @@ impl Legs {
     pub fn take_udp(&mut self, port: u16, meta: &RxMeta, at: Time, bytes: &[u8]) -> Way {
         let (first, kind) = (port & !1, usize::from(port & 1));
         let Some(leg) = self.all.get_mut(&first) else { return Way::Done };
+        // First, lest what is no media says where the phone is.
+        if leg.relay.is_some_and(|relay| relay.is_rtp) && !is_media(bytes) {
+            self.stats.unwanted += 1;
+            return Way::Done;
+        }
         if !leg.admits(kind, meta.from) {
             leg.strangers += 1;
             self.stats.strangers += 1;
-            return Way::Done;
-        }
-        if leg.relay.is_some_and(|relay| relay.is_rtp) && !is_media(bytes) {
-            self.stats.unwanted += 1;
             return Way::Done;
         }
         leg.reception.note(at, bytes, false);

@@ -82,7 +82,7 @@ pub enum Error {
     /// A key or certificate that is of no use.
     #[error("{0}")]
     Key(#[from] KeyFileError),
-    /// The gateway.
+    /// The gateway could not be started.
     #[error("{0}")]
     Sip(#[from] sip::Error),
     /// A combination that the node refuses.
@@ -203,7 +203,7 @@ fn read(path: &Path) -> Result<(Config, String), Error> {
 
 /// A node that runs in this process.
 pub struct Started {
-    /// Its packet thread.
+    /// The node's packet thread.
     pub handle: Handle,
     /// How applications of this process attach.
     pub connector: Connector,

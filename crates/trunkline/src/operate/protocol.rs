@@ -76,11 +76,11 @@ pub struct Calls {
 /// A call, as it is shown and recorded.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Call {
-    /// Its Call-ID.
+    /// The Call-ID that SIP knows it by.
     pub call: String,
-    /// Who calls.
+    /// The URI of who calls.
     pub from: String,
-    /// Who is called.
+    /// The URI of who is called.
     pub to: String,
     /// `ringing`, `up` or `ended`.
     pub state: String,
@@ -101,13 +101,13 @@ pub struct CallLeg {
     pub from: String,
     /// The port that it comes to.
     pub port: u16,
-    /// Whether by the overlay.
+    /// Whether it comes by the overlay.
     pub overlay: bool,
     /// Packets that should have come.
     pub expected: u64,
-    /// Packets that came.
+    /// Packets that came, without copies.
     pub packets: u64,
-    /// Packets that did not.
+    /// Packets that should have come and did not.
     pub lost: u64,
     /// Packets that came too late to be played.
     pub late: u64,
@@ -117,15 +117,15 @@ pub struct CallLeg {
     pub strangers: u64,
     /// The share of the expected that was lost or late, in the last second.
     pub missed_now: Option<f64>,
-    /// RFC 3550's, in milliseconds.
+    /// The jitter of RFC 3550 (6.4.1), in milliseconds.
     pub jitter_ms: Option<f64>,
     /// The E-model's rating of the last second, as if it were G.711.
     pub r_now: Option<f64>,
-    /// Of the whole call.
+    /// The E-model's rating of the whole call.
     pub r: Option<f64>,
-    /// The mean opinion score that this stands for.
+    /// The mean opinion score that [`CallLeg::r`] stands for.
     pub mos: Option<f64>,
-    /// The lowest of any second.
+    /// The lowest rating of any second.
     pub r_least: Option<f64>,
 }
 

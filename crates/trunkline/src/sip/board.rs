@@ -9,7 +9,7 @@ use trunkline_gateway::{Media, Relay};
 use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::wire::{Metric, NodeId};
 
-/// See the module.
+/// The media ports of a gateway, bound at one address.
 pub struct Board {
     address: IpAddr,
     packets: Sender,

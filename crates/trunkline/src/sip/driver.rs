@@ -28,7 +28,7 @@ const DATAGRAM: usize = 65_535;
 /// How often the packet thread is asked what it sees.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The gateway with its sockets, connections and records.
 pub struct Driver {
     gateway: Gateway,
     board: Board,
@@ -127,8 +127,8 @@ impl Driver {
                 self.board.see(&sight);
                 self.gateway.drain(sight.is_draining);
                 self.media = sight.stats;
-                for id in self.ledger.see(&self.gateway, &sight.legs) {
-                    self.gateway.heard(now, id);
+                for port in self.ledger.see(&sight.legs) {
+                    self.gateway.heard(now, port);
                 }
             }
             Input::LegEnded(counts) => self.ledger.leg_ended(&counts),
@@ -153,7 +153,7 @@ impl Driver {
     }
 
     fn admit(&mut self, socket: u32, stream: TcpStream, remote: SocketAddr) {
-        if !self.has_room(remote.ip()) || !self.gateway.admits(remote.ip()) {
+        if !self.has_room(remote.ip()) || !self.gateway.config().admits(remote.ip()) {
             return;
         }
         let connection = self.gateway.connected(socket, remote);
@@ -223,7 +223,6 @@ impl Driver {
                     let _ = inbox.send(Input::Named(name, address)).await;
                 });
             }
-            Event::Answered(_) => {}
             Event::Ended(call) => self.ledger.ended(&call),
             Event::Plain(id) => {
                 let call = self.gateway.call(id);

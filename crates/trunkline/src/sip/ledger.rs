@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_gateway::reception::Counts;
-use trunkline_gateway::{CallId, CallView, Gateway};
+use trunkline_gateway::{CallView, Gateway};
 use trunkline_media::quality::emodel::{self, Codec, Parameters};
 
 /// Calls that have ended and are still shown.
@@ -43,7 +43,7 @@ struct Ending {
     waits: usize,
 }
 
-/// See the module.
+/// The legs of calls, the calls that have ended, and the file of their records.
 pub struct Ledger {
     legs: BTreeMap<u16, Leg>,
     ending: Vec<Ending>,
@@ -59,8 +59,8 @@ impl Ledger {
         Ok(Ledger { legs: BTreeMap::new(), ending: Vec::new(), ended: VecDeque::new(), records })
     }
 
-    /// Takes what the packet thread sees; calls in which there were packets.
-    pub fn see(&mut self, gateway: &Gateway, legs: &[LegCounts]) -> Vec<CallId> {
+    /// Takes what the packet thread sees; the ports to which something has come.
+    pub fn see(&mut self, legs: &[LegCounts]) -> Vec<u16> {
         let now = clock::now();
         while let Some(n) = self.ending.iter().position(|e| now.since(e.at) > PATIENCE) {
             let ending = self.ending.remove(n);
@@ -78,10 +78,7 @@ impl Ledger {
             known.now = Some(second);
             known.take(leg);
         }
-        // They came in the order of their ports.
-        let is_alive = |port: &u16| alive.binary_search(port).is_ok();
-        let heard = |call: &CallView| call.ports.iter().flatten().any(is_alive);
-        gateway.calls().filter(heard).map(|call| call.id).collect()
+        alive
     }
 
     /// A leg is over, and this is all.

@@ -27,7 +27,7 @@ const INBOX: usize = 1_024;
 
 /// Something that has come.
 enum Input {
-    /// A datagram, or a message of a connection.
+    /// A datagram.
     Datagram(Hop, Vec<u8>),
     /// A message of a connection.
     Message(Hop, Box<Message>),
@@ -54,7 +54,7 @@ pub struct Report {
     pub is_more: bool,
     /// What it has counted.
     pub stats: Stats,
-    /// Of its media.
+    /// What the media of its calls have counted.
     pub media: crate::datapath::media::MediaStats,
     /// Pairs of media ports that are free.
     pub free_ports: usize,
@@ -88,25 +88,25 @@ pub enum Error {
         "cannot listen for SIP at {transport}:{address}: {source}; stop what uses it, or change `listen` in [sip]"
     )]
     Bind {
-        /// How.
+        /// `udp`, `tcp` or `tls`.
         transport: &'static str,
-        /// Where.
+        /// The address that was asked for.
         address: SocketAddr,
         /// What the system said.
         source: io::Error,
     },
-    /// TLS's files.
+    /// A file for TLS is missing or wrong.
     #[error("[sip] {0}")]
     Tls(String),
-    /// The file for records.
+    /// The file for records can't be written.
     #[error("cannot write records of calls to {path}: {source}; change `records` in [sip]")]
     Records {
-        /// Which.
+        /// The file's path.
         path: std::path::PathBuf,
         /// What the system said.
         source: io::Error,
     },
-    /// Anything else.
+    /// The system refused a thread, randomness or the like.
     #[error("cannot start the gateway: {0}")]
     Io(#[from] io::Error),
 }

@@ -75,11 +75,11 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// A connection as its task has it.
+/// The ends of a connection, as its task has them.
 pub struct Line {
     /// Where its messages come from.
     pub hop: Hop,
-    /// Where they go.
+    /// Where its messages go to be looked at.
     pub inbox: mpsc::Sender<Input>,
     /// What is to be sent.
     pub outbox: mpsc::Receiver<Vec<u8>>,

@@ -21,7 +21,7 @@ const TRANSACTIONS: usize = 32;
 /// What a file says of the gateway, read and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sip {
-    /// What decides.
+    /// What the gateway itself goes by.
     pub gateway: gateway::Config,
     /// Where sockets are bound, in the order of the gateway's.
     pub bind: Vec<SocketAddr>,
