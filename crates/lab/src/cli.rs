@@ -1,5 +1,6 @@
 //! The command line.
 
+mod load;
 mod phones;
 mod scenario;
 
@@ -58,6 +59,7 @@ enum Command {
     Report(Report),
     Check(Check),
     Phones(phones::Phones),
+    Load(load::Load),
 }
 
 /// Measure a figure, draw it and judge its claims
@@ -268,6 +270,7 @@ pub fn run(args: &Args) -> ExitCode {
         Command::Report(args) => report(&papers, args),
         Command::Check(args) => check(&papers, args),
         Command::Phones(args) => phones::run(args),
+        Command::Load(args) => load::run(args),
     };
     let broken = |why: &dyn Display| {
         errln!("error: {why}");

@@ -149,7 +149,7 @@ impl Sites {
             Law::Mu.encode_to(&pcm[..8_000 * 12], &mut codes);
             std::fs::write(speech, codes).expect("a file");
         }
-        let place = (place, address);
+        let place = (place, address, 5_080);
         Sipp::start(&self.network, place, self.folder.path(), &scenario, args).expect("sipp")
     }
 
@@ -375,7 +375,8 @@ fn a_hundred_calls_at_once_leave_nothing_behind() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
     let callee = sites.sipp(Place::PhoneB, "answers", &["-rtp_echo"]);
-    let args = ["10.77.1.1:5060", "-s", "many", "-r", "20", "-l", "100", "-m", "100"];
+    let calls = ["-key", "callee", "5080", "-r", "20", "-l", "100", "-m", "100", "-d", "10000"];
+    let args = [&["10.77.1.1:5060", "-s", "many"][..], &calls].concat();
     let caller = sites.sipp(Place::PhoneA, "calls", &args);
     sleep(seconds(8.0));
     let calls = sites.gateways.ask(1, &["calls", "--live"]).expect("calls");

@@ -1,7 +1,7 @@
 //! baresip without a screen: a phone that plays a file, and does what it is told.
 
+use super::network::within;
 use super::{Error, Network, Place, cannot};
-use nix::sched::{CloneFlags, setns};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -89,13 +89,8 @@ impl Phone {
     }
 
     fn connect(&self) -> std::io::Result<TcpStream> {
-        let host = File::open(&self.host)?;
-        // On a thread of its own, whose network that then is.
-        let thread = std::thread::spawn(move || {
-            setns(&host, CloneFlags::CLONE_NEWNET)?;
-            TcpStream::connect(CONTROL)
-        });
-        thread.join().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()))
+        let thread = within(&self.host, || TcpStream::connect(CONTROL))?;
+        thread.join().ok().flatten().unwrap_or_else(|| Err(std::io::ErrorKind::Other.into()))
     }
 
     /// Has it do something: `dial URI`, `hangup`, `hold`, `resume`, …; what it says.

@@ -5,6 +5,7 @@
 mod agent;
 mod demo;
 mod heard;
+pub mod load;
 mod network;
 mod proxy;
 mod sniff;

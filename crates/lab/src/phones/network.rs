@@ -5,10 +5,15 @@
 //!     10.77.1.0/24   10.77.8.0/24   10.77.9.0/24   10.77.2.0/24
 //! ```
 
-use super::{Error, run};
+use super::{Error, cannot, run};
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 
 /// One of the hosts of the two sites, or between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,8 +163,35 @@ impl Network {
         run(self.command(Place::Internet, "nft").arg(line)).map(drop)
     }
 
+    /// Does something on a thread of its own, whose network is this host's. The thread
+    /// ends with what came of it.
+    pub fn within<T: Send + 'static>(
+        &self,
+        place: Place,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<Option<T>>, Error> {
+        within(&self.path(place), work).map_err(cannot("enter a namespace"))
+    }
+
     /// Where its namespace is found.
     pub fn path(&self, place: Place) -> std::path::PathBuf {
         Path::new("/run/netns").join(self.host(place))
     }
+}
+
+/// Does something on a thread of its own, whose network is that of the namespace `host`.
+pub(super) fn within<T: Send + 'static>(
+    host: &Path,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<Option<T>>> {
+    let host = File::open(host)?;
+    let (tell, told) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let entered = setns(&host, CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
+        let is_there = entered.is_ok();
+        let _ = tell.send(entered);
+        is_there.then(work)
+    });
+    told.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+    Ok(thread)
 }

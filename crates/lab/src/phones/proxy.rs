@@ -44,7 +44,7 @@ impl Drop for Gateways {
 }
 
 /// Starts a program, whose words go to the file `log`, and waits until it says `ready`.
-fn start(command: &mut Command, log: &Path, ready: &str) -> Result<Child, Error> {
+pub(super) fn start(command: &mut Command, log: &Path, ready: &str) -> Result<Child, Error> {
     let file = File::create(log).map_err(cannot("make a log"))?;
     let errors = file.try_clone().map_err(cannot("make a log"))?;
     let command = command.stdin(Stdio::null()).stdout(file).stderr(errors);
@@ -128,6 +128,12 @@ impl Gateways {
     /// What the node of site 1 or 2 has logged.
     pub fn log(&self, site: usize) -> String {
         fs::read_to_string(self.folder.join(format!("{site}.log"))).unwrap_or_default()
+    }
+
+    /// The processes, by what they do: the gateways first, in the order of their sites.
+    pub fn processes(&self) -> Vec<(&'static str, u32)> {
+        let names = ["gateway A", "gateway B", "the third node"];
+        names.into_iter().zip(self.children.iter().map(Child::id)).collect()
     }
 
     /// The records of calls of site 1 or 2.
@@ -217,18 +223,20 @@ impl Drop for Sipp {
 }
 
 impl Sipp {
-    /// Starts it at `place`, whose address is `address`, at port 5080 of SIP and 20000 of
-    /// media, with these arguments besides.
+    /// Starts it at `place`, whose address is `address`, at port `port` of SIP, 5080 or
+    /// above, with 2,500 ports of media that no other there has: from 20000 on for 5080.
+    /// It is told `args` besides.
     pub fn start(
         network: &Network,
-        (place, address): (Place, &str),
+        (place, address, port): (Place, &str, u16),
         folder: &Path,
         scenario: &Path,
         args: &[&str],
     ) -> Result<Sipp, Error> {
         let mut command = network.command(place, "sipp");
         command.args(args).arg("-sf").arg(scenario);
-        command.args(["-i", address, "-p", "5080", "-mp", "20000", "-nostdin"]);
+        let (sip, media) = (port.to_string(), (20_000 + (port - 5_080) * 2_500).to_string());
+        command.args(["-i", address, "-p", &sip, "-mp", &media, "-nostdin"]);
         command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(Stdio::null()).env("TERM", "dumb");
         Ok(Sipp(command.spawn().map_err(cannot("start sipp"))?))
@@ -246,12 +254,15 @@ pub struct Kamailio(Child);
 
 impl Drop for Kamailio {
     fn drop(&mut self) {
-        let _ = nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(self.0.id() as i32),
-            nix::sys::signal::Signal::SIGTERM,
-        );
-        let _ = self.0.wait();
+        end(&mut self.0);
     }
+}
+
+/// Has a program end that has children to end itself.
+pub(super) fn end(child: &mut Child) {
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+    let _ = child.wait();
 }
 
 /// Registers phones by their path, and sends calls on.

@@ -2,9 +2,7 @@
 
 use super::{Error, Network, Place, cannot};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use nix::sched::{CloneFlags, setns};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,29 +39,25 @@ pub struct Rtp {
 /// Listens until it is asked what it heard.
 pub struct Sniffer {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<Rtp>>,
+    thread: JoinHandle<Option<Vec<Rtp>>>,
 }
 
 impl Sniffer {
     /// Listens at `place` from now on.
     pub fn start(network: &Network, place: Place) -> Result<Sniffer, Error> {
-        let host = File::open(network.path(place)).map_err(cannot("open a namespace"))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (tell, told) = mpsc::channel();
         let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            let socket = setns(&host, CloneFlags::CLONE_NEWNET).map_err(std::io::Error::from);
-            match socket.and_then(|()| open()) {
-                Ok(socket) => {
-                    let _ = tell.send(Ok(()));
-                    listen(socket, &stopped)
-                }
-                Err(error) => {
-                    let _ = tell.send(Err(error));
-                    Vec::new()
-                }
+        let thread = network.within(place, move || match open() {
+            Ok(socket) => {
+                let _ = tell.send(Ok(()));
+                listen(socket, &stopped)
             }
-        });
+            Err(error) => {
+                let _ = tell.send(Err(error));
+                Vec::new()
+            }
+        })?;
         let begun = told.recv().map_err(|_| Error::Program("a sniffer did not start".into()))?;
         begun.map_err(cannot("listen to a namespace's packets"))?;
         Ok(Sniffer { stop, thread })
@@ -72,7 +66,7 @@ impl Sniffer {
     /// All that has passed.
     pub fn stop(self) -> Vec<Rtp> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap_or_default()
+        self.thread.join().ok().flatten().unwrap_or_default()
     }
 }
 

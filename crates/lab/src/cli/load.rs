@@ -1,0 +1,123 @@
+//! `trunkline-lab load`.
+
+use serde_json::json;
+use std::path::PathBuf;
+use trunkline_lab::Error;
+use trunkline_lab::phones::load::{Measured, Plan, SYSTEMS, System, measure};
+use trunkline_lab::phones::{self, missing};
+
+/// What a load of calls takes here.
+const PROGRAMS: [&str; 4] = ["sipp", "kamailio", "rtpengine", "sysctl"];
+
+/// Have gateways relay many calls at once, beside Kamailio with rtpengine
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+sipp calls sipp, with speech in both directions, through each in turn: routers alone,
+one `trunkline node` with [sip] that both phones use, Kamailio with rtpengine in user
+space, and two gateways with the overlay between them. When all calls are there, one
+more has 200 packets a second by which the way is timed. Then 50 calls have more and
+more packets, in one direction, until one of a thousand is lost; and twice as many as
+that for two seconds, after which half as many have to pass again.
+
+Examples:
+  sudo trunkline-lab load
+  sudo trunkline-lab load --calls 200 --rate 20 --rounds 1 --json
+
+Exit status: 0; 1 if a call failed; 2 if a program is missing, failed, or may not do
+what it must: it takes root, sipp, kamailio, rtpengine, ip and nft (scripts/setup.sh).")]
+pub struct Load {
+    /// Calls at once
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=2_000))]
+    calls: u32,
+    /// Calls that begin in a second
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
+    rate: u32,
+    /// How often each of them has its turn
+    #[arg(long, value_name = "N", default_value_t = 2,
+          value_parser = clap::value_parser!(u32).range(1..=20))]
+    rounds: u32,
+    /// The daemon's program [default: beside this one, or in PATH]
+    #[arg(long, value_name = "PATH")]
+    trunkline: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `trunkline-lab load`.
+pub fn run(args: &Load) -> Result<bool, Error> {
+    if let Some(what) = missing(&PROGRAMS) {
+        return Err(phones::Error::Missing(what).into());
+    }
+    let trunkline = phones::find(args.trunkline.as_deref())?;
+    let plan = Plan { calls: args.calls, rate: args.rate };
+    let mut rows = Vec::new();
+    for round in 1..=args.rounds {
+        for system in SYSTEMS {
+            errln!("round {round} of {}: {} …", args.rounds, system.name());
+            let scratch = tempfile::tempdir()
+                .map_err(|source| phones::Error::Io { what: "make a folder".into(), source })?;
+            rows.push((system, measure(system, plan, &trunkline, scratch.path())?));
+        }
+    }
+    match args.json {
+        true => outln!("{}", serde_json::Value::from_iter(rows.iter().map(row))),
+        false => table(plan, &rows),
+    }
+    Ok(rows.iter().all(|(_, measured)| measured.failed == 0))
+}
+
+fn row((system, measured): &(System, Measured)) -> serde_json::Value {
+    let cpu = measured.cpu.iter().map(|(name, share)| ((*name).to_owned(), json!(share)));
+    let limit = measured.limit;
+    json!({
+        "system": system.name(),
+        "calls": measured.calls,
+        "failed": measured.failed,
+        "kpps": measured.passed / 1e3,
+        "cpu": serde_json::Map::from_iter(cpu),
+        "way_us": measured.ways.map(|ways| ways.map(|way| way.as_micros() as u64)),
+        "lossless_kpps": limit.lossless / 1e3,
+        "load_is_limit": limit.is_offers,
+        "lost_before_share": limit.lost_before,
+        "overload_kpps": limit.offered / 1e3,
+        "overload_passed_share": limit.passed,
+        "healed_ms": limit.healed.as_secs_f64() * 1e3,
+        "lost_after_share": limit.lost_after,
+    })
+}
+
+fn table(plan: Plan, rows: &[(System, Measured)]) {
+    outln!("{} calls at once, {} a second", plan.calls, plan.rate);
+    outln!("               calls  failed  kpps    way p50 p99 µs  % of a processor");
+    for (system, m) in rows {
+        let way = |n: usize| m.ways.map_or("–".into(), |ways| ways[n].as_micros().to_string());
+        let cpu = m.cpu.iter().map(|(name, share)| format!("{name} {:.0}", share * 100.0));
+        let cpu: Vec<String> = cpu.collect();
+        outln!(
+            "{:<14} {:>5} {:>7} {:>5.1} {:>10} {:>7}  {}",
+            system.name(),
+            m.calls,
+            m.failed,
+            m.passed / 1e3,
+            way(0),
+            way(1),
+            cpu.join(", "),
+        );
+    }
+    outln!("\none direction of 50 calls: kpps without loss; half of that, twice, half again");
+    outln!("               lossless  offered  passed %  whole after ms  lost before, after 1 s %");
+    for (system, Measured { limit, .. }) in rows {
+        let more = if limit.is_offers { ">" } else { "" };
+        outln!(
+            "{:<14} {:>8} {:>8.0} {:>9.1} {:>15.0} {:>12.2} {:>8.2}",
+            system.name(),
+            format!("{more}{:.0}", limit.lossless / 1e3),
+            limit.offered / 1e3,
+            limit.passed * 100.0,
+            limit.healed.as_secs_f64() * 1e3,
+            limit.lost_before * 100.0,
+            limit.lost_after * 100.0,
+        );
+    }
+}

@@ -1,0 +1,378 @@
+//! A gateway full of calls, beside what else relays them: what it costs, how long a
+//! packet takes, how many pass without loss, and what is left of twice as many. Kamailio
+//! with rtpengine has the same calls from the same `sipp` in the same run.
+
+mod numbered;
+mod rtpengine;
+
+use super::proxy::Sipp;
+use super::{Error, Gateways, Network, Options, Place, SITE_A, SITE_B, cannot, run};
+use numbered::{Listener, Outcome, Phase};
+use rtpengine::Rtpengine;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const CALLS: &str = include_str!("../../tests/sipp/calls.xml");
+const ANSWERS: &str = include_str!("../../tests/sipp/answers.xml");
+
+/// What has sipp send speech, in [`CALLS`].
+const SPEAKS: &str =
+    "<nop><action><exec rtp_stream=\"speech.ul,-1,0,PCMU/8000\"/></action></nop>\n";
+
+/// How long the calls are looked at when all are there.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Calls of which the packets are that have numbers.
+const SILENT: usize = 50;
+
+/// Where those packets are wanted.
+const PORT: u16 = 30_100;
+
+/// A packet that took longer has missed its turn: a jitter buffer of usual size.
+const PATIENCE: Duration = Duration::from_millis(60);
+
+/// The share that may be lost where nothing is lost.
+const NOTHING: f64 = 0.001;
+
+/// Who relays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// Nobody: routers forward.
+    Straight,
+    /// A gateway between phones that both use it, by UDP on both sides.
+    One,
+    /// Two gateways, and the overlay between them.
+    Two,
+    /// Kamailio, with rtpengine in user space.
+    Rtpengine,
+}
+
+/// All of them.
+pub const SYSTEMS: [System; 4] = [System::Straight, System::One, System::Rtpengine, System::Two];
+
+impl System {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Straight => "straight",
+            System::One => "one gateway",
+            System::Two => "two gateways",
+            System::Rtpengine => "rtpengine",
+        }
+    }
+}
+
+/// How many calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// At once.
+    pub calls: u32,
+    /// That begin in a second.
+    pub rate: u32,
+}
+
+/// What one of them did.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Calls that there were.
+    pub calls: u64,
+    /// Of these, that failed.
+    pub failed: u64,
+    /// Packets that reached the phones, in a second.
+    pub passed: f64,
+    /// Of a processor, by process.
+    pub cpu: Vec<(&'static str, f64)>,
+    /// How long a packet was on its way: the median, and of a hundred the slowest.
+    pub ways: Option<[Duration; 2]>,
+    /// Packets a second that passed without loss, and what was left of twice as many.
+    pub limit: Limit,
+}
+
+/// Where it ends, and how it goes on then.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limit {
+    /// Packets a second that passed without loss; more than it, if the load could not
+    /// offer more.
+    pub lossless: f64,
+    /// Whether more could not be offered.
+    pub is_offers: bool,
+    /// The share that was lost of half as many, after that and before the next.
+    pub lost_before: f64,
+    /// Packets a second that were offered for two seconds then.
+    pub offered: f64,
+    /// The share of these that passed.
+    pub passed: f64,
+    /// When the last packet was missed, from the end of that; half of what passes
+    /// without loss is offered then.
+    pub healed: Duration,
+    /// The share that was lost later than a second after its end.
+    pub lost_after: f64,
+}
+
+enum Running {
+    Nothing,
+    Ours(Gateways),
+    Theirs(Rtpengine),
+}
+
+impl Running {
+    fn start(
+        system: System,
+        network: &Network,
+        trunkline: &Path,
+        folder: &Path,
+    ) -> Result<Running, Error> {
+        let options =
+            |only_first: bool| Options { direct: !only_first, only_first, ..Options::default() };
+        let ours = |only_first| Gateways::start(network, trunkline, folder, &options(only_first));
+        Ok(match system {
+            System::Straight => Running::Nothing,
+            System::One => Running::Ours(ours(true)?),
+            System::Two => Running::Ours(ours(false)?),
+            System::Rtpengine => Running::Theirs(Rtpengine::start(network, folder)?),
+        })
+    }
+
+    fn processes(&self) -> Vec<(&'static str, u32)> {
+        match self {
+            Running::Nothing => Vec::new(),
+            Running::Ours(gateways) => gateways.processes(),
+            Running::Theirs(both) => both.processes(),
+        }
+    }
+}
+
+/// Has `system` relay calls, as many as `plan` says, and then more and more packets.
+pub fn measure(
+    system: System,
+    plan: Plan,
+    trunkline: &Path,
+    folder: &Path,
+) -> Result<Measured, Error> {
+    let network = Network::new()?;
+    let running = Running::start(system, &network, trunkline, folder)?;
+    let write = |name: &str, text: &[u8]| {
+        fs::write(folder.join(name), text).map_err(cannot("write a file for sipp"))
+    };
+    write("calls.xml", CALLS.as_bytes())?;
+    write("answers.xml", ANSWERS.as_bytes())?;
+    let silent = CALLS.replace(SPEAKS, "").replace("[rtpstream_audio_port]", "20000");
+    write("silent.xml", silent.as_bytes())?;
+    write("silent-answers.xml", ANSWERS.replace("[media_port]", &PORT.to_string()).as_bytes())?;
+    // A second of it.
+    write("speech.ul", &[0xd5; 8_000])?;
+    let stage = Stage { system, network: &network, folder };
+    let _callee = stage.sipp(Place::PhoneB, 5_080, "answers", &["-rtp_echo"])?;
+    let _silent = stage.sipp(Place::PhoneB, 5_083, "silent-answers", &[])?;
+    let mut listener = Listener::start(&network, Place::PhoneB, PORT)?;
+    let mut measured = stage.full(plan, &running, &mut listener)?;
+    measured.limit = stage.limit(&mut listener)?;
+    Ok(measured)
+}
+
+struct Stage<'a> {
+    system: System,
+    network: &'a Network,
+    folder: &'a Path,
+}
+
+impl Stage<'_> {
+    fn sipp(&self, place: Place, port: u16, scenario: &str, args: &[&str]) -> Result<Sipp, Error> {
+        let address = if place == Place::PhoneA { SITE_A[0] } else { SITE_B[0] };
+        let scenario = self.folder.join(scenario).with_extension("xml");
+        Sipp::start(self.network, (place, address, port), self.folder, &scenario, args)
+    }
+
+    /// Where a caller sends its requests.
+    fn proxy(&self, callee: u16) -> String {
+        match self.system {
+            System::Straight => format!("{}:{callee}", SITE_B[0]),
+            _ => format!("{}:5060", SITE_A[1]),
+        }
+    }
+
+    /// Where packets of a call are to go that was answered with `port`.
+    fn relay(&self, port: u16) -> SocketAddr {
+        let host = if self.system == System::Straight { SITE_B[0] } else { SITE_A[1] };
+        SocketAddr::new(host.parse().expect("an address of ours"), port)
+    }
+
+    /// Calls without media of sipp's, and where theirs are wanted.
+    fn silent(&self, name: &str, calls: usize) -> Result<(Sipp, Vec<SocketAddr>), Error> {
+        let (log, many) = (format!("{name}.log"), calls.to_string());
+        let args = [
+            &self.proxy(5_083),
+            "-s",
+            name,
+            "-key",
+            "callee",
+            "5083",
+            "-r",
+            "50",
+            "-l",
+            &many,
+            "-m",
+            &many,
+            "-d",
+            "600000",
+            "-trace_logs",
+            "-log_file",
+            &log,
+        ];
+        let port = if name == "probe" { 5_081 } else { 5_082 };
+        let sipp = self.sipp(Place::PhoneA, port, "silent", &args)?;
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let said = fs::read_to_string(self.folder.join(&log)).unwrap_or_default();
+            let ports: Vec<u16> =
+                said.lines().filter_map(|line| line.trim().parse().ok()).collect();
+            if ports.len() == calls {
+                // The last is to be acknowledged, too.
+                sleep(Duration::from_millis(300));
+                return Ok((sipp, ports.into_iter().map(|port| self.relay(port)).collect()));
+            }
+            if Instant::now() > until {
+                let n = ports.len();
+                return Err(Error::Program(format!("of {calls} calls {n} were answered")));
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// All calls at once, and what that costs.
+    fn full(
+        &self,
+        plan: Plan,
+        running: &Running,
+        listener: &mut Listener,
+    ) -> Result<Measured, Error> {
+        let ramp = Duration::from_secs_f64(f64::from(plan.calls) / f64::from(plan.rate));
+        let around = Duration::from_secs(2);
+        let (rate, at_once) = (plan.rate.to_string(), plan.calls.to_string());
+        let long = ramp.as_millis().to_string();
+        let seconds = (ramp + LOOK + 2 * around).as_secs_f64();
+        let total = ((seconds * f64::from(plan.rate)) as u32).to_string();
+        let args = [
+            &self.proxy(5_080),
+            "-s",
+            "many",
+            "-key",
+            "callee",
+            "5080",
+            "-r",
+            &rate,
+            "-l",
+            &at_once,
+            "-m",
+            &total,
+            "-d",
+            &long,
+            "-trace_stat",
+            "-fd",
+            "1",
+            "-stf",
+            "calls.csv",
+        ];
+        let (_probe, to) = self.silent("probe", 1)?;
+        let caller = self.sipp(Place::PhoneA, 5_080, "calls", &args)?;
+        sleep(ramp + around);
+        let began = Instant::now();
+        let before =
+            (self.received()?, running.processes().iter().map(|p| ticks(p.1)).collect::<Vec<_>>());
+        let phase = Phase { per_second: 200.0, long: LOOK };
+        let probe = listener.play(self.network, (Place::PhoneA, &to), &[phase])?;
+        let took = began.elapsed().as_secs_f64();
+        let passed = (self.received()? - before.0) as f64 / took;
+        let cpu = running.processes().into_iter().zip(before.1);
+        let cpu = cpu.map(|((name, pid), was)| (name, (ticks(pid) - was) / took)).collect();
+        caller.ended()?;
+        let (calls, failed) = statistics(&self.folder.join("calls.csv"))?;
+        let ways = probe.first().and_then(Outcome::ways);
+        Ok(Measured { calls, failed, passed, cpu, ways, limit: Limit::default() })
+    }
+
+    /// Packets that both phones have received.
+    fn received(&self) -> Result<u64, Error> {
+        let mut all = 0;
+        for place in [Place::PhoneA, Place::PhoneB] {
+            let path = "/sys/class/net/site/statistics/rx_packets";
+            let said = run(self.network.command(place, "cat").arg(path))?;
+            all += said.trim().parse::<u64>().unwrap_or(0);
+        }
+        Ok(all)
+    }
+
+    /// More and more packets, until some are lost; and then twice as many as that.
+    fn limit(&self, listener: &mut Listener) -> Result<Limit, Error> {
+        let (_calls, to) = self.silent("limit", SILENT)?;
+        let mut play = |phases: &[Phase]| listener.play(self.network, (Place::PhoneA, &to), phases);
+        let phase =
+            |per_second: f64, ms: u64| Phase { per_second, long: Duration::from_millis(ms) };
+        let mut limit = Limit::default();
+        let mut offer = 10_000.0;
+        while let [once] = &play(&[phase(offer, 700)])?[..] {
+            limit.is_offers = once.rate() < 0.97 * offer;
+            if once.lost() <= NOTHING {
+                limit.lossless = limit.lossless.max(once.rate());
+            }
+            // Once more, if it was by chance.
+            if limit.is_offers
+                || once.lost() > NOTHING && play(&[phase(offer, 700)])?[0].lost() > NOTHING
+            {
+                break;
+            }
+            offer *= 1.15;
+        }
+        let (half, twice) = (limit.lossless / 2.0, limit.lossless * 2.0);
+        let all = play(&[phase(half, 1_000), phase(twice, 2_000), phase(half, 4_000)])?;
+        let [before, over, after] = &all[..] else { return Ok(limit) };
+        limit.lost_before = before.lost();
+        limit.offered = over.rate();
+        limit.passed = 1.0 - over.lost();
+        limit.healed = after.last_missed(PATIENCE);
+        let later = after.packets.iter().filter(|(at, _)| at.as_secs_f64() >= 1.0);
+        let (all, lost) = later
+            .fold((0, 0), |(all, lost), (_, way)| (all + 1, lost + usize::from(way.is_none())));
+        limit.lost_after = f64::from(lost as u32) / f64::from(all.max(1));
+        Ok(limit)
+    }
+}
+
+/// Calls that sipp has counted in the end, and how many of them failed.
+fn statistics(path: &Path) -> Result<(u64, u64), Error> {
+    let text = fs::read_to_string(path).map_err(cannot("read what sipp has counted"))?;
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
+    let last: Vec<&str> = lines.next_back().unwrap_or_default().split(';').collect();
+    let of = |name: &str| {
+        let place = names.iter().position(|n| *n == name)?;
+        last.get(place)?.parse::<u64>().ok()
+    };
+    let found = of("TotalCallCreated").zip(of("FailedCall(C)"));
+    found.ok_or_else(|| Error::Program("sipp has counted nothing".into()))
+}
+
+/// The seconds of a processor that a process and its children have had.
+fn ticks(pid: u32) -> f64 {
+    let stat = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may have blanks: the parent is the second, then the times
+    // (proc(5)).
+    let fields = |text: &str| -> Vec<u64> {
+        let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
+        behind.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect()
+    };
+    let per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK);
+    let per_second = per_second.ok().flatten().unwrap_or(100) as f64;
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let family = all.filter_map(|entry| {
+        let name =
+            entry.file_name().to_str().filter(|name| name.parse::<u32>().is_ok())?.to_owned();
+        let fields = fields(&stat(&name));
+        let is = name == pid.to_string() || fields.get(1) == Some(&u64::from(pid));
+        is.then(|| fields.get(11).zip(fields.get(12)).map_or(0, |(user, system)| user + system))
+    });
+    family.sum::<u64>() as f64 / per_second
+}

@@ -1,0 +1,218 @@
+//! RTP whose packets say which they are and when they left, and what became of them.
+
+use super::super::{Error, Network, Place, cannot};
+use nix::sys::socket::{setsockopt, sockopt};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// 20 ms of G.711 with an RTP header.
+const BYTES: usize = 172;
+
+/// What a listener keeps that has not been read, in bytes: it must not be what loses.
+const ROOM: usize = 64 << 20;
+
+/// Where packets come from: a port for each call.
+const FIRST: u16 = 40_000;
+
+/// How long what has been sent may be on its way.
+const AFTERWARDS: Duration = Duration::from_millis(500);
+
+/// So many packets a second, for so long.
+#[derive(Clone, Copy, Debug)]
+pub struct Phase {
+    pub per_second: f64,
+    pub long: Duration,
+}
+
+/// What became of a phase's packets.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Packets that left.
+    pub sent: usize,
+    /// How long that took.
+    pub took: Duration,
+    /// Of each packet that left, by its number: when, since the phase began, and how
+    /// long it was on its way, if it came.
+    pub packets: Vec<(Duration, Option<Duration>)>,
+}
+
+impl Outcome {
+    /// The share that did not come.
+    pub fn lost(&self) -> f64 {
+        let lost = self.packets.iter().filter(|(_, way)| way.is_none()).count();
+        lost as f64 / self.sent.max(1) as f64
+    }
+
+    /// Packets a second that left.
+    pub fn rate(&self) -> f64 {
+        self.sent as f64 / self.took.as_secs_f64().max(1e-9)
+    }
+
+    /// When the last packet left that did not come within `patience`: zero if all did.
+    pub fn last_missed(&self, patience: Duration) -> Duration {
+        let is_missed = |way: &Option<Duration>| way.is_none_or(|way| way > patience);
+        let missed = self.packets.iter().rev().find(|(_, way)| is_missed(way));
+        missed.map_or(Duration::ZERO, |(at, _)| *at)
+    }
+
+    /// The median and the 99th percentile of how long they were on their way.
+    pub fn ways(&self) -> Option<[Duration; 2]> {
+        let mut ways: Vec<Duration> = self.packets.iter().filter_map(|(_, way)| *way).collect();
+        ways.sort_unstable();
+        let at = |share: f64| ways.get((ways.len() as f64 * share) as usize).copied();
+        Some([at(0.5)?, at(0.99)?])
+    }
+}
+
+/// Counts what comes to a port; gone when dropped.
+pub struct Listener {
+    epoch: Instant,
+    stop: Arc<AtomicBool>,
+    heard: mpsc::Receiver<(u32, Duration)>,
+    /// The number that the next packet to it has.
+    next: u32,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Listener {
+    /// Listens at `place`, port `port`, from now on.
+    pub fn start(network: &Network, place: Place, port: u16) -> Result<Listener, Error> {
+        let (epoch, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+        let ((ready, is_ready), (tell, heard)) = (mpsc::channel(), mpsc::channel());
+        let stopped = Arc::clone(&stop);
+        network.within(place, move || match open(port) {
+            Ok(socket) => {
+                let _ = ready.send(Ok(()));
+                listen(&socket, epoch, &stopped, &tell);
+            }
+            Err(error) => drop(ready.send(Err(error))),
+        })?;
+        let begun = is_ready.recv().map_err(|_| Error::Program("nobody listens".into()))?;
+        begun.map_err(cannot("listen to media"))?;
+        Ok(Listener { epoch, stop, heard, next: 0 })
+    }
+
+    /// Sends from `from` to all of `to` in turn, whose packets come here: what became of
+    /// each phase.
+    pub fn play(
+        &mut self,
+        network: &Network,
+        (from, to): (Place, &[SocketAddr]),
+        phases: &[Phase],
+    ) -> Result<Vec<Outcome>, Error> {
+        let (to, phases) = (to.to_vec(), phases.to_vec());
+        let (first, epoch) = (self.next, self.epoch);
+        let sender = network.within(from, move || send(&to, &phases, first, epoch))?;
+        let broke = || Error::Program("a sender of media broke off".into());
+        let sent = sender.join().ok().flatten().ok_or_else(broke)?;
+        std::thread::sleep(AFTERWARDS);
+        let mut sent = sent.map_err(cannot("send media"))?;
+        let all = sent.iter_mut().flat_map(|outcome| outcome.packets.iter_mut());
+        let mut places: Vec<_> = all.map(|(_, way)| way).collect();
+        for (number, way) in self.heard.try_iter() {
+            // Some are from before, so late that they were lost.
+            let place = number.checked_sub(first).and_then(|n| places.get_mut(n as usize));
+            place.into_iter().for_each(|place| **place = Some(way));
+        }
+        self.next = first.wrapping_add(places.len() as u32);
+        Ok(sent)
+    }
+}
+
+fn send(
+    to: &[SocketAddr],
+    phases: &[Phase],
+    first: u32,
+    epoch: Instant,
+) -> io::Result<Vec<Outcome>> {
+    let mut sockets = Vec::new();
+    // The same each time: a relay learns where a call's packets come from.
+    for (at, port) in to.iter().zip(FIRST..) {
+        let socket = UdpSocket::bind(("0.0.0.0", port))?;
+        socket.connect(at)?;
+        sockets.push(socket);
+    }
+    let (mut number, mut packet) = (first, [0u8; BYTES]);
+    packet[0] = 0x80;
+    let mut outcomes = Vec::new();
+    for phase in phases {
+        let (began, mut outcome) = (Instant::now(), Outcome::default());
+        while began.elapsed() < phase.long {
+            let due = (began.elapsed().as_secs_f64() * phase.per_second) as usize;
+            if due <= outcome.sent {
+                std::thread::sleep(Duration::from_micros(50));
+                continue;
+            }
+            let n = number as usize;
+            // Each call has its own numbers, in order.
+            let (turn, socket) = (n / sockets.len(), &sockets[n % sockets.len()]);
+            packet[2..4].copy_from_slice(&(turn as u16).to_be_bytes());
+            packet[4..8].copy_from_slice(&(turn as u32).wrapping_mul(160).to_be_bytes());
+            packet[8..12].copy_from_slice(&(n % sockets.len()).to_be_bytes()[4..]);
+            packet[12..16].copy_from_slice(&number.to_be_bytes());
+            let now = epoch.elapsed().as_nanos() as u64;
+            packet[16..24].copy_from_slice(&now.to_be_bytes());
+            // What the kernel doesn't take is lost as what it drops later.
+            let _ = socket.send(&packet);
+            outcome.packets.push((began.elapsed(), None));
+            outcome.sent += 1;
+            number += 1;
+        }
+        outcome.took = began.elapsed();
+        outcomes.push(outcome);
+    }
+    Ok(outcomes)
+}
+
+fn open(port: u16) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(("0.0.0.0", port))?;
+    setsockopt(&socket, sockopt::RcvBufForce, &ROOM)?;
+    socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+    Ok(socket)
+}
+
+/// Tells what comes, by its number, and how long it was on its way.
+fn listen(
+    socket: &UdpSocket,
+    epoch: Instant,
+    stop: &AtomicBool,
+    tell: &mpsc::Sender<(u32, Duration)>,
+) {
+    let mut packet = [0; BYTES];
+    while !stop.load(Ordering::Relaxed) {
+        if socket.recv(&mut packet).is_ok_and(|n| n == BYTES)
+            && let Some(number) = packet[12..].first_chunk()
+            && let Some(sent) = packet[16..].first_chunk()
+        {
+            let sent = Duration::from_nanos(u64::from_be_bytes(*sent));
+            let way = epoch.elapsed().saturating_sub(sent);
+            let _ = tell.send((u32::from_be_bytes(*number), way));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_say_when_all_was_well_again() {
+        let ms = Duration::from_millis;
+        let way = |n: u64| (ms(n), (n != 3).then(|| ms(if n == 5 { 80 } else { n })));
+        let outcome = Outcome { sent: 10, took: ms(10), packets: (0..10).map(way).collect() };
+        assert_eq!(outcome.lost(), 0.1);
+        assert_eq!(outcome.last_missed(ms(60)), ms(5));
+        assert_eq!(outcome.last_missed(ms(90)), ms(3));
+        assert_eq!(outcome.ways(), Some([ms(6), ms(80)]));
+        assert_eq!(outcome.rate(), 1_000.0);
+        assert_eq!(Outcome::default().ways(), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! The peer: Kamailio, which has rtpengine relay what calls say.
+
+use super::super::proxy::{end, start};
+use super::super::{Error, Network, Place, cannot};
+use std::fs;
+use std::path::Path;
+use std::process::Child;
+
+/// Both at the first site's gateway; gone when dropped.
+pub struct Rtpengine {
+    relay: Child,
+    proxy: Child,
+}
+
+impl Drop for Rtpengine {
+    fn drop(&mut self) {
+        end(&mut self.proxy);
+        end(&mut self.relay);
+    }
+}
+
+/// Sends requests where their URI says, and has all media relayed.
+const KAMAILIO: &str = r#"
+debug=1
+log_stderror=yes
+children=2
+mhomed=1
+auto_aliases=no
+listen=udp:10.77.1.1:5060
+listen=udp:10.77.8.2:5060
+loadmodule "tm.so"
+loadmodule "sl.so"
+loadmodule "rr.so"
+loadmodule "pv.so"
+loadmodule "maxfwd.so"
+loadmodule "textops.so"
+loadmodule "siputils.so"
+loadmodule "rtpengine.so"
+modparam("rtpengine", "rtpengine_sock", "udp:127.0.0.1:2223")
+request_route {
+  if (!mf_process_maxfwd_header("10")) { sl_send_reply("483", "Too Many Hops"); exit; }
+  if (has_totag()) {
+    if (is_method("BYE")) rtpengine_manage();
+    loose_route();
+    t_relay();
+    exit;
+  }
+  loose_route();
+  record_route();
+  if (has_body("application/sdp")) rtpengine_manage("replace-origin replace-session-connection");
+  t_on_reply("ANSWER");
+  t_relay();
+}
+onreply_route[ANSWER] {
+  if (has_body("application/sdp")) rtpengine_manage("replace-origin replace-session-connection");
+}
+"#;
+
+impl Rtpengine {
+    /// Starts both, with their files in `folder`; rtpengine relays in user space.
+    pub fn start(network: &Network, folder: &Path) -> Result<Rtpengine, Error> {
+        let mut command = network.command(Place::GatewayA, "rtpengine");
+        command.args(["--config-file=none", "--foreground", "--log-stderr", "--log-level=6"]);
+        command.args(["--table=-1", "--interface=10.77.1.1", "--listen-ng=127.0.0.1:2223"]);
+        command.args(["--port-min=30000", "--port-max=39999", "--num-threads=2"]);
+        let relay = start(&mut command, &folder.join("rtpengine.log"), "Startup complete")?;
+        let path = folder.join("kamailio.cfg");
+        fs::write(&path, KAMAILIO).map_err(cannot("write kamailio.cfg"))?;
+        let mut command = network.command(Place::GatewayA, "kamailio");
+        command.arg("-f").arg(&path).args(["-DD", "-E", "-w"]).arg(folder);
+        command.arg("-Y").arg(folder).arg("-P").arg(folder.join("kamailio.pid"));
+        let log = folder.join("kamailio.log");
+        let mut both = match start(&mut command, &log, "Listening on") {
+            Ok(proxy) => Rtpengine { relay, proxy },
+            Err(error) => {
+                let mut relay = relay;
+                end(&mut relay);
+                return Err(error);
+            }
+        };
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        match both.proxy.try_wait() {
+            Ok(None) => Ok(both),
+            _ => Err(Error::Program("kamailio ended: see its log".into())),
+        }
+    }
+
+    /// The processes, by what they do.
+    pub fn processes(&self) -> Vec<(&'static str, u32)> {
+        vec![("rtpengine", self.relay.id()), ("Kamailio", self.proxy.id())]
+    }
+}
