@@ -82,6 +82,7 @@ apt_install sipp sip-tester "the same"
 apt_install nft nftables "the same"
 apt_install ip iproute2 "the same"
 if [ -z "${CI:-}" ]; then
+    apt_install rtpengine rtpengine-daemon "trunkline-lab load, which compares with it"
     # For `make bench`, which CI does not run; must be of the version that
     # Cargo.lock has of the library.
     gungraun=$(sed -n '/^name = "gungraun"$/{n;s/version = "\(.*\)"/\1/p}' Cargo.lock)

@@ -8,7 +8,7 @@ use crate::calls::{Call, CallId, CallView, Calls, Unpassable};
 use crate::config::Config;
 use crate::hops::Hops;
 use crate::media::Media;
-use crate::passes::Passes;
+use crate::passes::{self, Passes};
 use crate::ports::Ports;
 use crate::token::Tokens;
 use core::net::{IpAddr, SocketAddr};
@@ -244,13 +244,21 @@ impl Gateway {
             }
             return;
         }
-        match self.transactions.receive(now, from, message) {
+        let is_of_call = request.is_some() && self.is_of_call(message);
+        match self.transactions.receive(now, from, message, is_of_call) {
             Incoming::Request(id) => self.request(now, id, from, message, media),
             Incoming::Ack => self.ack(now, from, message, media),
             Incoming::Response(id) => self.response(now, id, from, message, media),
             Incoming::Refused => self.stats.refused += 1,
             Incoming::Absorbed => {}
         }
+    }
+
+    /// Whether a request is of a call that is up, and by its two ends.
+    fn is_of_call(&self, message: &Message) -> bool {
+        let Ok(routed) = self.route(message) else { return false };
+        let passes = passes::of(&self.calls, message, &routed.own);
+        self.is_of_answered(&passes::of_parties(&self.calls, message, &passes))
     }
 
     fn route(&self, message: &Message) -> Result<Routed, proxy::Refusal> {

@@ -454,3 +454,47 @@ fn what_is_no_media_is_known_by_its_first_byte() {
     }
     assert!(!is_media(b""));
 }
+
+/// M asks much of somebody who doesn't answer, as if in a call.
+fn ask_much(w: &mut World, count: u32, bytes: usize) {
+    const M: Agent = Agent { at: "10.1.0.66:5060", tag: "m", gateway: G };
+    for n in 0..count {
+        let ask = M.request(("INFO", n, "sip:x@10.1.0.67"), "made-up", &[], "");
+        let long = format!("X-Long: {}\r\n\r\n", "x".repeat(bytes));
+        w.send(M.at, G, &ask.replacen("\r\n\r\n", &format!("\r\n{long}"), 1));
+    }
+    assert!(w.mail_of(M.at).contains(&"503".to_owned()), "all of that had room");
+    w.mail.clear();
+}
+
+#[test]
+fn who_asks_much_leaves_room_for_others_calls() {
+    for (count, bytes) in [(1_000, 1), (200, 50_000)] {
+        let mut w = world();
+        let (back, ..) = call(&mut w);
+        ask_much(&mut w, count, bytes);
+        let other = Agent { at: "10.1.0.30:5060", tag: "o", gateway: G };
+        w.send(other.at, G, &other.request(("OPTIONS", 1, "sip:b@10.1.0.20"), "", &[], ""));
+        w.read(B.at, "OPTIONS");
+        w.send(A.at, G, &A.request(("BYE", 2, "sip:b@10.1.0.20"), "b", &back, ""));
+        w.read(B.at, "BYE");
+    }
+}
+
+#[test]
+fn the_calls_that_ring_of_one_phone_leave_ports_for_others() {
+    let mut w = world();
+    let media: String =
+        (0..8).map(|n| format!("m=audio {} RTP/AVP 0\r\n", 4_000 + 2 * n)).collect();
+    let body =
+        format!("v=0\r\no=- 1 1 IN IP4 10.1.0.9\r\ns=-\r\nc=IN IP4 10.1.0.9\r\nt=0 0\r\n{media}");
+    for n in 1..=9 {
+        w.send(A.at, G, &A.request(("INVITE", n, "sip:b@10.1.0.20"), "", &[], &body));
+    }
+    assert!(w.mail_of(A.at).contains(&"503".to_owned()));
+    w.mail.clear();
+    const D: Agent = Agent { at: "10.1.0.31:5060", tag: "d", gateway: G };
+    let invite = ("INVITE", 1, "sip:b@10.1.0.20");
+    w.send(D.at, G, &D.request(invite, "", &[], &sdp("10.1.0.31:4000")));
+    w.read(B.at, "INVITE");
+}

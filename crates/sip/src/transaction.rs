@@ -125,6 +125,21 @@ impl Transaction {
     }
 }
 
+/// Room that is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    transactions: usize,
+    /// What the messages that are kept take, about.
+    bytes: usize,
+}
+
+impl Taken {
+    /// Whether one more is too many, where `most` may be.
+    fn is_all(self, most: usize) -> bool {
+        self.transactions >= most || self.bytes >= most.saturating_mul(USUAL)
+    }
+}
+
 /// All transactions of a proxy.
 #[derive(Debug)]
 pub struct Transactions {
@@ -134,10 +149,10 @@ pub struct Transactions {
     due: BTreeSet<(Time, TransactionId)>,
     next: u64,
     most: usize,
-    /// How many of them are of whom.
-    by_source: BTreeMap<IpAddr, usize>,
-    /// What the messages that are kept take, about.
-    bytes: usize,
+    /// How much of that is whose.
+    by_source: BTreeMap<IpAddr, Taken>,
+    /// How much there is of all.
+    taken: Taken,
     rng: ChaCha20Rng,
     outputs: VecDeque<Output>,
 }
@@ -154,7 +169,7 @@ impl Transactions {
             next: 0,
             most,
             by_source: BTreeMap::new(),
-            bytes: 0,
+            taken: Taken::default(),
             rng: ChaCha20Rng::from_seed(seed),
             outputs: VecDeque::new(),
         }
@@ -187,10 +202,12 @@ impl Transactions {
         if t.phase != Phase::Calling || t.is_cancelled {
             return None;
         }
-        let (_, forwarded) = t.downstream.take()?;
-        self.bytes -= forwarded.bytes().len();
+        let before = t.bytes();
+        t.downstream = None;
         t.phase = Phase::New;
-        Some(t.request.clone())
+        let request = t.request.clone();
+        self.weigh(id, before);
+        Some(request)
     }
 
     /// The requests that went over a connection and have had no final response.
@@ -203,15 +220,30 @@ impl Transactions {
         self.all.iter().filter(|(_, t)| waits(t)).map(|(id, _)| *id).collect()
     }
 
-    /// Takes a message without a fault that came from `from`.
-    pub fn receive(&mut self, now: Time, from: Hop, message: &Message) -> Incoming {
+    /// Takes a message without a fault that came from `from`; `is_of_call` if it is a
+    /// request of a call that is up, for which some room is kept.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        from: Hop,
+        message: &Message,
+        is_of_call: bool,
+    ) -> Incoming {
         match message.start() {
-            Start::Request { method, .. } => self.on_request(now, from, message, method),
+            Start::Request { method, .. } => {
+                self.on_request(now, from, (message, method), is_of_call)
+            }
             Start::Response { code, .. } => self.on_response(now, message, code),
         }
     }
 
-    fn on_request(&mut self, now: Time, from: Hop, message: &Message, method: &[u8]) -> Incoming {
+    fn on_request(
+        &mut self,
+        now: Time,
+        from: Hop,
+        (message, method): (&Message, &[u8]),
+        is_of_call: bool,
+    ) -> Incoming {
         let known = self.by_key.get(&Key::of(message)).copied();
         match (method, known) {
             (b"ACK", None) => Incoming::Ack,
@@ -224,7 +256,7 @@ impl Transactions {
                 self.on_repeated(id);
                 Incoming::Absorbed
             }
-            (_, None) if !self.has_room(from, message) => {
+            (_, None) if !self.has_room(from, is_of_call) => {
                 let said = (503, "Service Unavailable");
                 let bytes =
                     reply::response(message, from.remote, said, b"full", b"Retry-After: 5\r\n");
@@ -235,14 +267,22 @@ impl Transactions {
         }
     }
 
-    /// Whether there is room for a request: a quarter is for those of dialogs, which end
-    /// calls; and of what is left for others, half for those of one host.
-    fn has_room(&self, from: Hop, message: &Message) -> bool {
-        let is_in_dialog = message.to().is_some_and(|to| to.tag().is_some());
-        let most = if is_in_dialog { self.most } else { self.most - self.most / 4 };
-        let its = self.by_source.get(&from.remote.ip()).copied().unwrap_or(0);
-        let share = if is_in_dialog { most } else { most.div_ceil(2) };
-        self.all.len() < most && its < share && self.bytes < most.saturating_mul(USUAL)
+    /// Whether there is room for a request: a quarter is for those of calls that are up,
+    /// which end them; and of what a request may have, half for those of one host.
+    fn has_room(&self, from: Hop, is_of_call: bool) -> bool {
+        let most = if is_of_call { self.most } else { self.most - self.most / 4 };
+        let its = self.by_source.get(&from.remote.ip()).copied().unwrap_or_default();
+        !self.taken.is_all(most) && !its.is_all(most.div_ceil(2))
+    }
+
+    /// Counts what the messages of a transaction take, which took `before`.
+    fn weigh(&mut self, id: TransactionId, before: usize) {
+        let Some(t) = self.all.get(&id) else { return };
+        let (source, now) = (t.upstream.remote.ip(), t.bytes());
+        let its = self.by_source.get_mut(&source);
+        for taken in [Some(&mut self.taken), its].into_iter().flatten() {
+            taken.bytes = (taken.bytes + now).saturating_sub(before);
+        }
     }
 
     fn open(&mut self, now: Time, from: Hop, message: &Message) -> TransactionId {
@@ -266,9 +306,11 @@ impl Transactions {
             cancel: None,
             timers: Timers::new(now),
         };
-        self.bytes += transaction.bytes();
-        *self.by_source.entry(from.remote.ip()).or_default() += 1;
+        let its = self.by_source.entry(from.remote.ip()).or_default();
+        its.transactions += 1;
+        self.taken.transactions += 1;
         self.all.insert(id, transaction);
+        self.weigh(id, 0);
         if is_invite {
             // At once, so that it isn't sent again while downstream thinks.
             let bytes = reply::response(message, from.remote, (100, "Trying"), b"", b"");
@@ -401,9 +443,10 @@ impl Transactions {
         let Some(t) = self.all.get_mut(&id).filter(|t| t.phase == Phase::New) else { return true };
         t.phase = Phase::Calling;
         t.timers = Timers::calling(now, to.connection.is_none());
-        self.bytes += message.bytes().len();
+        let before = t.bytes();
         t.downstream = Some((to, message));
         self.outputs.push_back(Output { to, bytes });
+        self.weigh(id, before);
         self.arm(id);
         true
     }
@@ -441,9 +484,10 @@ impl Transactions {
 
     fn send_back(&mut self, id: TransactionId, bytes: Vec<u8>) {
         let Some(t) = self.all.get_mut(&id) else { return };
-        self.bytes = self.bytes + bytes.len() - t.response.len();
+        let before = t.bytes();
         t.response.clone_from(&bytes);
         self.outputs.push_back(Output { to: t.upstream, bytes });
+        self.weigh(id, before);
     }
 
     /// Tells downstream that nobody waits any more, once it has said something; if it
@@ -518,13 +562,14 @@ impl Transactions {
 
     fn close(&mut self, id: TransactionId) {
         let Some(t) = self.all.remove(&id) else { return };
-        self.bytes = self.bytes.saturating_sub(t.bytes());
         let source = t.upstream.remote.ip();
-        if let Some(its) = self.by_source.get_mut(&source) {
-            *its -= 1;
-            if *its == 0 {
-                self.by_source.remove(&source);
-            }
+        let its = self.by_source.get_mut(&source);
+        for taken in [Some(&mut self.taken), its].into_iter().flatten() {
+            taken.transactions -= 1;
+            taken.bytes = taken.bytes.saturating_sub(t.bytes());
+        }
+        if self.by_source.get(&source).is_some_and(|its| its.transactions == 0) {
+            self.by_source.remove(&source);
         }
         self.by_key.remove(&t.key);
         self.by_branch.remove(&t.branch);

@@ -135,7 +135,7 @@ impl Gateway {
     }
 
     /// Whether a request is of calls that have been answered, by their two ends.
-    fn is_of_answered(&self, passes: &Passes) -> bool {
+    pub(super) fn is_of_answered(&self, passes: &Passes) -> bool {
         let is = |id| self.calls.get(id).is_some_and(|call| call.answered.is_some());
         !passes.is_empty() && passes.iter().all(|(id, _)| is(*id))
     }
@@ -261,10 +261,15 @@ impl Gateway {
             let hop = call.sides[0].hop;
             call.answered.is_none() && hop.is_some_and(|hop| hop.remote.ip() == source)
         };
-        if !self.config.trusts(source)
-            && self.calls.iter().filter(|(_, call)| rings(call)).count() > self.config.max_calls / 2
-        {
-            return Err(overloaded());
+        if !self.config.trusts(source) {
+            let its = self.calls.iter().filter(|(_, call)| rings(call));
+            let (calls, ports) = its.fold((0, 0), |(calls, ports), (id, _)| {
+                (calls + 1, ports + self.calls.ports_of(id))
+            });
+            // As many as it has are left to others.
+            if calls > self.config.max_calls / 2 || ports > self.calls.free_ports() {
+                return Err(overloaded());
+            }
         }
         let id = forgotten.unwrap_or_else(|| CallId(self.rng.next_u64()));
         // Who has none is told apart by that (RFC 3261, 12.2.2).

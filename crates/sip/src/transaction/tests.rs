@@ -55,7 +55,7 @@ impl Proxy {
     fn receive(&mut self, ms: u64, message: &Message) -> Incoming {
         assert_eq!(message.fault(), None);
         let from = if matches!(message.start(), Start::Request { .. }) { PHONE } else { PEER };
-        self.t.receive(at(ms), hop(from, self.connection), message)
+        self.t.receive(at(ms), hop(from, self.connection), message, false)
     }
 
     /// Takes a request and forwards it; how it went on.
@@ -100,7 +100,9 @@ fn first_line(message: &Message) -> String {
 #[test]
 fn long_messages_take_more_room() {
     let mut p = Proxy::new(None);
-    let room = (p.t.most - p.t.most / 4) * USUAL / 60_000;
+    p.t = Transactions::new(400, [7; 32]);
+    // Half of three quarters.
+    let room = 150 * USUAL / 60_000;
     for n in 0..=room + 1 {
         let long = format!("X-Long: {}\r\n\r\n", "x".repeat(60_000));
         let short = request("INVITE", &format!("z9hG4bK{n}x"));
@@ -279,18 +281,21 @@ fn what_has_no_room_is_told_to_come_later() {
     let of_other = |p: &mut Proxy, branch: &str| {
         let remote = "192.0.2.77:5060".parse().unwrap();
         let from = Hop { socket: 0, remote, connection: None };
-        let taken = p.t.receive(at(1), from, &request("OPTIONS", branch));
+        let taken = p.t.receive(at(1), from, &request("OPTIONS", branch), false);
         matches!(taken, Incoming::Request(_))
     };
     for n in 0..4 {
         assert_eq!(of_other(&mut p, &format!("z9hG4bKo{n}")), n < 3);
     }
-    // Those of dialogs have the rest.
+    // Those of calls have the rest, of which this host has no more than half of all.
     for n in 0..3 {
         let text = String::from_utf8(request("BYE", &format!("z9hG4bKd{n}")).bytes().to_vec());
         let text = text.unwrap().replace("To: <sip:b@h>", "To: <sip:b@h>;tag=2");
         let message = Message::parse(text.as_bytes()).unwrap();
-        assert_eq!(matches!(p.receive(1, &message), Incoming::Request(_)), n < 2);
+        // A tag alone, which anyone can write, makes none of them.
+        assert_eq!(p.receive(1, &message), Incoming::Refused);
+        let taken = p.t.receive(at(1), hop(PHONE, None), &message, true);
+        assert_eq!(matches!(taken, Incoming::Request(_)), n < 1);
     }
     p.until(33_000);
     assert!(matches!(p.receive(33_000, &request("OPTIONS", "z9hG4bK9")), Incoming::Request(_)));
@@ -345,7 +350,7 @@ proptest! {
             steps += 1;
             prop_assert!(steps < 200);
         }
-        prop_assert!(p.t.is_empty() && p.t.bytes == 0);
+        prop_assert!(p.t.is_empty() && p.t.taken == Taken::default() && p.t.by_source.is_empty());
         finals.dedup();
         prop_assert!(finals.len() <= 1, "{:?}", finals);
         prop_assert!(forwarded.is_none() || finals.len() == 1);
