@@ -2,7 +2,7 @@
 
 use super::board::Board;
 use super::ledger::Ledger;
-use super::stream::{self, Line, OUTBOX, Tls};
+use super::stream::{self, Line, OUTBOX, ROOM, Tls, Waiting};
 use super::{Bound, Input, Report, until};
 use crate::clock;
 use crate::datapath::media::MediaStats;
@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use trunkline_gateway::{Event, Gateway, Transport};
 use trunkline_sip::transaction::{Hop, Output};
 
@@ -36,8 +36,25 @@ pub struct Driver {
     tls: Tls,
     inbox: mpsc::Sender<Input>,
     udp: BTreeMap<u32, Arc<UdpSocket>>,
-    connections: BTreeMap<u64, (IpAddr, mpsc::Sender<Vec<u8>>)>,
+    connections: BTreeMap<u64, Connection>,
     media: MediaStats,
+}
+
+/// A connection, as it is written to.
+struct Connection {
+    address: IpAddr,
+    outbox: mpsc::Sender<Waiting>,
+    /// For what waits, shared by all with this address.
+    room: Arc<Semaphore>,
+}
+
+impl Connection {
+    /// Has a message written; false if too much waits already.
+    fn write(&self, bytes: Vec<u8>) -> bool {
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(length);
+        room.is_ok_and(|room| self.outbox.try_send(Waiting { bytes, room }).is_ok())
+    }
 }
 
 impl Driver {
@@ -164,7 +181,11 @@ impl Driver {
 
     fn line(&mut self, hop: Hop, connection: u64) -> Line {
         let (sender, outbox) = mpsc::channel(OUTBOX);
-        self.connections.insert(connection, (hop.remote.ip(), sender));
+        let address = hop.remote.ip();
+        let with_it = self.connections.values().find(|other| other.address == address);
+        let room = with_it.map(|other| Arc::clone(&other.room));
+        let room = room.unwrap_or_else(|| Arc::new(Semaphore::new(ROOM)));
+        self.connections.insert(connection, Connection { address, outbox: sender, room });
         Line { hop, inbox: self.inbox.clone(), outbox }
     }
 
@@ -187,8 +208,8 @@ impl Driver {
             let line = self.line(to, connection);
             tokio::spawn(stream::connect(self.tls_of(to.socket), line));
         }
-        if let Some((_, outbox)) = self.connections.get(&connection)
-            && outbox.try_send(bytes).is_err()
+        if let Some(line) = self.connections.get(&connection)
+            && !line.write(bytes)
         {
             // Who doesn't read is not waited for.
             self.over(connection);
@@ -203,7 +224,7 @@ impl Driver {
 
     /// Whether there is room for one more connection with this address.
     fn has_room(&self, address: IpAddr) -> bool {
-        let same = self.connections.values().filter(|(ip, _)| *ip == address).count();
+        let same = self.connections.values().filter(|line| line.address == address).count();
         self.connections.len() < CONNECTIONS && same < CONNECTIONS / 8
     }
 

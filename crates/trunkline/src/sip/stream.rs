@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
@@ -18,6 +18,17 @@ use trunkline_sip::{Frame, Framer};
 
 /// Messages that may wait for a connection to take them.
 pub const OUTBOX: usize = 512;
+
+/// Bytes of messages that may wait for all connections with one address.
+pub const ROOM: usize = 4 << 20;
+
+/// A message that waits to be written, and the room that it takes meanwhile.
+pub struct Waiting {
+    /// The message.
+    pub bytes: Vec<u8>,
+    /// Of [`ROOM`].
+    pub room: OwnedSemaphorePermit,
+}
 
 /// How long a connection may take to be made.
 const CONNECT: std::time::Duration = std::time::Duration::from_secs(5);
@@ -82,7 +93,7 @@ pub struct Line {
     /// Where its messages go to be looked at.
     pub inbox: mpsc::Sender<Input>,
     /// What is to be sent.
-    pub outbox: mpsc::Receiver<Vec<u8>>,
+    pub outbox: mpsc::Receiver<Waiting>,
 }
 
 /// Serves a connection that somebody has made, until it is over.
@@ -174,7 +185,10 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
                 }
             },
             message = line.outbox.recv() => match message {
-                Some(bytes) => write(&mut stream, &bytes).await?,
+                Some(Waiting { bytes, room }) => {
+                    write(&mut stream, &bytes).await?;
+                    drop(room);
+                }
                 None => return Ok(()),
             },
         }
