@@ -515,14 +515,16 @@ impl Calls {
         })
     }
 
-    /// Pairs of ports that a call has.
-    pub fn ports_of(&self, id: CallId) -> usize {
-        self.all.get(&id).map_or(0, |call| call.streams.iter().flatten().count() * 2)
-    }
-
     /// Pairs of ports that are free.
     pub fn free_ports(&self) -> usize {
         self.ports.len()
+    }
+}
+
+impl Call {
+    /// Pairs of ports that it has.
+    pub fn pairs(&self) -> usize {
+        self.streams.iter().flatten().count() * 2
     }
 }
 

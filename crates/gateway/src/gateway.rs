@@ -244,7 +244,12 @@ impl Gateway {
             }
             return;
         }
-        let is_of_call = request.is_some() && self.is_of_call(message);
+        let (calls, config) = (&self.calls, &self.config);
+        let is_of_call = || {
+            let Ok(routed) = routed(config, message) else { return false };
+            let all = passes::of(calls, message, &routed.own);
+            passes::are_up(calls, &passes::of_parties(calls, message, &all))
+        };
         match self.transactions.receive(now, from, message, is_of_call) {
             Incoming::Request(id) => self.request(now, id, from, message, media),
             Incoming::Ack => self.ack(now, from, message, media),
@@ -254,16 +259,8 @@ impl Gateway {
         }
     }
 
-    /// Whether a request is of a call that is up, and by its two ends.
-    fn is_of_call(&self, message: &Message) -> bool {
-        let Ok(routed) = self.route(message) else { return false };
-        let passes = passes::of(&self.calls, message, &routed.own);
-        self.is_of_answered(&passes::of_parties(&self.calls, message, &passes))
-    }
-
     fn route(&self, message: &Message) -> Result<Routed, proxy::Refusal> {
-        let is_own = |uri: &Uri<'_>| self.config.is_own(uri.host, uri.port, uri.secure);
-        proxy::route(message, is_own)
+        routed(&self.config, message)
     }
 
     fn request(
@@ -360,4 +357,9 @@ impl Gateway {
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
+}
+
+fn routed(config: &Config, message: &Message) -> Result<Routed, proxy::Refusal> {
+    let is_own = |uri: &Uri<'_>| config.is_own(uri.host, uri.port, uri.secure);
+    proxy::route(message, is_own)
 }

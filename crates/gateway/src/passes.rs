@@ -135,6 +135,12 @@ pub(crate) fn of_parties(calls: &Calls, message: &Message, passes: &Passes) -> P
     passes.iter().copied().filter(is).collect()
 }
 
+/// Whether there are calls among these, and all have been answered.
+pub(crate) fn are_up(calls: &Calls, passes: &Passes) -> bool {
+    let is = |id| calls.get(id).is_some_and(|call| call.answered.is_some());
+    !passes.is_empty() && passes.iter().all(|(id, _)| is(*id))
+}
+
 /// Notes that something was heard of calls.
 pub(crate) fn heard(calls: &mut Calls, passes: &[(CallId, SideId)], now: Time) {
     for (id, _) in passes {

@@ -125,7 +125,7 @@ impl Transaction {
     }
 }
 
-/// Room that is taken.
+/// How much room transactions take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
     transactions: usize,
@@ -220,14 +220,14 @@ impl Transactions {
         self.all.iter().filter(|(_, t)| waits(t)).map(|(id, _)| *id).collect()
     }
 
-    /// Takes a message without a fault that came from `from`; `is_of_call` if it is a
-    /// request of a call that is up, for which some room is kept.
+    /// Takes a message without a fault that came from `from`. For requests of calls that
+    /// are up some room is kept: `is_of_call` is asked where there is no other.
     pub fn receive(
         &mut self,
         now: Time,
         from: Hop,
         message: &Message,
-        is_of_call: bool,
+        is_of_call: impl FnOnce() -> bool,
     ) -> Incoming {
         match message.start() {
             Start::Request { method, .. } => {
@@ -242,7 +242,7 @@ impl Transactions {
         now: Time,
         from: Hop,
         (message, method): (&Message, &[u8]),
-        is_of_call: bool,
+        is_of_call: impl FnOnce() -> bool,
     ) -> Incoming {
         let known = self.by_key.get(&Key::of(message)).copied();
         match (method, known) {
@@ -269,10 +269,10 @@ impl Transactions {
 
     /// Whether there is room for a request: a quarter is for those of calls that are up,
     /// which end them; and of what a request may have, half for those of one host.
-    fn has_room(&self, from: Hop, is_of_call: bool) -> bool {
-        let most = if is_of_call { self.most } else { self.most - self.most / 4 };
+    fn has_room(&self, from: Hop, is_of_call: impl FnOnce() -> bool) -> bool {
         let its = self.by_source.get(&from.remote.ip()).copied().unwrap_or_default();
-        !self.taken.is_all(most) && !its.is_all(most.div_ceil(2))
+        let fits = |most: usize| !self.taken.is_all(most) && !its.is_all(most.div_ceil(2));
+        fits(self.most - self.most / 4) || fits(self.most) && is_of_call()
     }
 
     /// Counts what the messages of a transaction take, which took `before`.

@@ -64,7 +64,7 @@ impl Gateway {
         let has_tag = message.to().is_some_and(|to| to.tag().is_some());
         let kind = match method {
             b"INVITE" if !has_tag => Kind::Initial,
-            b"BYE" if self.is_of_answered(&passes) => Kind::Bye,
+            b"BYE" if passes::are_up(&self.calls, &passes) => Kind::Bye,
             _ => Kind::Other,
         };
         if kind == Kind::Initial {
@@ -132,12 +132,6 @@ impl Gateway {
             via.is_some_and(|via| self.config.is_own(via.host, via.port, false))
         };
         message.list(Name::Via).filter(is_own).count() > ROUNDS
-    }
-
-    /// Whether a request is of calls that have been answered, by their two ends.
-    pub(super) fn is_of_answered(&self, passes: &Passes) -> bool {
-        let is = |id| self.calls.get(id).is_some_and(|call| call.answered.is_some());
-        !passes.is_empty() && passes.iter().all(|(id, _)| is(*id))
     }
 
     /// The call that a route of this gateway's own names and nobody knows: it goes on
@@ -263,11 +257,10 @@ impl Gateway {
         };
         if !self.config.trusts(source) {
             let its = self.calls.iter().filter(|(_, call)| rings(call));
-            let (calls, ports) = its.fold((0, 0), |(calls, ports), (id, _)| {
-                (calls + 1, ports + self.calls.ports_of(id))
-            });
+            let (calls, pairs) =
+                its.fold((0, 0), |(calls, pairs), (_, call)| (calls + 1, pairs + call.pairs()));
             // As many as it has are left to others.
-            if calls > self.config.max_calls / 2 || ports > self.calls.free_ports() {
+            if calls > self.config.max_calls / 2 || pairs > self.calls.free_ports() {
                 return Err(overloaded());
             }
         }

@@ -6,7 +6,7 @@ use trunkline_lab::Error;
 use trunkline_lab::phones::load::{Measured, Plan, SYSTEMS, System, measure};
 use trunkline_lab::phones::{self, missing};
 
-/// What a load of calls takes here.
+/// The programs that a load of calls takes.
 const PROGRAMS: [&str; 4] = ["sipp", "kamailio", "rtpengine", "sysctl"];
 
 /// Have gateways relay many calls at once, beside Kamailio with rtpengine
@@ -16,8 +16,8 @@ sipp calls sipp, with speech in both directions, through each in turn: routers a
 one `trunkline node` with [sip] that both phones use, Kamailio with rtpengine in user
 space, and two gateways with the overlay between them. When all calls are there, one
 more has 200 packets a second by which the way is timed. Then 50 calls have more and
-more packets, in one direction, until one of a thousand is lost; and twice as many as
-that for two seconds, after which half as many have to pass again.
+more packets, in one direction, until one of a thousand is lost; and 50 others twice as
+many as that for two seconds, with half as many before, and after.
 
 Examples:
   sudo trunkline-lab load
@@ -78,7 +78,7 @@ fn row((system, measured): &(System, Measured)) -> serde_json::Value {
         "cpu": serde_json::Map::from_iter(cpu),
         "way_us": measured.ways.map(|ways| ways.map(|way| way.as_micros() as u64)),
         "lossless_kpps": limit.lossless / 1e3,
-        "load_is_limit": limit.is_offers,
+        "load_is_limit": limit.is_of_load,
         "lost_before_share": limit.lost_before,
         "overload_kpps": limit.offered / 1e3,
         "overload_passed_share": limit.passed,
@@ -108,7 +108,7 @@ fn table(plan: Plan, rows: &[(System, Measured)]) {
     outln!("\none direction of 50 calls: kpps without loss; half of that, twice, half again");
     outln!("               lossless  offered  passed %  whole after ms  lost before, after 1 s %");
     for (system, Measured { limit, .. }) in rows {
-        let more = if limit.is_offers { ">" } else { "" };
+        let more = if limit.is_of_load { ">" } else { "" };
         outln!(
             "{:<14} {:>8} {:>8.0} {:>9.1} {:>15.0} {:>12.2} {:>8.2}",
             system.name(),

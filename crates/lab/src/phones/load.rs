@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_millis(60);
 /// The share that may be lost where nothing is lost.
 const NOTHING: f64 = 0.001;
 
-/// Who relays.
+/// What relays the calls, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// Nobody: routers forward.
@@ -50,11 +50,11 @@ pub enum System {
     Rtpengine,
 }
 
-/// All of them.
+/// All systems, in the order in which they have their turns.
 pub const SYSTEMS: [System; 4] = [System::Straight, System::One, System::Rtpengine, System::Two];
 
 impl System {
-    /// What it is called.
+    /// The system's name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             System::Straight => "straight",
@@ -65,50 +65,50 @@ impl System {
     }
 }
 
-/// How many calls.
+/// How many calls a system is given.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// At once.
+    /// Calls that there are at once.
     pub calls: u32,
-    /// That begin in a second.
+    /// Calls that begin in a second.
     pub rate: u32,
 }
 
-/// What one of them did.
+/// What a system did with the calls it was given.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Calls that there were.
     pub calls: u64,
-    /// Of these, that failed.
+    /// How many of the calls failed.
     pub failed: u64,
     /// Packets that reached the phones, in a second.
     pub passed: f64,
-    /// Of a processor, by process.
+    /// The share of one processor that each process took, by what it does.
     pub cpu: Vec<(&'static str, f64)>,
     /// How long a packet was on its way: the median, and of a hundred the slowest.
     pub ways: Option<[Duration; 2]>,
-    /// Packets a second that passed without loss, and what was left of twice as many.
+    /// How many packets pass, and what is left of twice as many.
     pub limit: Limit,
 }
 
-/// Where it ends, and how it goes on then.
+/// How many packets of calls in one direction pass without loss, and what becomes of
+/// twice as many, with half as many before and after.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limit {
     /// Packets a second that passed without loss; more than it, if the load could not
     /// offer more.
     pub lossless: f64,
-    /// Whether more could not be offered.
-    pub is_offers: bool,
-    /// The share that was lost of half as many, after that and before the next.
+    /// Whether it was the load that could not offer more.
+    pub is_of_load: bool,
+    /// The share that was lost before, of half as many.
     pub lost_before: f64,
-    /// Packets a second that were offered for two seconds then.
+    /// Packets a second that were offered as twice as many, for two seconds.
     pub offered: f64,
-    /// The share of these that passed.
+    /// The share of twice as many that passed.
     pub passed: f64,
-    /// When the last packet was missed, from the end of that; half of what passes
-    /// without loss is offered then.
+    /// When the last packet was missed of half as many, since twice as many ended.
     pub healed: Duration,
-    /// The share that was lost later than a second after its end.
+    /// The share that was lost of half as many, from a second after that end on.
     pub lost_after: f64,
 }
 
@@ -222,7 +222,7 @@ impl Stage<'_> {
             "-log_file",
             &log,
         ];
-        let port = if name == "probe" { 5_081 } else { 5_082 };
+        let port = if calls == 1 { 5_081 } else { 5_082 };
         let sipp = self.sipp(Place::PhoneA, port, "silent", &args)?;
         let until = Instant::now() + Duration::from_secs(10);
         loop {
@@ -280,14 +280,17 @@ impl Stage<'_> {
         let caller = self.sipp(Place::PhoneA, 5_080, "calls", &args)?;
         sleep(ramp + around);
         let began = Instant::now();
-        let before =
-            (self.received()?, running.processes().iter().map(|p| ticks(p.1)).collect::<Vec<_>>());
+        let before = (
+            self.received()?,
+            running.processes().iter().map(|p| processor_seconds(p.1)).collect::<Vec<_>>(),
+        );
         let phase = Phase { per_second: 200.0, long: LOOK };
         let probe = listener.play(self.network, (Place::PhoneA, &to), &[phase])?;
         let took = began.elapsed().as_secs_f64();
         let passed = (self.received()? - before.0) as f64 / took;
         let cpu = running.processes().into_iter().zip(before.1);
-        let cpu = cpu.map(|((name, pid), was)| (name, (ticks(pid) - was) / took)).collect();
+        let cpu =
+            cpu.map(|((name, pid), was)| (name, (processor_seconds(pid) - was) / took)).collect();
         caller.ended()?;
         let (calls, failed) = statistics(&self.folder.join("calls.csv"))?;
         let ways = probe.first().and_then(Outcome::ways);
@@ -305,38 +308,50 @@ impl Stage<'_> {
         Ok(all)
     }
 
-    /// More and more packets, until some are lost; and then twice as many as that.
-    fn limit(&self, listener: &mut Listener) -> Result<Limit, Error> {
-        let (_calls, to) = self.silent("limit", SILENT)?;
-        let mut play = |phases: &[Phase]| listener.play(self.network, (Place::PhoneA, &to), phases);
-        let phase =
-            |per_second: f64, ms: u64| Phase { per_second, long: Duration::from_millis(ms) };
-        let mut limit = Limit::default();
-        let mut offer = 10_000.0;
-        while let [once] = &play(&[phase(offer, 700)])?[..] {
-            limit.is_offers = once.rate() < 0.97 * offer;
-            if once.lost() <= NOTHING {
-                limit.lossless = limit.lossless.max(once.rate());
-            }
+    /// More and more packets, until some are lost: how many passed without, and whether
+    /// the load could not offer more.
+    fn lossless(&self, listener: &mut Listener) -> Result<(f64, bool), Error> {
+        let (_calls, to) = self.silent("search", SILENT)?;
+        let (mut offer, mut most) = (10_000.0, 0.0f64);
+        loop {
             // Once more, if it was by chance.
-            if limit.is_offers
-                || once.lost() > NOTHING && play(&[phase(offer, 700)])?[0].lost() > NOTHING
-            {
-                break;
+            for is_last in [false, true] {
+                let phase = Phase { per_second: offer, long: Duration::from_millis(700) };
+                let all = listener.play(self.network, (Place::PhoneA, &to), &[phase])?;
+                let lost = all.iter().any(|outcome| outcome.lost() > NOTHING);
+                let rate = all.iter().map(Outcome::rate).fold(0.0, f64::max);
+                if !lost {
+                    most = most.max(rate);
+                    if rate < 0.97 * offer {
+                        return Ok((most, true));
+                    }
+                    break;
+                }
+                if is_last {
+                    return Ok((most, false));
+                }
             }
             offer *= 1.15;
         }
-        let (half, twice) = (limit.lossless / 2.0, limit.lossless * 2.0);
-        let all = play(&[phase(half, 1_000), phase(twice, 2_000), phase(half, 4_000)])?;
+    }
+
+    /// What becomes of twice as many packets as pass.
+    fn limit(&self, listener: &mut Listener) -> Result<Limit, Error> {
+        let (lossless, is_of_load) = self.lossless(listener)?;
+        let mut limit = Limit { lossless, is_of_load, ..Limit::default() };
+        // Calls of their own: what the search did to those before it is not counted.
+        let (_calls, to) = self.silent("twice", SILENT)?;
+        let phases = [(0.5, 1), (2.0, 2), (0.5, 4)].map(|(share, seconds)| Phase {
+            per_second: lossless * share,
+            long: Duration::from_secs(seconds),
+        });
+        let all = listener.play(self.network, (Place::PhoneA, &to), &phases)?;
         let [before, over, after] = &all[..] else { return Ok(limit) };
         limit.lost_before = before.lost();
         limit.offered = over.rate();
         limit.passed = 1.0 - over.lost();
         limit.healed = after.last_missed(PATIENCE);
-        let later = after.packets.iter().filter(|(at, _)| at.as_secs_f64() >= 1.0);
-        let (all, lost) = later
-            .fold((0, 0), |(all, lost), (_, way)| (all + 1, lost + usize::from(way.is_none())));
-        limit.lost_after = f64::from(lost as u32) / f64::from(all.max(1));
+        limit.lost_after = after.lost_from(Duration::from_secs(1));
         Ok(limit)
     }
 }
@@ -356,7 +371,7 @@ fn statistics(path: &Path) -> Result<(u64, u64), Error> {
 }
 
 /// The seconds of a processor that a process and its children have had.
-fn ticks(pid: u32) -> f64 {
+fn processor_seconds(pid: u32) -> f64 {
     let stat = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // Behind the name, which may have blanks: the parent is the second, then the times
     // (proc(5)).

@@ -249,7 +249,7 @@ impl Sipp {
     }
 }
 
-/// A registrar and proxy in the Internet; gone when dropped.
+/// A registrar and proxy; gone when dropped.
 pub struct Kamailio(Child);
 
 impl Drop for Kamailio {
@@ -314,16 +314,37 @@ request_route {
 "#;
 
 impl Kamailio {
-    /// Starts it, with its files in `folder`.
+    /// Starts the registrar, with its files in `folder`.
     pub fn start(network: &Network, folder: &Path) -> Result<Kamailio, Error> {
+        Kamailio::of(network, Place::Internet, folder, KAMAILIO)
+    }
+
+    /// Starts one at `place` that does what `text` says.
+    pub(super) fn of(
+        network: &Network,
+        place: Place,
+        folder: &Path,
+        text: &str,
+    ) -> Result<Kamailio, Error> {
         let path = folder.join("kamailio.cfg");
-        fs::write(&path, KAMAILIO).map_err(cannot("write kamailio.cfg"))?;
-        let mut command = network.command(Place::Internet, "kamailio");
+        fs::write(&path, text).map_err(cannot("write kamailio.cfg"))?;
+        let mut command = network.command(place, "kamailio");
         command.arg("-f").arg(&path).args(["-DD", "-E", "-w"]).arg(folder);
         command.arg("-Y").arg(folder).arg("-P").arg(folder.join("kamailio.pid"));
         let log = folder.join("kamailio.log");
-        let child = start(&mut command, &log, "Listening on")?;
+        let mut started = Kamailio(start(&mut command, &log, "Listening on")?);
         std::thread::sleep(Duration::from_millis(700));
-        Ok(Kamailio(child))
+        match started.0.try_wait() {
+            Ok(None) => Ok(started),
+            _ => {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                Err(Error::Program(format!("kamailio ended: {said}")))
+            }
+        }
+    }
+
+    /// The number of its main process.
+    pub(super) fn process(&self) -> u32 {
+        self.0.id()
     }
 }

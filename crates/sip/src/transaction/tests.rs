@@ -55,7 +55,7 @@ impl Proxy {
     fn receive(&mut self, ms: u64, message: &Message) -> Incoming {
         assert_eq!(message.fault(), None);
         let from = if matches!(message.start(), Start::Request { .. }) { PHONE } else { PEER };
-        self.t.receive(at(ms), hop(from, self.connection), message, false)
+        self.t.receive(at(ms), hop(from, self.connection), message, || false)
     }
 
     /// Takes a request and forwards it; how it went on.
@@ -281,7 +281,7 @@ fn what_has_no_room_is_told_to_come_later() {
     let of_other = |p: &mut Proxy, branch: &str| {
         let remote = "192.0.2.77:5060".parse().unwrap();
         let from = Hop { socket: 0, remote, connection: None };
-        let taken = p.t.receive(at(1), from, &request("OPTIONS", branch), false);
+        let taken = p.t.receive(at(1), from, &request("OPTIONS", branch), || false);
         matches!(taken, Incoming::Request(_))
     };
     for n in 0..4 {
@@ -294,7 +294,7 @@ fn what_has_no_room_is_told_to_come_later() {
         let message = Message::parse(text.as_bytes()).unwrap();
         // A tag alone, which anyone can write, makes none of them.
         assert_eq!(p.receive(1, &message), Incoming::Refused);
-        let taken = p.t.receive(at(1), hop(PHONE, None), &message, true);
+        let taken = p.t.receive(at(1), hop(PHONE, None), &message, || true);
         assert_eq!(matches!(taken, Incoming::Request(_)), n < 1);
     }
     p.until(33_000);

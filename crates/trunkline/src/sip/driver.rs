@@ -287,3 +287,27 @@ async fn accept(socket: u32, listener: TcpListener, inbox: mpsc::Sender<Input>) 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_one_address_has_a_bound() {
+        let room = Arc::new(Semaphore::new(ROOM));
+        let line = || {
+            let (outbox, reader) = mpsc::channel(OUTBOX);
+            let room = Arc::clone(&room);
+            (Connection { address: [192, 0, 2, 1].into(), outbox, room }, reader)
+        };
+        let ((a, mut read_a), (b, _read_b)) = (line(), line());
+        // Of 60 kB as many as fit: over both, and before they are too many for one.
+        let taken = (0..OUTBOX).take_while(|n| [&a, &b][n % 2].write(vec![0; 60_000])).count();
+        assert_eq!(taken, ROOM / 60_000);
+        // What has been written makes room.
+        assert!(!b.write(vec![0; 60_000]));
+        drop(read_a.try_recv().expect("a message"));
+        assert!(b.write(vec![0; 60_000]));
+        assert!(!b.write(vec![0; ROOM + 1]));
+    }
+}

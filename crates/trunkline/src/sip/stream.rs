@@ -24,9 +24,9 @@ pub const ROOM: usize = 4 << 20;
 
 /// A message that waits to be written, and the room that it takes meanwhile.
 pub struct Waiting {
-    /// The message.
+    /// The message as it is written.
     pub bytes: Vec<u8>,
-    /// Of [`ROOM`].
+    /// The part of [`ROOM`] that the message takes until it is dropped.
     pub room: OwnedSemaphorePermit,
 }
 

@@ -30,9 +30,7 @@ pub struct Phase {
 /// What became of a phase's packets.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Packets that left.
-    pub sent: usize,
-    /// How long that took.
+    /// How long the phase took.
     pub took: Duration,
     /// Of each packet that left, by its number: when, since the phase began, and how
     /// long it was on its way, if it came.
@@ -40,15 +38,22 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The share that did not come.
+    /// The share of the phase's packets that did not come.
     pub fn lost(&self) -> f64 {
-        let lost = self.packets.iter().filter(|(_, way)| way.is_none()).count();
-        lost as f64 / self.sent.max(1) as f64
+        self.lost_from(Duration::ZERO)
+    }
+
+    /// The share that did not come of what left at `begin` or later.
+    pub fn lost_from(&self, begin: Duration) -> f64 {
+        let first = self.packets.partition_point(|(at, _)| *at < begin);
+        let later = &self.packets[first..];
+        let lost = later.iter().filter(|(_, way)| way.is_none()).count();
+        lost as f64 / later.len().max(1) as f64
     }
 
     /// Packets a second that left.
     pub fn rate(&self) -> f64 {
-        self.sent as f64 / self.took.as_secs_f64().max(1e-9)
+        self.packets.len() as f64 / self.took.as_secs_f64().max(1e-9)
     }
 
     /// When the last packet left that did not come within `patience`: zero if all did.
@@ -142,28 +147,27 @@ fn send(
     }
     let (mut number, mut packet) = (first, [0u8; BYTES]);
     packet[0] = 0x80;
+    let calls = sockets.len() as u32;
     let mut outcomes = Vec::new();
     for phase in phases {
         let (began, mut outcome) = (Instant::now(), Outcome::default());
         while began.elapsed() < phase.long {
             let due = (began.elapsed().as_secs_f64() * phase.per_second) as usize;
-            if due <= outcome.sent {
+            if due <= outcome.packets.len() {
                 std::thread::sleep(Duration::from_micros(50));
                 continue;
             }
-            let n = number as usize;
             // Each call has its own numbers, in order.
-            let (turn, socket) = (n / sockets.len(), &sockets[n % sockets.len()]);
+            let (turn, call) = (number / calls, number % calls);
             packet[2..4].copy_from_slice(&(turn as u16).to_be_bytes());
-            packet[4..8].copy_from_slice(&(turn as u32).wrapping_mul(160).to_be_bytes());
-            packet[8..12].copy_from_slice(&(n % sockets.len()).to_be_bytes()[4..]);
+            packet[4..8].copy_from_slice(&turn.wrapping_mul(160).to_be_bytes());
+            packet[8..12].copy_from_slice(&call.to_be_bytes());
             packet[12..16].copy_from_slice(&number.to_be_bytes());
             let now = epoch.elapsed().as_nanos() as u64;
             packet[16..24].copy_from_slice(&now.to_be_bytes());
             // What the kernel doesn't take is lost as what it drops later.
-            let _ = socket.send(&packet);
+            let _ = sockets[call as usize].send(&packet);
             outcome.packets.push((began.elapsed(), None));
-            outcome.sent += 1;
             number += 1;
         }
         outcome.took = began.elapsed();
@@ -207,8 +211,9 @@ mod tests {
     fn outcomes_say_when_all_was_well_again() {
         let ms = Duration::from_millis;
         let way = |n: u64| (ms(n), (n != 3).then(|| ms(if n == 5 { 80 } else { n })));
-        let outcome = Outcome { sent: 10, took: ms(10), packets: (0..10).map(way).collect() };
-        assert_eq!(outcome.lost(), 0.1);
+        let outcome = Outcome { took: ms(10), packets: (0..10).map(way).collect() };
+        assert_eq!((outcome.lost(), outcome.lost_from(ms(6))), (0.1, 0.0));
+        assert_eq!(outcome.lost_from(ms(2)), 0.125);
         assert_eq!(outcome.last_missed(ms(60)), ms(5));
         assert_eq!(outcome.last_missed(ms(90)), ms(3));
         assert_eq!(outcome.ways(), Some([ms(6), ms(80)]));

@@ -1,21 +1,21 @@
 //! The peer: Kamailio, which has rtpengine relay what calls say.
 
 use super::super::proxy::{end, start};
-use super::super::{Error, Network, Place, cannot};
-use std::fs;
+use super::super::{Error, Kamailio, Network, Place};
 use std::path::Path;
 use std::process::Child;
 
-/// Both at the first site's gateway; gone when dropped.
+/// Both at the first site's gateway; gone when dropped, the proxy first.
 pub struct Rtpengine {
-    relay: Child,
-    proxy: Child,
+    proxy: Kamailio,
+    relay: Relay,
 }
 
-impl Drop for Rtpengine {
+struct Relay(Child);
+
+impl Drop for Relay {
     fn drop(&mut self) {
-        end(&mut self.proxy);
-        end(&mut self.relay);
+        end(&mut self.0);
     }
 }
 
@@ -64,29 +64,13 @@ impl Rtpengine {
         command.args(["--table=-1", "--interface=10.77.1.1", "--listen-ng=127.0.0.1:2223"]);
         command.args(["--port-min=30000", "--port-max=39999", "--num-threads=2"]);
         let relay = start(&mut command, &folder.join("rtpengine.log"), "Startup complete")?;
-        let path = folder.join("kamailio.cfg");
-        fs::write(&path, KAMAILIO).map_err(cannot("write kamailio.cfg"))?;
-        let mut command = network.command(Place::GatewayA, "kamailio");
-        command.arg("-f").arg(&path).args(["-DD", "-E", "-w"]).arg(folder);
-        command.arg("-Y").arg(folder).arg("-P").arg(folder.join("kamailio.pid"));
-        let log = folder.join("kamailio.log");
-        let mut both = match start(&mut command, &log, "Listening on") {
-            Ok(proxy) => Rtpengine { relay, proxy },
-            Err(error) => {
-                let mut relay = relay;
-                end(&mut relay);
-                return Err(error);
-            }
-        };
-        std::thread::sleep(std::time::Duration::from_millis(700));
-        match both.proxy.try_wait() {
-            Ok(None) => Ok(both),
-            _ => Err(Error::Program("kamailio ended: see its log".into())),
-        }
+        let relay = Relay(relay);
+        let proxy = Kamailio::of(network, Place::GatewayA, folder, KAMAILIO)?;
+        Ok(Rtpengine { proxy, relay })
     }
 
     /// The processes, by what they do.
     pub fn processes(&self) -> Vec<(&'static str, u32)> {
-        vec![("rtpengine", self.relay.id()), ("Kamailio", self.proxy.id())]
+        vec![("rtpengine", self.relay.0.id()), ("Kamailio", self.proxy.process())]
     }
 }
