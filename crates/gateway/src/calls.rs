@@ -1,10 +1,15 @@
 //! The calls of a gateway: for each stream a leg to either side, and what session
 //! descriptions that pass make of them.
 
+mod chain;
+mod settle;
+
 use crate::config::Config;
 use crate::media::{ATTRIBUTE, Media, Relay, Remote, Told, Unfit};
 use crate::ports::Ports;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
+pub(crate) use settle::Verdict;
+use settle::{Before, Change, Early};
 use std::collections::BTreeMap;
 use trunkline_base::Time;
 use trunkline_sip::Message;
@@ -66,24 +71,26 @@ pub(crate) enum Meaning {
     Nothing,
 }
 
-/// What becomes of a leg if the other end agrees.
-#[derive(Clone, Copy, Debug)]
-enum Change {
-    To(Remote),
-    Close,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Leg {
     port: u16,
     remote: Remote,
+    /// How often its end has described itself.
+    described: u32,
     pending: Option<(TransactionId, Change)>,
     told: bool,
 }
 
 impl Leg {
+    /// Its end has said where it is.
+    fn turn(&mut self, remote: Remote) {
+        self.remote = remote;
+        self.described = self.described.wrapping_add(1);
+        self.told |= matches!(remote, Remote::Overlay { .. });
+    }
+
     fn new(port: u16) -> Leg {
-        Leg { port, remote: Remote::Nobody, pending: None, told: false }
+        Leg { port, remote: Remote::Nobody, described: 0, pending: None, told: false }
     }
 }
 
@@ -113,6 +120,8 @@ pub(crate) struct Call {
     pub awaits: Option<u32>,
     /// By their place in the description.
     streams: Vec<Option<Stream>>,
+    before: Option<Before>,
+    early: Vec<Early>,
     /// Whether somebody has been told that it goes past the overlay.
     pub is_plain: bool,
 }
@@ -133,6 +142,8 @@ pub(crate) struct Passing<'a, M> {
     pub is_told: bool,
     /// What it means.
     pub meaning: Meaning,
+    /// Whether it answers an offer.
+    pub is_answer: bool,
 }
 
 /// Why a description can't pass.
@@ -196,6 +207,8 @@ impl Calls {
             is_acknowledged: false,
             awaits: None,
             streams: Vec::new(),
+            before: None,
+            early: Vec::new(),
             is_plain: false,
         };
         self.all.insert(id, call);
@@ -249,6 +262,9 @@ impl Calls {
         passing: &mut Passing<'_, M>,
     ) -> Result<(Vec<u8>, Option<Unpassable>), SdpError> {
         let sdp = Sdp::parse(body)?;
+        if let Meaning::Offers(by) = passing.meaning {
+            self.remember(id, by);
+        }
         let mut edit = SdpEdit::new(&sdp);
         edit.remove_attribute(None, ATTRIBUTE);
         let (mut passed, mut refused) = (0, None);
@@ -330,12 +346,11 @@ impl Calls {
         let encrypts = |t| matches!(t, Transport::Srtp | Transport::DtlsSrtp);
         if encrypts(stream.transport) != encrypts(media.transport) {
             // An offer may change it; an answer may not (RFC 3264, 6.1).
-            let answers = passing.meaning == Meaning::Holds && passing.side == 1;
-            if answers && call.sides[0].tag.is_some() {
+            if passing.is_answer && call.sides[0].tag.is_some() {
                 return Err(Unpassable::Encryption);
             }
-            stream.transport = media.transport;
         }
+        stream.transport = media.transport;
         // Packets of video are larger than the overlay carries.
         let is_small = media.kind == b"audio" || media.kind == b"image";
         let tells = passing.is_told && is_small;
@@ -343,8 +358,8 @@ impl Calls {
         match passing.meaning {
             Meaning::Offers(by) => stream.legs[side].pending = Some((by, Change::To(remote))),
             Meaning::Holds => {
-                stream.legs[side].remote = remote;
-                stream.legs[side].told |= matches!(remote, Remote::Overlay { .. });
+                stream.legs[side].pending = None;
+                stream.legs[side].turn(remote);
             }
             Meaning::Nothing => {}
         }
@@ -373,34 +388,8 @@ impl Calls {
                 passing.config.check_media(at, passing.is_believed)?;
             }
         }
-        match remote {
-            Remote::Udp { rtp: Some(at), .. } if self.leads_back(leg, at, passing.config) => {
-                Err(Unfit::Loop(at))
-            }
-            remote => Ok(remote),
-        }
-    }
-
-    /// Whether what `start` sends to `at` would come back to it, over however many
-    /// calls that pass here more than once.
-    fn leads_back(&self, start: (CallId, usize, SideId), at: SocketAddr, config: &Config) -> bool {
-        let mut at = at;
-        // Each step leads into another stream, or back.
-        for _ in 0..=self.owners.len() {
-            if !config.media.contains(&at.ip()) {
-                return false;
-            }
-            let Some(&(id, n, side)) = self.owners.get(&(at.port() & !1)) else { return false };
-            if (id, n) == (start.0, start.1) {
-                return true;
-            }
-            let stream = self.all.get(&id).and_then(|call| call.streams.get(n)?.as_ref());
-            match stream.map(|stream| stream.legs[1 - side].remote) {
-                Some(Remote::Udp { rtp: Some(next), .. }) => at = next,
-                _ => return false,
-            }
-        }
-        true
+        self.check_chain(leg, &remote, passing.config)?;
+        Ok(remote)
     }
 
     /// Has ports for stream `n`.
@@ -432,69 +421,6 @@ impl Calls {
         self.owners.insert(first, (id, n, 0));
         self.owners.insert(second, (id, n, 1));
         Ok(())
-    }
-
-    /// What request `by` has offered is agreed on, or what was there stays. True if media
-    /// of an answered call then go past the overlay, although the other gateway was told.
-    pub fn settle(
-        &mut self,
-        id: CallId,
-        by: Option<TransactionId>,
-        is_agreed: bool,
-        (config, media): (&Config, &mut impl Media),
-    ) -> bool {
-        let mut changes = Vec::new();
-        let Some(call) = self.all.get_mut(&id) else { return false };
-        for (n, stream) in call.streams.iter_mut().enumerate() {
-            for (side, leg) in stream.iter_mut().flat_map(|s| s.legs.iter_mut().enumerate()) {
-                if let Some((_, change)) = leg.pending.take_if(|(whose, _)| Some(*whose) == by) {
-                    changes.push((n, side, change));
-                }
-            }
-        }
-        for (n, side, change) in changes.into_iter().filter(|_| is_agreed) {
-            self.change((id, n, side), change, config, media);
-        }
-        let Some(call) = self.all.get_mut(&id) else { return false };
-        let mut is_plain = false;
-        for stream in call.streams.iter_mut().flatten() {
-            for leg in stream.legs.iter_mut().filter(|_| call.answered.is_some()) {
-                if matches!(leg.remote, Remote::Udp { .. }) {
-                    is_plain |= std::mem::take(&mut leg.told);
-                }
-            }
-            join(stream, media);
-        }
-        is_plain
-    }
-
-    fn change(
-        &mut self,
-        leg: (CallId, usize, SideId),
-        change: Change,
-        config: &Config,
-        media: &mut impl Media,
-    ) {
-        // Others may have changed since it was offered.
-        let loops = match change {
-            Change::To(Remote::Udp { rtp: Some(at), .. }) => self.leads_back(leg, at, config),
-            _ => false,
-        };
-        let (id, n, side) = leg;
-        let call = self.all.get_mut(&id);
-        let Some(place) = call.and_then(|call| call.streams.get_mut(n)) else { return };
-        match (change, &mut *place) {
-            (Change::To(remote), Some(stream)) => {
-                stream.legs[side].remote = if loops { Remote::Nobody } else { remote };
-                stream.legs[side].told |= matches!(remote, Remote::Overlay { .. });
-            }
-            (Change::Close, Some(_)) => {
-                if let Some(stream) = place.take() {
-                    self.release(&stream, media);
-                }
-            }
-            _ => {}
-        }
     }
 
     /// A call as it is now.
@@ -540,6 +466,7 @@ fn join(stream: &Stream, media: &mut impl Media) {
         let relay = Relay {
             onto: other.port,
             remote: leg.remote,
+            described: leg.described,
             told: leg.told,
             is_rtp: stream.transport != Transport::Datagrams,
         };

@@ -4,7 +4,7 @@ mod refusal;
 mod requests;
 mod responses;
 
-use crate::calls::{Call, CallId, CallView, Calls, Unpassable};
+use crate::calls::{Call, CallId, CallView, Calls, Unpassable, Verdict};
 use crate::config::Config;
 use crate::hops::Hops;
 use crate::media::Media;
@@ -118,7 +118,7 @@ impl Gateway {
         let mut rng = ChaCha20Rng::from_seed(secret);
         let mut seed = [0; 32];
         rng.fill_bytes(&mut seed);
-        let ports = Ports::new(&config.ports, rng.next_u64());
+        let ports = Ports::new(&config.ports, ChaCha20Rng::from_rng(&mut rng));
         Gateway {
             transactions: Transactions::new(config.max_transactions, seed),
             calls: Calls::new(ports),
@@ -307,7 +307,7 @@ impl Gateway {
         match pending.kind {
             Kind::Initial => self.end_unanswered(&pending.passes, media),
             Kind::Bye => self.end(&pending.passes, media),
-            Kind::Other => self.settle(&pending.passes, Some(id), false, media),
+            Kind::Other => self.settle(&pending.passes, Some(id), Verdict::Refused, media),
         }
     }
 

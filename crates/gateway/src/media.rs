@@ -37,6 +37,8 @@ pub struct Relay {
     pub onto: u16,
     /// Who is at the other end.
     pub remote: Remote,
+    /// How often the other end has described itself; see [`crate::Latch::reopen`].
+    pub described: u32,
     /// Whether another gateway has been told of the virtual port of this number.
     pub told: bool,
     /// Whether only RTP, RTCP, and what agrees on their ways and keys may come (RFC 7983):
@@ -109,6 +111,9 @@ pub enum Unfit {
     /// They would come back, for ever.
     #[error("media are wanted at {0}, from where they would come back")]
     Loop(SocketAddr),
+    /// They would go round in this gateway before they leave it.
+    #[error("media are wanted at {0}: they would pass this gateway too often")]
+    Chain(SocketAddr),
 }
 
 impl Remote {

@@ -30,6 +30,8 @@ pub(crate) struct Between<'a> {
     pub to: &'a Hop,
     /// What a description in it means.
     pub meaning: Meaning,
+    /// Whether it answers an offer.
+    pub is_answer: bool,
     /// The tag of who answers, if it is one of several who might.
     pub answers: Option<&'a [u8]>,
 }
@@ -73,6 +75,7 @@ pub(crate) fn body<M: Media>(
             is_believed: first && config.trusts(between.from.remote.ip()),
             is_told: last && config.trusts(between.to.remote.ip()),
             meaning: if other { Meaning::Nothing } else { between.meaning },
+            is_answer: between.is_answer,
         };
         let (passed, why) = calls.describe(id, &body, &mut passing)?;
         body = passed;

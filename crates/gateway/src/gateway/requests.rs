@@ -171,7 +171,8 @@ impl Gateway {
                 b"INVITE" | b"UPDATE" | b"PRACK" => Meaning::Offers(id),
                 _ => Meaning::Nothing,
             };
-            let between = Between { from: &from, to: &down, meaning, answers: None };
+            let between =
+                Between { from: &from, to: &down, meaning, is_answer: false, answers: None };
             let parts = (&self.config, media);
             match passes::body(&mut self.calls, passes, message.body(), &between, parts) {
                 Ok((body, None)) => edit.set_body(&body),

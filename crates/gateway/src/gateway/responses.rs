@@ -1,7 +1,7 @@
 //! Responses on their way back, and the ACK that ends a call's beginning.
 
 use super::{Event, Gateway, Kind, Pending};
-use crate::calls::{CallId, Meaning, Unpassable};
+use crate::calls::{CallId, Meaning, Unpassable, Verdict};
 use crate::hops::NoHop;
 use crate::media::Media;
 use crate::passes::{self, Between, Passes};
@@ -70,9 +70,10 @@ impl Gateway {
         }
         if passes::is_description(message) {
             let meaning = if is_awaited { Meaning::Holds } else { Meaning::Nothing };
-            let between = Between { from: &from, to: &down, meaning, answers: None };
+            let between =
+                Between { from: &from, to: &down, meaning, is_answer: is_awaited, answers: None };
             self.describe(&mut edit, &passes, &between, media);
-            self.settle(&passes, None, true, media);
+            self.settle(&passes, None, Verdict::Agreed, media);
         }
         let own = self.own_hop(&down);
         self.transactions.stamp_ack(&mut edit, from.remote, &own);
@@ -104,22 +105,35 @@ impl Gateway {
             // It came from where the request went, whatever address it has.
             let from = Hop { remote: pending.down.remote, ..from };
             let meaning = match (&pending.method[..], code) {
-                (b"INVITE", ..300) | (b"UPDATE" | b"PRACK", 200..300) => Meaning::Holds,
+                (b"INVITE", ..200) => Meaning::Offers(id),
+                (b"INVITE" | b"UPDATE" | b"PRACK", 200..300) => Meaning::Holds,
                 _ => Meaning::Nothing,
             };
-            let answers = tag.filter(|_| pending.kind == Kind::Initial);
-            let between = Between { from: &from, to: &pending.up, meaning, answers };
+            let between = Between {
+                from: &from,
+                to: &pending.up,
+                meaning,
+                is_answer: pending.is_described,
+                answers: tag.filter(|_| pending.kind == Kind::Initial),
+            };
             self.describe(&mut edit, &answering, &between, media);
         }
         if is_described && !pending.is_described && (200..300).contains(&code) {
             self.await_ack(&answering, message);
         }
+        let early = tag.filter(|_| pending.kind == Kind::Initial && code < 300);
+        if code >= 200 {
+            self.choose_early(&answering, early, is_described);
+        }
         self.progress(now, &pending, code, tag, media);
         match code {
-            ..200 if is_described => self.settle(&answering, Some(id), true, media),
-            200..300 => self.settle(&answering, Some(id), true, media),
-            300.. => self.settle(&answering, Some(id), false, media),
-            _ => {}
+            ..200 if is_described => {
+                self.settle(&answering, Some(id), Verdict::Early, media);
+                self.keep_early(&answering, early);
+            }
+            ..200 => {}
+            200..300 => self.settle(&answering, Some(id), Verdict::Agreed, media),
+            300.. => self.settle(&answering, Some(id), Verdict::Refused, media),
         }
         self.transactions.respond(now, id, code, edit.finish());
         if code >= 200 && pending.method != b"INVITE" {
@@ -173,15 +187,29 @@ impl Gateway {
         &mut self,
         passes: &[(CallId, usize)],
         by: Option<TransactionId>,
-        is_agreed: bool,
+        verdict: Verdict,
         media: &mut impl Media,
     ) {
         for &(id, _) in passes {
-            let is_plain = self.calls.settle(id, by, is_agreed, (&self.config, &mut *media));
+            let is_plain = self.calls.settle(id, by, verdict, (&self.config, &mut *media));
             if let Some(call) = self.calls.get_mut(id).filter(|call| is_plain && !call.is_plain) {
                 call.is_plain = true;
                 self.events.push_back(Event::Plain(id));
             }
+        }
+    }
+
+    fn keep_early(&mut self, passes: &[(CallId, usize)], tag: Option<&[u8]>) {
+        let Some(tag) = tag else { return };
+        for &(id, side) in passes {
+            self.calls.keep_early(id, side, tag);
+        }
+    }
+
+    fn choose_early(&mut self, passes: &[(CallId, usize)], tag: Option<&[u8]>, is_described: bool) {
+        let Some(tag) = tag else { return };
+        for &(id, side) in passes {
+            self.calls.choose_early(id, side, tag, is_described);
         }
     }
 

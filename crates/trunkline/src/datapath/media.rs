@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use trunkline_base::Time;
 use trunkline_gateway::reception::{Counts, Reception};
-use trunkline_gateway::{Relay, Remote, is_media};
+use trunkline_gateway::{Latch, Relay, Remote, is_media};
 use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::ToClient;
@@ -128,8 +128,8 @@ struct Leg {
     /// By which virtual ports of the same numbers it is told to others.
     sessions: Option<[SessionId; 2]>,
     relay: Option<Relay>,
-    /// Whose packets come, once there was one.
-    heard: [Option<SocketAddr>; 2],
+    /// Whose packets come.
+    latches: [Latch; 2],
     reception: Reception,
     strangers: u64,
 }
@@ -145,21 +145,10 @@ impl Leg {
         }
     }
 
-    /// Whether a datagram from `from` is of who is signalled; of several, the first to
-    /// send is it.
-    fn admits(&mut self, kind: usize, from: SocketAddr) -> bool {
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        let Some(Relay { remote: Remote::Udp { from: allowed, .. }, .. }) = self.relay else {
-            return false;
-        };
-        match self.heard[kind] {
-            Some(known) => known == from,
-            None => {
-                let is_its = allowed.contains(&Some(from.ip()));
-                self.heard[kind] = Some(from).filter(|_| is_its);
-                is_its
-            }
-        }
+    /// Whether a datagram from `from` is of who is signalled.
+    fn admits(&mut self, now: Time, kind: usize, from: SocketAddr) -> bool {
+        let Some(relay) = &self.relay else { return false };
+        self.latches[kind].admits(now, from, kind, &relay.remote)
     }
 }
 
@@ -208,7 +197,7 @@ impl Legs {
             sockets,
             sessions: None,
             relay: None,
-            heard: [None; 2],
+            latches: [Latch::default(); 2],
             reception: Reception::default(),
             strangers: 0,
         };
@@ -221,11 +210,15 @@ impl Legs {
     }
 
     /// Joins a leg; true if it has virtual ports from now on, false if none any more.
-    pub fn relay(&mut self, port: u16, relay: Relay) -> Option<bool> {
+    pub fn relay(&mut self, now: Time, port: u16, relay: Relay) -> Option<bool> {
         let leg = self.all.get_mut(&port)?;
-        let before = leg.relay.replace(relay);
-        if before.map(|before| before.remote) != Some(relay.remote) {
-            leg.heard = [None; 2];
+        match leg.relay.replace(relay) {
+            Some(before) if before.remote == relay.remote => {
+                if before.described != relay.described {
+                    leg.latches.iter_mut().for_each(|latch| latch.reopen(now));
+                }
+            }
+            _ => leg.latches = [Latch::default(); 2],
         }
         let wants = relay.told || matches!(relay.remote, Remote::Overlay { .. });
         (wants != leg.sessions.is_some()).then_some(wants)
@@ -275,7 +268,7 @@ impl Legs {
             self.stats.unwanted += 1;
             return Way::Done;
         }
-        if !leg.admits(kind, meta.from) {
+        if !leg.admits(at, kind, meta.from) {
             leg.strangers += 1;
             self.stats.strangers += 1;
             return Way::Done;
@@ -331,7 +324,7 @@ impl Legs {
             }
             Remote::Udp { rtp, rtcp, .. } => {
                 let said = if kind == 0 { rtp } else { rtcp };
-                let Some(to) = leg.heard[kind].or(said) else {
+                let Some(to) = leg.latches[kind].heard().or(said) else {
                     self.stats.unwanted += 1;
                     return Way::Done;
                 };

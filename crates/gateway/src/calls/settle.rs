@@ -1,0 +1,175 @@
+//! Offers and answers (RFC 3264): what one end has offered holds when the other agrees,
+//! and what was before comes back if it doesn't.
+
+use super::{CallId, Calls, Leg, SideId, Stream, join};
+use crate::config::Config;
+use crate::media::{Media, Remote};
+use trunkline_sip::transaction::TransactionId;
+
+/// The most ends whose early answers are kept: more don't ring at a time.
+const MAX_EARLY: usize = 8;
+
+/// What becomes of a leg if the other end agrees.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    To(Remote),
+    Close,
+}
+
+/// How an offer ends, or goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is answered, and may still be refused (RFC 6141, 3.1).
+    Early,
+    /// It holds.
+    Agreed,
+    /// All is as it was before.
+    Refused,
+}
+
+/// The streams of a call as they were before a request offered others.
+#[derive(Clone, Debug)]
+pub(super) struct Before {
+    by: TransactionId,
+    streams: Vec<Option<Stream>>,
+}
+
+/// The legs to one of several that ring, as it has described itself.
+#[derive(Clone, Debug)]
+pub(super) struct Early {
+    tag: Vec<u8>,
+    legs: Vec<Option<Leg>>,
+}
+
+impl Calls {
+    /// Keeps what there is, for when the offer of `by` is refused.
+    pub(super) fn remember(&mut self, id: CallId, by: TransactionId) {
+        let Some(call) = self.all.get_mut(&id) else { return };
+        if call.before.as_ref().is_none_or(|before| before.by != by) {
+            call.before = Some(Before { by, streams: call.streams.clone() });
+        }
+    }
+
+    /// What becomes of what request `by` has offered. True if media of an answered call
+    /// then go past the overlay, although the other gateway was told.
+    pub fn settle(
+        &mut self,
+        id: CallId,
+        by: Option<TransactionId>,
+        verdict: Verdict,
+        (config, media): (&Config, &mut impl Media),
+    ) -> bool {
+        let mut changes = Vec::new();
+        let Some(call) = self.all.get_mut(&id) else { return false };
+        for (n, stream) in call.streams.iter_mut().enumerate() {
+            for (side, leg) in stream.iter_mut().flat_map(|s| s.legs.iter_mut().enumerate()) {
+                let is_due = |(whose, change): &mut (TransactionId, Change)| {
+                    // A port that is given back can't be had again.
+                    let waits = verdict == Verdict::Early && matches!(change, Change::Close);
+                    Some(*whose) == by && !waits
+                };
+                if let Some((_, change)) = leg.pending.take_if(is_due) {
+                    changes.push((n, side, change));
+                }
+            }
+        }
+        let has_changed = !changes.is_empty();
+        if verdict == Verdict::Refused {
+            self.go_back(id, by, media);
+        } else {
+            for (n, side, change) in changes {
+                self.change((id, n, side), change, config, media);
+            }
+        }
+        let Some(call) = self.all.get_mut(&id) else { return false };
+        if verdict == Verdict::Agreed {
+            call.before.take_if(|before| Some(before.by) == by || has_changed);
+        }
+        let mut is_plain = false;
+        for stream in call.streams.iter_mut().flatten() {
+            for leg in stream.legs.iter_mut().filter(|_| call.answered.is_some()) {
+                if matches!(leg.remote, Remote::Udp { .. }) {
+                    is_plain |= std::mem::take(&mut leg.told);
+                }
+            }
+            join(stream, media);
+        }
+        is_plain
+    }
+
+    /// Request `by` has been refused: what it changed is undone, and what it added goes.
+    fn go_back(&mut self, id: CallId, by: Option<TransactionId>, media: &mut impl Media) {
+        let Some(call) = self.all.get_mut(&id) else { return };
+        let Some(before) = call.before.take_if(|before| Some(before.by) == by) else { return };
+        let mut added = Vec::new();
+        for (n, place) in call.streams.iter_mut().enumerate() {
+            match (before.streams.get(n).copied().flatten(), &mut *place) {
+                (Some(old), Some(stream)) => {
+                    stream.transport = old.transport;
+                    for (leg, old) in stream.legs.iter_mut().zip(&old.legs) {
+                        (leg.remote, leg.told) = (old.remote, old.told);
+                    }
+                }
+                (None, _) => added.extend(place.take()),
+                (Some(_), None) => {}
+            }
+        }
+        for stream in &added {
+            self.release(stream, media);
+        }
+    }
+
+    fn change(
+        &mut self,
+        leg: (CallId, usize, SideId),
+        change: Change,
+        config: &Config,
+        media: &mut impl Media,
+    ) {
+        // Others may have changed since it was offered.
+        let loops = match change {
+            Change::To(remote) => self.check_chain(leg, &remote, config).is_err(),
+            Change::Close => false,
+        };
+        let (id, n, side) = leg;
+        let call = self.all.get_mut(&id);
+        let Some(place) = call.and_then(|call| call.streams.get_mut(n)) else { return };
+        match (change, &mut *place) {
+            (Change::To(remote), Some(stream)) => {
+                stream.legs[side].turn(if loops { Remote::Nobody } else { remote });
+            }
+            (Change::Close, Some(_)) => {
+                if let Some(stream) = place.take() {
+                    self.release(&stream, media);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps what the one of several that has `tag` has answered, for when it is chosen.
+    pub fn keep_early(&mut self, id: CallId, side: SideId, tag: &[u8]) {
+        let Some(call) = self.all.get_mut(&id).filter(|call| call.answered.is_none()) else {
+            return;
+        };
+        let legs = call.streams.iter().map(|place| Some(place.as_ref()?.legs[side]));
+        let early = Early { tag: tag.to_vec(), legs: legs.collect() };
+        call.early.retain(|other| other.tag != tag);
+        if call.early.len() < MAX_EARLY {
+            call.early.push(early);
+        }
+    }
+
+    /// The one of several that has `tag` is chosen; if it doesn't say it again, what it
+    /// has answered before holds.
+    pub fn choose_early(&mut self, id: CallId, side: SideId, tag: &[u8], is_described: bool) {
+        let Some(call) = self.all.get_mut(&id) else { return };
+        let all = std::mem::take(&mut call.early);
+        let Some(chosen) = all.into_iter().find(|early| early.tag == tag) else { return };
+        for (place, leg) in call.streams.iter_mut().zip(chosen.legs) {
+            if let (Some(stream), Some(leg), false) = (place, leg, is_described) {
+                stream.legs[side] = leg;
+            }
+        }
+    }
+}
