@@ -1,5 +1,6 @@
 //! A gateway: what comes in, what it keeps, what it says.
 
+mod names;
 mod refusal;
 mod requests;
 mod responses;
@@ -11,8 +12,9 @@ use crate::media::Media;
 use crate::passes::{self, Passes};
 use crate::ports::Ports;
 use crate::token::Tokens;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
+use names::Waiter;
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng as _, SeedableRng as _};
 use refusal::Refusal;
@@ -31,9 +33,6 @@ const IDLE: Duration = Duration::from_secs(600);
 const UNANSWERED: Duration = Duration::from_secs(64);
 /// How often calls are looked through.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Requests that wait for the name service.
-const WAITING: usize = 1_000;
-
 /// What a gateway has to say, beside messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -102,7 +101,7 @@ pub struct Gateway {
     calls: Calls,
     pending: BTreeMap<TransactionId, Pending>,
     hops: Hops,
-    waiting: BTreeMap<String, Vec<(TransactionId, Hop, Message)>>,
+    waiting: BTreeMap<String, Vec<Waiter>>,
     tokens: Tokens,
     rng: ChaCha20Rng,
     events: VecDeque<Event>,
@@ -185,23 +184,6 @@ impl Gateway {
                 let said = (503, "Service Unavailable");
                 self.transactions.refuse(now, id, said, b"");
                 self.forget(id, media);
-            }
-        }
-    }
-
-    /// The name service has answered for `name`.
-    pub fn named(
-        &mut self,
-        now: Time,
-        name: &str,
-        address: Option<IpAddr>,
-        media: &mut impl Media,
-    ) {
-        self.hops.named(now, name, address);
-        for (id, from, message) in self.waiting.remove(name).unwrap_or_default() {
-            // Who asked may have given up meanwhile.
-            if self.transactions.is_new(id) {
-                self.request(now, id, from, &message, media);
             }
         }
     }

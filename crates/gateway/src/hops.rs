@@ -10,13 +10,26 @@ use trunkline_base::Time;
 use trunkline_sip::proxy::Target;
 use trunkline_sip::transaction::Hop;
 
-/// How long an answer of the name service is used.
+/// How long an answer of the name service is used at most.
 const FRESH: Duration = Duration::from_secs(60);
+/// And at least: a call's messages follow each other.
+const USED: Duration = Duration::from_secs(5);
 /// Names whose answers are kept.
 const NAMES: usize = 1_000;
 /// A request of more bytes doesn't go by UDP if it needn't (RFC 3261, 18.1.1); what is
 /// added to it on the way has room up to 1,300.
 const LARGE: usize = 1_000;
+
+/// What the name service knows of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Its address, and for how long that may be used.
+    Address(IpAddr, Duration),
+    /// There is no such name, or it has no address.
+    Nothing,
+    /// It has not said, or could not.
+    NoAnswer,
+}
 
 /// Why a request can't go on now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +38,8 @@ pub(crate) enum NoHop {
     Unknown(String),
     /// The name service knows no such name.
     NoSuchName,
+    /// The name service did not answer a moment ago.
+    NoAnswer,
     /// It leads to no single host's address, or to this host's own.
     Forbidden,
     /// No socket speaks what the URI wants.
@@ -42,7 +57,7 @@ pub(crate) struct Hops {
     /// Those that nothing has been sent by, and nobody has made.
     unused: BTreeSet<u64>,
     last: u64,
-    names: BTreeMap<String, (Option<IpAddr>, Time)>,
+    names: BTreeMap<String, (Found, Time)>,
 }
 
 impl Hops {
@@ -102,14 +117,19 @@ impl Hops {
     }
 
     /// What the name service has said of `name`.
-    pub fn named(&mut self, now: Time, name: &str, address: Option<IpAddr>) {
+    pub fn named(&mut self, now: Time, name: &str, found: Found) {
         if self.names.len() >= NAMES {
             self.names.retain(|_, (_, until)| *until > now);
         }
         if self.names.len() >= NAMES {
             self.names.pop_first();
         }
-        self.names.insert(name.to_ascii_lowercase(), (address, now + FRESH));
+        let fresh = match found {
+            Found::Address(_, fresh) => fresh.clamp(USED, FRESH),
+            Found::Nothing => FRESH,
+            Found::NoAnswer => USED,
+        };
+        self.names.insert(name.to_ascii_lowercase(), (found, now + fresh));
     }
 
     /// Where a request of so many bytes for `uri` goes, and whether it takes a connection
@@ -153,7 +173,11 @@ impl Hops {
         }
         let name = host.to_ascii_lowercase();
         match self.names.get(&name) {
-            Some((address, until)) if *until > now => address.ok_or(NoHop::NoSuchName),
+            Some((found, until)) if *until > now => match *found {
+                Found::Address(ip, _) => Ok(ip),
+                Found::Nothing => Err(NoHop::NoSuchName),
+                Found::NoAnswer => Err(NoHop::NoAnswer),
+            },
             _ => Err(NoHop::Unknown(name)),
         }
     }
@@ -240,12 +264,22 @@ mod tests {
     #[test]
     fn names_are_kept_for_a_while() {
         let (config, mut hops) = (config(), Hops::default());
-        hops.named(Time::ZERO, "C.example", Some([198, 51, 100, 7].into()));
-        hops.named(Time::ZERO, "d.example", None);
+        let at = |seconds| Found::Address([198, 51, 100, 7].into(), Duration::from_secs(seconds));
+        hops.named(Time::ZERO, "C.example", at(3_600));
+        hops.named(Time::ZERO, "d.example", Found::Nothing);
+        hops.named(Time::ZERO, "e.example", Found::NoAnswer);
+        hops.named(Time::ZERO, "f.example", at(0));
+        hops.named(Time::ZERO, "g.example", at(20));
         let mut to =
             |uri: &str, at| hops.resolve(Time::from_millis(at), &config, uri.as_bytes(), 1);
         assert_eq!(to("sip:c.Example", 0).unwrap().0.remote.to_string(), "198.51.100.7:5060");
         assert_eq!(to("sip:d.example", 59_999), Err(NoHop::NoSuchName));
+        assert_eq!(to("sip:e.example", 4_999), Err(NoHop::NoAnswer));
+        assert!(to("sip:f.example", 4_999).is_ok() && to("sip:g.example", 19_999).is_ok());
+        for (name, until) in [("e", 5_000), ("f", 5_000), ("g", 20_000)] {
+            let name = format!("{name}.example");
+            assert_eq!(to(&format!("sip:{name}"), until), Err(NoHop::Unknown(name)));
+        }
         assert_eq!(to("sip:c.example", 60_000), Err(NoHop::Unknown("c.example".into())));
     }
 

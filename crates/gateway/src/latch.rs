@@ -77,7 +77,7 @@ mod tests {
         }
 
         fn wait(&mut self, millis: u64) {
-            self.1 = self.1 + Duration::from_millis(millis);
+            self.1 += Duration::from_millis(millis);
         }
     }
 

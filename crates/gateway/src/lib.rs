@@ -29,5 +29,6 @@ mod token;
 pub use calls::{CallId, CallView, Unpassable};
 pub use config::{Config, Destination, Route, Socket, Transport};
 pub use gateway::{Event, Gateway, Stats};
+pub use hops::Found;
 pub use latch::Latch;
 pub use media::{Media, Relay, Remote, Unfit, is_media};

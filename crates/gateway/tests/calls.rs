@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use trunkline_gateway::{Event, Remote};
+use trunkline_gateway::{Event, Found, Remote};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::Name;
 
@@ -492,7 +492,7 @@ fn descriptions_that_cannot_be_relayed_are_refused_with_a_reason() {
     world.send(A.at, A.gateway, &A.request(("MESSAGE", 3, "sip:b@h.example"), "", &[], ""));
     assert!(matches!(&world.sites[0].events[..], [Event::LookUp(name)] if name == "h.example"));
     let site = &mut world.sites[0];
-    site.gateway.named(world.now, "h.example", None, &mut site.board);
+    site.gateway.named(world.now, "h.example", Found::Nothing, &mut site.board);
     world.run();
     world.read(A.at, "478");
 }

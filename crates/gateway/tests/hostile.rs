@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use std::net::SocketAddr;
-use trunkline_gateway::{Config, Event, Remote, is_media};
+use trunkline_gateway::{Config, Event, Found, Remote, is_media};
 use trunkline_sip::Message;
 use trunkline_sip::transaction::Hop;
 
@@ -164,8 +164,9 @@ fn an_ack_to_a_name_comes_through_when_it_is_repeated() {
 /// The name service answers.
 fn named(w: &mut World, name: &str, address: &str) {
     let site = &mut w.sites[0];
-    let address = Some(address.parse().expect("an address"));
-    site.gateway.named(w.now, name, address, &mut site.board);
+    let ip = address.parse().expect("an address");
+    let found = Found::Address(ip, std::time::Duration::from_secs(60));
+    site.gateway.named(w.now, name, found, &mut site.board);
     w.run();
 }
 
@@ -336,6 +337,52 @@ fn who_gives_up_while_a_name_is_looked_up_leaves_nothing() {
     named(&mut w, "pbx.example", "10.1.0.20");
     assert_eq!(w.sites[0].gateway.calls().count(), 0);
     assert!(w.mail_of(B.at).is_empty());
+}
+
+/// The names that are being looked for.
+fn wanted_names(w: &World) -> usize {
+    let is = |event: &&Event| matches!(event, Event::LookUp(_));
+    w.sites[0].events.iter().filter(is).count()
+}
+
+#[test]
+fn who_asks_for_many_names_leaves_room_for_others() {
+    let mut w = world();
+    let ask = |w: &mut World, from: &str, method, n: u32| {
+        let uri = format!("sip:b@host-{from}-{n}.example").replace(':', "-");
+        let uri = uri.replacen("sip-", "sip:", 1);
+        w.send(from, G, &A.request((method, n, &uri), "", &[], ""));
+    };
+    for n in 0..400 {
+        ask(&mut w, A.at, "OPTIONS", n);
+        ask(&mut w, A.at, "ACK", 1_000 + n);
+    }
+    let its = wanted_names(&w);
+    assert!((200..=256).contains(&its), "{its}");
+    ask(&mut w, B.at, "OPTIONS", 5_000);
+    assert_eq!(wanted_names(&w), its + 1);
+    assert_eq!(w.mail_of(B.at), [""; 0]);
+}
+
+#[test]
+fn a_name_service_that_does_not_answer_is_asked_again_soon() {
+    let mut w = world();
+    let ask = |w: &mut World, n| {
+        w.send(A.at, G, &A.request(("OPTIONS", n, "sip:b@pbx.example"), "", &[], ""));
+    };
+    ask(&mut w, 1);
+    let site = &mut w.sites[0];
+    site.gateway.named(w.now, "pbx.example", Found::NoAnswer, &mut site.board);
+    w.run();
+    let refused = text(&w.read(A.at, "503"));
+    assert!(refused.contains("name service does not answer"), "{refused}");
+    ask(&mut w, 2);
+    w.read(A.at, "503");
+    w.wait(5_000);
+    ask(&mut w, 3);
+    assert_eq!(wanted_names(&w), 2);
+    named(&mut w, "pbx.example", "10.1.0.20");
+    w.read(B.at, "OPTIONS");
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub(super) fn for_us(method: &[u8]) -> Refusal {
 pub(super) fn no_hop(why: &NoHop) -> Refusal {
     match why {
         NoHop::Forbidden => Refusal(403, "Forbidden", Vec::new()),
+        NoHop::NoAnswer => {
+            let lines = warning("the name service does not answer");
+            Refusal(503, "Service Unavailable", lines)
+        }
         NoHop::NoSuchName => Refusal(478, "Unresolvable Destination", Vec::new()),
         NoHop::Unknown(_) | NoHop::Uri => Refusal(416, "Unsupported URI Scheme", Vec::new()),
         NoHop::NoTransport => {

@@ -1,7 +1,7 @@
 //! Requests on their way through.
 
 use super::refusal::{Refusal, for_us, no_hop, overloaded, unpassable};
-use super::{Event, Gateway, Kind, Pending, WAITING};
+use super::{Gateway, Kind, Pending};
 use crate::calls::{Call, CallId, Meaning, Side};
 use crate::config::Transport;
 use crate::hops::NoHop;
@@ -219,24 +219,6 @@ impl Gateway {
         let bytes = message.bytes().len();
         let (hop, is_long) = self.hops.resolve(now, &self.config, &routed.next, bytes)?;
         Ok(Next { hop, is_flow: false, is_long })
-    }
-
-    fn wait(&mut self, name: String, it: (TransactionId, Hop, Message)) -> Result<(), Refusal> {
-        let waiting: usize = self.waiting.values().map(Vec::len).sum();
-        if waiting >= WAITING {
-            return Err(overloaded());
-        }
-        self.look_up(name.clone());
-        self.waiting.entry(name).or_default().push(it);
-        Ok(())
-    }
-
-    /// Has the address of a name found, if it isn't being looked for.
-    pub(super) fn look_up(&mut self, name: String) {
-        if self.waiting.len() < WAITING && !self.waiting.contains_key(&name) {
-            self.waiting.insert(name.clone(), Vec::new());
-            self.events.push_back(Event::LookUp(name));
-        }
     }
 
     /// A new call.

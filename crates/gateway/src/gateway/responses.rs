@@ -52,7 +52,7 @@ impl Gateway {
         let down = match self.next_hop(now, &from, message, &routed, &all) {
             Ok(next) => next.hop,
             // It comes again when the answer does.
-            Err(NoHop::Unknown(name)) => return self.look_up(name),
+            Err(NoHop::Unknown(name)) => return self.look_up_for_ack(name, &from),
             Err(_) => return,
         };
         self.hops.used(&down);

@@ -2,6 +2,7 @@
 
 use super::board::Board;
 use super::ledger::Ledger;
+use super::names::{self, Names};
 use super::stream::{self, Line, OUTBOX, ROOM, Tls, Waiting};
 use super::{Bound, Input, Report, until};
 use crate::clock;
@@ -33,6 +34,7 @@ pub struct Driver {
     gateway: Gateway,
     board: Board,
     ledger: Ledger,
+    names: Names,
     tls: Tls,
     inbox: mpsc::Sender<Input>,
     udp: BTreeMap<u32, Arc<UdpSocket>>,
@@ -67,8 +69,8 @@ impl Driver {
         inbox: mpsc::Sender<Input>,
     ) -> Driver {
         let (udp, connections) = (BTreeMap::new(), BTreeMap::new());
-        let media = MediaStats::default();
-        Driver { gateway, board, ledger, tls, inbox, udp, connections, media }
+        let (names, media) = (Names::new(gateway.config()), MediaStats::default());
+        Driver { gateway, board, ledger, names, tls, inbox, udp, connections, media }
     }
 
     /// Serves `bound`, in the order of the gateway's sockets.
@@ -137,8 +139,8 @@ impl Driver {
             }
             Input::Accepted(socket, stream, remote) => self.admit(socket, stream, remote),
             Input::Closed(connection) => self.over(connection),
-            Input::Named(name, address) => {
-                self.gateway.named(now, &name, address, &mut self.board);
+            Input::Named(name, found) => {
+                self.gateway.named(now, &name, found, &mut self.board);
             }
             Input::Sight(sight) => {
                 self.board.see(&sight);
@@ -237,11 +239,10 @@ impl Driver {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::LookUp(name) => {
-                let inbox = self.inbox.clone();
+                let (inbox, resolver) = (self.inbox.clone(), self.names.resolver());
                 tokio::spawn(async move {
-                    let found = tokio::net::lookup_host((name.as_str(), 0)).await;
-                    let address = found.ok().and_then(|mut all| all.next()).map(|at| at.ip());
-                    let _ = inbox.send(Input::Named(name, address)).await;
+                    let found = names::find(resolver, &name).await;
+                    let _ = inbox.send(Input::Named(name, found)).await;
                 });
             }
             Event::Ended(call) => self.ledger.ended(&call),

@@ -4,6 +4,7 @@
 mod board;
 mod driver;
 mod ledger;
+mod names;
 mod stream;
 
 use crate::clock;
@@ -36,7 +37,7 @@ enum Input {
     /// A connection is over, or could not be made.
     Closed(u64),
     /// The name service has answered.
-    Named(String, Option<std::net::IpAddr>),
+    Named(String, trunkline_gateway::Found),
     /// The packet thread has told.
     Sight(Box<crate::datapath::media::Sight>),
     /// A leg is over: all that came to it.

@@ -1,0 +1,72 @@
+//! Requests that wait for the name service.
+
+use super::refusal::{Refusal, overloaded};
+use super::{Event, Gateway};
+use crate::hops::Found;
+use crate::media::Media;
+use core::net::IpAddr;
+use trunkline_base::Time;
+use trunkline_sip::Message;
+use trunkline_sip::transaction::{Hop, TransactionId};
+
+/// Requests that wait for names at a time, and the names that are looked for.
+const WAITING: usize = 512;
+
+/// What wants to know of a name.
+#[derive(Clone, Debug)]
+pub(super) struct Waiter {
+    source: IpAddr,
+    /// `None` of what comes again by itself.
+    request: Option<(TransactionId, Hop, Message)>,
+}
+
+impl Gateway {
+    /// Has a request wait for the address of a name.
+    pub(super) fn wait(
+        &mut self,
+        name: String,
+        (id, from, message): (TransactionId, Hop, Message),
+    ) -> Result<(), Refusal> {
+        let request = Some((id, from, message));
+        let waiter = Waiter { source: from.remote.ip(), request };
+        if self.look_up(name, waiter) { Ok(()) } else { Err(overloaded()) }
+    }
+
+    /// Has the address of a name found for an ACK, which comes again when the answer
+    /// does.
+    pub(super) fn look_up_for_ack(&mut self, name: String, from: &Hop) {
+        if !self.waiting.contains_key(&name) {
+            self.look_up(name, Waiter { source: from.remote.ip(), request: None });
+        }
+    }
+
+    /// False if too much waits: one phone may have as much as it leaves to others.
+    fn look_up(&mut self, name: String, waiter: Waiter) -> bool {
+        let (mut all, mut its) = (0, 0);
+        for other in self.waiting.values().flatten() {
+            all += 1;
+            its += usize::from(other.source == waiter.source);
+        }
+        let share = if self.config.trusts(waiter.source) { all } else { all + its };
+        if share >= WAITING {
+            return false;
+        }
+        if !self.waiting.contains_key(&name) {
+            self.events.push_back(Event::LookUp(name.clone()));
+        }
+        self.waiting.entry(name).or_default().push(waiter);
+        true
+    }
+
+    /// The name service has answered for `name`, or has not.
+    pub fn named(&mut self, now: Time, name: &str, found: Found, media: &mut impl Media) {
+        self.hops.named(now, name, found);
+        let waiters = self.waiting.remove(name).unwrap_or_default();
+        for (id, from, message) in waiters.into_iter().filter_map(|waiter| waiter.request) {
+            // Who asked may have given up meanwhile.
+            if self.transactions.is_new(id) {
+                self.request(now, id, from, &message, media);
+            }
+        }
+    }
+}

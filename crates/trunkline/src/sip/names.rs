@@ -1,0 +1,158 @@
+//! The name service: asked by what the system is set to, and by its file of hosts.
+
+use hickory_resolver::config::LookupIpStrategy;
+use hickory_resolver::net::NetError;
+use hickory_resolver::proto::rr::Name;
+use hickory_resolver::{ResolverBuilder, TokioResolver};
+use std::fs;
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime};
+use trunkline_gateway::{Config, Found};
+
+type Builder = ResolverBuilder<hickory_resolver::net::runtime::TokioRuntimeProvider>;
+
+/// What says how names are found; whoever changes it needs no new start.
+const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
+
+/// How long the name service has for an answer: a phone asks again after so long.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Finds the addresses of names that this gateway's sockets can reach.
+pub struct Names {
+    families: LookupIpStrategy,
+    resolver: Option<TokioResolver>,
+    /// When the files were written that the resolver knows.
+    read: [Option<SystemTime>; 2],
+}
+
+impl Names {
+    /// Nothing has been asked yet.
+    pub fn new(config: &Config) -> Names {
+        let has = |v6| config.sockets.iter().any(|socket| socket.address.is_ipv6() == v6);
+        let families = match (has(false), has(true)) {
+            (_, false) => LookupIpStrategy::Ipv4Only,
+            (false, true) => LookupIpStrategy::Ipv6Only,
+            (true, true) => LookupIpStrategy::Ipv4AndIpv6,
+        };
+        Names { families, resolver: None, read: [None; 2] }
+    }
+
+    /// Who answers for names now; `None` if the system says nothing of it.
+    pub fn resolver(&mut self) -> Option<TokioResolver> {
+        let written = FILES.map(|file| fs::metadata(file).and_then(|data| data.modified()).ok());
+        if self.resolver.is_none() || self.read != written {
+            let made = TokioResolver::builder_tokio().and_then(|it| self.build(it));
+            self.resolver = made
+                .inspect_err(|error| tracing::warn!("no names are found for SIP: {error}"))
+                .ok();
+            self.read = written;
+        }
+        self.resolver.clone()
+    }
+
+    fn build(&self, mut builder: Builder) -> Result<TokioResolver, NetError> {
+        let options = builder.options_mut();
+        options.ip_strategy = self.families;
+        options.timeout = options.timeout.min(PATIENCE / 2);
+        // The gateway keeps them itself.
+        options.cache_size = 0;
+        builder.build()
+    }
+}
+
+/// What `resolver` finds of `name`.
+pub async fn find(resolver: Option<TokioResolver>, name: &str) -> Found {
+    let (Some(resolver), Ok(parsed)) = (&resolver, Name::from_utf8(name)) else {
+        return if resolver.is_some() { Found::Nothing } else { Found::NoAnswer };
+    };
+    match tokio::time::timeout(PATIENCE, resolver.lookup_ip(parsed)).await {
+        Ok(Ok(found)) => {
+            let fresh = found.valid_until().saturating_duration_since(Instant::now());
+            let first: Option<IpAddr> = found.iter().next();
+            first.map_or(Found::Nothing, |ip| Found::Address(ip, fresh))
+        }
+        Ok(Err(error)) if error.is_no_records_found() => Found::Nothing,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, name, "the name service has no answer");
+            Found::NoAnswer
+        }
+        Err(_) => Found::NoAnswer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+    use hickory_resolver::net::runtime::TokioRuntimeProvider;
+    use hickory_resolver::proto::op::{Message, ResponseCode};
+    use hickory_resolver::proto::rr::{RData, Record, rdata::A};
+    use std::net::Ipv4Addr;
+    use tokio::net::UdpSocket;
+
+    /// Answers as each name wants.
+    async fn serve(socket: UdpSocket) {
+        let mut buffer = [0; 1_500];
+        loop {
+            let (n, from) = socket.recv_from(&mut buffer).await.expect("a query");
+            let query = Message::from_vec(&buffer[..n]).expect("a message");
+            let name = query.queries[0].name().clone();
+            let mut answer = query.into_response();
+            match name.to_utf8().to_ascii_lowercase().as_str() {
+                "good.example." => {
+                    let rdata = RData::A(A(Ipv4Addr::new(192, 0, 2, 7)));
+                    answer.add_answer(Record::from_rdata(name, 30, rdata));
+                }
+                "none.example." => answer.metadata.response_code = ResponseCode::NXDomain,
+                "fails.example." => answer.metadata.response_code = ResponseCode::ServFail,
+                _ => continue,
+            }
+            let bytes = answer.to_vec().expect("a message");
+            socket.send_to(&bytes, from).await.expect("an answer");
+        }
+    }
+
+    #[test]
+    fn what_the_name_service_says_and_that_it_says_nothing_are_told_apart() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+            let mut connection = ConnectionConfig::udp();
+            connection.port = socket.local_addr().expect("an address").port();
+            tokio::spawn(serve(socket));
+            let mut server = NameServerConfig::udp([127, 0, 0, 1].into());
+            server.connections = vec![connection];
+            let config = ResolverConfig::from_name_servers(vec![server]);
+            let provider = TokioRuntimeProvider::default();
+            let builder = TokioResolver::builder_with_config(config, provider);
+            let families = LookupIpStrategy::Ipv4Only;
+            let names = Names { families, resolver: None, read: [None; 2] };
+            let resolver = names.build(builder).expect("a resolver");
+
+            // A thousand that nobody answers don't keep others waiting.
+            let silent: Vec<_> = (0..1_000)
+                .map(|n| {
+                    let resolver = Some(resolver.clone());
+                    tokio::spawn(
+                        async move { find(resolver, &format!("{n}.silent.example")).await },
+                    )
+                })
+                .collect();
+            let ask = |name| find(Some(resolver.clone()), name);
+            let good = ask("good.example").await;
+            assert!(
+                matches!(good, Found::Address(ip, fresh)
+                if ip == IpAddr::from([192, 0, 2, 7]) && fresh <= Duration::from_secs(30)
+                    && fresh > Duration::from_secs(20)),
+                "{good:?}"
+            );
+            assert_eq!(ask("none.example").await, Found::Nothing);
+            assert_eq!(ask("fails.example").await, Found::NoAnswer);
+            assert_eq!(ask("not a..name").await, Found::Nothing);
+            for asked in silent {
+                assert_eq!(asked.await.expect("an answer"), Found::NoAnswer);
+            }
+            assert_eq!(find(None, "good.example").await, Found::NoAnswer);
+        });
+    }
+}
