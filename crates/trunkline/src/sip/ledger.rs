@@ -1,12 +1,12 @@
 //! What is known of each call: how its legs sound, second by second, and a line of a
 //! file when it is over.
 
+use super::records::Records;
 use crate::clock;
 use crate::datapath::media::LegCounts;
 use crate::operate::protocol::{Call, CallLeg};
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 use trunkline_base::Time;
@@ -48,14 +48,13 @@ pub struct Ledger {
     legs: BTreeMap<u16, Leg>,
     ending: Vec<Ending>,
     ended: VecDeque<Call>,
-    records: Option<File>,
+    records: Option<Records>,
 }
 
 impl Ledger {
     /// Records go to the end of the file at `records`.
     pub fn open(records: Option<&Path>) -> io::Result<Ledger> {
-        let append = |path| OpenOptions::new().create(true).append(true).open(path);
-        let records = records.map(append).transpose()?;
+        let records = records.map(Records::open).transpose()?;
         Ok(Ledger { legs: BTreeMap::new(), ending: Vec::new(), ended: VecDeque::new(), records })
     }
 
@@ -111,13 +110,8 @@ impl Ledger {
         for port in view.ports.iter().flatten() {
             self.legs.remove(port);
         }
-        if let Some(file) = &mut self.records
-            && let Ok(mut line) = serde_json::to_vec(&row)
-        {
-            line.push(b'\n');
-            if let Err(error) = file.write_all(&line) {
-                tracing::warn!(%error, "a call's record could not be written");
-            }
+        if let Some(records) = &mut self.records {
+            records.add(&row);
         }
         if self.ended.len() == SHOWN {
             self.ended.pop_front();

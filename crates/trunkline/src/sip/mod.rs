@@ -5,6 +5,7 @@ mod board;
 mod driver;
 mod ledger;
 mod names;
+mod records;
 mod stream;
 
 use crate::clock;
