@@ -343,7 +343,6 @@ impl Calls {
             let other = &stream.legs[1 - side];
             return Ok((other.port, passing.is_told && other.told));
         }
-        let encrypts = |t| matches!(t, Transport::Srtp | Transport::DtlsSrtp);
         if encrypts(stream.transport) != encrypts(media.transport) {
             // An offer may change it; an answer may not (RFC 3264, 6.1).
             if passing.is_answer && call.sides[0].tag.is_some() {
@@ -460,6 +459,10 @@ impl Side {
     }
 }
 
+fn encrypts(transport: Transport) -> bool {
+    matches!(transport, Transport::Srtp | Transport::DtlsSrtp)
+}
+
 fn join(stream: &Stream, media: &mut impl Media) {
     let [a, b] = &stream.legs;
     for (leg, other) in [(a, b), (b, a)] {
@@ -469,6 +472,7 @@ fn join(stream: &Stream, media: &mut impl Media) {
             described: leg.described,
             told: leg.told,
             is_rtp: stream.transport != Transport::Datagrams,
+            is_encrypted: encrypts(stream.transport),
         };
         media.relay(leg.port, &relay);
     }

@@ -44,6 +44,8 @@ pub struct Relay {
     /// Whether only RTP, RTCP, and what agrees on their ways and keys may come (RFC 7983):
     /// other text, as SIP, would be taken for this gateway's own where it leads to.
     pub is_rtp: bool,
+    /// Whether only the two ends can read what comes.
+    pub is_encrypted: bool,
 }
 
 /// Whether a datagram is RTP, RTCP, STUN, ZRTP or DTLS, by its first byte (RFC 7983, 7).

@@ -88,6 +88,11 @@ impl Reception {
         clock_rate(self.payload_type).map(|_| Duration::from_nanos(self.jitter / 16))
     }
 
+    /// The clock of the payload that came last, in ticks a second, if it is known.
+    pub fn clock_rate(&self) -> Option<u32> {
+        clock_rate(self.payload_type)
+    }
+
     /// Counts a datagram that came at `at`; `recovered` if the overlay had lost it.
     pub fn note(&mut self, at: Time, datagram: &[u8], recovered: bool) {
         // The fixed header alone: of encrypted streams the rest isn't readable.

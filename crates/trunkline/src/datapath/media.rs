@@ -3,6 +3,7 @@
 //! them is on another thread, and says so by [`Command`]s.
 
 use super::mmsg::RxMeta;
+use super::reports::{Reports, Said};
 use nix::sys::eventfd::EventFd;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -15,6 +16,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use trunkline_base::Time;
 use trunkline_gateway::reception::{Counts, Reception};
 use trunkline_gateway::{Latch, Relay, Remote, is_media};
+use trunkline_media::rtcp;
 use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::ToClient;
@@ -77,6 +79,10 @@ pub struct LegCounts {
     pub counts: Counts,
     /// The jitter of RFC 3550 (6.4.1), where the payload's clock is known.
     pub jitter: Option<std::time::Duration>,
+    /// The clock of its payload, in ticks a second, where it is known.
+    pub clock_rate: Option<u32>,
+    /// What the leg's end has said of what it hears.
+    pub said: Option<Said>,
     /// Datagrams from elsewhere than signalled.
     pub strangers: u64,
     /// Whether the leg's packets come over the overlay.
@@ -131,6 +137,7 @@ struct Leg {
     /// Whose packets come.
     latches: [Latch; 2],
     reception: Reception,
+    reports: Reports,
     strangers: u64,
 }
 
@@ -140,6 +147,8 @@ impl Leg {
             port,
             counts: self.reception.counts(),
             jitter: self.reception.jitter(),
+            clock_rate: self.reception.clock_rate(),
+            said: self.reports.said(),
             strangers: self.strangers,
             is_over: self.relay.is_some_and(|r| matches!(r.remote, Remote::Overlay { .. })),
         }
@@ -199,6 +208,7 @@ impl Legs {
             relay: None,
             latches: [Latch::default(); 2],
             reception: Reception::default(),
+            reports: Reports::default(),
             strangers: 0,
         };
         self.all.insert(port, leg);
@@ -275,6 +285,7 @@ impl Legs {
         }
         leg.reception.note(at, bytes, false);
         let onto = leg.relay.map(|relay| relay.onto);
+        self.read_report(at, first, onto, bytes);
         self.out(onto, kind, bytes)
     }
 
@@ -301,8 +312,23 @@ impl Legs {
         }
         leg.reception.note(now, payload, recovered);
         let onto = leg.relay.map(|relay| relay.onto);
+        self.read_report(now, first, onto, payload);
         // Over the overlay it came; over the overlay it doesn't go on.
         matches!(self.out(onto, kind, payload), Way::Done)
+    }
+
+    /// Reads what came at leg `first` and goes out at leg `onto`, if it is RTCP.
+    fn read_report(&mut self, now: Time, first: u16, onto: Option<u16>, bytes: &[u8]) {
+        let Some(leg) = self.all.get_mut(&first) else { return };
+        let is_readable = leg.relay.is_some_and(|relay| relay.is_rtp && !relay.is_encrypted);
+        if !is_readable || !rtcp::is_rtcp(bytes) {
+            return;
+        }
+        let Ok(control) = rtcp::parse(bytes) else { return };
+        leg.reports.comes(now, &control);
+        if let Some(other) = onto.and_then(|port| self.all.get_mut(&port)) {
+            other.reports.goes(now, &control);
+        }
     }
 
     /// Sends what came at one leg out at the other.

@@ -7,6 +7,7 @@ pub mod media;
 pub mod mmsg;
 pub mod record;
 pub mod remote;
+pub mod reports;
 pub mod sessions;
 mod thread;
 pub mod udp;

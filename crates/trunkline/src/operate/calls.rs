@@ -1,7 +1,7 @@
 //! `calls`.
 
 use super::client::Client;
-use super::protocol::{Ask, Call, CallLeg, Calls};
+use super::protocol::{Ask, Call, CallEnd, CallLeg, Calls};
 use super::table::{Align, lines, number, percent, span};
 use super::{CallsArgs, Error, print_json};
 
@@ -9,7 +9,7 @@ use super::{CallsArgs, Error, print_json};
 pub fn calls(args: &CallsArgs) -> Result<(), Error> {
     let mut calls = all(&mut args.at.connect()?)?;
     if args.live {
-        calls.retain(|call| call.state != "ended");
+        calls.retain(|call| !call.is_over());
     }
     calls.truncate(args.limit.unwrap_or(usize::MAX));
     if args.json {
@@ -36,12 +36,26 @@ pub fn all(client: &mut Client) -> Result<Vec<Call>, Error> {
     Ok(calls)
 }
 
+/// Puts those that have ended last; of the others first those that sounded worst, or
+/// else those that began last.
+pub fn sort(calls: &mut [Call], worst_first: bool) {
+    let least = |call: &Call| {
+        let all = call.legs.iter().filter_map(|leg| leg.r_least);
+        if worst_first { all.fold(f64::INFINITY, f64::min) } else { 0.0 }
+    };
+    calls.sort_by(|a, b| {
+        let worst = least(a).total_cmp(&least(b));
+        a.is_over().cmp(&b.is_over()).then(worst).then(b.began.total_cmp(&a.began))
+    });
+}
+
 /// What the table's columns leave unsaid.
-pub const NOTE: &str = "Each line of a call is what comes to this gateway from one end. R and MOS: \
+pub const NOTE: &str = "Each line of a call is what comes to this gateway from one end; what it \
+                        says, by RTCP, is of what it hears, on the whole way. R and MOS: \
                         E-model, as if G.711 with concealment, 100 ms from mouth to ear.";
 
 /// The columns of a table of calls.
-pub const COLUMNS: [(&str, Align); 14] = [
+pub const COLUMNS: [(&str, Align); 16] = [
     ("from", Align::Left),
     ("to", Align::Left),
     ("state", Align::Left),
@@ -53,6 +67,8 @@ pub const COLUMNS: [(&str, Align); 14] = [
     ("late %", Align::Right),
     ("recovered %", Align::Right),
     ("jitter ms", Align::Right),
+    ("says lost %", Align::Right),
+    ("rtt ms", Align::Right),
     ("R now", Align::Right),
     ("least", Align::Right),
     ("MOS", Align::Right),
@@ -65,7 +81,7 @@ pub fn rows(call: &Call) -> Vec<Vec<String>> {
         cells.into_iter().map(|cell| if first { cell } else { String::new() }).collect()
     };
     match &call.legs[..] {
-        [] => vec![[head(true), vec![String::new(); 10]].concat()],
+        [] => vec![[head(true), vec![String::new(); 12]].concat()],
         legs => {
             legs.iter().enumerate().map(|(n, leg)| [head(n == 0), cells(leg)].concat()).collect()
         }
@@ -73,6 +89,7 @@ pub fn rows(call: &Call) -> Vec<Vec<String>> {
 }
 
 fn cells(leg: &CallLeg) -> Vec<String> {
+    let says = |what: fn(&CallEnd) -> Option<f64>| leg.says.as_ref().and_then(what);
     let share = |part: u64| (leg.expected > 0).then(|| part as f64 / leg.expected as f64);
     vec![
         leg.from.clone(),
@@ -82,6 +99,8 @@ fn cells(leg: &CallLeg) -> Vec<String> {
         percent(share(leg.late)),
         percent(share(leg.recovered)),
         number(leg.jitter_ms, 1),
+        percent(says(|end| end.lost_share)),
+        number(says(|end| end.round_trip_ms), 1),
         number(leg.r_now, 1),
         number(leg.r_least, 1),
         number(leg.mos, 2),

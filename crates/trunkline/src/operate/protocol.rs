@@ -94,6 +94,13 @@ pub struct Call {
     pub legs: Vec<CallLeg>,
 }
 
+impl Call {
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.state == "ended"
+    }
+}
+
 /// What comes to a gateway's port.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct CallLeg {
@@ -127,6 +134,23 @@ pub struct CallLeg {
     pub mos: Option<f64>,
     /// The lowest rating of any second.
     pub r_least: Option<f64>,
+    /// What this end has said last of what it hears, by RTCP.
+    pub says: Option<CallEnd>,
+}
+
+/// What an end of a call says of what it hears (RFC 3550, 6.4.1).
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct CallEnd {
+    /// Packets that were lost on the whole way to it, less copies.
+    pub lost: i64,
+    /// These, as a share of what the other end has sent so far.
+    pub lost_share: Option<f64>,
+    /// The share that was lost between its last two reports.
+    pub lost_now: f64,
+    /// The jitter at its end, in milliseconds, where the payload's clock is known.
+    pub jitter_ms: Option<f64>,
+    /// From this gateway to it and back, in milliseconds.
+    pub round_trip_ms: Option<f64>,
 }
 
 /// A small packet, far from every MTU.

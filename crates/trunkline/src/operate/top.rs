@@ -1,8 +1,9 @@
-//! `top`: status and links, or flows, live in the terminal.
+//! `top`: status and links, flows or calls, live in the terminal.
 
+use super::calls::{self, COLUMNS as CALL_COLUMNS};
 use super::client::Client;
 use super::flows::{self, FLOW_COLUMNS, flow_row};
-use super::protocol::{Ask, Flow, Link, Status};
+use super::protocol::{Ask, Call, Flow, Link, Status};
 use super::show::{LINK_COLUMNS, link_row, status_lines};
 use super::table::Align;
 use super::{Error, TopArgs};
@@ -76,7 +77,7 @@ fn run(
                     return Ok(());
                 }
                 // What is shown now has not been asked for.
-                if key.code == KeyCode::Char('f') {
+                if matches!(key.code, KeyCode::Char('c' | 'f')) {
                     break;
                 }
             }
@@ -92,15 +93,24 @@ fn run(
     }
 }
 
+/// What the table is of.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum View {
+    #[default]
+    Links,
+    Flows,
+    Calls,
+}
+
 /// What is on the screen.
 #[derive(Default)]
 struct Screen {
     status: Option<Status>,
+    view: View,
     links: Vec<Link>,
-    /// Whether flows are shown in place of links, and then which.
-    of_flows: bool,
     flows: Vec<Flow>,
-    /// Whether flows are ordered by nodes and ports.
+    calls: Vec<Call>,
+    /// Whether flows are ordered by nodes and ports, and calls by their beginning.
     by_name: bool,
     looked: Option<Instant>,
     /// Why the last look brought nothing.
@@ -114,8 +124,10 @@ impl Screen {
     fn look(&mut self, client: &mut Client) -> Result<(), Error> {
         let status = client.ask(&Ask::Status {})?;
         let links = client.ask(&Ask::Links {})?;
-        if self.of_flows {
-            self.flows = flows::all(client, None)?;
+        match self.view {
+            View::Links => {}
+            View::Flows => self.flows = flows::all(client, None)?,
+            View::Calls => self.calls = calls::all(client)?,
         }
         self.take(status, links, Instant::now());
         Ok(())
@@ -146,21 +158,33 @@ impl Screen {
             if reverse { order.reverse() } else { order }
         });
         flows::sort(&mut self.flows, !self.by_name);
+        calls::sort(&mut self.calls, !self.by_name);
         if reverse {
             self.flows.reverse();
+            self.calls.reverse();
         }
     }
 
     fn rows(&self) -> usize {
-        if self.of_flows { self.flows.len() } else { self.links.len() }
+        match self.view {
+            View::Links => self.links.len(),
+            View::Flows => self.flows.len(),
+            View::Calls => self.calls.iter().map(|call| call.legs.len().max(1)).sum(),
+        }
+    }
+
+    /// Shows `view`, or links again if that is shown.
+    fn turn(&mut self, view: View) {
+        (self.view, self.first) = (if self.view == view { View::Links } else { view }, 0);
     }
 
     /// Takes a key; true if it means the end.
     fn key(&mut self, key: KeyCode) -> bool {
         match key {
             KeyCode::Char('q') | KeyCode::Esc => return true,
-            KeyCode::Char('f') => (self.of_flows, self.first) = (!self.of_flows, 0),
-            KeyCode::Char('s') if self.of_flows => self.by_name = !self.by_name,
+            KeyCode::Char('f') => self.turn(View::Flows),
+            KeyCode::Char('c') => self.turn(View::Calls),
+            KeyCode::Char('s') if self.view != View::Links => self.by_name = !self.by_name,
             KeyCode::Char('s') => self.sort = (self.sort + 1) % LINK_COLUMNS.len(),
             KeyCode::Char('r') => self.reverse = !self.reverse,
             KeyCode::Down | KeyCode::Char('j') => self.first += 1,
@@ -191,27 +215,39 @@ impl Screen {
         let [top, _, middle, bottom] = Layout::vertical(rows).areas(frame.area());
         frame.render_widget(Paragraph::new(about), top);
         let (shown, column) = self.content(middle.width);
-        let other = if self.of_flows { "links" } else { "flows" };
+        let other = match self.view {
+            View::Links => "f flows  c calls",
+            View::Flows => "f links  c calls",
+            View::Calls => "f flows  c links",
+        };
         frame.render_widget(shown, middle);
         let order = if self.reverse { ", reversed" } else { "" };
         let foot = match &self.trouble {
             Some(trouble) => format!("{trouble} (trying again)"),
-            None => format!("q quit  s sort (by {column}{order})  r reverse  ↑↓ scroll  f {other}"),
+            None => format!("q quit  s sort (by {column}{order})  r reverse  ↑↓ scroll  {other}"),
         };
         let style = Style::new().add_modifier(Modifier::REVERSED);
         frame.render_widget(Paragraph::new(foot).style(style), bottom);
     }
 
-    /// The table of links or flows, and by which column it is sorted.
+    /// The table, and by which column it is sorted.
     fn content(&self, room: u16) -> (Table<'static>, &'static str) {
-        if self.of_flows {
-            let rows = self.flows.iter().map(|f| (flow_row(f), f.ended)).collect();
-            let by = if self.by_name { 1 } else { MOS };
-            return (self.table(&FLOW_COLUMNS, &FLOWS_LAST, rows, by, room), FLOW_COLUMNS[by].0);
-        }
-        let rows = self.links.iter().map(|l| (link_row(l), !l.up)).collect();
-        let by = self.sort;
-        (self.table(&LINK_COLUMNS, &LINKS_LAST, rows, by, room), LINK_COLUMNS[by].0)
+        let (columns, last, rows, by): (&[_], &[&[usize]], Vec<_>, usize) = match self.view {
+            View::Links => {
+                let rows = self.links.iter().map(|l| (link_row(l), !l.up)).collect();
+                (&LINK_COLUMNS, &LINKS_LAST, rows, self.sort)
+            }
+            View::Flows => {
+                let rows = self.flows.iter().map(|f| (flow_row(f), f.ended)).collect();
+                (&FLOW_COLUMNS, &FLOWS_LAST, rows, if self.by_name { 1 } else { MOS })
+            }
+            View::Calls => {
+                let rows = |call| calls::rows(call).into_iter().map(|row| (row, call.is_over()));
+                let rows = self.calls.iter().flat_map(rows).collect();
+                (&CALL_COLUMNS, &CALLS_LAST, rows, if self.by_name { 3 } else { LEAST })
+            }
+        };
+        (self.table(columns, last, rows, by, room), columns[by].0)
     }
 
     /// The columns of `rows` that fit into `room`, whole: a number without its
@@ -260,8 +296,12 @@ const LINKS_LAST: [&[usize]; 10] =
     [&[15], &[13], &[14], &[7, 8], &[4], &[12], &[1], &[11], &[9, 10], &[5, 6]];
 const FLOWS_LAST: [&[usize]; 13] =
     [&[4], &[12], &[15], &[5], &[7], &[8], &[11], &[14], &[3], &[17, 18], &[9], &[13], &[10]];
+const CALLS_LAST: [&[usize]; 11] =
+    [&[6], &[10], &[9], &[12], &[13], &[11], &[8], &[5], &[15], &[3], &[2]];
 /// The column of flows by which the worst comes first.
 const MOS: usize = 16;
+/// The column of calls by which the worst comes first.
+const LEAST: usize = 14;
 
 /// Which columns of these `widths` are shown where there is `room`; those that
 /// mean something together go together.
@@ -308,6 +348,7 @@ fn compare(a: &Link, b: &Link, column: usize) -> Ordering {
 
 #[cfg(test)]
 mod tests {
+    use super::super::protocol::CallLeg;
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -418,7 +459,7 @@ mod tests {
 
     #[test]
     fn flows_are_shown_the_worst_first() {
-        let mut screen = Screen { of_flows: true, ..Screen::default() };
+        let mut screen = Screen { view: View::Flows, ..Screen::default() };
         let flow = |peer: u32, mos: Option<f64>, ended| -> Flow {
             let quality = mos.map(|mos| {
                 serde_json::json!({
@@ -453,6 +494,46 @@ mod tests {
         screen.key(KeyCode::Char('s'));
         assert_eq!(peers(&drawn(&screen)), ["2", "3", "4"]);
         screen.key(KeyCode::Char('f'));
+        assert!(drawn(&screen)[7].starts_with("link  address"));
+    }
+
+    #[test]
+    fn calls_are_shown_the_worst_first() {
+        let mut screen = Screen { view: View::Calls, ..Screen::default() };
+        let call = |name: &str, state: &str, began: f64, least: &[f64]| -> Call {
+            let leg = |least: &f64| CallLeg { r_least: Some(*least), ..CallLeg::default() };
+            Call {
+                call: name.into(),
+                from: format!("sip:{name}@192.0.2.1"),
+                to: "sip:b@192.0.2.2".into(),
+                state: state.into(),
+                began,
+                seconds: 5.0,
+                overlay: true,
+                legs: least.iter().map(leg).collect(),
+            }
+        };
+        screen.calls = vec![
+            call("over", "ended", 1.0, &[20.0, 80.0]),
+            call("rings", "ringing", 4.0, &[]),
+            call("fine", "up", 3.0, &[90.0, 89.0]),
+            call("poor", "up", 2.0, &[90.0, 50.0]),
+        ];
+        screen.take(status(), Vec::new(), Instant::now());
+        assert_eq!(screen.rows(), 7);
+        let shown = |screen: &Screen| -> Vec<String> {
+            let first = |line: &String| line.split('@').next().unwrap_or_default().to_owned();
+            drawn(screen)[8..11].iter().map(first).collect()
+        };
+        let lines = drawn(&screen);
+        assert!(lines[7].starts_with("from  ") && lines[7].contains("least"), "{lines:#?}");
+        assert!(lines[11].contains("by least") && lines[11].contains("c links"), "{lines:#?}");
+        assert_eq!(shown(&screen)[0], "poor", "{lines:#?}");
+        assert!(lines[9].contains(" 50.0"), "{lines:#?}");
+        assert_eq!(shown(&screen)[2], "fine");
+        screen.key(KeyCode::Char('s'));
+        assert_eq!(shown(&screen)[..2], ["rings", "fine"]);
+        screen.key(KeyCode::Char('c'));
         assert!(drawn(&screen)[7].starts_with("link  address"));
     }
 

@@ -4,7 +4,8 @@
 use super::records::Records;
 use crate::clock;
 use crate::datapath::media::LegCounts;
-use crate::operate::protocol::{Call, CallLeg};
+use crate::datapath::reports::Said;
+use crate::operate::protocol::{Call, CallEnd, CallLeg};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::Path;
@@ -26,6 +27,8 @@ struct Leg {
     counts: Counts,
     now: Option<Counts>,
     jitter: Option<Duration>,
+    clock_rate: Option<u32>,
+    said: Option<Said>,
     strangers: u64,
     is_over: bool,
     r_least: Option<f64>,
@@ -132,7 +135,11 @@ impl Ledger {
 
     fn row(&self, view: &CallView, at: Time, state: &str) -> Call {
         let ago = clock::now().since(view.since).as_secs_f64();
-        let legs = view.ports.iter().flat_map(|ports| ports.iter().zip(["caller", "callee"]));
+        let leg = |port: &u16| self.legs.get(port).cloned().unwrap_or_default();
+        let legs = |[caller, callee]: &[u16; 2]| {
+            let (a, b) = (leg(caller), leg(callee));
+            [a.row(*caller, "caller", &b), b.row(*callee, "callee", &a)]
+        };
         Call {
             call: view.name.clone(),
             from: view.from.clone(),
@@ -141,12 +148,7 @@ impl Ledger {
             began: clock::since_epoch() as f64 / 1e9 - ago,
             seconds: view.answered.map_or(0.0, |answered| at.since(answered).as_secs_f64()),
             overlay: view.is_over,
-            legs: legs
-                .map(|(port, from)| {
-                    let leg = self.legs.get(port).cloned().unwrap_or_default();
-                    leg.row(*port, from)
-                })
-                .collect(),
+            legs: view.ports.iter().flat_map(legs).collect(),
         }
     }
 }
@@ -154,10 +156,12 @@ impl Ledger {
 impl Leg {
     fn take(&mut self, from: &LegCounts) {
         (self.counts, self.jitter) = (from.counts, from.jitter);
+        (self.clock_rate, self.said) = (from.clock_rate, from.said);
         (self.strangers, self.is_over) = (from.strangers, from.is_over);
     }
 
-    fn row(&self, port: u16, from: &str) -> CallLeg {
+    /// As it is shown; what its end hears comes from `other`.
+    fn row(&self, port: u16, from: &str, other: &Leg) -> CallLeg {
         let Counts { expected, packets, late, recovered, .. } = self.counts;
         let r = rating(&self.counts);
         CallLeg {
@@ -176,6 +180,22 @@ impl Leg {
             r,
             mos: r.map(emodel::mos),
             r_least: self.r_least,
+            says: self.said.map(|said| said.row(other)),
+        }
+    }
+}
+
+impl Said {
+    /// As it is shown; it is of what came to `heard`.
+    fn row(&self, heard: &Leg) -> CallEnd {
+        let expected = heard.counts.expected;
+        let millis = |of: Duration| of.as_secs_f64() * 1e3;
+        CallEnd {
+            lost: self.lost.into(),
+            lost_share: (expected > 0).then(|| f64::from(self.lost.max(0)) / expected as f64),
+            lost_now: self.lost_now,
+            jitter_ms: heard.clock_rate.map(|rate| f64::from(self.jitter) / f64::from(rate) * 1e3),
+            round_trip_ms: self.round_trip.map(millis),
         }
     }
 }

@@ -39,7 +39,7 @@ impl Collector for Gateway {
         f.counters("media_packets_dropped", help, dropped.into_iter().map(by))?;
         let help = "Pairs of media ports that are free";
         f.gauges("media_ports_free", help, gauge(*free_ports))?;
-        let live = calls.iter().filter(|call| call.state != "ended");
+        let live = calls.iter().filter(|call| !call.is_over());
         let mos = |leg: &CallLeg| leg.r_now.map(emodel::mos);
         let heard: Vec<f64> = live.flat_map(|call| &call.legs).filter_map(mos).collect();
         let buckets = MOS.iter().map(|bound| {

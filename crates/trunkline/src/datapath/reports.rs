@@ -1,0 +1,113 @@
+//! What the ends of a call say of what they hear (RTCP, RFC 3550 §6.4), as it passes.
+
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_media::rtcp::Control;
+
+/// A way and back that takes longer is a mistake, or a lie.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// What an end has said last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Said {
+    /// Packets that it has lost, since the beginning.
+    pub lost: i32,
+    /// The share that it had lost when it said so, since it had said so before.
+    pub lost_now: f64,
+    /// How unevenly packets come to it, in units of their payload's clock.
+    pub jitter: u32,
+    /// The way to it and back, by the last sender's report that it heard.
+    pub round_trip: Option<Duration>,
+}
+
+/// The reports that pass one leg, both ways.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reports {
+    /// The sender's report that was sent to the end last, by its stamp.
+    sent: Option<(u32, Time)>,
+    said: Option<Said>,
+}
+
+impl Reports {
+    /// What the end has said last, if it has.
+    pub fn said(&self) -> Option<Said> {
+        self.said
+    }
+
+    /// A packet goes to the end.
+    pub fn goes(&mut self, now: Time, control: &Control) {
+        if let Some(report) = control.report {
+            self.sent = Some((report.stamp(), now));
+        }
+    }
+
+    /// A packet has come from the end.
+    pub fn comes(&mut self, now: Time, control: &Control) {
+        let Some(heard) = control.reception else { return };
+        let before = self.said.and_then(|said| said.round_trip);
+        let away = self.sent.filter(|(stamp, _)| heard.report == *stamp && *stamp != 0);
+        let round_trip = away.and_then(|(_, at)| {
+            let held = Duration::from_secs_f64(f64::from(heard.since) / 65_536.0);
+            now.since(at).checked_sub(held).filter(|trip| *trip < LONGEST)
+        });
+        self.said = Some(Said {
+            lost: heard.lost,
+            lost_now: f64::from(heard.fraction_lost) / 256.0,
+            jitter: heard.jitter,
+            round_trip: round_trip.or(before),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trunkline_media::rtcp::{Reception, Report};
+
+    fn at(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    /// A sender's report of this time on the wall.
+    fn sender(ntp: u64) -> Control {
+        let report = Report { ssrc: 1, ntp, timestamp: 0, packets: 9, octets: 9 };
+        Control { ssrc: 1, report: Some(report), reception: None, bye: false }
+    }
+
+    /// What is said of it half a second later.
+    fn receiver(report: u32) -> Control {
+        let reception = Reception {
+            source: 1,
+            fraction_lost: 64,
+            lost: -3,
+            highest: 9,
+            jitter: 80,
+            report,
+            since: 32_768,
+        };
+        Control { ssrc: 2, report: None, reception: Some(reception), bye: false }
+    }
+
+    #[test]
+    fn the_way_and_back_is_without_what_the_end_waited() {
+        let mut reports = Reports::default();
+        reports.comes(at(100), &receiver(0));
+        assert_eq!(
+            reports.said(),
+            Some(Said { lost: -3, lost_now: 0.25, jitter: 80, round_trip: None })
+        );
+        reports.goes(at(1_000), &sender(7 << 16));
+        // Of another report, too soon, and too late.
+        for (stamp, when) in [(8, 1_540), (7, 1_400), (7, 60_000)] {
+            reports.comes(at(when), &receiver(stamp));
+            assert_eq!(reports.said().unwrap().round_trip, None);
+        }
+        reports.comes(at(1_540), &receiver(7));
+        let trip = |reports: &Reports| reports.said().unwrap().round_trip;
+        assert_eq!(trip(&reports), Some(Duration::from_millis(40)));
+        // It still holds when one report is lost.
+        reports.goes(at(2_000), &sender(9 << 16));
+        reports.comes(at(2_600), &receiver(7));
+        assert_eq!(trip(&reports), Some(Duration::from_millis(40)));
+    }
+}
