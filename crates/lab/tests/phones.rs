@@ -267,6 +267,17 @@ fn a_call_is_held_and_goes_on() {
     sleep(seconds(0.5));
     sites.assert_heard();
     assert_eq!(sites.call(1)["state"], "up");
+    // Each says every 5 s what it hears, and the second time of a report that it has had.
+    let trips = || {
+        let call = sites.call(1);
+        let trip = |leg: usize| call["legs"][leg]["says"]["round_trip_ms"].as_f64();
+        Some([trip(0)?, trip(1)?])
+    };
+    let mut polls = (0..100).map(|_| sleep(seconds(0.1)));
+    let [alice, bob] = polls.find_map(|()| trips()).expect("reports of both");
+    assert!(alice < 20.0 && alice < bob && bob < 200.0, "{alice} and {bob} ms");
+    let lost = sites.call(1)["legs"][1]["says"]["lost_share"].as_f64();
+    assert!(lost < Some(0.05), "Bob has lost {lost:?}");
     sites.hang_up();
 }
 

@@ -23,8 +23,9 @@ pub struct Said {
 /// The reports that pass one leg, both ways.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reports {
-    /// The sender's report that was sent to the end last, by its stamp.
-    sent: Option<(u32, Time)>,
+    /// The sender's reports that were sent to the end last, by their stamps: the newest
+    /// may cross with what is said of the one before.
+    sent: [Option<(u32, Time)>; 4],
     said: Option<Said>,
 }
 
@@ -37,7 +38,8 @@ impl Reports {
     /// A packet goes to the end.
     pub fn goes(&mut self, now: Time, control: &Control) {
         if let Some(report) = control.report {
-            self.sent = Some((report.stamp(), now));
+            self.sent.rotate_right(1);
+            self.sent[0] = Some((report.stamp(), now));
         }
     }
 
@@ -45,10 +47,11 @@ impl Reports {
     pub fn comes(&mut self, now: Time, control: &Control) {
         let Some(heard) = control.reception else { return };
         let before = self.said.and_then(|said| said.round_trip);
-        let away = self.sent.filter(|(stamp, _)| heard.report == *stamp && *stamp != 0);
-        let round_trip = away.and_then(|(_, at)| {
+        let mut sent = self.sent.iter().flatten();
+        let known = sent.find(|(stamp, _)| heard.report == *stamp && *stamp != 0);
+        let round_trip = known.and_then(|(_, at)| {
             let held = Duration::from_secs_f64(f64::from(heard.since) / 65_536.0);
-            now.since(at).checked_sub(held).filter(|trip| *trip < LONGEST)
+            now.since(*at).checked_sub(held).filter(|trip| *trip < LONGEST)
         });
         self.said = Some(Said {
             lost: heard.lost,
@@ -105,9 +108,12 @@ mod tests {
         reports.comes(at(1_540), &receiver(7));
         let trip = |reports: &Reports| reports.said().unwrap().round_trip;
         assert_eq!(trip(&reports), Some(Duration::from_millis(40)));
-        // It still holds when one report is lost.
-        reports.goes(at(2_000), &sender(9 << 16));
-        reports.comes(at(2_600), &receiver(7));
+        // It still holds when one says nothing of it; and the newest may be on its way.
+        reports.comes(at(1_600), &receiver(0));
         assert_eq!(trip(&reports), Some(Duration::from_millis(40)));
+        reports.goes(at(2_000), &sender(9 << 16));
+        reports.goes(at(2_530), &sender(11 << 16));
+        reports.comes(at(2_550), &receiver(9));
+        assert_eq!(trip(&reports), Some(Duration::from_millis(50)));
     }
 }

@@ -215,5 +215,6 @@ fn rating(counts: &Counts) -> Option<f64> {
         .with_codec(Codec::G711_PLC)
         .with_delay(DELAY)
         .with_loss(share, burst.max(1.0));
-    Some(emodel::rate(&parameters).r)
+    // Below it, too, all find it bad.
+    Some(emodel::rate(&parameters).r.max(0.0))
 }
