@@ -447,3 +447,26 @@ fn a_flood_of_garbage_passes_or_is_counted() {
     let sessions = || chain.nodes[0].metrics().sum("sessions", "");
     wait_for("the node to forget the flows", || (sessions() == 0).then_some(()));
 }
+
+#[test]
+fn a_call_whose_media_go_another_way_is_told_of_once() {
+    let bridge = Bridge::over(Chain::of(2), &[], &[]);
+    let echo = Echo::start(bridge.server);
+    let socket = program(bridge.at);
+    let sdp = "v=0\r\nc=IN IP4 192.0.2.1\r\nm=audio 4000 RTP/AVP 0\r\n";
+    let invite =
+        format!("INVITE sip:b@192.0.2.2 SIP/2.0\r\nContent-Length: {}\r\n\r\n{sdp}", sdp.len());
+    ask(&socket, b"no call");
+    assert!(!bridge.near.stderr().contains("past the overlay"));
+    for _ in 0..3 {
+        ask(&socket, invite.as_bytes());
+    }
+    let warned = |process: &Process| process.stderr().matches("past the overlay").count();
+    for process in [&bridge.near, &bridge.far] {
+        wait_for("a warning", || (warned(process) > 0).then_some(()));
+        let said = process.stderr();
+        assert!(said.contains("192.0.2.1:4000") && said.contains("[sip]"), "{said}");
+        assert_eq!(warned(process), 1, "{said}");
+    }
+    echo.end();
+}

@@ -9,6 +9,7 @@ mod endpoint;
 mod opener;
 mod port;
 mod relay;
+mod signalling;
 mod table;
 mod tally;
 
@@ -46,6 +47,8 @@ Packets larger than the overlay carries (shown at start; 1,188 bytes unless a
 link's mtu says otherwise) are dropped. While the node is away packets are lost;
 the proxy waits for it to come back. It runs until SIGTERM or SIGINT, then prints
 what it counted.
+
+A call's media don't take the way of its SIP: for phones, see docs/gateway.md.
 
 Whoever can send to LISTEN can reach SEND: for udp: use 127.0.0.1 or a network
 that you trust; a virtual port can be reached from every node.";
@@ -168,6 +171,8 @@ struct Limits {
 /// A pair of ends.
 struct Forward {
     listen: Port,
+    /// Where that is, by UDP.
+    listens_at: Option<std::net::SocketAddr>,
     to: Target,
 }
 
@@ -239,6 +244,10 @@ fn listen(
     };
     let mut forwards = Vec::new();
     for (at, to) in look_up(&args.listen)?.into_iter().zip(look_up(&args.send)?) {
+        let listens_at = match at {
+            Target::Udp(address) => Some(address),
+            Target::Overlay(_) => None,
+        };
         let listen = match at {
             Target::Udp(address) => {
                 let advice = "; stop what uses it, or listen elsewhere";
@@ -253,7 +262,7 @@ fn listen(
             }
             Target::Overlay(address) => overlay.bind(address.port)?.into(),
         };
-        forwards.push(Forward { listen, to });
+        forwards.push(Forward { listen, listens_at, to });
     }
     Ok(forwards)
 }

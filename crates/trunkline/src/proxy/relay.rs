@@ -3,6 +3,7 @@
 
 use super::opener::{Opener, Ticket};
 use super::port::{Memory, Packet, Port, Terms};
+use super::signalling::Watch;
 use super::table::Table;
 use super::tally::{Reason, Tally};
 use super::{Forward, Limits, Overlay};
@@ -51,6 +52,7 @@ enum Far {
 pub struct Relay {
     epoll: Epoll,
     forwards: Vec<Forward>,
+    watch: Watch,
     flows: Table<Key, Far>,
     limits: Limits,
     opener: Opener,
@@ -70,6 +72,7 @@ impl Relay {
         }
         Ok(Relay {
             epoll,
+            watch: Watch::new(&forwards),
             forwards,
             flows: Table::new(limits.max_flows),
             limits,
@@ -120,9 +123,21 @@ impl Relay {
 
     /// Forwards what came at an end that is listened on.
     fn listened(&mut self, i: usize, now: Time) {
-        let Relay { epoll, forwards, flows, limits, opener, next_ticket, memory, tx, tally } = self;
-        let Some(Forward { listen, to }) = forwards.get(i) else { return };
+        let Relay {
+            epoll,
+            forwards,
+            watch: calls,
+            flows,
+            limits,
+            opener,
+            next_ticket,
+            memory,
+            tx,
+            tally,
+        } = self;
+        let Some(Forward { listen, to, .. }) = forwards.get(i) else { return };
         let packets = listen.recv(memory, tally);
+        calls.look(&packets);
         // A sender's packets come in runs; they leave in runs too.
         for run in packets.chunk_by(|(a, _), (b, _)| a == b) {
             let key = (i, run[0].0);
@@ -160,10 +175,11 @@ impl Relay {
 
     /// Returns what came back to a flow.
     fn answered(&mut self, slot: usize, now: Time) {
-        let Relay { forwards, flows, memory, tx, tally, .. } = self;
+        let Relay { forwards, watch: calls, flows, memory, tx, tally, .. } = self;
         let Some(((i, peer), Far::Open(port))) = flows.at(slot) else { return };
-        let Some(Forward { listen, to }) = forwards.get(i) else { return };
+        let Some(Forward { listen, to, .. }) = forwards.get(i) else { return };
         let mut packets = port.recv(memory, tally);
+        calls.look(&packets);
         // By UDP the kernel lets only the far end in.
         if let Target::Overlay(_) = to {
             let all = packets.len();
