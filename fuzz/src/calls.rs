@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Reader;
-use trunkline_gateway::{Config, Event, Gateway, Media, Relay, Remote, Socket, Transport};
+use trunkline_gateway::{Config, Found, Event, Gateway, Media, Relay, Remote, Socket, Transport};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::{Message, Name, Start};
@@ -85,6 +85,7 @@ fn config() -> Config {
     Config {
         node: NodeId(1),
         sockets: vec![socket(Transport::Udp), socket(Transport::Tcp)],
+        names: vec!["gw.example".into()],
         media: vec![address(OWN).ip()],
         ports: 20_000..=20_039,
         allow: vec!["10.1.0.0/16".parse().expect("a network")],
@@ -274,7 +275,7 @@ impl World {
         }
         while let Some(event) = self.gateway.event() {
             if let Event::LookUp(name) = event {
-                self.gateway.named(self.now, &name, None, &mut self.board);
+                self.gateway.named(self.now, &name, Found::NoAnswer, &mut self.board);
             }
         }
         assert!(self.gateway.calls().count() <= 6);

@@ -79,6 +79,8 @@ pub struct Route {
     pub via: SocketAddr,
     /// The transport to that hop.
     pub transport: Transport,
+    /// By TLS: what its certificate calls it; without, it must name its address.
+    pub name: Option<String>,
 }
 
 /// All that a gateway goes by.
@@ -88,6 +90,8 @@ pub struct Config {
     pub node: NodeId,
     /// Where SIP comes in; a hop names them by their place here.
     pub sockets: Vec<Socket>,
+    /// What others call this gateway beside its sockets' addresses, in small letters.
+    pub names: Vec<String>,
     /// Where media are wanted: an address of IPv4, one of IPv6, or both.
     pub media: Vec<IpAddr>,
     /// The UDP ports for media, and the node's virtual ports for the same: each stream
@@ -161,7 +165,11 @@ impl Config {
     /// Whether a URI that names this host and port means this gateway.
     pub(crate) fn is_own(&self, host: &[u8], port: Option<u16>, secure: bool) -> bool {
         let Ok(host) = core::str::from_utf8(host) else { return false };
-        let Ok(ip) = host.trim_matches(['[', ']']).parse::<IpAddr>() else { return false };
+        let Ok(ip) = host.trim_matches(['[', ']']).parse::<IpAddr>() else {
+            let has = |port| self.sockets.iter().any(|socket| socket.address.port() == port);
+            let is_named = self.names.iter().any(|name| name.eq_ignore_ascii_case(host));
+            return is_named && port.is_none_or(has);
+        };
         self.sockets.iter().any(|socket| {
             let usual = match secure {
                 true => Transport::Tls.default_port(),

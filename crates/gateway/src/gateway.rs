@@ -164,6 +164,12 @@ impl Gateway {
         self.hops.is_open(connection)
     }
 
+    /// What the certificate at the other end of a connection must call it; `None` if by
+    /// its address.
+    pub fn name_of(&self, connection: u64) -> Option<&str> {
+        self.hops.name_of(connection)
+    }
+
     /// Takes no more calls, or takes some again; those that there are go on.
     pub fn drain(&mut self, on: bool) {
         self.is_draining = on;

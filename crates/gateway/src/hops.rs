@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trunkline_base::Time;
 use trunkline_sip::proxy::Target;
 use trunkline_sip::transaction::Hop;
+use trunkline_sip::value::Uri;
 
 /// How long an answer of the name service is used at most.
 const FRESH: Duration = Duration::from_secs(60);
@@ -48,12 +49,16 @@ pub(crate) enum NoHop {
     Uri,
 }
 
+/// Where a connection leads: from which socket, to whom, and what that one's
+/// certificate must call it, if not by its address (RFC 5922, 7).
+type Place = (u32, SocketAddr, Option<String>);
+
 /// Connections and names, as far as they are known.
 #[derive(Debug, Default)]
 pub(crate) struct Hops {
     /// The connections there are, or are being made, by where they lead.
-    connections: BTreeMap<(u32, SocketAddr), u64>,
-    open: BTreeMap<u64, (u32, SocketAddr)>,
+    connections: BTreeMap<Place, u64>,
+    open: BTreeMap<u64, Place>,
     /// Those that nothing has been sent by, and nobody has made.
     unused: BTreeSet<u64>,
     last: u64,
@@ -89,10 +94,20 @@ impl Hops {
 
     /// A connection of socket `socket` to or from `remote`.
     pub fn connected(&mut self, socket: u32, remote: SocketAddr) -> u64 {
+        self.add((socket, remote, None))
+    }
+
+    fn add(&mut self, place: Place) -> u64 {
         self.last += 1;
-        self.connections.insert((socket, remote), self.last);
-        self.open.insert(self.last, (socket, remote));
+        self.connections.insert(place.clone(), self.last);
+        self.open.insert(self.last, place);
         self.last
+    }
+
+    /// What the certificate at the other end of a connection must call it, if not by its
+    /// address.
+    pub fn name_of(&self, connection: u64) -> Option<&str> {
+        self.open.get(&connection)?.2.as_deref()
     }
 
     /// A connection is over.
@@ -107,8 +122,11 @@ impl Hops {
 
     /// Whether messages can still go there.
     pub fn is_usable(&self, hop: &Hop) -> bool {
-        let place = |connection| self.open.get(&connection) == Some(&(hop.socket, hop.remote));
-        hop.connection.is_none_or(place)
+        let leads = |connection| {
+            let place = self.open.get(&connection);
+            place.is_some_and(|(socket, remote, _)| (*socket, *remote) == (hop.socket, hop.remote))
+        };
+        hop.connection.is_none_or(leads)
     }
 
     /// Whether a connection is there, or is to be made.
@@ -143,8 +161,14 @@ impl Hops {
     ) -> Result<(Hop, bool), NoHop> {
         let target = Target::of(uri).ok_or(NoHop::Uri)?;
         let host = core::str::from_utf8(&target.host).map_err(|_| NoHop::Uri)?;
+        let parsed = Uri::parse(uri).ok_or(NoHop::Uri)?;
         if let Some(route) = config.route(host) {
-            return Ok((self.hop(config, route.transport, route.via)?, false));
+            // Every hop of it is to be encrypted (RFC 3261, 26.2.2).
+            if parsed.secure && route.transport != Transport::Tls {
+                return Err(NoHop::NoTransport);
+            }
+            let name = route.name.clone();
+            return Ok((self.hop(config, route.transport, route.via, name)?, false));
         }
         let said = target.transport.as_deref();
         let transport = match said {
@@ -164,7 +188,10 @@ impl Hops {
         let usual = if is_free && !is_long { Transport::Udp } else { Transport::Tcp };
         let choice = transport.unwrap_or(usual);
         let port = target.port.unwrap_or(choice.default_port());
-        Ok((self.hop(config, choice, SocketAddr::new(ip, port))?, is_long))
+        let called = core::str::from_utf8(parsed.host).map_err(|_| NoHop::Uri)?;
+        let is_address = called.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        let name = (!is_address).then(|| called.to_ascii_lowercase());
+        Ok((self.hop(config, choice, SocketAddr::new(ip, port), name)?, is_long))
     }
 
     fn address(&self, now: Time, host: &str) -> Result<IpAddr, NoHop> {
@@ -187,19 +214,19 @@ impl Hops {
         config: &Config,
         transport: Transport,
         remote: SocketAddr,
+        name: Option<String>,
     ) -> Result<Hop, NoHop> {
         let socket = config.socket(transport, remote.ip()).ok_or(NoHop::NoTransport)?;
-        let connection = match transport {
-            Transport::Udp => None,
-            _ => match self.connections.get(&(socket, remote)) {
-                Some(&connection) => Some(connection),
-                None => {
-                    let connection = self.connected(socket, remote);
-                    self.unused.insert(connection);
-                    Some(connection)
-                }
-            },
-        };
+        if transport == Transport::Udp {
+            return Ok(Hop { socket, remote, connection: None });
+        }
+        let place = (socket, remote, name.filter(|_| transport == Transport::Tls));
+        let connection = self.connections.get(&place).copied().unwrap_or_else(|| {
+            let connection = self.add(place);
+            self.unused.insert(connection);
+            connection
+        });
+        let connection = Some(connection);
         Ok(Hop { socket, remote, connection })
     }
 }
@@ -212,7 +239,10 @@ mod tests {
 
     fn config() -> Config {
         let at = |transport, address: &str| Socket { transport, address: address.parse().unwrap() };
-        let route = |to, via: &str, transport| Route { to, via: via.parse().unwrap(), transport };
+        let route = |to, via: &str, transport| {
+            let name = (transport == Transport::Tls).then(|| "sip.example".to_owned());
+            Route { to, via: via.parse().unwrap(), transport, name }
+        };
         let network = |text: &str| Destination::Network(text.parse().unwrap());
         Config {
             node: NodeId(1),
@@ -220,7 +250,9 @@ mod tests {
                 at(Transport::Udp, "192.0.2.1:5060"),
                 at(Transport::Tcp, "192.0.2.1:5060"),
                 at(Transport::Udp, "[2001:db8::1]:5060"),
+                at(Transport::Tls, "192.0.2.1:5061"),
             ],
+            names: vec![],
             media: vec![],
             ports: 0..=0,
             allow: vec![],
@@ -229,6 +261,7 @@ mod tests {
                 route(network("10.0.0.0/8"), "192.0.2.2:5070", Transport::Udp),
                 route(network("10.1.0.0/16"), "192.0.2.3:5070", Transport::Tcp),
                 route(Destination::Domain("b.example".into()), "192.0.2.4:1", Transport::Udp),
+                route(network("10.3.0.0/16"), "192.0.2.5:5061", Transport::Tls),
             ],
             max_calls: 0,
             max_transactions: 0,
@@ -252,7 +285,8 @@ mod tests {
         assert_eq!(to("sip:b@10.2.0.1", 9), is(0, "192.0.2.2:5070", None));
         assert_eq!(to("sip:b@10.1.0.1", 9), is(1, "192.0.2.3:5070", Some(2)));
         assert_eq!(to("sip:b@B.example", 9), is(0, "192.0.2.4:1", None));
-        assert_eq!(to("sips:b@198.51.100.1", 9), Err(NoHop::NoTransport));
+        assert_eq!(to("sips:b@[2001:db8::2]", 9), Err(NoHop::NoTransport));
+        assert_eq!(to("sips:b@10.2.0.1", 9), Err(NoHop::NoTransport), "its route is by UDP");
         assert_eq!(to("sip:b@198.51.100.1;transport=ws", 9), Err(NoHop::NoTransport));
         assert_eq!(to("tel:1", 9), Err(NoHop::Uri));
         for host in ["127.0.0.1:9101", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "224.0.0.1"] {
@@ -281,6 +315,28 @@ mod tests {
             assert_eq!(to(&format!("sip:{name}"), until), Err(NoHop::Unknown(name)));
         }
         assert_eq!(to("sip:c.example", 60_000), Err(NoHop::Unknown("c.example".into())));
+    }
+
+    #[test]
+    fn a_certificate_names_who_was_asked_for() {
+        let (config, mut hops) = (config(), Hops::default());
+        let at = Found::Address([198, 51, 100, 7].into(), FRESH);
+        hops.named(Time::ZERO, "a.example", at);
+        hops.named(Time::ZERO, "c.example", at);
+        // One that it has made itself proves nothing of who it is.
+        hops.connected(3, "198.51.100.7:5061".parse().unwrap());
+        let mut to = |uri: &str| {
+            let (hop, _) = hops.resolve(Time::ZERO, &config, uri.as_bytes(), 1).unwrap();
+            let connection = hop.connection.unwrap();
+            (connection, hops.name_of(connection).map(str::to_owned))
+        };
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(to("sips:b@198.51.100.7"), (1, None));
+        assert_eq!(to("sips:b@A.example"), (2, named("a.example")));
+        assert_eq!(to("sip:b@a.example;transport=tls"), (2, named("a.example")));
+        assert_eq!(to("sips:b@c.example"), (3, named("c.example")));
+        assert_eq!(to("sips:b@10.3.0.1"), (4, named("sip.example")));
+        assert_eq!(to("sip:b@a.example;transport=tcp").1, None);
     }
 
     #[test]

@@ -511,3 +511,34 @@ fn one_end_encrypts_and_the_other_does_not() {
     assert!(!body(&ok).contains("m=audio 3"), "{}", body(&ok));
     assert!(world.sites[1].events.iter().any(|event| matches!(event, Event::Refused(..))));
 }
+
+#[test]
+fn a_gateway_has_the_names_that_phones_call_it_by() {
+    let mut world = two_sites();
+    let uri = "sip:b@10.2.0.9";
+    for (n, host, goes) in
+        [(1, "GW.example", true), (2, "gw.example:5060", true), (3, "gw.example:5070", false)]
+    {
+        let route = vec![format!("<sip:{host};lr>")];
+        world.send(A.at, A.gateway, &A.request(("OPTIONS", n, uri), "", &route, ""));
+        assert_eq!(world.mail_of(B.at).contains(&"OPTIONS".to_owned()), goes, "{host}");
+        world.mail.clear();
+    }
+    world.send(A.at, A.gateway, &A.request(("OPTIONS", 4, "sip:gw.example"), "", &[], ""));
+    world.read(A.at, "200");
+}
+
+#[test]
+fn a_phone_that_speaks_from_elsewhere_is_spoken_to_there() {
+    let mut world = two_sites();
+    let (back, there) = call(&mut world);
+    // Its NAT has given it another port.
+    let moved = "10.1.0.9:7777";
+    let update = A.request(("UPDATE", 7, "sip:b@10.2.0.9"), "b", &back, "");
+    world.send(moved, A.gateway, &update);
+    let update = world.read(B.at, "UPDATE");
+    world.send(B.at, B.gateway, &B.response(&update, "200 OK", ""));
+    world.read(moved, "200");
+    world.send(B.at, B.gateway, &B.request(("BYE", 1, "sip:a@10.1.0.9"), "a", &there, ""));
+    world.read(moved, "BYE");
+}

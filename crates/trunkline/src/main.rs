@@ -10,6 +10,7 @@ mod out;
 mod bench;
 mod call;
 mod clock;
+mod complaints;
 mod datapath;
 mod demo;
 mod impair;

@@ -75,6 +75,7 @@ impl Gateway {
             passes = vec![(self.begin(now, message, from, Some(forgotten))?, 0)];
         }
         passes::heard(&mut self.calls, &passes, now);
+        self.follow(message, from, &passes);
         if let (Kind::Initial, [(call, _)]) = (kind, &passes[..])
             && let Some(call) = self.calls.get_mut(*call)
         {
@@ -118,6 +119,17 @@ impl Gateway {
             (pending.down, pending.is_long) = (down, false);
         }
         done
+    }
+
+    /// A phone may speak by another flow than before: its connection is new, or its NAT
+    /// has given it another port. What is for it goes there from now on.
+    fn follow(&mut self, message: &Message, from: Hop, passes: &Passes) {
+        let Some(&(id, side)) = passes.first() else { return };
+        let Some(call) = self.calls.get_mut(id) else { return };
+        let side = &mut call.sides[side];
+        if side.is_adjacent && message.list(Name::Via).count() == 1 {
+            side.hop = Some(from);
+        }
     }
 
     /// Whether a request goes to this gateway itself.

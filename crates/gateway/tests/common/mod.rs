@@ -70,6 +70,7 @@ pub fn config(node: u32, address: &str) -> Config {
             Socket { transport: Transport::Udp, address },
             Socket { transport: Transport::Tcp, address },
         ],
+        names: vec!["gw.example".into()],
         media: vec![address.ip()],
         ports: 30_000..=30_099,
         allow: vec!["10.0.0.0/8".parse().unwrap()],
@@ -82,7 +83,7 @@ pub fn config(node: u32, address: &str) -> Config {
 
 pub fn route(network: &str, via: &str) -> Route {
     let to = Destination::Network(network.parse().unwrap());
-    Route { to, via: at(via), transport: Transport::Udp }
+    Route { to, via: at(via), transport: Transport::Udp, name: None }
 }
 
 /// Two sites whose gateways trust each other.

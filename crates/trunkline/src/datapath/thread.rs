@@ -17,6 +17,7 @@ use super::remote::{Lobby, Remote, RemoteStats, Remotes};
 use super::sessions::{Carrier, Carriers, Listener};
 use super::udp::{Udp, UdpStats};
 use crate::clock::{self, Stamps};
+use crate::complaints::Complaints;
 use crate::sys;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -601,27 +602,6 @@ impl PacketThread {
         let at = clock::to_timespec(at.max(Time::from_nanos(1)).min(FAR));
         let expiration = Expiration::OneShot(TimeSpec::from_duration(at.into()));
         Ok(self.timer.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)
-    }
-}
-
-/// The least time between two log lines of a kind that others can provoke.
-const QUIET: Duration = Duration::from_secs(10);
-
-/// Log lines that strangers can provoke: at most one in [`QUIET`].
-#[derive(Default)]
-struct Complaints {
-    last: Option<Time>,
-    kept_back: u64,
-}
-
-impl Complaints {
-    fn warn(&mut self, now: Time, what: &str) {
-        if self.last.is_some_and(|t| now.since(t) < QUIET) {
-            self.kept_back += 1;
-            return;
-        }
-        tracing::warn!(kept_back = self.kept_back, "{what}");
-        (self.last, self.kept_back) = (Some(now), 0);
     }
 }
 

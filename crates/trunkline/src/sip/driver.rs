@@ -6,6 +6,7 @@ use super::names::{self, Names};
 use super::stream::{self, Line, OUTBOX, ROOM, Tls, Waiting};
 use super::{Bound, Input, Report, until};
 use crate::clock;
+use crate::complaints::Complaints;
 use crate::datapath::media::MediaStats;
 use std::collections::BTreeMap;
 use std::io;
@@ -40,11 +41,19 @@ pub struct Driver {
     udp: BTreeMap<u32, Arc<UdpSocket>>,
     connections: BTreeMap<u64, Connection>,
     media: MediaStats,
+    complaints: Complained,
+}
+
+/// What has been said of what others do, by its kind.
+#[derive(Default)]
+struct Complained {
+    connections: Complaints,
+    descriptions: Complaints,
 }
 
 /// A connection, as it is written to.
 struct Connection {
-    address: IpAddr,
+    remote: SocketAddr,
     outbox: mpsc::Sender<Waiting>,
     /// For what waits, shared by all with this address.
     room: Arc<Semaphore>,
@@ -70,7 +79,8 @@ impl Driver {
     ) -> Driver {
         let (udp, connections) = (BTreeMap::new(), BTreeMap::new());
         let (names, media) = (Names::new(gateway.config()), MediaStats::default());
-        Driver { gateway, board, ledger, names, tls, inbox, udp, connections, media }
+        let complaints = Complained::default();
+        Driver { gateway, board, ledger, names, tls, inbox, udp, connections, media, complaints }
     }
 
     /// Serves `bound`, in the order of the gateway's sockets.
@@ -138,7 +148,7 @@ impl Driver {
                 self.gateway.take(now, hop, &message, &mut self.board);
             }
             Input::Accepted(socket, stream, remote) => self.admit(socket, stream, remote),
-            Input::Closed(connection) => self.over(connection),
+            Input::Closed(connection, why) => self.closed(connection, why.as_ref()),
             Input::Named(name, found) => {
                 self.gateway.named(now, &name, found, &mut self.board);
             }
@@ -183,11 +193,11 @@ impl Driver {
 
     fn line(&mut self, hop: Hop, connection: u64) -> Line {
         let (sender, outbox) = mpsc::channel(OUTBOX);
-        let address = hop.remote.ip();
-        let with_it = self.connections.values().find(|other| other.address == address);
+        let remote = hop.remote;
+        let with_it = self.connections.values().find(|other| other.remote.ip() == remote.ip());
         let room = with_it.map(|other| Arc::clone(&other.room));
         let room = room.unwrap_or_else(|| Arc::new(Semaphore::new(ROOM)));
-        self.connections.insert(connection, Connection { address, outbox: sender, room });
+        self.connections.insert(connection, Connection { remote, outbox: sender, room });
         Line { hop, inbox: self.inbox.clone(), outbox }
     }
 
@@ -208,7 +218,8 @@ impl Driver {
                 return self.over(connection);
             }
             let line = self.line(to, connection);
-            tokio::spawn(stream::connect(self.tls_of(to.socket), line));
+            let name = self.gateway.name_of(connection).map(str::to_owned);
+            tokio::spawn(stream::connect(self.tls_of(to.socket), name, line));
         }
         if let Some(line) = self.connections.get(&connection)
             && !line.write(bytes)
@@ -216,6 +227,20 @@ impl Driver {
             // Who doesn't read is not waited for.
             self.over(connection);
         }
+    }
+
+    fn closed(&mut self, connection: u64, why: Option<&io::Error>) {
+        if let (Some(why), Some(line)) = (why, self.connections.get(&connection)) {
+            let name = self.gateway.name_of(connection);
+            let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
+            let what = format!(
+                "SIP does not get to {}{name} by a connection: {why}; what was to go there is \
+                 refused",
+                line.remote
+            );
+            self.complaints.connections.warn(clock::now(), &what);
+        }
+        self.over(connection);
     }
 
     /// A connection is of no more use.
@@ -226,7 +251,7 @@ impl Driver {
 
     /// Whether there is room for one more connection with this address.
     fn has_room(&self, address: IpAddr) -> bool {
-        let same = self.connections.values().filter(|line| line.address == address).count();
+        let same = self.connections.values().filter(|line| line.remote.ip() == address).count();
         self.connections.len() < CONNECTIONS && same < CONNECTIONS / 8
     }
 
@@ -257,7 +282,8 @@ impl Driver {
             }
             Event::Refused(name, why) => {
                 let name = String::from_utf8_lossy(&name).into_owned();
-                tracing::warn!(call = name, "a call's media can't be relayed: {why}");
+                let what = format!("media of call {name:?} can't be relayed: {why}");
+                self.complaints.descriptions.warn(clock::now(), &what);
             }
         }
     }
@@ -299,7 +325,8 @@ mod tests {
         let line = || {
             let (outbox, reader) = mpsc::channel(OUTBOX);
             let room = Arc::clone(&room);
-            (Connection { address: [192, 0, 2, 1].into(), outbox, room }, reader)
+            let remote = ([192, 0, 2, 1], 5060).into();
+            (Connection { remote, outbox, room }, reader)
         };
         let ((a, mut read_a), (b, _read_b)) = (line(), line());
         // Of 60 kB as many as fit: over both, and before they are too many for one.

@@ -35,8 +35,8 @@ enum Input {
     Message(Hop, Box<Message>),
     /// Somebody has connected to this socket.
     Accepted(u32, tokio::net::TcpStream, SocketAddr),
-    /// A connection is over, or could not be made.
-    Closed(u64),
+    /// A connection is over, or could not be made; why, if this gateway has made it.
+    Closed(u64, Option<io::Error>),
     /// The name service has answered.
     Named(String, trunkline_gateway::Found),
     /// The packet thread has told.

@@ -111,24 +111,30 @@ pub async fn serve(tls: Option<Tls>, stream: TcpStream, line: Line) {
         }
         Some(None) => Err(io::ErrorKind::Unsupported.into()),
     };
-    report(ended, &inbox, connection).await;
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection of SIP is over");
+    }
+    report(None, &inbox, connection).await;
 }
 
-/// Makes a connection and serves it, until it is over.
-pub async fn connect(tls: Option<Tls>, line: Line) {
+/// Makes a connection and serves it, until it is over. By TLS the other end shows a
+/// certificate for `name`, or without one for its address.
+pub async fn connect(tls: Option<Tls>, name: Option<String>, line: Line) {
     let (inbox, connection) = (line.inbox.clone(), line.hop.connection);
     let ended = match open(line.hop).await {
         Ok(stream) => match tls.map(|tls| tls.connector) {
             None => carry(stream, line).await,
-            Some(Some(connector)) => match secure(connector, stream, line.hop.remote.ip()).await {
-                Ok(stream) => carry(stream, line).await,
-                Err(error) => Err(error),
-            },
+            Some(Some(connector)) => {
+                match secure(connector, stream, name, line.hop.remote.ip()).await {
+                    Ok(stream) => carry(stream, line).await,
+                    Err(error) => Err(error),
+                }
+            }
             Some(None) => Err(io::Error::other("[sip] has no `roots` to believe servers by")),
         },
         Err(error) => Err(error),
     };
-    report(ended, &inbox, connection).await;
+    report(ended.err(), &inbox, connection).await;
 }
 
 async fn open(to: Hop) -> io::Result<TcpStream> {
@@ -141,18 +147,20 @@ async fn open(to: Hop) -> io::Result<TcpStream> {
 async fn secure(
     connector: TlsConnector,
     stream: TcpStream,
+    name: Option<String>,
     to: IpAddr,
 ) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-    let made = tokio::time::timeout(CONNECT, connector.connect(ServerName::from(to), stream));
+    let name = match name {
+        Some(name) => ServerName::try_from(name).map_err(io::Error::other)?,
+        None => ServerName::from(to),
+    };
+    let made = tokio::time::timeout(CONNECT, connector.connect(name, stream));
     made.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-async fn report(ended: io::Result<()>, inbox: &mpsc::Sender<Input>, connection: Option<u64>) {
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection of SIP is over");
-    }
+async fn report(why: Option<io::Error>, inbox: &mpsc::Sender<Input>, connection: Option<u64>) {
     if let Some(connection) = connection {
-        let _ = inbox.send(Input::Closed(connection)).await;
+        let _ = inbox.send(Input::Closed(connection, why)).await;
     }
 }
 
@@ -214,4 +222,64 @@ async fn take(
         }
     }
     Ok(!framer.is_lost())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    /// A certificate for `name`, which is its own root, in files.
+    fn tls(name: &str) -> Tls {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let file = |of: &str, text: String| {
+            let path = directory.path().join(of);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let certificate = file("certificate.pem", made.cert.pem());
+        let key = file("key.pem", made.signing_key.serialize_pem());
+        Tls::read(&config::Tls { own: Some((certificate.clone(), key)), roots: Some(certificate) })
+            .unwrap()
+    }
+
+    /// Whether a message comes through to who shows a certificate for `shown` and is
+    /// taken for `wanted`.
+    async fn talks(shown: &str, wanted: Option<&str>) -> bool {
+        let tls = tls(shown);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let remote = listener.local_addr().unwrap();
+        let (at_server, mut server) = mpsc::channel(9);
+        let (at_client, mut client) = mpsc::channel(9);
+        let line = |inbox: &mpsc::Sender<Input>| {
+            let (outbox, reader) = mpsc::channel(9);
+            let hop = Hop { socket: 0, remote, connection: Some(1) };
+            (outbox, Line { hop, inbox: inbox.clone(), outbox: reader })
+        };
+        let (_answers, at) = line(&at_server);
+        let shows = Some(tls.clone());
+        tokio::spawn(async move { serve(shows, listener.accept().await.unwrap().0, at).await });
+        let (outbox, from) = line(&at_client);
+        tokio::spawn(connect(Some(tls), wanted.map(str::to_owned), from));
+        let room = Arc::new(tokio::sync::Semaphore::new(ROOM)).try_acquire_many_owned(9).unwrap();
+        let bytes = b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n".to_vec();
+        let _ = outbox.send(Waiting { bytes, room }).await;
+        tokio::select! {
+            input = server.recv() => matches!(input, Some(Input::Message(..))),
+            input = client.recv() => !matches!(input, Some(Input::Closed(1, Some(_)))),
+        }
+    }
+
+    #[test]
+    fn who_is_connected_to_shows_that_it_is_who_was_asked_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            assert!(talks("pbx.example", Some("pbx.example")).await);
+            assert!(!talks("pbx.example", Some("other.example")).await);
+            assert!(!talks("pbx.example", None).await);
+            assert!(talks("127.0.0.1", None).await);
+            assert!(!talks("127.0.0.1", Some("pbx.example")).await);
+        });
+    }
 }

@@ -1,8 +1,8 @@
 //! What the node wants in the log.
 
 use super::PacketThread;
-use super::QUIET;
 use crate::clock;
+use crate::complaints::QUIET;
 use trunkline_base::Time;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::Notice;

@@ -50,6 +50,8 @@ pub struct Tls {
 pub struct SipSection {
     listen: Vec<Spanned<Place>>,
     address: Option<IpAddr>,
+    #[serde(default)]
+    names: Vec<HostName>,
     #[serde(default = "ports")]
     ports: Spanned<Ports>,
     #[serde(default)]
@@ -72,6 +74,7 @@ pub struct SipSection {
 struct RouteSection {
     to: Name,
     via: Place,
+    name: Option<HostName>,
 }
 
 fn ports() -> Spanned<Ports> {
@@ -132,15 +135,28 @@ impl FromStr for Name {
         if let Ok(network) = text.parse::<Network>() {
             return Ok(Name(Destination::Network(network.0)));
         }
+        let wrong = |_| {
+            format!(
+                "\"{text}\" is neither a network, as \"192.0.2.0/24\", nor a name, as \"b.example\""
+            )
+        };
+        let name: HostName = text.parse().map_err(wrong)?;
+        Ok(Name(Destination::Domain(name.0)))
+    }
+}
+
+/// The name of a host or domain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct HostName(String);
+
+impl FromStr for HostName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<HostName, String> {
         let one = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         let is_name = text.chars().all(one) && text.contains(|c: char| c.is_ascii_alphabetic());
-        match is_name {
-            true => Ok(Name(Destination::Domain(text.to_ascii_lowercase()))),
-            false => Err(format!(
-                "\"{text}\" is neither a network, as \"192.0.2.0/24\", nor a name, as \
-                 \"b.example\""
-            )),
-        }
+        let wrong = || format!("\"{text}\" is no name: write it as \"sip.b.example\"");
+        is_name.then(|| HostName(text.to_ascii_lowercase())).ok_or_else(wrong)
     }
 }
 
@@ -176,7 +192,7 @@ macro_rules! from_text {
         }
     )*};
 }
-from_text!(Place Network Name Ports);
+from_text!(Place Network Name HostName Ports);
 
 /// Where something is wrong, if one line is; and what.
 type Wrong = (Option<std::ops::Range<usize>>, String);
@@ -212,8 +228,9 @@ impl SipSection {
         let tls = self.tls().map_err(|what| (Some(first.span()), what))?;
         let bind: Vec<_> = self.listen.iter().map(|place| place.get_ref().address).collect();
         let route = |route: Spanned<RouteSection>| {
-            let RouteSection { to, via } = route.into_inner();
-            Route { to: to.0, via: via.address, transport: via.transport }
+            let RouteSection { to, via, name } = route.into_inner();
+            let name = name.map(|name| name.0);
+            Route { to: to.0, via: via.address, transport: via.transport, name }
         };
         let max_calls = self.max_calls.unwrap_or(CALLS);
         let public = self.address;
@@ -225,6 +242,7 @@ impl SipSection {
         let gateway = gateway::Config {
             node,
             sockets: self.listen.iter().map(socket).collect(),
+            names: self.names.into_iter().map(|name| name.0).collect(),
             media: vec![public.unwrap_or(local)],
             ports,
             allow: match self.allow.is_empty() {
@@ -313,6 +331,11 @@ via = "udp:198.51.100.1:5060"
         assert_eq!(sip.gateway.sockets[1], Socket { transport: Transport::Tcp, address });
         assert_eq!((sip.gateway.media.len(), sip.deadline_ms), (1, 80));
         assert_eq!(sip.gateway.routes[0].to, Destination::Domain("b.example".into()));
+        assert_eq!((sip.gateway.routes[0].name.as_deref(), sip.gateway.names.len()), (None, 0));
+        let text = GOOD.replace("ports =", "names = [\"SIP.a.example\"]\nports =");
+        let sip = read(&(text + "name = \"Sip.b.example\"\n")).unwrap();
+        assert_eq!(sip.gateway.routes[0].name.as_deref(), Some("sip.b.example"));
+        assert_eq!(sip.gateway.names, ["sip.a.example"]);
         // What it needs of the node is added.
         let with = parse(Path::new("x.toml"), GOOD).unwrap().overlay.max_sessions;
         assert_eq!(with, trunkline_overlay::node::Config::MAX_SESSIONS + 100);
@@ -343,6 +366,7 @@ via = "udp:198.51.100.1:5060"
             ("80ms", "1 s", "11:12", "1 to 255 ms"),
             ("B.example", "b@example", "14:6", "is neither a network"),
             ("udp:198", "198", "15:7", "is no place for SIP"),
+            ("trust =", "names = [\"a b\"]\ntrust =", "10:9", "is no name: write it as"),
             ("deadline", "dead", "11:1", "unknown field `dead`"),
             ("deadline =", "certificate = \"a.pem\"\ndeadline =", "7:11", "go together"),
         ] {
