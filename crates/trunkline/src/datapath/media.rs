@@ -319,9 +319,11 @@ impl Legs {
 
     /// Reads what came at leg `first` and goes out at leg `onto`, if it is RTCP.
     fn read_report(&mut self, now: Time, first: u16, onto: Option<u16>, bytes: &[u8]) {
+        if !rtcp::is_rtcp(bytes) {
+            return;
+        }
         let Some(leg) = self.all.get_mut(&first) else { return };
-        let is_readable = leg.relay.is_some_and(|relay| relay.is_rtp && !relay.is_encrypted);
-        if !is_readable || !rtcp::is_rtcp(bytes) {
+        if !leg.relay.is_some_and(|relay| relay.is_rtp && !relay.is_encrypted) {
             return;
         }
         let Ok(control) = rtcp::parse(bytes) else { return };
