@@ -7,6 +7,7 @@ mod settle;
 use crate::config::Config;
 use crate::media::{ATTRIBUTE, Media, Relay, Remote, Told, Unfit};
 use crate::ports::Ports;
+use crate::reception::Clocks;
 use core::net::IpAddr;
 pub(crate) use settle::Verdict;
 use settle::{Before, Change, Early};
@@ -97,6 +98,7 @@ impl Leg {
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     transport: Transport,
+    clocks: Clocks,
     legs: [Leg; 2],
 }
 
@@ -285,6 +287,7 @@ impl Calls {
             match self.stream(id, n, media, told, passing) {
                 Ok((port, is_told)) => {
                     passed += 1;
+                    self.read_clocks(id, n, &sdp, passing.media);
                     let Some(at) = passing.config.media_like(passing.to) else { continue };
                     edit.redirect(n, at, port);
                     if is_told {
@@ -305,6 +308,17 @@ impl Calls {
     fn has_stream(&self, id: CallId, n: usize) -> bool {
         let call = self.all.get(&id);
         call.is_some_and(|call| call.streams.get(n).is_some_and(Option::is_some))
+    }
+
+    /// Takes what a description says of the clocks of stream `n`.
+    fn read_clocks<M: Media>(&mut self, id: CallId, n: usize, sdp: &Sdp<'_>, media: &mut M) {
+        let stream = self.all.get_mut(&id).and_then(|call| call.streams.get_mut(n)?.as_mut());
+        let Some(stream) = stream else { return };
+        let before = stream.clocks;
+        sdp.attributes(Some(n), "rtpmap").for_each(|said| stream.clocks.take(said));
+        if stream.clocks != before {
+            join(stream, media);
+        }
     }
 
     /// Stream `n` is refused, or over.
@@ -416,7 +430,8 @@ impl Calls {
             self.ports.give_back(first);
             return Err(Unpassable::NoPorts);
         };
-        call.streams[n] = Some(Stream { transport, legs: [Leg::new(first), Leg::new(second)] });
+        let (legs, clocks) = ([first, second].map(Leg::new), Clocks::default());
+        call.streams[n] = Some(Stream { transport, clocks, legs });
         self.owners.insert(first, (id, n, 0));
         self.owners.insert(second, (id, n, 1));
         Ok(())
@@ -473,6 +488,7 @@ fn join(stream: &Stream, media: &mut impl Media) {
             told: leg.told,
             is_rtp: stream.transport != Transport::Datagrams,
             is_encrypted: encrypts(stream.transport),
+            clocks: stream.clocks,
         };
         media.relay(leg.port, &relay);
     }

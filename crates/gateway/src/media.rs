@@ -1,5 +1,6 @@
 //! The media ports of calls, and what they are joined to.
 
+use crate::reception::Clocks;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use trunkline_overlay::wire::NodeId;
@@ -46,6 +47,8 @@ pub struct Relay {
     pub is_rtp: bool,
     /// Whether only the two ends can read what comes.
     pub is_encrypted: bool,
+    /// The clocks of its payloads.
+    pub clocks: Clocks,
 }
 
 /// Whether a datagram is RTP, RTCP, STUN, ZRTP or DTLS, by its first byte (RFC 7983, 7).

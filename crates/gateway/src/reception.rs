@@ -57,10 +57,42 @@ impl Counts {
     }
 }
 
+/// The clocks of payload types, as a description says (`a=rtpmap`, RFC 8866, 6.6): of
+/// the first that it names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clocks([Option<(u8, u32)>; 8]);
+
+impl Clocks {
+    /// Takes what an attribute says: `96 opus/48000/2`.
+    pub fn take(&mut self, rtpmap: &[u8]) {
+        let parsed = core::str::from_utf8(rtpmap).ok().and_then(|text| {
+            let (payload_type, encoding) = text.split_once(' ')?;
+            let rate = encoding.trim().split('/').nth(1)?.trim().parse().ok()?;
+            Some((payload_type.parse().ok()?, rate))
+        });
+        // No sound is finer.
+        let Some(said) = parsed.filter(|(kind, rate)| *kind < 128 && (1..=384_000).contains(rate))
+        else {
+            return;
+        };
+        let is_same = |place: &Option<(u8, u32)>| place.is_none_or(|(kind, _)| kind == said.0);
+        if let Some(place) = self.0.iter_mut().find(|place| is_same(place)) {
+            *place = Some(said);
+        }
+    }
+
+    /// In ticks a second.
+    fn rate(&self, payload_type: u8) -> Option<u32> {
+        let said = self.0.iter().flatten().find(|(kind, _)| *kind == payload_type);
+        said.map(|(_, rate)| *rate).or_else(|| clock_rate(payload_type))
+    }
+}
+
 /// A stream as it comes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reception {
     counts: Counts,
+    clocks: Clocks,
     /// Who sends, and what, of the last packet.
     ssrc: u32,
     payload_type: u8,
@@ -85,12 +117,17 @@ impl Reception {
     /// The jitter of RFC 3550 (6.4.1); `None` where the clock of the payload isn't
     /// known.
     pub fn jitter(&self) -> Option<Duration> {
-        clock_rate(self.payload_type).map(|_| Duration::from_nanos(self.jitter / 16))
+        self.clock_rate().map(|_| Duration::from_nanos(self.jitter / 16))
     }
 
     /// The clock of the payload that came last, in ticks a second, if it is known.
     pub fn clock_rate(&self) -> Option<u32> {
-        clock_rate(self.payload_type)
+        self.clocks.rate(self.payload_type)
+    }
+
+    /// What the clocks are, from now on.
+    pub fn set_clocks(&mut self, clocks: Clocks) {
+        self.clocks = clocks;
     }
 
     /// Counts a datagram that came at `at`; `recovered` if the overlay had lost it.
@@ -160,7 +197,7 @@ impl Reception {
     }
 
     fn timing(&mut self, at: Time, stamp: u32) {
-        let Some(rate) = clock_rate(self.payload_type) else {
+        let Some(rate) = self.clock_rate() else {
             self.last = Some((at, stamp));
             return;
         };
@@ -262,10 +299,26 @@ mod tests {
         heard.note(Time::ZERO, &[22, 254, 253], false);
         heard.note(Time::ZERO, &[0; 40], false);
         assert_eq!((heard.counts().rtcp, heard.counts().other, heard.counts().packets), (1, 2, 0));
-        // A clock that nobody knows.
+        // A clock that nobody knows; and what a description says of it.
         let mut dynamic = packet(1, 0, 0);
         dynamic[1] = 96;
         heard.note(Time::ZERO, &dynamic, false);
         assert_eq!((heard.jitter(), heard.counts().packets), (None, 1));
+        let mut clocks = Clocks::default();
+        for said in ["96 x/0", "96 x", "x x/8000", "200 x/8000", "96  x/9", "97 y/8000"] {
+            clocks.take(said.as_bytes());
+        }
+        clocks.take(b"96 opus/48000/2");
+        heard.set_clocks(clocks);
+        for n in 2..9u16 {
+            let mut packet = packet(n, u32::from(n) * 960, 0);
+            packet[1] = 96;
+            heard.note(Time::from_millis(u64::from(n) * 20), &packet, false);
+        }
+        assert_eq!((heard.jitter(), heard.clock_rate()), (Some(Duration::ZERO), Some(48_000)));
+        // As many as there is room for, and the known ones stay.
+        (100..127).for_each(|n| clocks.take(format!("{n} x/16000").as_bytes()));
+        let rates = [96, 97, 100, 126, 0].map(|kind| clocks.rate(kind));
+        assert_eq!(rates, [Some(48_000), Some(8_000), Some(16_000), None, Some(8_000)]);
     }
 }

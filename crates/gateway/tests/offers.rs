@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use std::net::SocketAddr;
+use trunkline_gateway::reception::Clocks;
 use trunkline_gateway::{Event, Remote};
 use trunkline_sip::Message;
 
@@ -191,4 +192,21 @@ fn calls_that_lead_into_each_other_are_few_whichever_comes_first() {
     assert_eq!(refused.as_deref(), Some("call-3"));
     let is_told = |event: &Event| matches!(event, Event::Refused(_, why) if why.to_string().contains("too often"));
     assert!(world.sites[0].events.iter().any(is_told));
+}
+
+#[test]
+fn the_clocks_that_a_description_names_are_the_streams() {
+    let mut world = World::new(vec![config(1, G)]);
+    let invite = ring(&mut world, &(sdp("10.1.0.9:4000") + "a=rtpmap:96 opus/48000/2\r\n"));
+    let clocks = |world: &World| {
+        let mut relays = world.sites[0].board.joined.values();
+        relays.find_map(|relay| relay.map(|relay| relay.clocks)).expect("a relay")
+    };
+    let mut expected = Clocks::default();
+    expected.take(b"96 opus/48000/2");
+    assert_eq!(clocks(&world), expected);
+    let answer = sdp("10.1.0.20:5000") + "a=rtpmap:97 AMR-WB/16000\r\n";
+    world.send(B.at, G, &B.response(&invite, "200 OK", &answer));
+    expected.take(b"97 AMR-WB/16000");
+    assert_eq!(clocks(&world), expected);
 }

@@ -230,6 +230,7 @@ impl Legs {
             }
             _ => leg.latches = [Latch::default(); 2],
         }
+        leg.reception.set_clocks(relay.clocks);
         let wants = relay.told || matches!(relay.remote, Remote::Overlay { .. });
         (wants != leg.sessions.is_some()).then_some(wants)
     }
