@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Reader;
-use trunkline_gateway::{Config, Found, Event, Gateway, Media, Relay, Remote, Socket, Transport};
+use trunkline_gateway::{Config, Event, Found, Gateway, Media, Relay, Remote, Socket, Transport};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::{Message, Name, Start};

@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 pub struct Names {
     families: LookupIpStrategy,
     resolver: Option<TokioResolver>,
-    /// When the files were written that the resolver knows.
-    read: [Option<SystemTime>; 2],
+    /// When the files were written that have been read, once they have.
+    read: Option<[Option<SystemTime>; 2]>,
 }
 
 impl Names {
@@ -34,18 +34,18 @@ impl Names {
             (false, true) => LookupIpStrategy::Ipv6Only,
             (true, true) => LookupIpStrategy::Ipv4AndIpv6,
         };
-        Names { families, resolver: None, read: [None; 2] }
+        Names { families, resolver: None, read: None }
     }
 
     /// Who answers for names now; `None` if the system says nothing of it.
     pub fn resolver(&mut self) -> Option<TokioResolver> {
         let written = FILES.map(|file| fs::metadata(file).and_then(|data| data.modified()).ok());
-        if self.resolver.is_none() || self.read != written {
+        if self.read != Some(written) {
             let made = TokioResolver::builder_tokio().and_then(|it| self.build(it));
             self.resolver = made
                 .inspect_err(|error| tracing::warn!("no names are found for SIP: {error}"))
                 .ok();
-            self.read = written;
+            self.read = Some(written);
         }
         self.resolver.clone()
     }
@@ -126,7 +126,7 @@ mod tests {
             let provider = TokioRuntimeProvider::default();
             let builder = TokioResolver::builder_with_config(config, provider);
             let families = LookupIpStrategy::Ipv4Only;
-            let names = Names { families, resolver: None, read: [None; 2] };
+            let names = Names { families, resolver: None, read: None };
             let resolver = names.build(builder).expect("a resolver");
 
             // A thousand that nobody answers don't keep others waiting.

@@ -14,7 +14,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use trunkline_sip::transaction::Hop;
-use trunkline_sip::{Frame, Framer};
+use trunkline_sip::{Frame, Framer, Start, reply};
 
 /// Messages that may wait for a connection to take them.
 pub const OUTBOX: usize = 512;
@@ -211,6 +211,16 @@ async fn take(
 ) -> io::Result<bool> {
     while let Some(frame) = framer.poll() {
         match frame {
+            // Without its body it would mean something else.
+            Ok(Frame::Message(message)) if framer.is_lost() => {
+                let is_asked = matches!(message.start(), Start::Request { method, .. }
+                    if method != b"ACK");
+                if is_asked && message.via().is_some() {
+                    let said = (400, "Bad Content-Length");
+                    let answer = reply::response(&message, line.hop.remote, said, b"fault", b"");
+                    write(stream, &answer).await?;
+                }
+            }
             Ok(Frame::Message(message)) => {
                 let input = Input::Message(line.hop, Box::new(message));
                 if line.inbox.send(input).await.is_err() {
@@ -269,6 +279,28 @@ mod tests {
             input = server.recv() => matches!(input, Some(Input::Message(..))),
             input = client.recv() => !matches!(input, Some(Input::Closed(1, Some(_)))),
         }
+    }
+
+    #[test]
+    fn a_request_that_does_not_say_how_long_it_is_is_refused() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut phone = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (inbox, mut inputs) = mpsc::channel(9);
+            let (_answers, outbox) = mpsc::channel(9);
+            let (stream, remote) = listener.accept().await.unwrap();
+            let hop = Hop { socket: 0, remote, connection: Some(1) };
+            tokio::spawn(serve(None, stream, Line { hop, inbox, outbox }));
+            let invite = b"INVITE sip:b@h SIP/2.0\r\nVia: SIP/2.0/TCP a;branch=z9hG4bK1\r\n\
+                From: <sip:a@h>;tag=1\r\nTo: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n\
+                Content-Type: application/sdp\r\n\r\nv=0\r\n";
+            phone.write_all(invite).await.unwrap();
+            let mut answer = String::new();
+            phone.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("SIP/2.0 400 Bad Content-Length\r\n"), "{answer}");
+            assert!(matches!(inputs.recv().await, Some(Input::Closed(1, None))));
+        });
     }
 
     #[test]
