@@ -73,6 +73,8 @@ pub struct Stats {
 enum Kind {
     /// An INVITE that begins a call.
     Initial,
+    /// An INVITE within one that this gateway doesn't know: it was there before.
+    Resuming,
     /// A BYE that ends one.
     Bye,
     /// Anything else.
@@ -293,7 +295,7 @@ impl Gateway {
     fn forget(&mut self, id: TransactionId, media: &mut impl Media) {
         let Some(pending) = self.pending.remove(&id) else { return };
         match pending.kind {
-            Kind::Initial => self.end_unanswered(&pending.passes, media),
+            Kind::Initial | Kind::Resuming => self.end_unanswered(&pending.passes, media),
             Kind::Bye => self.end(&pending.passes, media),
             Kind::Other => self.settle(&pending.passes, Some(id), Verdict::Refused, media),
         }

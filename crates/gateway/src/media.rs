@@ -107,6 +107,9 @@ pub enum Unfit {
     /// Not one host's.
     #[error("media are wanted at {0}, which is no single host's address")]
     Address(IpAddr),
+    /// Of IPv6 where this gateway has only IPv4, or the other way round.
+    #[error("media are wanted at {0}: this gateway has no media address of that family")]
+    Family(IpAddr),
     /// Where other services are.
     #[error("media are wanted at port {0}: below 1,024 are other services")]
     Port(u16),
@@ -155,8 +158,10 @@ impl Remote {
 /// Whether `ip` is some host's. This machine's own are wanted by those of it alone.
 fn check(ip: IpAddr, own: &[IpAddr]) -> Result<IpAddr, Unfit> {
     let inside = ip.to_canonical().is_loopback() && !own.iter().any(IpAddr::is_loopback);
+    let is_reached = own.iter().any(|own| own.is_ipv4() == ip.to_canonical().is_ipv4());
     match is_nobodys(ip) || inside {
         true => Err(Unfit::Address(ip)),
+        false if !is_reached => Err(Unfit::Family(ip)),
         false => Ok(ip),
     }
 }
@@ -220,8 +225,11 @@ mod tests {
             let found = remote(&format!("IN {host}"), "5004 RTP/AVP 0", "192.0.2.5");
             assert!(matches!(found, Err(Unfit::Address(_))), "{host}: {found:?}");
         }
-        assert_eq!(remote("IN IP4 192.0.2.1", "53 RTP/AVP 0", "::"), Err(Unfit::Port(53)));
+        assert_eq!(remote("IN IP4 192.0.2.1", "53 RTP/AVP 0", "192.0.2.5"), Err(Unfit::Port(53)));
         assert!(remote("IN IP4 127.0.0.1", "5004 RTP/AVP 0", "127.0.0.1").is_ok());
+        let other = remote("IN IP6 2001:db8::1", "5004 RTP/AVP 0", "192.0.2.5");
+        assert_eq!(other, Err(Unfit::Family("2001:db8::1".parse().unwrap())));
+        assert!(remote("IN IP6 2001:db8::1", "5004 RTP/AVP 0", "2001:db8::5").is_ok());
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Gateway {
             return Err(Refusal(482, "Loop Detected", Vec::new()));
         }
         let has_tag = message.to().is_some_and(|to| to.tag().is_some());
-        let kind = match method {
+        let mut kind = match method {
             b"INVITE" if !has_tag => Kind::Initial,
             b"BYE" if passes::are_up(&self.calls, &passes) => Kind::Bye,
             _ => Kind::Other,
@@ -73,6 +73,7 @@ impl Gateway {
             && let Some(forgotten) = self.forgotten(routed)
         {
             passes = vec![(self.begin(now, message, from, Some(forgotten))?, 0)];
+            kind = Kind::Resuming;
         }
         passes::heard(&mut self.calls, &passes, now);
         self.follow(message, from, &passes);
@@ -83,7 +84,7 @@ impl Gateway {
         }
         let on = Onward { id, from, down, message, routed, passes: &passes };
         let done = self.pass_on(now, &on, media);
-        if let (Err(_), Kind::Initial) = (&done, kind) {
+        if let (Err(_), Kind::Initial | Kind::Resuming) = (&done, kind) {
             self.end(&passes, media);
         }
         done?;

@@ -164,12 +164,14 @@ impl Gateway {
                     }
                 }
             }
-            (Kind::Initial, 300..) => self.end_unanswered(&pending.passes, media),
+            (Kind::Initial | Kind::Resuming, 300..) => {
+                self.end_unanswered(&pending.passes, media);
+            }
             // It comes again, with what was missing.
             (Kind::Bye, 401 | 407) => {}
             (Kind::Bye, 200..) => self.end(&pending.passes, media),
-            // It began before this gateway was started: who else is in it is known now.
-            (Kind::Other, 200..300) if pending.method == b"INVITE" => {
+            // Who else is in it is known now.
+            (Kind::Resuming, 200..300) => {
                 for &(id, side) in &pending.passes {
                     if let Some(call) = self.calls.get_mut(id)
                         && call.sides[1 - side].tag.is_none()

@@ -46,7 +46,7 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
     }
 
     /// Wants stream `media` at this address and port, its RTCP at the port after it, and
-    /// neither anywhere else: what ICE would find other ways with goes. A stream on hold
+    /// neither anywhere else, nor at more ports (its layers, as in `4000/2`): what ICE would find other ways with goes. A stream on hold
     /// by an unspecified address stays so.
     pub fn redirect(&mut self, media: usize, host: IpAddr, port: u16) {
         let Some(stream) = self.sdp.media.get(media) else { return };
@@ -168,8 +168,7 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
         let first = section.lines.start;
         let Some((_, value)) = self.sdp.line(first) else { return };
         let Some(old) = words(value).nth(1) else { return };
-        // How many ports it has stays, if it has one.
-        let length = old.iter().position(|&b| b == b'/').unwrap_or(old.len());
+        let length = old.len();
         let start = value.len() - from(value, old);
         let port = port.to_string();
         let value = [&value[..start], port.as_bytes(), &value[start + length..]].concat();

@@ -6,6 +6,8 @@ use trunkline_media::rtcp::Control;
 
 /// A way and back that takes longer is a mistake, or a lie.
 const LONGEST: Duration = Duration::from_secs(10);
+/// An end that counts in milliseconds may say that it waited longer than it did.
+const COARSE: Duration = Duration::from_millis(5);
 
 /// What an end has said last.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,7 +53,8 @@ impl Reports {
         let known = sent.find(|(stamp, _)| heard.report == *stamp && *stamp != 0);
         let round_trip = known.and_then(|(_, at)| {
             let held = Duration::from_secs_f64(f64::from(heard.since) / 65_536.0);
-            now.since(*at).checked_sub(held).filter(|trip| *trip < LONGEST)
+            let trip = (now.since(*at) + COARSE).checked_sub(held)?;
+            Some(trip.saturating_sub(COARSE)).filter(|trip| *trip < LONGEST)
         });
         self.said = Some(Said {
             lost: heard.lost,
@@ -108,6 +111,9 @@ mod tests {
         reports.comes(at(1_540), &receiver(7));
         let trip = |reports: &Reports| reports.said().unwrap().round_trip;
         assert_eq!(trip(&reports), Some(Duration::from_millis(40)));
+        reports.comes(at(1_497), &receiver(7));
+        assert_eq!(trip(&reports), Some(Duration::ZERO));
+        reports.comes(at(1_540), &receiver(7));
         // It still holds when one says nothing of it; and the newest may be on its way.
         reports.comes(at(1_600), &receiver(0));
         assert_eq!(trip(&reports), Some(Duration::from_millis(40)));

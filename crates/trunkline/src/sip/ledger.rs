@@ -192,7 +192,8 @@ impl Said {
         let millis = |of: Duration| of.as_secs_f64() * 1e3;
         CallEnd {
             lost: self.lost.into(),
-            lost_share: (expected > 0).then(|| f64::from(self.lost.max(0)) / expected as f64),
+            lost_share: (expected > 0)
+                .then(|| (f64::from(self.lost.max(0)) / expected as f64).min(1.0)),
             lost_now: self.lost_now,
             jitter_ms: heard.clock_rate.map(|rate| f64::from(self.jitter) / f64::from(rate) * 1e3),
             round_trip_ms: self.round_trip.map(millis),
