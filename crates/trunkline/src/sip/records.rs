@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// See the module. A file that is moved away is left to who moved it, and another takes
@@ -58,7 +58,9 @@ impl Records {
 /// Opens a file to add lines to; if what is in it ends within one, as a fall of the
 /// machine may leave it, that line is ended.
 fn append(path: &Path) -> io::Result<File> {
-    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    // A pipe that nobody reads makes nobody wait.
+    let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
+    let mut file = OpenOptions::new().create(true).append(true).custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() && ends_within_a_line(path).unwrap_or(false) {
         file.write_all(b"\n")?;
     }
@@ -101,6 +103,14 @@ mod tests {
         fs::remove_dir(&path).unwrap();
         records.add(&5);
         assert_eq!((read(&path), records.lost), ("5\n".into(), 0));
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(Records::open(&path).is_err());
     }
 
     #[test]
