@@ -402,6 +402,8 @@ struct Checked<'a> {
     sealed: Option<bool>,
     links: Option<usize>,
     routes: Option<usize>,
+    /// How many routes its gateway for SIP has, if it is one.
+    sip_routes: Option<usize>,
     /// The largest packet of an application, bytes.
     max_payload: Option<usize>,
     /// What to do about the certificate soon.
@@ -421,6 +423,7 @@ struct Wrong {
 pub fn check(args: &CheckArgs) -> Result<(), Error> {
     let read = read(&args.file).and_then(|(config, text)| {
         config::check_folders(&config, &args.file, &text)?;
+        config.sip.as_ref().map(sip::check).transpose()?;
         Ok(config)
     });
     let config = match read {
@@ -437,6 +440,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
     let warning = Watch::default().look(config.not_after(), unix_secs()).map(|w| w.to_string());
     let overlay = &config.overlay;
     let (links, routes) = (overlay.links.len(), overlay.routes.len());
+    let sip_routes = config.sip.as_ref().map(|sip| sip.gateway.routes.len());
     if args.json {
         print_json(&Checked {
             ok: true,
@@ -445,6 +449,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
             sealed: Some(overlay.sealing.is_some()),
             links: Some(links),
             routes: Some(routes),
+            sip_routes,
             max_payload: Some(overlay.max_payload()),
             warning,
             mistake: None,
@@ -452,13 +457,16 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
         return Ok(());
     }
     outln!(
-        "{}: {} is node {}, {}, with {} and {}; packets up to {} bytes",
+        "{}: {} is node {}, {}, with {} and {}{}; packets up to {} bytes",
         args.file.display(),
         config.name,
         overlay.id,
         if overlay.sealing.is_some() { "sealed" } else { "UNSEALED" },
         count(links, "link"),
         count(routes, "route"),
+        sip_routes
+            .map(|n| format!(", a gateway with {} of SIP", count(n, "route")))
+            .unwrap_or_default(),
         overlay.max_payload()
     );
     if let Some(warning) = warning {

@@ -86,9 +86,7 @@ enum Bound {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The system refused an address.
-    #[error(
-        "cannot listen for SIP at {transport}:{address}: {source}; stop what uses it, or change `listen` in [sip]"
-    )]
+    #[error("cannot listen for SIP at {transport}:{address}: {source}; {}", advice(source))]
     Bind {
         /// `udp`, `tcp` or `tls`.
         transport: &'static str,
@@ -111,6 +109,31 @@ pub enum Error {
     /// The system refused a thread, randomness or the like.
     #[error("cannot start the gateway: {0}")]
     Io(#[from] io::Error),
+}
+
+/// What to do about an address that can't be had.
+fn advice(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            "no interface of this machine has it: change `listen` in [sip]"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE: change `listen` in [sip]"
+        }
+        _ => "stop what uses it, or change `listen` in [sip]",
+    }
+}
+
+/// Whether the files that `sip` names can be used.
+pub fn check(sip: &Sip) -> Result<(), Error> {
+    stream::Tls::read(&sip.tls).map_err(Error::Tls)?;
+    let folder = sip.records.as_deref().and_then(std::path::Path::parent);
+    match folder.filter(|folder| !folder.as_os_str().is_empty()).map(std::fs::metadata) {
+        Some(Err(source)) => {
+            Err(Error::Records { path: sip.records.clone().unwrap_or_default(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Starts the gateway that `sip` describes. `lasting` is a secret that stays the same

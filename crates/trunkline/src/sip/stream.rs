@@ -49,7 +49,7 @@ impl Tls {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut tls = Tls::default();
         if let Some((certificate, key)) = &files.own {
-            let chain = certificates(certificate)?;
+            let chain = certificates("certificate", certificate)?;
             let secret = PrivateKeyDer::from_pem_file(key)
                 .map_err(|e| format!("certificate_key {}: {e}", key.display()))?;
             let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -62,7 +62,7 @@ impl Tls {
         }
         if let Some(path) = &files.roots {
             let mut roots = RootCertStore::empty();
-            for root in certificates(path)? {
+            for root in certificates("roots", path)? {
                 roots.add(root).map_err(|e| format!("roots {}: {e}", path.display()))?;
             }
             let client = ClientConfig::builder_with_provider(provider)
@@ -76,8 +76,9 @@ impl Tls {
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let wrong = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+/// What is in the file of this key.
+fn certificates(key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let wrong = |e: &dyn std::fmt::Display| format!("{key} {}: {e}", path.display());
     let all: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(path).map_err(|e| wrong(&e))?.collect();
     match all.map_err(|e| wrong(&e))? {

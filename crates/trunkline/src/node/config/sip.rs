@@ -58,7 +58,7 @@ pub struct SipSection {
     allow: Vec<Network>,
     #[serde(default)]
     trust: Vec<Network>,
-    max_calls: Option<usize>,
+    max_calls: Option<Spanned<usize>>,
     deadline: Option<Spanned<Span>>,
     records: Option<PathBuf>,
     certificate: Option<PathBuf>,
@@ -204,8 +204,14 @@ impl SipSection {
             (None, "[sip] listen is empty: give at least one, as \"udp:192.0.2.1:5060\"".into())
         })?;
         let local = first.get_ref().address.ip();
-        for place in &self.listen {
-            self.check_place(place).map_err(|what| (Some(place.span()), what))?;
+        for (n, place) in self.listen.iter().enumerate() {
+            self.check_place(place, n).map_err(|what| (Some(place.span()), what))?;
+        }
+        for route in &self.route {
+            self.check_route(route.get_ref()).map_err(|what| (Some(route.span()), what))?;
+        }
+        if let Some(none) = self.max_calls.as_ref().filter(|calls| *calls.get_ref() == 0) {
+            return Err((Some(none.span()), "[sip] max_calls is 1 or more".into()));
         }
         let is_local = self.listen.iter().all(|place| place.get_ref().address.ip().is_loopback());
         if self.allow.is_empty() && !is_local {
@@ -232,7 +238,7 @@ impl SipSection {
             let name = name.map(|name| name.0);
             Route { to: to.0, via: via.address, transport: via.transport, name }
         };
-        let max_calls = self.max_calls.unwrap_or(CALLS);
+        let max_calls = self.max_calls.map_or(CALLS, Spanned::into_inner);
         let public = self.address;
         let socket = |place: &Spanned<Place>| {
             let Place { transport, address } = *place.get_ref();
@@ -257,8 +263,11 @@ impl SipSection {
         Ok(Sip { gateway, bind, media: local, deadline_ms, records: self.records, tls })
     }
 
-    fn check_place(&self, place: &Spanned<Place>) -> Result<(), String> {
+    fn check_place(&self, place: &Spanned<Place>, n: usize) -> Result<(), String> {
         let Place { transport, address } = *place.get_ref();
+        if self.listen[..n].iter().any(|other| other.get_ref() == place.get_ref()) {
+            return Err(format!("{} is there twice", place.get_ref()));
+        }
         if address.ip().is_unspecified() && self.address.is_none() {
             return Err(format!(
                 "{address} is every address of this machine, and phones are told one: listen at \
@@ -272,6 +281,30 @@ impl SipSection {
             return Err("tls: needs `certificate` and `certificate_key`, two files in PEM".into());
         }
         Ok(())
+    }
+
+    fn check_route(&self, RouteSection { via, name, .. }: &RouteSection) -> Result<(), String> {
+        let transport = via.transport.in_uri();
+        if self.listen.iter().any(|place| place.get_ref() == via) {
+            return Err(format!("{via} is this gateway itself: `via` names the next hop"));
+        }
+        let reaches = |place: &Place| {
+            place.transport == via.transport && place.address.is_ipv4() == via.address.is_ipv4()
+        };
+        if !self.listen.iter().any(|place| reaches(place.get_ref())) {
+            return Err(format!(
+                "nothing gets to {via}: `listen` has no {transport}: at an address of its family"
+            ));
+        }
+        match via.transport {
+            Transport::Tls if self.roots.is_none() => Err(format!(
+                "{via} needs `roots` in [sip]: the certificates by which it is believed"
+            )),
+            Transport::Udp | Transport::Tcp if name.is_some() => {
+                Err(format!("`name` is what a certificate says, and {via} shows none"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn tls(&self) -> Result<Tls, String> {
@@ -332,7 +365,10 @@ via = "udp:198.51.100.1:5060"
         assert_eq!((sip.gateway.media.len(), sip.deadline_ms), (1, 80));
         assert_eq!(sip.gateway.routes[0].to, Destination::Domain("b.example".into()));
         assert_eq!((sip.gateway.routes[0].name.as_deref(), sip.gateway.names.len()), (None, 0));
-        let text = GOOD.replace("ports =", "names = [\"SIP.a.example\"]\nports =");
+        let tls = "certificate = \"a\"\ncertificate_key = \"b\"\nroots = \"c\"\n";
+        let text = GOOD.replace("ports =", &format!("{tls}names = [\"SIP.a.example\"]\nports ="));
+        let text =
+            text.replace("tcp:192.0.2.1:5060", "tls:192.0.2.1:5061").replace("udp:198", "tls:198");
         let sip = read(&(text + "name = \"Sip.b.example\"\n")).unwrap();
         assert_eq!(sip.gateway.routes[0].name.as_deref(), Some("sip.b.example"));
         assert_eq!(sip.gateway.names, ["sip.a.example"]);
@@ -367,6 +403,13 @@ via = "udp:198.51.100.1:5060"
             ("B.example", "b@example", "14:6", "is neither a network"),
             ("udp:198", "198", "15:7", "is no place for SIP"),
             ("trust =", "names = [\"a b\"]\ntrust =", "10:9", "is no name: write it as"),
+            ("udp:198.51", "tls:198.51", "13:1", "no tls: at an address of its family"),
+            ("udp:198.51.100.1", "udp:[::1]", "13:1", "no udp: at an address of its family"),
+            ("udp:198.51.100.1", "tcp:192.0.2.1", "13:1", "is this gateway itself"),
+            ("60\"\n", "60\"\nname = \"b.example\"\n", "13:1", "shows none"),
+            ("tcp:192", "udp:192", "7:33", "is there twice"),
+            ("tcp:192.0.2.1:5060", "tcp:192.0.2.1:0", "7:33", "give the port"),
+            ("trust =", "max_calls = 0\ntrust =", "10:13", "1 or more"),
             ("deadline", "dead", "11:1", "unknown field `dead`"),
             ("deadline =", "certificate = \"a.pem\"\ndeadline =", "7:11", "go together"),
         ] {
