@@ -87,6 +87,7 @@ fn config() -> Config {
         sockets: vec![socket(Transport::Udp), socket(Transport::Tcp)],
         names: vec!["gw.example".into()],
         media: vec![address(OWN).ip()],
+        own: vec![],
         ports: 20_000..=20_039,
         allow: vec!["10.1.0.0/16".parse().expect("a network")],
         trust: vec!["10.9.0.0/16".parse().expect("a network")],

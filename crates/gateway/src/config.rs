@@ -94,6 +94,8 @@ pub struct Config {
     pub names: Vec<String>,
     /// Where media are wanted: an address of IPv4, one of IPv6, or both.
     pub media: Vec<IpAddr>,
+    /// Other addresses of this machine at which its media ports may be found.
+    pub own: Vec<IpAddr>,
     /// The UDP ports for media, and the node's virtual ports for the same: each stream
     /// takes two pairs.
     pub ports: RangeInclusive<u16>,
@@ -115,6 +117,12 @@ impl Config {
     pub(crate) fn is_in(networks: &[IpNet], address: IpAddr) -> bool {
         let address = address.to_canonical();
         networks.iter().any(|network| network.contains(&address))
+    }
+
+    /// Whether `address` is this machine's.
+    pub(crate) fn is_here(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.media.contains(&address) || self.own.contains(&address)
     }
 
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {

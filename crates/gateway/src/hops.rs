@@ -254,6 +254,7 @@ mod tests {
             ],
             names: vec![],
             media: vec![],
+            own: vec![],
             ports: 0..=0,
             allow: vec![],
             trust: vec![],

@@ -210,3 +210,94 @@ fn the_clocks_that_a_description_names_are_the_streams() {
     expected.take(b"97 AMR-WB/16000");
     assert_eq!(clocks(&world), expected);
 }
+
+/// The caller, before the answer, wants its stream at `place`, and B agrees.
+fn update(world: &mut World, back: &[String], number: u32, (place, agreed): (&str, &str)) {
+    world.send(A.at, G, &A.request(("UPDATE", number, URI), "b", back, &sdp(place)));
+    let update = world.read(B.at, "UPDATE");
+    world.send(B.at, G, &B.response(&update, "200 OK", &sdp(agreed)));
+}
+
+#[test]
+fn a_port_that_was_given_back_before_the_answer_is_nobodys() {
+    let mut world = World::new(vec![config(1, G)]);
+    let invite = ring(&mut world, &sdp("10.1.0.9:4000"));
+    world.send(B.at, G, &B.response(&invite, "183 Session Progress", &sdp("10.1.0.20:5000")));
+    let mut back = routes(&world.read(A.at, "183"));
+    back.reverse();
+    update(&mut world, &back, 2, ("10.1.0.9:0", "10.1.0.20:0"));
+    assert_eq!(world.sites[0].gateway.free_ports(), 50);
+    update(&mut world, &back, 3, ("10.1.0.9:4000", "10.1.0.20:5000"));
+    let ports = world.sites[0].gateway.calls().next().unwrap().ports.clone();
+    world.send(B.at, G, &B.response(&invite, "200 OK", ""));
+    assert_eq!(world.sites[0].gateway.calls().next().unwrap().ports, ports);
+    assert_eq!(goes_to(&world, 0)[1], Some(at("10.1.0.20:5000")));
+    assert_eq!(world.sites[0].gateway.free_ports(), 48);
+}
+
+#[test]
+fn what_was_agreed_to_last_before_the_answer_holds() {
+    let mut world = World::new(vec![config(1, G)]);
+    let invite = ring(&mut world, &sdp("10.1.0.9:4000"));
+    for (agent, place) in [(&C, "10.1.0.20:6000"), (&B, "10.1.0.20:5000")] {
+        world.send(B.at, G, &agent.response(&invite, "183 Session Progress", &sdp(place)));
+    }
+    let mut back = routes(&world.read(A.at, "183"));
+    back.reverse();
+    // B moves, C speaks again; B is chosen where it is now.
+    update(&mut world, &back, 2, ("10.1.0.9:4000", "10.1.0.20:5555"));
+    world.send(B.at, G, &C.response(&invite, "183 Session Progress", &sdp("10.1.0.20:6666")));
+    assert_eq!(goes_to(&world, 0)[1], Some(at("10.1.0.20:6666")));
+    world.send(B.at, G, &B.response(&invite, "200 OK", ""));
+    assert_eq!(goes_to(&world, 0)[1], Some(at("10.1.0.20:5555")));
+}
+
+#[test]
+fn rtcp_does_not_go_round_either() {
+    let mut world = World::new(vec![config(1, G)]);
+    let [_, into] = call_to(&mut world, "one", "10.1.0.9:4000");
+    // What comes to the caller of `one` goes by RTCP to `two`'s callee, and back.
+    let rtcp =
+        |port: u16| format!("{}a=rtcp:{} IN IP4 10.1.0.1\r\n", sdp("10.1.0.9:4000"), port + 1);
+    let named =
+        |text: String, name: &str| text.replace("Call-ID: call", &format!("Call-ID: {name}"));
+    let invite = A.request(("INVITE", 1, URI), "", &[], &rtcp(into));
+    let invite = invite.replace("z9hG4bK", "z9hG4bKtwo");
+    world.send(A.at, G, &named(invite, "two"));
+    let [_, back] =
+        world.sites[0].gateway.calls().find(|call| call.name == "two").unwrap().ports[0];
+    let one = world.read(B.at, "INVITE");
+    world.send(B.at, G, &named(B.response(&one, "200 OK", &sdp("10.1.0.20:5000")), "one"));
+    let mut routes = routes(&world.read(A.at, "200"));
+    routes.reverse();
+    let again = A.request(("INVITE", 2, URI), "b", &routes, &rtcp(back));
+    world.send(A.at, G, &named(again, "one"));
+    let refused = text(&world.read(A.at, "488"));
+    assert!(refused.contains("come back"), "{refused}");
+}
+
+#[test]
+fn an_answer_that_comes_again_in_another_ack_moves_nothing() {
+    let mut world = World::new(vec![config(1, G)]);
+    let invite = ring(&mut world, "");
+    world.send(B.at, G, &B.response(&invite, "200 OK", &sdp("10.1.0.20:5000")));
+    let mut back = routes(&world.read(A.at, "200"));
+    back.reverse();
+    for place in ["10.1.0.9:4000", "10.1.0.9:6666"] {
+        world.send(A.at, G, &A.request(("ACK", 1, URI), "b", &back, &sdp(place)));
+        world.read(B.at, "ACK");
+        assert_eq!(goes_to(&world, 0)[0], Some(at("10.1.0.9:4000")));
+    }
+}
+
+#[test]
+fn a_bye_that_is_refused_ends_nothing() {
+    let mut world = World::new(vec![config(1, G)]);
+    let back = call(&mut world);
+    for (n, code, left) in [(7, 403, 1), (8, 500, 1), (9, 401, 1), (10, 481, 0)] {
+        world.send(A.at, G, &A.request(("BYE", n, URI), "b", &back, ""));
+        let bye = world.read(B.at, "BYE");
+        world.send(B.at, G, &B.response(&bye, &format!("{code} x"), ""));
+        assert_eq!(world.sites[0].gateway.calls().count(), left, "{code}");
+    }
+}

@@ -10,6 +10,17 @@ use core::net::SocketAddr;
 /// as often as a request may (each costs as much as a stream of its own).
 const LONGEST: usize = 4;
 
+/// A leg, and whether by its port for RTP (0) or for RTCP (1).
+type Way = ((CallId, usize, SideId), usize);
+
+/// Where RTP and RTCP go that are for `remote`.
+fn places(remote: &Remote) -> [Option<SocketAddr>; 2] {
+    match *remote {
+        Remote::Udp { rtp, rtcp, .. } => [rtp, rtcp],
+        _ => [None; 2],
+    }
+}
+
 impl Calls {
     /// Whether media may be sent to who is at the end of the leg `start`: they neither
     /// come back, over however many calls, nor pass here too often.
@@ -19,12 +30,20 @@ impl Calls {
         remote: &Remote,
         config: &Config,
     ) -> Result<(), Unfit> {
-        let Remote::Udp { rtp: Some(at), .. } = *remote else { return Ok(()) };
+        places(remote).into_iter().flatten().try_for_each(|at| self.check_way(start, at, config))
+    }
+
+    fn check_way(
+        &self,
+        start: (CallId, usize, SideId),
+        at: SocketAddr,
+        config: &Config,
+    ) -> Result<(), Unfit> {
         let Some(mut ahead) = self.own(at, config) else { return Ok(()) };
         // The stream itself, and those before it.
         let mut length = 1 + self.behind(start, config);
         loop {
-            let (id, n, side) = ahead;
+            let ((id, n, side), kind) = ahead;
             if (id, n) == (start.0, start.1) {
                 return Err(Unfit::Loop(at));
             }
@@ -32,9 +51,9 @@ impl Calls {
             if length > LONGEST {
                 return Err(Unfit::Chain(at));
             }
-            let next = self.stream_of(id, n).map(|stream| stream.legs[1 - side].remote);
-            let Some(Remote::Udp { rtp: Some(next), .. }) = next else { return Ok(()) };
-            match self.own(next, config) {
+            let onward = self.stream_of(id, n).map(|stream| stream.legs[1 - side].remote);
+            let next = onward.and_then(|remote| places(&remote)[kind]);
+            match next.and_then(|next| self.own(next, config)) {
                 Some(next) => ahead = next,
                 None => return Ok(()),
             }
@@ -42,9 +61,9 @@ impl Calls {
     }
 
     /// The leg of a port of this gateway's own, if `at` is one.
-    fn own(&self, at: SocketAddr, config: &Config) -> Option<(CallId, usize, SideId)> {
-        let is_here = config.media.contains(&at.ip());
-        self.owners.get(&(at.port() & !1)).copied().filter(|_| is_here)
+    fn own(&self, at: SocketAddr, config: &Config) -> Option<Way> {
+        let leg = self.owners.get(&(at.port() & !1)).copied();
+        leg.filter(|_| config.is_here(at.ip())).map(|leg| (leg, usize::from(at.port() & 1)))
     }
 
     fn stream_of(&self, id: CallId, n: usize) -> Option<&Stream> {
@@ -61,8 +80,9 @@ impl Calls {
         for length in 0..LONGEST {
             let leads_there = |&&(id, n, side): &&(CallId, usize, SideId)| {
                 let remote = self.stream_of(id, n).map(|stream| stream.legs[side].remote);
-                matches!(remote, Some(Remote::Udp { rtp: Some(at), .. })
-                    if config.media.contains(&at.ip()) && ports.contains(&(at.port() & !1)))
+                let places = remote.map(|remote| places(&remote)).into_iter().flatten().flatten();
+                let mut here = places.filter(|at| config.is_here(at.ip()));
+                here.any(|at| ports.contains(&(at.port() & !1)))
             };
             ports = self.owners.values().filter(leads_there).filter_map(|leg| into(*leg)).collect();
             if ports.is_empty() {

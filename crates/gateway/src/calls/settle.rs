@@ -7,7 +7,7 @@ use crate::media::{Media, Remote};
 use trunkline_sip::transaction::TransactionId;
 
 /// The most ends whose early answers are kept: more don't ring at a time.
-const MAX_EARLY: usize = 8;
+const MAX_EARLY: usize = 16;
 
 /// What becomes of a leg if the other end agrees.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,8 @@ pub(super) struct Before {
     streams: Vec<Option<Stream>>,
 }
 
-/// The legs to one of several that ring, as it has described itself.
+/// The legs to one of several that ring, as it has described itself; of a call's, who
+/// spoke last is last, and what it said is what there is.
 #[derive(Clone, Debug)]
 pub(super) struct Early {
     tag: Vec<u8>,
@@ -155,9 +156,10 @@ impl Calls {
         let legs = call.streams.iter().map(|place| Some(place.as_ref()?.legs[side]));
         let early = Early { tag: tag.to_vec(), legs: legs.collect() };
         call.early.retain(|other| other.tag != tag);
-        if call.early.len() < MAX_EARLY {
-            call.early.push(early);
+        if call.early.len() == MAX_EARLY {
+            call.early.remove(0);
         }
+        call.early.push(early);
     }
 
     /// The one of several that has `tag` is chosen; if it doesn't say it again, what it
@@ -165,10 +167,16 @@ impl Calls {
     pub fn choose_early(&mut self, id: CallId, side: SideId, tag: &[u8], is_described: bool) {
         let Some(call) = self.all.get_mut(&id) else { return };
         let all = std::mem::take(&mut call.early);
-        let Some(chosen) = all.into_iter().find(|early| early.tag == tag) else { return };
-        for (place, leg) in call.streams.iter_mut().zip(chosen.legs) {
-            if let (Some(stream), Some(leg), false) = (place, leg, is_described) {
-                stream.legs[side] = leg;
+        let is_last = all.last().is_some_and(|last| last.tag == tag);
+        let chosen = all.into_iter().find(|early| early.tag == tag);
+        let Some(chosen) = chosen.filter(|_| !is_last && !is_described) else { return };
+        for (place, then) in call.streams.iter_mut().zip(chosen.legs) {
+            let leg = place.as_mut().map(|stream| &mut stream.legs[side]);
+            // Of another port it was another stream.
+            if let (Some(leg), Some(then)) = (leg, then)
+                && leg.port == then.port
+            {
+                (leg.remote, leg.pending, leg.told) = (then.remote, then.pending, then.told);
             }
         }
     }

@@ -67,6 +67,7 @@ impl Gateway {
             let Some(call) = self.calls.get_mut(*id) else { continue };
             call.is_acknowledged = true;
             is_awaited &= number.is_some() && call.awaits == number;
+            call.awaits = call.awaits.filter(|_| !is_awaited);
         }
         if passes::is_description(message) {
             let meaning = if is_awaited { Meaning::Holds } else { Meaning::Nothing };
@@ -127,13 +128,13 @@ impl Gateway {
         }
         self.progress(now, &pending, code, tag, media);
         match code {
-            ..200 if is_described => {
-                self.settle(&answering, Some(id), Verdict::Early, media);
-                self.keep_early(&answering, early);
-            }
+            ..200 if is_described => self.settle(&answering, Some(id), Verdict::Early, media),
             ..200 => {}
             200..300 => self.settle(&answering, Some(id), Verdict::Agreed, media),
             300.. => self.settle(&answering, Some(id), Verdict::Refused, media),
+        }
+        if is_described && code < 300 {
+            self.keep_early(&answering, message);
         }
         self.transactions.respond(now, id, code, edit.finish());
         if code >= 200 && pending.method != b"INVITE" {
@@ -167,9 +168,8 @@ impl Gateway {
             (Kind::Initial | Kind::Resuming, 300..) => {
                 self.end_unanswered(&pending.passes, media);
             }
-            // It comes again, with what was missing.
-            (Kind::Bye, 401 | 407) => {}
-            (Kind::Bye, 200..) => self.end(&pending.passes, media),
+            // Others leave it as it was (RFC 3261, 15.1.1).
+            (Kind::Bye, 200..300 | 408 | 481) => self.end(&pending.passes, media),
             // Who else is in it is known now.
             (Kind::Resuming, 200..300) => {
                 for &(id, side) in &pending.passes {
@@ -201,10 +201,13 @@ impl Gateway {
         }
     }
 
-    fn keep_early(&mut self, passes: &[(CallId, usize)], tag: Option<&[u8]>) {
-        let Some(tag) = tag else { return };
-        for &(id, side) in passes {
-            self.calls.keep_early(id, side, tag);
+    /// Keeps what one of several that ring has agreed to.
+    fn keep_early(&mut self, answering: &[(CallId, usize)], message: &Message) {
+        for &(id, side) in answering {
+            let end = if side == 1 { message.to() } else { message.from() };
+            if let Some(tag) = end.and_then(|end| end.tag()) {
+                self.calls.keep_early(id, 1, tag);
+            }
         }
     }
 

@@ -72,6 +72,7 @@ pub fn config(node: u32, address: &str) -> Config {
         ],
         names: vec!["gw.example".into()],
         media: vec![address.ip()],
+        own: vec![],
         ports: 30_000..=30_099,
         allow: vec!["10.0.0.0/8".parse().unwrap()],
         trust: vec![],

@@ -159,7 +159,14 @@ pub fn start(sip: &Sip, media: Sender, lasting: &[u8; 32]) -> Result<Asker, Erro
         path: sip.records.clone().unwrap_or_default(),
         source,
     })?;
-    let gateway = Gateway::new(sip.gateway.clone(), secret, lasting);
+    let interfaces = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?;
+    let own = interfaces.filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|at| at.ip().into());
+        v4.or_else(|| address.as_sockaddr_in6().map(|at| at.ip().into()))
+    });
+    let config = trunkline_gateway::Config { own: own.collect(), ..sip.gateway.clone() };
+    let gateway = Gateway::new(config, secret, lasting);
     let (inbox, inputs) = mpsc::channel(INBOX);
     let board = Board::new(sip.media, media, inbox.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -250,6 +250,8 @@ impl SipSection {
             sockets: self.listen.iter().map(socket).collect(),
             names: self.names.into_iter().map(|name| name.0).collect(),
             media: vec![public.unwrap_or(local)],
+            // Known when it starts.
+            own: Vec::new(),
             ports,
             allow: match self.allow.is_empty() {
                 true => vec![IpNet::from(IpAddr::from([127, 0, 0, 1])), loopback_v6()],
