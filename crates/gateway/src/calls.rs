@@ -6,6 +6,7 @@ mod settle;
 
 use crate::config::Config;
 use crate::media::{ATTRIBUTE, Media, Relay, Remote, Told, Unfit};
+use crate::places::Places;
 use crate::ports::Ports;
 use crate::reception::Clocks;
 use core::net::IpAddr;
@@ -52,6 +53,8 @@ pub(crate) struct Side {
     pub tag: Option<Vec<u8>>,
     /// Where its messages come from.
     pub hop: Option<Hop>,
+    /// Where else it may be.
+    pub places: Places,
     /// Whether it is the next hop itself: then that is how to reach it, whatever it
     /// calls itself.
     pub is_adjacent: bool,
@@ -122,7 +125,7 @@ pub(crate) struct Call {
     pub awaits: Option<u32>,
     /// By their place in the description.
     streams: Vec<Option<Stream>>,
-    before: Option<Before>,
+    before: Vec<Before>,
     early: Vec<Early>,
     /// Whether somebody has been told that it goes past the overlay.
     pub is_plain: bool,
@@ -209,7 +212,7 @@ impl Calls {
             is_acknowledged: false,
             awaits: None,
             streams: Vec::new(),
-            before: None,
+            before: Vec::new(),
             early: Vec::new(),
             is_plain: false,
         };

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::hops::Hops;
 use crate::media::Media;
 use crate::passes::{self, Passes};
+use crate::places::Places;
 use crate::ports::Ports;
 use crate::token::Tokens;
 use core::net::SocketAddr;
@@ -93,6 +94,12 @@ struct Pending {
     is_described: bool,
     /// Whether it takes a connection only because it is long.
     is_long: bool,
+    /// Whether who sent it speaks to this gateway itself.
+    is_adjacent: bool,
+    /// Where its sender may be.
+    places: Places,
+    /// Whether it has been accepted: what is said then is a copy.
+    is_accepted: bool,
 }
 
 /// A SIP gateway without sockets: see the crate's documentation for how to drive it.

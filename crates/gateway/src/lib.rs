@@ -22,6 +22,7 @@ mod hops;
 mod latch;
 mod media;
 mod passes;
+mod places;
 mod ports;
 pub mod reception;
 mod token;

@@ -65,7 +65,8 @@ pub(crate) fn body<M: Media>(
         let (first, last) = (n == 0, n + 1 == passes.len());
         let source: Option<IpAddr> =
             Some(between.from.remote.ip()).filter(|_| first && sender.is_adjacent);
-        let other = call.answered.is_some() && between.answers.is_some_and(|tag| !sender.is(tag));
+        // What is answered has been answered, whoever says so again.
+        let other = call.answered.is_some() && between.answers.is_some();
         let mut passing = Passing {
             config,
             media: &mut *media,
@@ -136,6 +137,18 @@ pub(crate) fn of_parties(calls: &Calls, message: &Message, passes: &Passes) -> P
         })
     };
     passes.iter().copied().filter(is).collect()
+}
+
+/// Whether a request between these addresses is between the ends of its calls. If the
+/// other end takes part, it knows best who it talks to, as of a phone that has moved;
+/// before the answer, others may ring that know as much as the ends.
+pub(crate) fn are_between(calls: &Calls, passes: &Passes, from: IpAddr, to: IpAddr) -> bool {
+    let (Some(&(first, side)), Some(&(last, end))) = (passes.first(), passes.last()) else {
+        return true;
+    };
+    let (Some(first), Some(last)) = (calls.get(first), calls.get(last)) else { return false };
+    let comes = first.answered.is_some() || first.sides[side].places.have(from);
+    comes && last.sides[1 - end].places.have(to)
 }
 
 /// Whether there are calls among these, and all have been answered.

@@ -339,6 +339,11 @@ impl Transactions {
     }
 
     fn on_cancel(&mut self, now: Time, from: Hop, message: &Message, known: Option<TransactionId>) {
+        // Who asked gives up, not whoever has read what it asked.
+        let source = back(from, message).remote.ip();
+        let is_its =
+            |id: &TransactionId| self.all.get(id).is_some_and(|t| t.upstream.remote.ip() == source);
+        let known = known.filter(is_its);
         let said = if known.is_some() { (200, "OK") } else { (481, "Transaction Does Not Exist") };
         let bytes = reply::response(message, from.remote, said, b"cancel", b"");
         self.outputs.push_back(Output { to: back(from, message), bytes });

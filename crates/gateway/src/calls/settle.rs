@@ -9,6 +9,9 @@ use trunkline_sip::transaction::TransactionId;
 /// The most ends whose early answers are kept: more don't ring at a time.
 const MAX_EARLY: usize = 16;
 
+/// The most offers of a call that can still be undone: more don't wait for answers.
+const MAX_OFFERS: usize = 4;
+
 /// What becomes of a leg if the other end agrees.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
@@ -40,14 +43,19 @@ pub(super) struct Before {
 pub(super) struct Early {
     tag: Vec<u8>,
     legs: Vec<Option<Leg>>,
+    /// What it has said in a response, by its hash: it says it again until it is heard.
+    said: Option<u64>,
 }
 
 impl Calls {
     /// Keeps what there is, for when the offer of `by` is refused.
     pub(super) fn remember(&mut self, id: CallId, by: TransactionId) {
         let Some(call) = self.all.get_mut(&id) else { return };
-        if call.before.as_ref().is_none_or(|before| before.by != by) {
-            call.before = Some(Before { by, streams: call.streams.clone() });
+        if call.before.iter().all(|before| before.by != by) {
+            if call.before.len() == MAX_OFFERS {
+                call.before.remove(0);
+            }
+            call.before.push(Before { by, streams: call.streams.clone() });
         }
     }
 
@@ -84,7 +92,8 @@ impl Calls {
         }
         let Some(call) = self.all.get_mut(&id) else { return false };
         if verdict == Verdict::Agreed {
-            call.before.take_if(|before| Some(before.by) == by || has_changed);
+            // Others would undo this, too.
+            call.before.retain(|before| Some(before.by) != by && !has_changed);
         }
         let mut is_plain = false;
         for stream in call.streams.iter_mut().flatten() {
@@ -101,7 +110,8 @@ impl Calls {
     /// Request `by` has been refused: what it changed is undone, and what it added goes.
     fn go_back(&mut self, id: CallId, by: Option<TransactionId>, media: &mut impl Media) {
         let Some(call) = self.all.get_mut(&id) else { return };
-        let Some(before) = call.before.take_if(|before| Some(before.by) == by) else { return };
+        let place = call.before.iter().position(|before| Some(before.by) == by);
+        let Some(before) = place.map(|n| call.before.remove(n)) else { return };
         let mut added = Vec::new();
         for (n, place) in call.streams.iter_mut().enumerate() {
             match (before.streams.get(n).copied().flatten(), &mut *place) {
@@ -149,17 +159,24 @@ impl Calls {
     }
 
     /// Keeps what the one of several that has `tag` has answered, for when it is chosen.
-    pub fn keep_early(&mut self, id: CallId, side: SideId, tag: &[u8]) {
+    pub fn keep_early(&mut self, id: CallId, side: SideId, tag: &[u8], said: Option<u64>) {
         let Some(call) = self.all.get_mut(&id).filter(|call| call.answered.is_none()) else {
             return;
         };
         let legs = call.streams.iter().map(|place| Some(place.as_ref()?.legs[side]));
-        let early = Early { tag: tag.to_vec(), legs: legs.collect() };
+        let before = call.early.iter().find(|early| early.tag == tag).and_then(|it| it.said);
+        let early = Early { tag: tag.to_vec(), legs: legs.collect(), said: said.or(before) };
         call.early.retain(|other| other.tag != tag);
         if call.early.len() == MAX_EARLY {
             call.early.remove(0);
         }
         call.early.push(early);
+    }
+
+    /// Whether the one of several that has `tag` only repeats itself.
+    pub fn repeats(&self, id: CallId, tag: &[u8], said: Option<u64>) -> bool {
+        let early = self.all.get(&id).and_then(|call| call.early.iter().find(|it| it.tag == tag));
+        said.is_some() && early.is_some_and(|early| early.said == said)
     }
 
     /// The one of several that has `tag` is chosen; if it doesn't say it again, what it

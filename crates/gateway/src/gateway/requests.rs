@@ -7,6 +7,7 @@ use crate::config::Transport;
 use crate::hops::NoHop;
 use crate::media::Media;
 use crate::passes::{self, Between, PARAM, Passes};
+use crate::places::Places;
 use rand::Rng as _;
 use trunkline_base::Time;
 use trunkline_sip::proxy::Routed;
@@ -75,12 +76,17 @@ impl Gateway {
             passes = vec![(self.begin(now, message, from, Some(forgotten))?, 0)];
             kind = Kind::Resuming;
         }
+        if !matches!(kind, Kind::Initial | Kind::Resuming)
+            && !passes::are_between(&self.calls, &passes, from.remote.ip(), down.remote.ip())
+        {
+            (passes, kind) = (Passes::new(), Kind::Other);
+        }
         passes::heard(&mut self.calls, &passes, now);
-        self.follow(message, from, &passes);
         if let (Kind::Initial, [(call, _)]) = (kind, &passes[..])
             && let Some(call) = self.calls.get_mut(*call)
         {
-            call.sides[1] = Side { tag: None, hop: Some(down), is_adjacent: is_flow };
+            let places = Places::at(down.remote.ip());
+            call.sides[1] = Side { tag: None, hop: Some(down), places, is_adjacent: is_flow };
         }
         let on = Onward { id, from, down, message, routed, passes: &passes };
         let done = self.pass_on(now, &on, media);
@@ -91,7 +97,18 @@ impl Gateway {
         self.stats.requests += 1;
         let method = method.to_vec();
         let is_described = passes::is_description(message);
-        let pending = Pending { kind, passes, up: from, down, method, is_described, is_long };
+        let pending = Pending {
+            kind,
+            passes,
+            up: from,
+            down,
+            method,
+            is_described,
+            is_long,
+            is_adjacent: message.list(Name::Via).count() == 1,
+            places: Places::of(message, from.remote.ip(), &self.config),
+            is_accepted: false,
+        };
         self.pending.insert(id, pending);
         Ok(())
     }
@@ -120,17 +137,6 @@ impl Gateway {
             (pending.down, pending.is_long) = (down, false);
         }
         done
-    }
-
-    /// A phone may speak by another flow than before: its connection is new, or its NAT
-    /// has given it another port. What is for it goes there from now on.
-    fn follow(&mut self, message: &Message, from: Hop, passes: &Passes) {
-        let Some(&(id, side)) = passes.first() else { return };
-        let Some(call) = self.calls.get_mut(id) else { return };
-        let side = &mut call.sides[side];
-        if side.is_adjacent && message.list(Name::Via).count() == 1 {
-            side.hop = Some(from);
-        }
     }
 
     /// Whether a request goes to this gateway itself.
@@ -265,7 +271,8 @@ impl Gateway {
         let tag = message.from().and_then(|from| from.tag()).unwrap_or_default();
         let tag = Some(tag.to_vec());
         let is_adjacent = message.list(Name::Via).count() == 1;
-        let side = Side { tag, hop: Some(from), is_adjacent };
+        let places = Places::of(message, from.remote.ip(), &self.config);
+        let side = Side { tag, hop: Some(from), places, is_adjacent };
         self.calls.open(now, id, message, side);
         self.stats.calls += 1;
         Ok(id)

@@ -5,9 +5,18 @@ use crate::calls::{CallId, Meaning, Unpassable, Verdict};
 use crate::hops::NoHop;
 use crate::media::Media;
 use crate::passes::{self, Between, Passes};
+use crate::places::Places;
+use core::hash::{Hash as _, Hasher as _};
+use std::hash::DefaultHasher;
 use trunkline_base::Time;
 use trunkline_sip::transaction::{Hop, TransactionId};
 use trunkline_sip::{Edit, Message, Name, Start};
+
+fn hash(body: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    hasher.finish()
+}
 
 impl Gateway {
     /// Changes the description of a message that can't be refused.
@@ -48,7 +57,7 @@ impl Gateway {
     pub(super) fn ack(&mut self, now: Time, from: Hop, message: &Message, media: &mut impl Media) {
         let Ok(routed) = self.route(message) else { return };
         let all = passes::of(&self.calls, message, &routed.own);
-        let passes = passes::of_parties(&self.calls, message, &all);
+        let mut passes = passes::of_parties(&self.calls, message, &all);
         let down = match self.next_hop(now, &from, message, &routed, &all) {
             Ok(next) => next.hop,
             // It comes again when the answer does.
@@ -58,6 +67,9 @@ impl Gateway {
         self.hops.used(&down);
         if self.is_own(&down) {
             return;
+        }
+        if !passes::are_between(&self.calls, &passes, from.remote.ip(), down.remote.ip()) {
+            passes.clear();
         }
         let mut edit = Edit::new(message);
         routed.apply(&mut edit);
@@ -102,10 +114,16 @@ impl Gateway {
         passes::heard(&mut self.calls, &answering, now);
         let tag = message.to().and_then(|to| to.tag());
         let is_described = passes::is_description(message);
+        let said = is_described.then(|| hash(message.body())).filter(|_| code < 200);
+        self.learn(&pending, &answering, message, code);
         if is_described {
             // It came from where the request went, whatever address it has.
             let from = Hop { remote: pending.down.remote, ..from };
+            let repeats = |&(call, _): &(CallId, usize)| {
+                tag.is_some_and(|tag| self.calls.repeats(call, tag, said))
+            };
             let meaning = match (&pending.method[..], code) {
+                _ if pending.is_accepted || answering.iter().any(repeats) => Meaning::Nothing,
                 (b"INVITE", ..200) => Meaning::Offers(id),
                 (b"INVITE" | b"UPDATE" | b"PRACK", 200..300) => Meaning::Holds,
                 _ => Meaning::Nothing,
@@ -134,11 +152,40 @@ impl Gateway {
             300.. => self.settle(&answering, Some(id), Verdict::Refused, media),
         }
         if is_described && code < 300 {
-            self.keep_early(&answering, message);
+            self.keep_early(&answering, message, said);
         }
         self.transactions.respond(now, id, code, edit.finish());
         if code >= 200 && pending.method != b"INVITE" {
             self.pending.remove(&id);
+        } else if let Some(pending) = self.pending.get_mut(&id) {
+            pending.is_accepted |= (200..300).contains(&code);
+        }
+    }
+
+    /// Notes where the ends of a call are, as their messages say; a phone may speak by
+    /// another flow than before: its connection is new, or its NAT has given it another
+    /// port.
+    fn learn(&mut self, pending: &Pending, answering: &Passes, message: &Message, code: u16) {
+        let is_new = !pending.is_accepted && (101..300).contains(&code);
+        let (Some(&(first, side)), Some(&(last, end)), true) =
+            (pending.passes.first(), answering.first(), is_new)
+        else {
+            return;
+        };
+        let places = Places::of(message, pending.down.remote.ip(), &self.config);
+        if let Some(call) = self.calls.get_mut(last)
+            && (code >= 200 || call.answered.is_none())
+        {
+            call.sides[end].places.join(&places);
+        }
+        if code >= 200
+            && let Some(call) = self.calls.get_mut(first)
+        {
+            let asked = &mut call.sides[side];
+            asked.places.join(&pending.places);
+            if asked.is_adjacent && pending.is_adjacent {
+                asked.hop = Some(pending.up);
+            }
         }
     }
 
@@ -202,11 +249,11 @@ impl Gateway {
     }
 
     /// Keeps what one of several that ring has agreed to.
-    fn keep_early(&mut self, answering: &[(CallId, usize)], message: &Message) {
+    fn keep_early(&mut self, answering: &[(CallId, usize)], message: &Message, said: Option<u64>) {
         for &(id, side) in answering {
             let end = if side == 1 { message.to() } else { message.from() };
             if let Some(tag) = end.and_then(|end| end.tag()) {
-                self.calls.keep_early(id, 1, tag);
+                self.calls.keep_early(id, 1, tag, said);
             }
         }
     }
