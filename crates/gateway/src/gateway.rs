@@ -44,8 +44,8 @@ pub enum Event {
     /// The media of a call go past the overlay, although the next hop is trusted: it
     /// doesn't know of virtual ports, or this node doesn't know its.
     Plain(CallId),
-    /// Nothing in a response's description can be relayed, and all of it was refused;
-    /// or it isn't understood, and passed as it was.
+    /// Nothing in a description can be relayed, and all of it was refused; or that of a
+    /// response isn't understood, and passed as it was.
     Refused(Vec<u8>, Unpassable),
 }
 

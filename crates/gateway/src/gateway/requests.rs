@@ -1,7 +1,7 @@
 //! Requests on their way through.
 
 use super::refusal::{Refusal, for_us, no_hop, overloaded, unpassable};
-use super::{Gateway, Kind, Pending};
+use super::{Event, Gateway, Kind, Pending};
 use crate::calls::{Call, CallId, Meaning, Side};
 use crate::config::Transport;
 use crate::hops::NoHop;
@@ -195,7 +195,11 @@ impl Gateway {
             let parts = (&self.config, media);
             match passes::body(&mut self.calls, passes, message.body(), &between, parts) {
                 Ok((body, None)) => edit.set_body(&body),
-                Ok((_, Some(why))) | Err(why) => return Err(unpassable(why)),
+                Ok((_, Some(why))) | Err(why) => {
+                    let name = message.call_id().unwrap_or_default().to_vec();
+                    self.events.push_back(Event::Refused(name, why));
+                    return Err(unpassable(why));
+                }
             }
         } else if passes::is_description(message) {
             edit.set_body(&passes::stripped(message.body()));

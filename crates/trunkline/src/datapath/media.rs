@@ -17,6 +17,7 @@ use trunkline_base::Time;
 use trunkline_gateway::reception::{Counts, Reception};
 use trunkline_gateway::{Latch, Relay, Remote, is_media};
 use trunkline_media::rtcp;
+use trunkline_overlay::link::LinkId;
 use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::ToClient;
@@ -66,6 +67,8 @@ pub struct Sight {
     pub stats: MediaStats,
     /// The ways to other nodes.
     pub table: Arc<ForwardingTable>,
+    /// The links that are up: a way may lead over one that isn't, for want of another.
+    pub up: Vec<LinkId>,
     /// Whether the node takes no more sessions.
     pub is_draining: bool,
 }

@@ -49,6 +49,10 @@ pub fn sort(calls: &mut [Call], worst_first: bool) {
     });
 }
 
+/// How many seconds without a packet are told in place of how they sound: what is lost
+/// at the end of a stream has no numbers to be seen by.
+const SILENT: f64 = 3.0;
+
 /// What the table's columns leave unsaid.
 pub const NOTE: &str = "Each line of a call is what comes to this gateway from one end; what it \
                         says, by RTCP, is of what it hears, on the whole way. R and MOS: \
@@ -101,7 +105,10 @@ fn cells(leg: &CallLeg) -> Vec<String> {
         number(leg.jitter_ms, 1),
         percent(says(|end| end.lost_share)),
         number(says(|end| end.round_trip_ms), 1),
-        number(leg.r_now, 1),
+        match leg.silent_s.filter(|silent| *silent >= SILENT) {
+            Some(silent) => format!("silent {}", span(silent)),
+            None => number(leg.r_now, 1),
+        },
         number(leg.r_least, 1),
         number(leg.mos, 2),
     ]

@@ -120,6 +120,9 @@ pub struct CallLeg {
     pub late: u64,
     /// Packets that the overlay lost and got again.
     pub recovered: u64,
+    /// For how long nothing has come since the answer, or had come at the end, in
+    /// seconds; to the second.
+    pub silent_s: Option<f64>,
     /// Datagrams from elsewhere than signalled.
     pub strangers: u64,
     /// The share of the expected that was lost or late, in the last second.

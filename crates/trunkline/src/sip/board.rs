@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use trunkline_gateway::{Media, Relay};
+use trunkline_overlay::link::LinkId;
 use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::wire::{Metric, NodeId};
 
@@ -15,12 +16,13 @@ pub struct Board {
     packets: Sender,
     inbox: mpsc::Sender<Input>,
     table: Option<Arc<ForwardingTable>>,
+    up: Vec<LinkId>,
 }
 
 impl Board {
     /// Ports are bound at `address`; what the packet thread tells goes to `inbox`.
     pub fn new(address: IpAddr, packets: Sender, inbox: mpsc::Sender<Input>) -> Board {
-        Board { address, packets, inbox, table: None }
+        Board { address, packets, inbox, table: None, up: Vec::new() }
     }
 
     /// Asks the packet thread what it sees.
@@ -33,6 +35,7 @@ impl Board {
     /// Takes what it has told of ways.
     pub fn see(&mut self, sight: &Sight) {
         self.table = Some(Arc::clone(&sight.table));
+        self.up.clone_from(&sight.up);
     }
 }
 
@@ -62,6 +65,6 @@ impl Media for Board {
 
     fn knows(&self, node: NodeId) -> bool {
         let hop = |table: &Arc<ForwardingTable>| table.next_hop(node, Metric::default());
-        self.table.as_ref().and_then(hop).is_some()
+        self.table.as_ref().and_then(hop).is_some_and(|hop| self.up.contains(&hop.link))
     }
 }

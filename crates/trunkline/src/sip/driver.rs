@@ -274,10 +274,13 @@ impl Driver {
             Event::Plain(id) => {
                 let call = self.gateway.call(id);
                 tracing::warn!(
-                    call = call.map(|call| call.name),
+                    call = call.as_ref().map(|call| &call.name),
+                    from = call.as_ref().map(|call| &call.from),
+                    to = call.as_ref().map(|call| &call.to),
                     "media of a call go past the overlay: the other side, which [sip] trust \
                      names, has not answered with a virtual port of a node that this one has a \
-                     way to"
+                     way to; does its `trust` name this gateway, and is the link up (`trunkline \
+                     links`)?"
                 );
             }
             Event::Refused(name, why) => {

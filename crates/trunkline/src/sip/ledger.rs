@@ -32,6 +32,8 @@ struct Leg {
     strangers: u64,
     is_over: bool,
     r_least: Option<f64>,
+    /// When something was last seen to have come.
+    last: Option<Time>,
 }
 
 /// How long the last counts of a call may be on their way, before it is recorded with
@@ -74,6 +76,7 @@ impl Ledger {
             let second = leg.counts.since(&known.counts);
             if second.packets + second.rtcp + second.other > 0 {
                 alive.push(leg.port);
+                known.last = Some(now);
             }
             let rating = rating(&second);
             known.r_least = [known.r_least, rating].into_iter().flatten().reduce(f64::min);
@@ -136,9 +139,15 @@ impl Ledger {
     fn row(&self, view: &CallView, at: Time, state: &str) -> Call {
         let ago = clock::now().since(view.since).as_secs_f64();
         let leg = |port: &u16| self.legs.get(port).cloned().unwrap_or_default();
+        let silent = |leg: &Leg| {
+            let since = leg.last.max(view.answered).filter(|_| view.answered.is_some());
+            since.map(|since| at.since(since).as_secs_f64())
+        };
         let legs = |[caller, callee]: &[u16; 2]| {
             let (a, b) = (leg(caller), leg(callee));
-            [a.row(*caller, "caller", &b), b.row(*callee, "callee", &a)]
+            let mut rows = [a.row(*caller, "caller", &b), b.row(*callee, "callee", &a)];
+            (rows[0].silent_s, rows[1].silent_s) = (silent(&a), silent(&b));
+            rows
         };
         Call {
             call: view.name.clone(),
@@ -173,6 +182,7 @@ impl Leg {
             lost: self.counts.lost(),
             late,
             recovered,
+            silent_s: None,
             strangers: self.strangers,
             missed_now: self.now.as_ref().and_then(missed),
             jitter_ms: self.jitter.map(|jitter| jitter.as_secs_f64() * 1e3),

@@ -35,7 +35,7 @@ enum Input {
     Message(Hop, Box<Message>),
     /// Somebody has connected to this socket.
     Accepted(u32, tokio::net::TcpStream, SocketAddr),
-    /// A connection is over, or could not be made; why, if this gateway has made it.
+    /// A connection is over, or could not be made: then why.
     Closed(u64, Option<io::Error>),
     /// The name service has answered.
     Named(String, trunkline_gateway::Found),

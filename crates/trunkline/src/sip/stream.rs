@@ -57,7 +57,10 @@ impl Tls {
                 .map_err(|e| e.to_string())?
                 .with_no_client_auth()
                 .with_single_cert(chain, secret)
-                .map_err(|e| format!("certificate {}: {e}", certificate.display()))?;
+                .map_err(|e| {
+                    let (one, other) = (certificate.display(), key.display());
+                    format!("certificate {one} and certificate_key {other}: {e}")
+                })?;
             tls.acceptor = Some(TlsAcceptor::from(Arc::new(server)));
         }
         if let Some(path) = &files.roots {
@@ -112,9 +115,7 @@ pub async fn serve(tls: Option<Tls>, stream: TcpStream, line: Line) {
         }
         Some(None) => Err(io::ErrorKind::Unsupported.into()),
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection of SIP is over");
-    }
+    over(ended);
     report(None, &inbox, connection).await;
 }
 
@@ -122,20 +123,30 @@ pub async fn serve(tls: Option<Tls>, stream: TcpStream, line: Line) {
 /// certificate for `name`, or without one for its address.
 pub async fn connect(tls: Option<Tls>, name: Option<String>, line: Line) {
     let (inbox, connection) = (line.inbox.clone(), line.hop.connection);
-    let ended = match open(line.hop).await {
-        Ok(stream) => match tls.map(|tls| tls.connector) {
-            None => carry(stream, line).await,
-            Some(Some(connector)) => {
-                match secure(connector, stream, name, line.hop.remote.ip()).await {
-                    Ok(stream) => carry(stream, line).await,
-                    Err(error) => Err(error),
-                }
+    let to = line.hop.remote.ip();
+    let why = match (open(line.hop).await, tls.map(|tls| tls.connector)) {
+        (Err(error), _) => Some(error),
+        (Ok(_), Some(None)) => Some(io::Error::other("[sip] has no `roots` to believe servers by")),
+        (Ok(stream), None) => {
+            over(carry(stream, line).await);
+            None
+        }
+        (Ok(stream), Some(Some(connector))) => match secure(connector, stream, name, to).await {
+            Err(error) => Some(error),
+            Ok(stream) => {
+                over(carry(stream, line).await);
+                None
             }
-            Some(None) => Err(io::Error::other("[sip] has no `roots` to believe servers by")),
         },
-        Err(error) => Err(error),
     };
-    report(ended.err(), &inbox, connection).await;
+    report(why, &inbox, connection).await;
+}
+
+/// A connection that there was is over: most end so.
+fn over(ended: io::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection of SIP is over");
+    }
 }
 
 async fn open(to: Hop) -> io::Result<TcpStream> {

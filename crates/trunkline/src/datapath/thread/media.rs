@@ -49,6 +49,11 @@ impl PacketThread {
                         legs: legs.counts(),
                         stats: legs.stats,
                         table: Arc::clone(node.table()),
+                        up: node
+                            .links()
+                            .filter(|(_, link)| link.monitor().is_up())
+                            .map(|(id, _)| id)
+                            .collect(),
                         is_draining: node.is_draining(),
                     });
                 }
