@@ -68,3 +68,28 @@ impl Media for Board {
         self.table.as_ref().and_then(hop).is_some_and(|hop| self.up.contains(&hop.link))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::eventfd::EventFd;
+
+    #[test]
+    fn a_node_that_only_a_dead_link_leads_to_is_not_known() {
+        let (packets, _commands) = media::channel(Arc::new(EventFd::new().expect("an eventfd")));
+        let (inbox, _inputs) = mpsc::channel(1);
+        let mut board = Board::new([127, 0, 0, 1].into(), packets, inbox);
+        assert!(!board.knows(NodeId(2)), "nothing has been seen yet");
+        for (up, known) in [(vec![LinkId(0)], true), (vec![], false), (vec![LinkId(1)], false)] {
+            let link = Some((NodeId(2), !up.is_empty()));
+            board.see(&Sight {
+                legs: Vec::new(),
+                stats: media::MediaStats::default(),
+                table: Arc::new(ForwardingTable::from_static(&[], &[link])),
+                up,
+                is_draining: false,
+            });
+            assert_eq!((board.knows(NodeId(2)), board.knows(NodeId(3))), (known, false));
+        }
+    }
+}
