@@ -102,7 +102,10 @@ impl Framer {
     }
 
     fn end_of_message(&mut self, head: usize, message: &Message) -> usize {
-        let length = message.first(Name::ContentLength).and_then(number);
+        // Of two that differ, others on the way may go by the other.
+        let mut all = message.list(Name::ContentLength);
+        let first = all.next().filter(|first| all.all(|other| number(other) == number(first)));
+        let length = first.and_then(number);
         let end = length.and_then(|n| head.checked_add(usize::try_from(n).ok()?));
         let end = end.filter(|&end| end <= MAX_MESSAGE);
         self.is_lost |= end.is_none();
@@ -169,7 +172,13 @@ mod tests {
 
     #[test]
     fn what_has_no_end_is_the_end() {
-        for (from, to) in [("Content-Length: 5\r\n", ""), ("h: 5", "h: -1"), ("h: 5", "h: 99999")] {
+        let twice = "h: 5\r\nContent-Length: 4";
+        for (from, to) in [
+            ("Content-Length: 5\r\n", ""),
+            ("h: 5", "h: -1"),
+            ("h: 5", "h: 99999"),
+            ("h: 5", twice),
+        ] {
             let text = String::from_utf8_lossy(ONE).replacen(from, to, 1);
             let mut framer = Framer::default();
             framer.push(text.as_bytes());
