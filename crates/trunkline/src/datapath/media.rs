@@ -57,6 +57,8 @@ pub enum Command {
     },
     /// Tell this what there is.
     Look(Box<dyn FnOnce(Sight) + Send>),
+    /// Tell this which ways there are.
+    Ways(Box<dyn FnOnce(Ways) + Send>),
 }
 
 /// What the packet thread sees.
@@ -65,12 +67,16 @@ pub struct Sight {
     pub legs: Vec<LegCounts>,
     /// What all legs have counted together.
     pub stats: MediaStats,
-    /// The ways to other nodes.
+    /// Whether the node takes no more sessions.
+    pub is_draining: bool,
+}
+
+/// The ways to other nodes.
+pub struct Ways {
+    /// The first steps.
     pub table: Arc<ForwardingTable>,
     /// The links that are up: a way may lead over one that isn't, for want of another.
     pub up: Vec<LinkId>,
-    /// Whether the node takes no more sessions.
-    pub is_draining: bool,
 }
 
 /// What has come to a leg.

@@ -1,13 +1,10 @@
 //! Media ports, as the gateway decides on them: bound here, owned by the packet thread.
 
 use super::Input;
-use crate::datapath::media::{self, Command, Sender, Sight};
+use crate::datapath::media::{self, Command, Sender, Ways};
 use std::net::IpAddr;
-use std::sync::Arc;
 use tokio::sync::mpsc;
 use trunkline_gateway::{Media, Relay};
-use trunkline_overlay::link::LinkId;
-use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::wire::{Metric, NodeId};
 
 /// The media ports of a gateway, bound at one address.
@@ -15,14 +12,13 @@ pub struct Board {
     address: IpAddr,
     packets: Sender,
     inbox: mpsc::Sender<Input>,
-    table: Option<Arc<ForwardingTable>>,
-    up: Vec<LinkId>,
+    ways: Option<Ways>,
 }
 
 impl Board {
     /// Ports are bound at `address`; what the packet thread tells goes to `inbox`.
     pub fn new(address: IpAddr, packets: Sender, inbox: mpsc::Sender<Input>) -> Board {
-        Board { address, packets, inbox, table: None, up: Vec::new() }
+        Board { address, packets, inbox, ways: None }
     }
 
     /// Asks the packet thread what it sees.
@@ -32,10 +28,16 @@ impl Board {
         self.packets.send(Command::Look(Box::new(tell)));
     }
 
+    /// Asks it for the ways that there are.
+    pub fn look_for_ways(&self) {
+        let inbox = self.inbox.clone();
+        let tell = move |ways| drop(inbox.try_send(Input::Ways(ways)));
+        self.packets.send(Command::Ways(Box::new(tell)));
+    }
+
     /// Takes what it has told of ways.
-    pub fn see(&mut self, sight: &Sight) {
-        self.table = Some(Arc::clone(&sight.table));
-        self.up.clone_from(&sight.up);
+    pub fn see(&mut self, ways: Ways) {
+        self.ways = Some(ways);
     }
 }
 
@@ -64,8 +66,10 @@ impl Media for Board {
     }
 
     fn knows(&self, node: NodeId) -> bool {
-        let hop = |table: &Arc<ForwardingTable>| table.next_hop(node, Metric::default());
-        self.table.as_ref().and_then(hop).is_some_and(|hop| self.up.contains(&hop.link))
+        self.ways.as_ref().is_some_and(|ways| {
+            let hop = ways.table.next_hop(node, Metric::default());
+            hop.is_some_and(|hop| ways.up.contains(&hop.link))
+        })
     }
 }
 
@@ -73,6 +77,9 @@ impl Media for Board {
 mod tests {
     use super::*;
     use nix::sys::eventfd::EventFd;
+    use std::sync::Arc;
+    use trunkline_overlay::link::LinkId;
+    use trunkline_overlay::route::ForwardingTable;
 
     #[test]
     fn a_node_that_only_a_dead_link_leads_to_is_not_known() {
@@ -82,13 +89,8 @@ mod tests {
         assert!(!board.knows(NodeId(2)), "nothing has been seen yet");
         for (up, known) in [(vec![LinkId(0)], true), (vec![], false), (vec![LinkId(1)], false)] {
             let link = Some((NodeId(2), !up.is_empty()));
-            board.see(&Sight {
-                legs: Vec::new(),
-                stats: media::MediaStats::default(),
-                table: Arc::new(ForwardingTable::from_static(&[], &[link])),
-                up,
-                is_draining: false,
-            });
+            let table = Arc::new(ForwardingTable::from_static(&[], &[link]));
+            board.see(Ways { table, up });
             assert_eq!((board.knows(NodeId(2)), board.knows(NodeId(3))), (known, false));
         }
     }

@@ -30,6 +30,9 @@ const DATAGRAM: usize = 65_535;
 /// How often the packet thread is asked what it sees.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How often it is asked for the ways that there are: a call is set up by them.
+const WAYS: Duration = Duration::from_millis(100);
+
 /// The gateway with its sockets, connections and records.
 pub struct Driver {
     gateway: Gateway,
@@ -105,7 +108,10 @@ impl Driver {
             }
         }
         let mut looks = tokio::time::interval(LOOK);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut ways = tokio::time::interval(WAYS);
+        for often in [&mut looks, &mut ways] {
+            often.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        }
         loop {
             tokio::select! {
                 input = inputs.recv() => {
@@ -119,6 +125,7 @@ impl Driver {
                 }
                 () = tokio::time::sleep_until(until(self.gateway.next_timeout())) => {}
                 _ = looks.tick() => self.board.look(),
+                _ = ways.tick() => self.board.look_for_ways(),
             }
             let now = clock::now();
             if self.gateway.next_timeout() <= now {
@@ -153,13 +160,13 @@ impl Driver {
                 self.gateway.named(now, &name, found, &mut self.board);
             }
             Input::Sight(sight) => {
-                self.board.see(&sight);
                 self.gateway.drain(sight.is_draining);
                 self.media = sight.stats;
                 for port in self.ledger.see(&sight.legs) {
                     self.gateway.heard(now, port);
                 }
             }
+            Input::Ways(ways) => self.board.see(ways),
             Input::LegEnded(counts) => self.ledger.leg_ended(&counts),
             Input::Ask(from, count, reply) => {
                 let (calls, is_more) = self.ledger.rows(&self.gateway, from, count);

@@ -41,6 +41,8 @@ enum Input {
     Named(String, trunkline_gateway::Found),
     /// The packet thread has told.
     Sight(Box<crate::datapath::media::Sight>),
+    /// The packet thread has told of ways.
+    Ways(crate::datapath::media::Ways),
     /// A leg is over: all that came to it.
     LegEnded(crate::datapath::media::LegCounts),
     /// Somebody asks what there is: of the calls, so many from this one on.

@@ -1,6 +1,6 @@
 //! What the packet thread does for a gateway's calls.
 
-use super::super::media::{self, Command, LegCounts, Sight, Way};
+use super::super::media::{self, Command, LegCounts, Sight, Way, Ways};
 use super::super::mmsg::RxBatch;
 use super::{PacketThread, token};
 use crate::clock::{self, Stamps};
@@ -43,17 +43,17 @@ impl PacketThread {
                         tell(counts);
                     }
                 }
+                Command::Ways(tell) => {
+                    let node = self.node.node();
+                    let up = node.links().filter(|(_, link)| link.monitor().is_up());
+                    let up = up.map(|(id, _)| id).collect();
+                    tell(Ways { table: Arc::clone(node.table()), up });
+                }
                 Command::Look(tell) => {
                     let (node, legs) = (self.node.node(), &self.carriers.legs);
                     tell(Sight {
                         legs: legs.counts(),
                         stats: legs.stats,
-                        table: Arc::clone(node.table()),
-                        up: node
-                            .links()
-                            .filter(|(_, link)| link.monitor().is_up())
-                            .map(|(id, _)| id)
-                            .collect(),
                         is_draining: node.is_draining(),
                     });
                 }
