@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use ipnet::IpNet;
 use trunkline_overlay::wire::NodeId;
+use trunkline_sip::value::host_address;
 
 /// How SIP is carried between two hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,7 +154,7 @@ impl Config {
 
     /// The route for a host, as a URI writes it.
     pub(crate) fn route(&self, host: &str) -> Option<&Route> {
-        let address = host.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+        let address = host_address(host.as_bytes());
         let rank = |route: &&Route| match (&route.to, address) {
             (Destination::Network(network), Some(ip)) if network.contains(&ip) => {
                 Some(u32::from(network.prefix_len()))
@@ -172,10 +173,10 @@ impl Config {
 
     /// Whether a URI that names this host and port means this gateway.
     pub(crate) fn is_own(&self, host: &[u8], port: Option<u16>, secure: bool) -> bool {
-        let Ok(host) = core::str::from_utf8(host) else { return false };
-        let Ok(ip) = host.trim_matches(['[', ']']).parse::<IpAddr>() else {
+        let Some(ip) = host_address(host) else {
             let has = |port| self.sockets.iter().any(|socket| socket.address.port() == port);
-            let is_named = self.names.iter().any(|name| name.eq_ignore_ascii_case(host));
+            let is = |name: &String| name.as_bytes().eq_ignore_ascii_case(host);
+            let is_named = self.names.iter().any(is);
             return is_named && port.is_none_or(has);
         };
         self.sockets.iter().any(|socket| {

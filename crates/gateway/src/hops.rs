@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trunkline_base::Time;
 use trunkline_sip::proxy::Target;
 use trunkline_sip::transaction::Hop;
-use trunkline_sip::value::Uri;
+use trunkline_sip::value::{Uri, host_address};
 
 /// How long an answer of the name service is used at most.
 const FRESH: Duration = Duration::from_secs(60);
@@ -189,13 +189,13 @@ impl Hops {
         let choice = transport.unwrap_or(usual);
         let port = target.port.unwrap_or(choice.default_port());
         let called = core::str::from_utf8(parsed.host).map_err(|_| NoHop::Uri)?;
-        let is_address = called.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        let is_address = host_address(parsed.host).is_some();
         let name = (!is_address).then(|| called.to_ascii_lowercase());
         Ok((self.hop(config, choice, SocketAddr::new(ip, port), name)?, is_long))
     }
 
     fn address(&self, now: Time, host: &str) -> Result<IpAddr, NoHop> {
-        if let Ok(ip) = host.trim_matches(['[', ']']).parse() {
+        if let Some(ip) = host_address(host.as_bytes()) {
             return Ok(ip);
         }
         let name = host.to_ascii_lowercase();

@@ -36,8 +36,8 @@ impl Latch {
     /// RTP, 1 for RTCP.
     pub fn admits(&mut self, now: Time, from: SocketAddr, kind: usize, remote: &Remote) -> bool {
         let Remote::Udp { rtp, rtcp, from: allowed } = remote else { return false };
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         let canonical = |at: &SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
+        let from = canonical(&from);
         let said = [rtp, rtcp][kind.min(1)].as_ref().map(canonical);
         let is_its = match self.heard {
             Some(known) if known == from => true,

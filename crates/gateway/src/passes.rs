@@ -65,7 +65,7 @@ pub(crate) fn body<M: Media>(
         let (first, last) = (n == 0, n + 1 == passes.len());
         let source: Option<IpAddr> =
             Some(between.from.remote.ip()).filter(|_| first && sender.is_adjacent);
-        // What is answered has been answered, whoever says so again.
+        // Once a call is answered, further answers to its first INVITE change nothing.
         let other = call.answered.is_some() && between.answers.is_some();
         let mut passing = Passing {
             config,

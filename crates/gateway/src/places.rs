@@ -1,21 +1,21 @@
-//! From where an end of a call may speak, and where it is spoken to: what its messages
-//! came from and what they name. Whoever has read a call's names and tags, and is
-//! elsewhere, is no end of it.
+//! The addresses at which an end of a call may be: those that its messages came from,
+//! and those that they name. Somebody at another address who knows the call's Call-ID
+//! and tags is not a party to it.
 
 use crate::config::Config;
 use core::net::IpAddr;
-use trunkline_sip::value::{Address, Uri};
+use trunkline_sip::value::{Address, Uri, host_address};
 use trunkline_sip::{Message, Name};
 
 /// The most that are kept: a call has no more proxies, or phones that it rings.
 const MOST: usize = 32;
 
-/// See the module.
+/// The addresses at which one end of a call may be.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     addresses: Vec<IpAddr>,
-    /// Whether it has named a host by name, or more than are kept: then it may be
-    /// anywhere.
+    /// Whether the end has given a host's name, or more addresses than are kept: then any
+    /// address may be its own.
     is_anywhere: bool,
 }
 
@@ -39,10 +39,9 @@ impl Places {
         let Some(uri) = uri.filter(|uri| !config.is_own(uri.host, uri.port, uri.secure)) else {
             return;
         };
-        let host = core::str::from_utf8(uri.host).unwrap_or_default();
-        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-            Ok(ip) => self.add(ip.to_canonical()),
-            Err(_) => self.is_anywhere = true,
+        match host_address(uri.host) {
+            Some(ip) => self.add(ip.to_canonical()),
+            None => self.is_anywhere = true,
         }
     }
 

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 /// Pairs of ports: the first is even, for RTP; its successor is for RTCP (RFC 3550, 11).
 #[derive(Debug)]
 pub(crate) struct Ports {
-    /// Those that have been free longest are first, lest packets of one call come to the
-    /// next.
+    /// Longest free first, so that stray packets of a call that has ended don't reach the
+    /// next one.
     free: VecDeque<u16>,
-    /// Whoever could tell which is next could send to it before the phone does.
+    /// Makes the next port unpredictable: nobody can send to it before its phone does.
     rng: ChaCha20Rng,
 }
 

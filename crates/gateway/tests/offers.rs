@@ -33,6 +33,14 @@ fn call(world: &mut World) -> Vec<String> {
     back
 }
 
+/// B answers early, and wants its stream at `place`; the routes of who called.
+fn answer_early(world: &mut World, invite: &Message, place: &str) -> Vec<String> {
+    world.send(B.at, G, &B.response(invite, "183 Session Progress", &sdp(place)));
+    let mut back = routes(&world.read(A.at, "183"));
+    back.reverse();
+    back
+}
+
 /// Where RTP goes that leaves to each side of stream `n`.
 fn goes_to(world: &World, n: usize) -> [Option<SocketAddr>; 2] {
     let site = &world.sites[0];
@@ -222,9 +230,7 @@ fn update(world: &mut World, back: &[String], number: u32, (place, agreed): (&st
 fn a_port_that_was_given_back_before_the_answer_is_nobodys() {
     let mut world = World::new(vec![config(1, G)]);
     let invite = ring(&mut world, &sdp("10.1.0.9:4000"));
-    world.send(B.at, G, &B.response(&invite, "183 Session Progress", &sdp("10.1.0.20:5000")));
-    let mut back = routes(&world.read(A.at, "183"));
-    back.reverse();
+    let back = answer_early(&mut world, &invite, "10.1.0.20:5000");
     update(&mut world, &back, 2, ("10.1.0.9:0", "10.1.0.20:0"));
     assert_eq!(world.sites[0].gateway.free_ports(), 50);
     update(&mut world, &back, 3, ("10.1.0.9:4000", "10.1.0.20:5000"));

@@ -82,6 +82,28 @@ fn who_only_rings_moves_nothing_before_the_answer() {
 }
 
 #[test]
+fn who_only_rang_moves_nothing_after_the_answer() {
+    for contact in ["sip:c@10.1.0.66", "sip:c@pbx.example"] {
+        let mut world = World::new(vec![config(1, G)]);
+        let invite = ring(&mut world);
+        let rings = Agent { tag: "c", ..EVIL };
+        let ringing = rings.response(&invite, "180 Ringing", "");
+        let named = ringing.replace("<sip:c@10.1.0.66:5060>", &format!("<{contact}>"));
+        assert_ne!(named, ringing);
+        world.send(EVIL.at, G, &named);
+        world.send(B.at, G, &B.response(&invite, "200 OK", &sdp("10.1.0.20:5000")));
+        let mut round = routes(&world.read(A.at, "200"));
+        round.reverse();
+        round.push(format!("<sip:{};lr>", EVIL.at));
+        let own = EVIL.request(("UPDATE", 9, URI), "b", &round, &sdp("10.1.0.66:6666"));
+        world.send(EVIL.at, G, &own);
+        let own = world.read(EVIL.at, "UPDATE");
+        world.send(EVIL.at, G, &B.response(&own, "200 OK", &sdp("10.1.0.66:7777")));
+        assert_unmoved(&world);
+    }
+}
+
+#[test]
 fn a_strangers_request_does_not_move_where_a_phone_is_spoken_to() {
     let mut world = World::new(vec![config(1, G)]);
     let (back, there, _) = call(&mut world);

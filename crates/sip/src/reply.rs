@@ -4,7 +4,7 @@
 use crate::lex::params;
 use crate::message::{Message, Start};
 use crate::name::Name;
-use crate::value::Via;
+use crate::value::{Via, host_address};
 use core::net::{IpAddr, SocketAddr};
 
 /// A response of this proxy's own to `request`, which came from `source`. More than
@@ -45,8 +45,7 @@ pub fn response(
 pub fn received(via: &[u8], source: SocketAddr) -> Vec<u8> {
     let Some(view) = Via::parse(via) else { return via.to_vec() };
     let asks = view.param("rport").is_some();
-    let same = core::str::from_utf8(view.host)
-        .is_ok_and(|host| host.trim_matches(['[', ']']).parse() == Ok::<IpAddr, _>(source.ip()));
+    let same = host_address(view.host) == Some(source.ip());
     if same && !asks {
         return via.to_vec();
     }

@@ -2,6 +2,7 @@
 //! 25.1). Each is a view of the message's own bytes.
 
 use crate::lex::{are_params, find, host_port, is_space, is_token, number, param, trim};
+use core::net::IpAddr;
 
 /// A SIP or SIPS URI (RFC 3261, 19.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,12 @@ pub struct Uri<'a> {
     params: &'a [u8],
     /// What is behind the question mark: fields for the request that it asks for.
     pub headers: Option<&'a [u8]>,
+}
+
+/// The address that a URI's or Via's host is, if it isn't a name; one of IPv6 has its
+/// brackets.
+pub fn host_address(host: &[u8]) -> Option<IpAddr> {
+    core::str::from_utf8(host).ok()?.trim_matches(['[', ']']).parse().ok()
 }
 
 impl<'a> Uri<'a> {

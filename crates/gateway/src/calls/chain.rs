@@ -14,7 +14,7 @@ const LONGEST: usize = 4;
 type Way = ((CallId, usize, SideId), usize);
 
 /// Where RTP and RTCP go that are for `remote`.
-fn places(remote: &Remote) -> [Option<SocketAddr>; 2] {
+fn targets(remote: &Remote) -> [Option<SocketAddr>; 2] {
     match *remote {
         Remote::Udp { rtp, rtcp, .. } => [rtp, rtcp],
         _ => [None; 2],
@@ -30,7 +30,7 @@ impl Calls {
         remote: &Remote,
         config: &Config,
     ) -> Result<(), Unfit> {
-        places(remote).into_iter().flatten().try_for_each(|at| self.check_way(start, at, config))
+        targets(remote).into_iter().flatten().try_for_each(|at| self.check_way(start, at, config))
     }
 
     fn check_way(
@@ -52,7 +52,7 @@ impl Calls {
                 return Err(Unfit::Chain(at));
             }
             let onward = self.stream_of(id, n).map(|stream| stream.legs[1 - side].remote);
-            let next = onward.and_then(|remote| places(&remote)[kind]);
+            let next = onward.and_then(|remote| targets(&remote)[kind]);
             match next.and_then(|next| self.own(next, config)) {
                 Some(next) => ahead = next,
                 None => return Ok(()),
@@ -80,7 +80,7 @@ impl Calls {
         for length in 0..LONGEST {
             let leads_there = |&&(id, n, side): &&(CallId, usize, SideId)| {
                 let remote = self.stream_of(id, n).map(|stream| stream.legs[side].remote);
-                let places = remote.map(|remote| places(&remote)).into_iter().flatten().flatten();
+                let places = remote.map(|remote| targets(&remote)).into_iter().flatten().flatten();
                 let mut here = places.filter(|at| config.is_here(at.ip()));
                 here.any(|at| ports.contains(&(at.port() & !1)))
             };

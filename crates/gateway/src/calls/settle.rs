@@ -24,7 +24,7 @@ pub(super) enum Change {
 pub(crate) enum Verdict {
     /// It is answered, and may still be refused (RFC 6141, 3.1).
     Early,
-    /// It holds.
+    /// The other end has agreed to it.
     Agreed,
     /// All is as it was before.
     Refused,

@@ -173,10 +173,14 @@ impl Gateway {
             return;
         };
         let places = Places::of(message, pending.down.remote.ip(), &self.config);
-        if let Some(call) = self.calls.get_mut(last)
-            && (code >= 200 || call.answered.is_none())
-        {
-            call.sides[end].places.join(&places);
+        if let Some(call) = self.calls.get_mut(last) {
+            let theirs = &mut call.sides[end].places;
+            match (call.answered, code) {
+                // Of several that rang, only the one that answers is still a party.
+                (None, 200..) if pending.kind == Kind::Initial => *theirs = places,
+                (None, _) | (_, 200..) => theirs.join(&places),
+                _ => {}
+            }
         }
         if code >= 200
             && let Some(call) = self.calls.get_mut(first)

@@ -46,8 +46,8 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
     }
 
     /// Wants stream `media` at this address and port, its RTCP at the port after it, and
-    /// neither anywhere else, nor at more ports (its layers, as in `4000/2`): what ICE would find other ways with goes. A stream on hold
-    /// by an unspecified address stays so.
+    /// neither anywhere else: what ICE would find other ways with goes, and so do further
+    /// ports for its layers (`4000/2`). A stream on hold by an unspecified address stays so.
     pub fn redirect(&mut self, media: usize, host: IpAddr, port: u16) {
         let Some(stream) = self.sdp.media.get(media) else { return };
         let Some(section) = self.sdp.section(Some(media)) else { return };

@@ -73,7 +73,7 @@ pub struct Sight {
 
 /// The ways to other nodes.
 pub struct Ways {
-    /// The first steps.
+    /// The first hop to each node.
     pub table: Arc<ForwardingTable>,
     /// The links that are up: a way may lead over one that isn't, for want of another.
     pub up: Vec<LinkId>,
@@ -143,7 +143,7 @@ struct Leg {
     /// By which virtual ports of the same numbers it is told to others.
     sessions: Option<[SessionId; 2]>,
     relay: Option<Relay>,
-    /// Whose packets come.
+    /// From where the RTP and the RTCP port take packets.
     latches: [Latch; 2],
     reception: Reception,
     reports: Reports,

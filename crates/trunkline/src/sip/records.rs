@@ -6,8 +6,8 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// See the module. A file that is moved away is left to who moved it, and another takes
-/// its place.
+/// The file that records of calls are appended to. When it is moved away, as by
+/// `logrotate`, the next record begins a new one.
 pub struct Records {
     path: PathBuf,
     file: File,
