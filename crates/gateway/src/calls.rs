@@ -157,6 +157,9 @@ pub enum Unpassable {
     /// It isn't understood.
     #[error(transparent)]
     Sdp(#[from] SdpError),
+    /// It is compressed or encoded, or a message has two.
+    #[error("a description is compressed, or one of two in a message")]
+    Unreadable,
     /// Nothing in it can be relayed.
     #[error(transparent)]
     Unfit(#[from] Unfit),

@@ -146,8 +146,9 @@ impl Config {
         let speaks_sip = speaks_sip.chain(self.routes.iter().map(|route| route.via));
         let usual = [Transport::Udp.default_port(), Transport::Tls.default_port()];
         let is_signalling = usual.contains(&at.port()) || speaks_sip.into_iter().any(|s| s == at);
-        match is_signalling || self.trusts(at.ip()) && !is_believed {
+        match is_signalling {
             true => Err(Unfit::Signalling(at)),
+            false if self.trusts(at.ip()) && !is_believed => Err(Unfit::Trusted(at)),
             false => Ok(()),
         }
     }

@@ -18,7 +18,6 @@ use core::time::Duration;
 use names::Waiter;
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng as _, SeedableRng as _};
-use refusal::Refusal;
 use std::collections::{BTreeMap, VecDeque};
 use trunkline_base::Time;
 use trunkline_sip::proxy::{self, Routed};
@@ -39,14 +38,36 @@ const SWEEP: Duration = Duration::from_secs(1);
 pub enum Event {
     /// Find the address of this name, and say [`Gateway::named`].
     LookUp(String),
-    /// A call is over; as it was before.
-    Ended(Box<CallView>),
+    /// A call is over, as it was before; and why.
+    Ended(Box<CallView>, Outcome),
     /// The media of a call go past the overlay, although the next hop is trusted: it
     /// doesn't know of virtual ports, or this node doesn't know its.
     Plain(CallId),
     /// Nothing in a description can be relayed, and all of it was refused; or that of a
     /// response isn't understood, and passed as it was.
     Refused(Vec<u8>, Unpassable),
+    /// A request was refused that came from there: with this code, for this reason.
+    TurnedAway(SocketAddr, u16, &'static str),
+    /// A request was dropped: its sender is in none of the networks that may send any.
+    Forbidden(SocketAddr),
+}
+
+/// How a call has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Who called has hung up.
+    CallerHungUp,
+    /// Who was called has hung up.
+    CalleeHungUp,
+    /// The INVITE was refused with this status code, by this gateway or beyond it; 487 is
+    /// of a caller who gave up.
+    Refused(u16),
+    /// Nothing final was said to the INVITE in time.
+    Unanswered,
+    /// Nothing was heard of it for too long.
+    Idle,
+    /// The gateway was stopped.
+    Stopped,
 }
 
 /// What a gateway has counted.
@@ -184,6 +205,15 @@ impl Gateway {
         self.is_draining = on;
     }
 
+    /// Takes a changed configuration, of which names, networks and routes count from now
+    /// on, and the rest from the next start.
+    pub fn reconfigure(&mut self, new: &Config) {
+        self.config.names.clone_from(&new.names);
+        self.config.allow.clone_from(&new.allow);
+        self.config.trust.clone_from(&new.trust);
+        self.config.routes.clone_from(&new.routes);
+    }
+
     /// Somebody has connected to socket `socket`: the connection's number.
     pub fn connected(&mut self, socket: u32, remote: SocketAddr) -> u64 {
         self.hops.connected(socket, remote)
@@ -230,7 +260,7 @@ impl Gateway {
         };
         if request.is_some() && !self.config.admits(from.remote.ip()) {
             self.stats.forbidden += 1;
-            return;
+            return self.events.push_back(Event::Forbidden(from.remote));
         }
         if let Some(fault) = message.fault() {
             self.stats.malformed += 1;
@@ -251,7 +281,11 @@ impl Gateway {
             Incoming::Request(id) => self.request(now, id, from, message, media),
             Incoming::Ack => self.ack(now, from, message, media),
             Incoming::Response(id) => self.response(now, id, from, message, media),
-            Incoming::Refused => self.stats.refused += 1,
+            Incoming::Refused => {
+                self.stats.refused += 1;
+                let why = "too many requests wait for an answer, or too many of this sender's";
+                self.events.push_back(Event::TurnedAway(from.remote, 503, why));
+            }
             Incoming::Absorbed => {}
         }
     }
@@ -277,22 +311,26 @@ impl Gateway {
             }
         };
         let done = self.forward(now, id, from, message, &routed, media);
-        if let Err(Refusal(code, reason, lines)) = done {
+        if let Err(refusal) = done {
             self.stats.refused += 1;
-            self.transactions.refuse(now, id, (code, reason), &lines);
+            if let Some(why) = refusal.why {
+                self.events.push_back(Event::TurnedAway(from.remote, refusal.code, why));
+            }
+            let said = (refusal.code, refusal.reason);
+            self.transactions.refuse(now, id, said, &refusal.lines());
         }
     }
 
-    fn end_unanswered(&mut self, passes: &Passes, media: &mut impl Media) {
+    fn end_unanswered(&mut self, passes: &Passes, why: Outcome, media: &mut impl Media) {
         let silent = |id| self.calls.get(id).is_some_and(|call| call.answered.is_none());
         let over: Passes = passes.iter().copied().filter(|(id, _)| silent(*id)).collect();
-        self.end(&over, media);
+        self.end(&over, why, media);
     }
 
-    fn end(&mut self, passes: &Passes, media: &mut impl Media) {
+    fn end(&mut self, passes: &Passes, why: Outcome, media: &mut impl Media) {
         for &(id, _) in passes {
             if let Some(view) = self.calls.view(id) {
-                self.events.push_back(Event::Ended(Box::new(view)));
+                self.events.push_back(Event::Ended(Box::new(view), why));
                 self.calls.close(id, media);
             }
         }
@@ -302,8 +340,10 @@ impl Gateway {
     fn forget(&mut self, id: TransactionId, media: &mut impl Media) {
         let Some(pending) = self.pending.remove(&id) else { return };
         match pending.kind {
-            Kind::Initial | Kind::Resuming => self.end_unanswered(&pending.passes, media),
-            Kind::Bye => self.end(&pending.passes, media),
+            Kind::Initial | Kind::Resuming => {
+                self.end_unanswered(&pending.passes, Outcome::Unanswered, media);
+            }
+            Kind::Bye => self.end(&pending.passes, hung_up(&pending.passes), media),
             Kind::Other => self.settle(&pending.passes, Some(id), Verdict::Refused, media),
         }
     }
@@ -341,7 +381,14 @@ impl Gateway {
             .map(|(id, _)| (id, 0))
             .collect();
         self.stats.idle += over.len() as u64;
-        self.end(&over, media);
+        self.end(&over, Outcome::Idle, media);
+    }
+
+    /// Ends all calls: their media stop, and their ends aren't told.
+    pub fn stop(&mut self, media: &mut impl Media) {
+        self.is_draining = true;
+        let all: Passes = self.calls.iter().map(|(id, _)| (id, 0)).collect();
+        self.end(&all, Outcome::Stopped, media);
     }
 
     /// The next message to send; ask after each call until there is none. If its
@@ -353,6 +400,14 @@ impl Gateway {
     /// What else there is to say; ask until there is nothing.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+}
+
+/// What it means that the end which `passes` names has said BYE.
+fn hung_up(passes: &Passes) -> Outcome {
+    match passes.first() {
+        Some((_, 1)) => Outcome::CalleeHungUp,
+        _ => Outcome::CallerHungUp,
     }
 }
 

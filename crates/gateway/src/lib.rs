@@ -29,7 +29,7 @@ mod token;
 
 pub use calls::{CallId, CallView, Unpassable};
 pub use config::{Config, Destination, Route, Socket, Transport};
-pub use gateway::{Event, Gateway, Stats};
+pub use gateway::{Event, Gateway, Outcome, Stats};
 pub use hops::Found;
 pub use latch::Latch;
 pub use media::{Media, Relay, Remote, Unfit, is_media};

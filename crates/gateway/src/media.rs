@@ -116,6 +116,12 @@ pub enum Unfit {
     /// Where signalling is taken for the gateway's own, or another gateway is.
     #[error("media are wanted at {0}, where they could be taken for this gateway's signalling")]
     Signalling(SocketAddr),
+    /// Where another gateway is, and who says so isn't trusted.
+    #[error(
+        "media are wanted at {0}, which [sip] trust names, by a message from a host that it \
+         doesn't name: add that host, if it is a proxy between two gateways"
+    )]
+    Trusted(SocketAddr),
     /// They would come back, for ever.
     #[error("media are wanted at {0}, from where they would come back")]
     Loop(SocketAddr),

@@ -8,7 +8,7 @@ use trunkline_base::Time;
 use trunkline_sip::sdp::{Sdp, SdpEdit};
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::value::Uri;
-use trunkline_sip::{Message, Name};
+use trunkline_sip::{Message, Part};
 
 /// The calls through which a request passes here, one after the other (two if a proxy
 /// has sent a call back here and then left its way), and from which side.
@@ -36,29 +36,24 @@ pub(crate) struct Between<'a> {
     pub answers: Option<&'a [u8]>,
 }
 
-/// Whether a message has a session description alone.
-pub(crate) fn is_description(message: &Message) -> bool {
-    let is_sdp =
-        message.content_type().is_some_and(|kind| kind.eq_ignore_ascii_case(b"application/sdp"));
-    is_sdp && !message.body().is_empty()
+/// The session description of a message, alone or among other bodies.
+pub(crate) fn description(message: &Message) -> Option<Part<'_>> {
+    message.part("application/sdp")
 }
 
-/// Whether a description can't be read for its encoding.
-pub(crate) fn is_encoded(message: &Message) -> bool {
-    let mut codings = message.list(Name::ContentEncoding);
-    codings.any(|coding| !coding.eq_ignore_ascii_case(b"identity"))
-}
-
-/// The body of a message that passes through `passes`, from the side of each; and why,
+/// The description of a message that passes through `passes`, from the side of each; and why,
 /// if nothing that it describes can be relayed.
 pub(crate) fn body<M: Media>(
     calls: &mut Calls,
     passes: &[(CallId, SideId)],
-    body: &[u8],
+    part: Part<'_>,
     between: &Between<'_>,
     (config, media): (&Config, &mut M),
 ) -> Result<(Vec<u8>, Option<Unpassable>), Unpassable> {
-    let (mut body, mut refused) = (body.to_vec(), None);
+    if !part.is_readable {
+        return Err(Unpassable::Unreadable);
+    }
+    let (mut body, mut refused) = (part.bytes.to_vec(), None);
     for (n, &(id, side)) in passes.iter().enumerate() {
         let Some(call) = calls.get(id) else { continue };
         let sender = &call.sides[side];

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use trunkline_gateway::{Event, Found, Remote};
+use trunkline_gateway::{Event, Found, Outcome, Remote};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::Name;
 
@@ -81,7 +81,7 @@ fn media_of_a_call_cross_the_overlay_between_its_gateways() {
         assert_eq!((site.gateway.calls().count(), site.board.joined.len()), (0, 0));
         assert_eq!(site.gateway.free_ports(), 50);
         assert!(
-            matches!(&site.events[..], [Event::Ended(call)] if call.answered.is_some() && call.is_over)
+            matches!(&site.events[..], [Event::Ended(call, Outcome::CalleeHungUp)] if call.answered.is_some() && call.is_over)
         );
     }
 }
@@ -160,9 +160,11 @@ fn a_call_that_is_refused_or_given_up_leaves_nothing() {
         world.read(B.at, "ACK");
         for site in &world.sites {
             assert_eq!((site.gateway.calls().count(), site.gateway.free_ports()), (0, 50));
-            assert!(
-                matches!(&site.events[..], [Event::Ended(call)] if call.answered.is_none() && call.from == "sip:a@h")
-            );
+            let [Event::Ended(call, outcome)] = &site.events[..] else {
+                panic!("{:?}", site.events)
+            };
+            assert!(call.answered.is_none() && call.from == "sip:a@h");
+            assert_eq!(*outcome, Outcome::Refused(if refuses { 486 } else { 487 }));
         }
     }
 }

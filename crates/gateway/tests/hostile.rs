@@ -529,7 +529,12 @@ fn who_asks_much_leaves_room_for_others_calls() {
 }
 
 #[test]
-fn the_calls_that_ring_of_one_phone_leave_ports_for_others() {
+fn the_calls_of_one_phone_leave_ports_for_others() {
+    // Whether they ring, or are up.
+    [false, true].into_iter().for_each(calls_leave_ports);
+}
+
+fn calls_leave_ports(are_up: bool) {
     let mut w = world();
     let media: String =
         (0..8).map(|n| format!("m=audio {} RTP/AVP 0\r\n", 4_000 + 2 * n)).collect();
@@ -537,6 +542,10 @@ fn the_calls_that_ring_of_one_phone_leave_ports_for_others() {
         format!("v=0\r\no=- 1 1 IN IP4 10.1.0.9\r\ns=-\r\nc=IN IP4 10.1.0.9\r\nt=0 0\r\n{media}");
     for n in 1..=9 {
         w.send(A.at, G, &A.request(("INVITE", n, "sip:b@10.1.0.20"), "", &[], &body));
+        if are_up && w.mail_of(B.at).contains(&"INVITE".to_owned()) {
+            let invite = w.read(B.at, "INVITE");
+            w.send(B.at, G, &B.response(&invite, "200 OK", &body));
+        }
     }
     assert!(w.mail_of(A.at).contains(&"503".to_owned()));
     w.mail.clear();

@@ -108,10 +108,12 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Gives the message another body, and its length.
-    pub fn set_body(&mut self, body: &[u8]) {
-        self.replace(self.message.body(), body);
-        self.set(Name::ContentLength, body.len().to_string().as_bytes());
+    /// Puts `with` in the place of the body, or of a part of it (see [`Message::part`]),
+    /// and says how long the body is then.
+    pub fn set_part(&mut self, part: &[u8], with: &[u8]) {
+        self.replace(part, with);
+        let length = self.message.body().len() - part.len() + with.len();
+        self.set(Name::ContentLength, length.to_string().as_bytes());
     }
 
     /// The changed message.
@@ -204,7 +206,7 @@ mod tests {
             edit.set(Name::MaxForwards, b"69");
             edit.set(Name::Route, b"<sip:only;lr>");
             edit.append(message.list(Name::Via).next().unwrap(), b";received=10.0.0.1");
-            edit.set_body(b"four");
+            edit.set_part(message.body(), b"four");
         };
         let text = edited(change);
         let message = Message::parse(&text.bytes().collect::<Vec<_>>()).unwrap();

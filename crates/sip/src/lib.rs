@@ -28,6 +28,7 @@
 //! # Ok::<(), trunkline_sip::ParseError>(())
 //! ```
 
+mod body;
 mod edit;
 mod frame;
 mod lex;
@@ -39,6 +40,7 @@ pub mod sdp;
 pub mod transaction;
 pub mod value;
 
+pub use body::Part;
 pub use edit::Edit;
 pub use frame::{Frame, Framer};
 pub use message::{Fault, Field, MAX_FIELDS, MAX_MESSAGE, Message, ParseError, Start};

@@ -238,11 +238,6 @@ impl Message {
         &self.bytes[self.body.clone()]
     }
 
-    /// The media type of the body, without parameters.
-    pub fn content_type(&self) -> Option<&[u8]> {
-        lex::split(self.first(Name::ContentType)?, b';').next()
-    }
-
     /// `Some(None)` if it is nonsense.
     fn content_length(&self) -> Option<Option<usize>> {
         let value = self.first(Name::ContentLength)?;

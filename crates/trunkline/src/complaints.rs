@@ -1,5 +1,6 @@
 //! What the log says of what others do: enough to know, and never as much as they like.
 
+use std::fmt;
 use std::time::Duration;
 use trunkline_base::Time;
 
@@ -15,7 +16,7 @@ pub struct Complaints {
 
 impl Complaints {
     /// Says `what`, or counts it as kept back.
-    pub fn warn(&mut self, now: Time, what: &str) {
+    pub fn warn(&mut self, now: Time, what: impl fmt::Display) {
         if self.last.is_some_and(|t| now.since(t) < QUIET) {
             self.kept_back += 1;
             return;

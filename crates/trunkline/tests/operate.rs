@@ -245,7 +245,7 @@ fn a_reload_changes_what_it_can_and_names_the_rest() {
     process.signal(Signal::SIGHUP);
     process.wait_for_word("[[link]] to 2: rate");
     assert!(process.stderr().contains("these changes need a restart"), "{}", process.stderr());
-    assert!(process.stderr().contains("operator: Reload"), "who asked is logged");
+    assert!(process.stderr().contains("operator: reload"), "who asked is logged");
     chain.nodes.iter_mut().for_each(Node::assert_healthy);
 }
 

@@ -29,7 +29,11 @@ impl Gateway {
     ) -> Result<(), Refusal> {
         let request = Some((id, from, message));
         let waiter = Waiter { source: from.remote.ip(), request };
-        if self.look_up(name, waiter) { Ok(()) } else { Err(overloaded()) }
+        if self.look_up(name, waiter) {
+            Ok(())
+        } else {
+            Err(overloaded("too many requests wait for the name service"))
+        }
     }
 
     /// Has the address of a name found for an ACK, which comes again when the answer

@@ -1,7 +1,9 @@
 //! Requests on their way through.
 
-use super::refusal::{Refusal, for_us, no_hop, overloaded, unpassable};
-use super::{Event, Gateway, Kind, Pending};
+use super::refusal::{
+    DRAINING, Refusal, comes_round, for_us, no_hop, overloaded, too_large, unpassable,
+};
+use super::{Event, Gateway, Kind, Outcome, Pending};
 use crate::calls::{Call, CallId, Meaning, Side};
 use crate::config::Transport;
 use crate::hops::NoHop;
@@ -51,7 +53,7 @@ impl Gateway {
         let all = passes::of(&self.calls, message, &routed.own);
         let mut passes = passes::of_parties(&self.calls, message, &all);
         if routed.next == uri && self.is_for_us(uri) {
-            return Err(for_us(method));
+            return Err(for_us(method, self.is_draining));
         }
         let Next { hop: down, is_flow, is_long } =
             match self.next_hop(now, &from, message, routed, &all) {
@@ -60,7 +62,7 @@ impl Gateway {
                 Err(why) => return Err(no_hop(&why)),
             };
         if self.comes_round(message) || self.is_own(&down) {
-            return Err(Refusal(482, "Loop Detected", Vec::new()));
+            return Err(comes_round());
         }
         let has_tag = message.to().is_some_and(|to| to.tag().is_some());
         let mut kind = match method {
@@ -90,13 +92,13 @@ impl Gateway {
         }
         let on = Onward { id, from, down, message, routed, passes: &passes };
         let done = self.pass_on(now, &on, media);
-        if let (Err(_), Kind::Initial | Kind::Resuming) = (&done, kind) {
-            self.end(&passes, media);
+        if let (Err(why), Kind::Initial | Kind::Resuming) = (&done, kind) {
+            self.end(&passes, Outcome::Refused(why.code), media);
         }
         done?;
         self.stats.requests += 1;
         let method = method.to_vec();
-        let is_described = passes::is_description(message);
+        let is_described = passes::description(message).is_some();
         let pending = Pending {
             kind,
             passes,
@@ -180,11 +182,10 @@ impl Gateway {
             }
             _ => {}
         }
-        if !passes.is_empty() && passes::is_description(message) {
-            if passes::is_encoded(message) {
-                let lines = b"Accept-Encoding: identity\r\n".to_vec();
-                return Err(Refusal(415, "Unsupported Media Type", lines));
-            }
+        let described = passes::description(message);
+        if let Some(part) = described.filter(|_| passes.is_empty()) {
+            edit.set_part(part.bytes, &passes::stripped(part.bytes));
+        } else if let Some(part) = described {
             let meaning = match method {
                 b"INVITE" if !has_tag => Meaning::Holds,
                 b"INVITE" | b"UPDATE" | b"PRACK" => Meaning::Offers(id),
@@ -193,23 +194,21 @@ impl Gateway {
             let between =
                 Between { from: &from, to: &down, meaning, is_answer: false, answers: None };
             let parts = (&self.config, media);
-            match passes::body(&mut self.calls, passes, message.body(), &between, parts) {
-                Ok((body, None)) => edit.set_body(&body),
+            match passes::body(&mut self.calls, passes, part, &between, parts) {
+                Ok((body, None)) => edit.set_part(part.bytes, &body),
                 Ok((_, Some(why))) | Err(why) => {
                     let name = message.call_id().unwrap_or_default().to_vec();
                     self.events.push_back(Event::Refused(name, why));
                     return Err(unpassable(why));
                 }
             }
-        } else if passes::is_description(message) {
-            edit.set_body(&passes::stripped(message.body()));
         }
         let own = self.own_hop(&down);
         self.transactions.stamp(&mut edit, id, &own);
         self.hops.used(&down);
         match self.transactions.forward(now, id, down, edit.finish()) {
             true => Ok(()),
-            false => Err(Refusal(513, "Message Too Large", Vec::new())),
+            false => Err(too_large()),
         }
     }
 
@@ -252,22 +251,27 @@ impl Gateway {
         from: Hop,
         forgotten: Option<CallId>,
     ) -> Result<CallId, Refusal> {
-        if self.is_draining || self.calls.len() >= self.config.max_calls {
-            return Err(overloaded());
+        if self.is_draining {
+            return Err(overloaded(DRAINING));
+        }
+        if self.calls.len() >= self.config.max_calls {
+            return Err(overloaded("as many calls as max_calls allows"));
         }
         // Who may call, and isn't another gateway or proxy, may not have all places.
         let source = from.remote.ip();
-        let rings = |call: &Call| {
-            let hop = call.sides[0].hop;
-            call.answered.is_none() && hop.is_some_and(|hop| hop.remote.ip() == source)
-        };
+        let is_its = |call: &&Call| call.sides[0].hop.is_some_and(|h| h.remote.ip() == source);
         if !self.config.trusts(source) {
-            let its = self.calls.iter().filter(|(_, call)| rings(call));
-            let (calls, pairs) =
-                its.fold((0, 0), |(calls, pairs), (_, call)| (calls + 1, pairs + call.pairs()));
-            // As many as it has are left to others.
-            if calls > self.config.max_calls / 2 || pairs > self.calls.free_ports() {
-                return Err(overloaded());
+            let (mut calls, mut rings, mut pairs) = (0, 0, 0);
+            for call in self.calls.iter().map(|(_, call)| call).filter(is_its) {
+                calls += 1;
+                rings += usize::from(call.answered.is_none());
+                pairs += call.pairs();
+            }
+            let most = self.config.max_calls;
+            if calls >= most - most / 4 || rings > most / 2 || pairs > self.calls.free_ports() {
+                let why =
+                    "this sender has as many calls as one may, or as media ports are left for";
+                return Err(overloaded(why));
             }
         }
         let id = forgotten.unwrap_or_else(|| CallId(self.rng.next_u64()));

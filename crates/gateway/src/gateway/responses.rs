@@ -1,6 +1,6 @@
 //! Responses on their way back, and the ACK that ends a call's beginning.
 
-use super::{Event, Gateway, Kind, Pending};
+use super::{Event, Gateway, Kind, Outcome, Pending, hung_up};
 use crate::calls::{CallId, Meaning, Unpassable, Verdict};
 use crate::hops::NoHop;
 use crate::media::Media;
@@ -10,7 +10,7 @@ use core::hash::{Hash as _, Hasher as _};
 use std::hash::DefaultHasher;
 use trunkline_base::Time;
 use trunkline_sip::transaction::{Hop, TransactionId};
-use trunkline_sip::{Edit, Message, Name, Start};
+use trunkline_sip::{Edit, Message, Name, Part, Start};
 
 fn hash(body: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -23,22 +23,22 @@ impl Gateway {
     fn describe(
         &mut self,
         edit: &mut Edit<'_>,
+        part: Part<'_>,
         passes: &Passes,
         between: &Between<'_>,
         media: &mut impl Media,
     ) {
-        let body = edit.message().body();
         if passes.is_empty() {
-            return edit.set_body(&passes::stripped(body));
+            return edit.set_part(part.bytes, &passes::stripped(part.bytes));
         }
         let parts = (&self.config, media);
-        match passes::body(&mut self.calls, passes, body, between, parts) {
+        match passes::body(&mut self.calls, passes, part, between, parts) {
             Ok((body, why)) => {
-                edit.set_body(&body);
+                edit.set_part(part.bytes, &body);
                 why.inspect(|why| self.complain(passes, *why));
             }
             Err(why) => {
-                edit.set_body(&passes::stripped(body));
+                edit.set_part(part.bytes, &passes::stripped(part.bytes));
                 self.complain(passes, why);
             }
         }
@@ -81,11 +81,11 @@ impl Gateway {
             is_awaited &= number.is_some() && call.awaits == number;
             call.awaits = call.awaits.filter(|_| !is_awaited);
         }
-        if passes::is_description(message) {
+        if let Some(part) = passes::description(message) {
             let meaning = if is_awaited { Meaning::Holds } else { Meaning::Nothing };
             let between =
                 Between { from: &from, to: &down, meaning, is_answer: is_awaited, answers: None };
-            self.describe(&mut edit, &passes, &between, media);
+            self.describe(&mut edit, part, &passes, &between, media);
             self.settle(&passes, None, Verdict::Agreed, media);
         }
         let own = self.own_hop(&down);
@@ -113,10 +113,11 @@ impl Gateway {
             pending.passes.iter().rev().map(|&(call, side)| (call, 1 - side)).collect();
         passes::heard(&mut self.calls, &answering, now);
         let tag = message.to().and_then(|to| to.tag());
-        let is_described = passes::is_description(message);
-        let said = is_described.then(|| hash(message.body())).filter(|_| code < 200);
+        let described = passes::description(message);
+        let is_described = described.is_some();
+        let said = described.map(|part| hash(part.bytes)).filter(|_| code < 200);
         self.learn(&pending, &answering, message, code);
-        if is_described {
+        if let Some(part) = described {
             // It came from where the request went, whatever address it has.
             let from = Hop { remote: pending.down.remote, ..from };
             let repeats = |&(call, _): &(CallId, usize)| {
@@ -135,7 +136,7 @@ impl Gateway {
                 is_answer: pending.is_described,
                 answers: tag.filter(|_| pending.kind == Kind::Initial),
             };
-            self.describe(&mut edit, &answering, &between, media);
+            self.describe(&mut edit, part, &answering, &between, media);
         }
         if is_described && !pending.is_described && (200..300).contains(&code) {
             self.await_ack(&answering, message);
@@ -217,10 +218,12 @@ impl Gateway {
                 }
             }
             (Kind::Initial | Kind::Resuming, 300..) => {
-                self.end_unanswered(&pending.passes, media);
+                self.end_unanswered(&pending.passes, Outcome::Refused(code), media);
             }
             // Others leave it as it was (RFC 3261, 15.1.1).
-            (Kind::Bye, 200..300 | 408 | 481) => self.end(&pending.passes, media),
+            (Kind::Bye, 200..300 | 408 | 481) => {
+                self.end(&pending.passes, hung_up(&pending.passes), media);
+            }
             // Who else is in it is known now.
             (Kind::Resuming, 200..300) => {
                 for &(id, side) in &pending.passes {

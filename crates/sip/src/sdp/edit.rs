@@ -71,6 +71,19 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
         ICE.iter().for_each(|name| self.remove_attribute(media, name));
     }
 
+    /// Each stream has a port of its own now: none can share that of another (RFC 9143),
+    /// and those that are offered as sharing one, or not at all, are refused.
+    fn remove_bundles(&mut self) {
+        let Some(session) = self.sdp.section(None) else { return };
+        for n in session.lines.clone() {
+            let group = self.sdp.attribute(n, "group");
+            let is_bundle = |group: &[u8]| {
+                words(group).next().is_some_and(|word| word.eq_ignore_ascii_case(b"BUNDLE"))
+            };
+            self.changes[n].is_removed |= group.is_some_and(is_bundle);
+        }
+    }
+
     /// Takes an attribute away from stream `media`, or from the session.
     pub fn remove_attribute(&mut self, media: Option<usize>, name: &str) {
         let Some(section) = self.sdp.section(media) else { return };
@@ -92,6 +105,7 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
     pub fn finish(mut self) -> Vec<u8> {
         if self.hosts.iter().any(Option::is_some) {
             self.remove_ice(None);
+            self.remove_bundles();
             self.connect();
         }
         let new_line = if self.text_of(0).1 == b"\n" { &b"\n"[..] } else { b"\r\n" };

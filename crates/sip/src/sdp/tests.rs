@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 /// As a phone with ICE says it, with a fax and a chat beside.
 const OFFER: &str = "v=0\r\no=alice 1 1 IN IP4 10.0.0.1\r\ns=caf\u{e9}\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\n\
-    a=ice-lite\r\na=sendonly\r\n\
+    a=ice-lite\r\na=group:BUNDLE 1 2\r\na=group:LS 1 2\r\na=sendonly\r\n\
     m=audio 4000/1 RTP/AVP 0 8 101\r\ni=title\r\na=rtpmap:101 telephone-event/8000\r\na=rtcp:4001\r\n\
     a=candidate:1 1 UDP 2130706431 10.0.0.1 4000 typ host\r\na=ice-ufrag:x\r\na=x-unknown\r\n\
     m=image 4002 udptl t38\r\nc=IN IP6 2001:db8::1\r\na=T38FaxVersion:0\r\na=recvonly\r\n\
@@ -63,7 +63,7 @@ fn one_stream_is_redirected_and_all_else_stays() {
         edit.add_attribute(0, "x-here", "7 8");
     });
     let without = [
-        ("a=ice-lite\r\n", ""),
+        ("a=ice-lite\r\na=group:BUNDLE 1 2\r\n", ""),
         ("4000/1", "5000"),
         ("i=title\r\n", "i=title\r\nc=IN IP4 192.0.2.9\r\n"),
         ("rtcp:4001", "rtcp:5001"),
@@ -152,6 +152,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
         "a=rtcp:5",
         "a=rtcp-mux",
         "a=ice-lite",
+        "a=group:BUNDLE 1",
         "a=candidate:1",
         "a=sendonly",
         "a=",

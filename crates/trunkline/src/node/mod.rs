@@ -165,7 +165,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
         operator.watch_certificate();
     }
+    tracing::info!(%name, "stopping");
     manager::tell(State::Stopping);
+    operator.end_calls();
     handle.stop().map_err(cannot("go on"))
 }
 

@@ -87,6 +87,19 @@ impl Operator {
         }
     }
 
+    /// Ends the gateway's calls, if it has any.
+    pub fn end_calls(&self) {
+        match self.sip.as_ref().map(sip::Asker::stop) {
+            None | Some(Some(0)) => {}
+            Some(Some(calls)) => tracing::warn!(
+                calls,
+                "stopped with calls that rang or were up: their phones hear nothing until they \
+                 hang up; `trunkline drain --stop` waits for the last"
+            ),
+            Some(None) => tracing::warn!("the gateway did not answer: records may be missing"),
+        }
+    }
+
     /// Whether the node is to end.
     pub fn wants_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -130,6 +143,8 @@ impl Operator {
             links_up: s.links.iter().filter(|l| l.up).count(),
             links: s.links.len(),
             sessions: s.node.sessions,
+            gateway: self.sip.is_some(),
+            calls: self.sip.as_ref().and_then(|sip| Some(sip.report(0, 0)?.stats.live)),
             from_sessions: s.node.from_sessions,
             to_sessions: s.node.to_sessions,
             forwarded: s.node.forwarded,
@@ -165,7 +180,13 @@ impl Operator {
         if let Some(over) = new_but_over(&running, &new) {
             return Err(mistake(&over));
         }
-        let diff = reload::diff(&running, &new);
+        let mut diff = reload::diff(&running, &new);
+        if let (Some(asker), Some(sip)) = (&self.sip, &diff.running.sip) {
+            let is_new = asker.reconfigure(sip).map_err(|e| mistake(&e))?;
+            if is_new {
+                diff.applied.push("[sip] certificate, roots".into());
+            }
+        }
         if !diff.changes.is_empty() {
             self.asker.reconfigure(diff.changes, text).map_err(refused)?;
         }
@@ -197,7 +218,13 @@ impl Operator {
 impl server::Operator for Operator {
     fn answer(&self, ask: Ask, who: &UnixCredentials) -> Result<Value, Refused> {
         if matches!(ask, Ask::Reload {} | Ask::Drain { .. } | Ask::Stop {}) {
-            tracing::info!(uid = who.uid(), pid = who.pid(), "operator: {ask:?}");
+            let what = match ask {
+                Ask::Reload {} => "reload",
+                Ask::Drain { on: true } => "drain",
+                Ask::Drain { on: false } => "drain --undo",
+                _ => "stop",
+            };
+            tracing::info!(uid = who.uid(), pid = who.pid(), "operator: {what}");
         }
         match ask {
             Ask::Status {} => value(self.status()?),

@@ -1,6 +1,7 @@
 //! What a changed configuration file means for a node that runs.
 
-use super::config::{Config, Runtime};
+use super::config::{Config, Runtime, Sip};
+use trunkline_gateway as gateway;
 use trunkline_overlay::link::{self, LinkChange};
 use trunkline_overlay::node::{self as overlay, Access, Changes, LinkName, Sealing};
 
@@ -30,6 +31,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     diff.links(old, new);
     diff.sealing(old, new);
     diff.routes(old, new);
+    diff.sip(old, new);
     diff
 }
 
@@ -52,8 +54,15 @@ impl Diff {
             template: _,
             key_files: _,
         } = new;
-        let overlay::Config { id, links: _, routes: _, max_sessions, access, routing, sealing: _ } =
-            overlay;
+        let overlay::Config {
+            id,
+            links: _,
+            routes: _,
+            max_sessions: _,
+            access,
+            routing,
+            sealing: _,
+        } = overlay;
         let Runtime { realtime_priority, cpu, offload, seed } = runtime;
         if old.name != *name {
             self.applied.push("[node] name".into());
@@ -74,8 +83,8 @@ impl Diff {
             (old.clients != *clients, "[[client]] (another, or another key)"),
             (old.http != *http, "[node] http"),
             (old.control != *control, "[node] control"),
-            (old.sip != *sip, "[sip]"),
-            (old.overlay.max_sessions != *max_sessions, "[node] max_sessions"),
+            (old.sip.is_some() != sip.is_some(), "[sip]"),
+            (own_sessions(old) != own_sessions(new), "[node] max_sessions"),
             (old.overlay.routing != *routing, "[routing]"),
             (run.realtime_priority != *realtime_priority, "[runtime] realtime_priority"),
             (run.cpu != *cpu, "[runtime] cpu"),
@@ -242,6 +251,57 @@ impl Diff {
         }
     }
 
+    /// What new calls and connections go by can change; sockets and ports can't.
+    fn sip(&mut self, old: &Config, new: &Config) {
+        let (Some(was), Some(is)) = (&old.sip, &new.sip) else { return };
+        // Taken apart, so that the compiler asks about each new key.
+        let Sip { gateway, bind, media, deadline_ms, records, tls } = is;
+        let gateway::Config {
+            node: _,
+            sockets,
+            names,
+            media: address,
+            own: _,
+            ports,
+            allow,
+            trust,
+            routes,
+            max_calls,
+            max_transactions: _,
+        } = gateway;
+        let old = &was.gateway;
+        for (differs, key) in [
+            (old.names != *names, "[sip] names"),
+            (old.allow != *allow, "[sip] allow"),
+            (old.trust != *trust, "[sip] trust"),
+            (old.routes != *routes, "[[sip.route]]"),
+        ] {
+            if differs {
+                self.applied.push(key.into());
+            }
+        }
+        if let Some(running) = &mut self.running.sip {
+            running.gateway.names.clone_from(names);
+            running.gateway.allow.clone_from(allow);
+            running.gateway.trust.clone_from(trust);
+            running.gateway.routes.clone_from(routes);
+            running.tls.clone_from(tls);
+        }
+        let is_bound = was.bind == *bind && old.sockets == *sockets;
+        for (differs, key) in [
+            (!is_bound, "[sip] listen"),
+            (is_bound && (old.media != *address || was.media != *media), "[sip] address"),
+            (old.ports != *ports, "[sip] ports"),
+            (old.max_calls != *max_calls, "[sip] max_calls"),
+            (was.deadline_ms != *deadline_ms, "[sip] deadline"),
+            (was.records != *records, "[sip] records"),
+        ] {
+            if differs {
+                self.restart.push(key.into());
+            }
+        }
+    }
+
     fn routes(&mut self, old: &Config, new: &Config) {
         let routes = &new.overlay.routes;
         if old.overlay.routes == *routes {
@@ -251,6 +311,11 @@ impl Diff {
         self.changes.routes = Some(routes.clone());
         self.running.overlay.routes.clone_from(routes);
     }
+}
+
+/// How many sessions a file allows, beside those of its gateway's media.
+fn own_sessions(config: &Config) -> usize {
+    config.overlay.max_sessions - config.sip.as_ref().map_or(0, Sip::sessions)
 }
 
 fn same_link(a: &link::Config, b: &link::Config) -> bool {
@@ -346,6 +411,34 @@ via = 2
             let key = section.lines().next().expect("a line");
             assert_eq!((applied, restart), (both(key), none()));
         }
+    }
+
+    #[test]
+    fn of_a_gateway_what_needs_no_socket_changes_at_once() {
+        let sip = "\n[sip]\nlisten = [\"udp:127.0.0.1:5060\"]\nallow = [\"192.0.2.0/24\"]\n";
+        let route = "\n[[sip.route]]\nto = \"b\"\nvia = \"udp:192.0.2.9:5060\"\n";
+        let old = config(&format!("{OLD}{sip}{route}"));
+        for (from, to, applied, restart) in [
+            ("192.0.2.0/24", "192.0.2.7", "[sip] allow", ""),
+            ("allow", "trust = [\"192.0.2.9\"]\nallow", "[sip] trust", ""),
+            ("allow", "names = [\"a\"]\nallow", "[sip] names", ""),
+            ("192.0.2.9:5060", "192.0.2.9:5070", "[[sip.route]]", ""),
+            ("1:5060", "1:5061", "", "[sip] listen"),
+            ("allow", "address = \"192.0.2.1\"\nallow", "", "[sip] listen"),
+            ("allow", "ports = \"20000-20099\"\nallow", "", "[sip] ports"),
+            ("allow", "max_calls = 7\nallow", "", "[sip] max_calls"),
+            ("allow", "deadline = \"50ms\"\nallow", "", "[sip] deadline"),
+            ("allow", "records = \"r\"\nallow", "", "[sip] records"),
+        ] {
+            let new = config(&format!("{OLD}{}", format!("{sip}{route}").replacen(from, to, 1)));
+            let change = diff(&old, &new);
+            let said = (change.applied.join(", "), change.restart.join(", "));
+            assert_eq!(said, (applied.into(), restart.into()), "{to}");
+            let again = diff(&change.running, &new);
+            assert!(again.applied.is_empty() && again.restart == change.restart, "{to}");
+        }
+        let none = config(OLD);
+        assert_eq!(diff(&old, &none).restart[0], "[sip]");
     }
 
     #[test]

@@ -47,8 +47,10 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     if !args.undo && !args.now {
         if !args.json {
             outln!(
-                "{} takes no more applications; waiting until no packet has passed for {}",
+                "{} takes no more {}; waiting until {}no packet has passed for {}",
                 status.name,
+                taken(&status),
+                if status.gateway { "all calls are over and " } else { "" },
                 span(args.quiet.0.as_secs_f64())
             );
         }
@@ -74,10 +76,11 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Failed(format!(
-        "packets still pass after {}, {} attached: {} stays drained; wait on, `drain --undo`, or \
-         `drain --now --stop`",
+        "packets still pass after {}, {} attached{}: {} stays drained; wait on, `drain --undo`, \
+         or `drain --now --stop`",
         span(args.timeout.0.as_secs_f64()),
         count(status.sessions, "application"),
+        status.calls.map(|n| format!(" and {}", count(n as u64, "call"))).unwrap_or_default(),
         status.name
     )))
 }
@@ -85,17 +88,22 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
 fn line(args: &DrainArgs, status: &Status, result: &Drained) -> String {
     let name = &status.name;
     match result {
-        _ if args.undo => format!("{name} takes applications again"),
+        _ if args.undo => format!("{name} takes {} again", taken(status)),
         Drained { stopped: true, .. } => format!("{name} stops"),
         Drained { empty: true, .. } => {
             format!("{name} is empty after {}", span(result.waited_s))
         }
-        _ => format!("{name} takes no more applications"),
+        _ => format!("{name} takes no more {}", taken(status)),
     }
 }
 
-/// Waits until no packet has passed for the quiet time; false if that takes too
-/// long.
+/// What a node takes that isn't drained.
+fn taken(status: &Status) -> &'static str {
+    if status.gateway { "applications and calls" } else { "applications" }
+}
+
+/// Waits until there is no call and no packet has passed for the quiet time; false if
+/// that takes too long.
 fn wait(
     args: &DrainArgs,
     client: &mut Client,
@@ -114,7 +122,8 @@ fn wait(
         }
         std::thread::sleep(LOOK);
         let now: Status = client.ask(&Ask::Status {})?;
-        if passed(&now) != passed(status) {
+        // A call that rings has no packets, and one on hold few.
+        if passed(&now) != passed(status) || now.calls.is_some_and(|calls| calls > 0) {
             quiet_since = Instant::now();
         }
         *status = now;

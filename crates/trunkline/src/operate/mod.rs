@@ -260,8 +260,9 @@ Examples:
   trunkline check site-a.toml && trunkline reload
   kill -HUP PID                      # the same; the answer is in the log
 
-Links, rates, routes, [overlay] keys and revoked, [access] and the log filter change
-at once; keys that need a restart are named and stay as they were.
+Links, rates, routes, [overlay] keys and revoked, [access], a gateway's names, networks,
+routes and certificates, and the log filter change at once; keys that need a restart are
+named and stay as they were.
 Exit code 1: no node answers there; 2: the file is wrong and nothing changed.")]
 pub struct ReloadArgs {
     #[command(flatten)]
@@ -280,8 +281,8 @@ Examples:
   trunkline drain --undo
 
 Other nodes take other ways than over a node that is drained, and it lets no
-application attach; those that are stay. It is empty once no packet has passed for
-the quiet time.
+application attach, and a gateway no call begin; those that are stay. It is empty once
+no call is left and no packet has passed for the quiet time.
 Exit code 1: it was not empty in time (it stays drained), or no node answers.")]
 pub struct DrainArgs {
     /// Take applications again

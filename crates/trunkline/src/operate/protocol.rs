@@ -86,6 +86,19 @@ pub struct Call {
     pub state: String,
     /// When its INVITE came, in seconds since 1970.
     pub began: f64,
+    /// When it was answered, likewise; `null` if never.
+    #[serde(default)]
+    pub answered: Option<f64>,
+    /// When it ended, likewise; `null` if it has not.
+    #[serde(default)]
+    pub ended: Option<f64>,
+    /// How it ended: `caller-hung-up`, `callee-hung-up`, `cancelled`, `refused`,
+    /// `unanswered`, `idle` (nothing was heard of it) or `stopped` (with its gateway).
+    #[serde(default)]
+    pub outcome: Option<String>,
+    /// The status code by which it was refused or cancelled.
+    #[serde(default)]
+    pub status: Option<u16>,
     /// How long ago it was answered, or how long it was up; 0 if never.
     pub seconds: f64,
     /// Whether its media cross the overlay.
@@ -235,6 +248,12 @@ pub struct Status {
     pub links: usize,
     /// Applications attached.
     pub sessions: u64,
+    /// Whether it is a gateway for SIP.
+    #[serde(default)]
+    pub gateway: bool,
+    /// Calls that ring or are up; `null` if it is no gateway, or that does not answer.
+    #[serde(default)]
+    pub calls: Option<usize>,
     /// Packets of applications here.
     pub from_sessions: u64,
     /// Packets to applications here.

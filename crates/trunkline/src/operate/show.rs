@@ -22,7 +22,11 @@ pub fn status(args: &StatusArgs) -> Result<(), Error> {
 pub fn status_lines(s: &Status) -> Vec<String> {
     let sealed =
         if s.sealed { "sealed" } else { "NOT SEALED: anybody on the way reads and forges" };
-    let draining = if s.draining { ", draining: no application can attach" } else { "" };
+    let draining = match (s.draining, s.gateway) {
+        (false, _) => "",
+        (true, false) => ", draining: no application can attach",
+        (true, true) => ", draining: no application can attach, no call begin",
+    };
     let mut lines = vec![
         format!("{} is node {}, up {}{draining}", s.name, s.id, span(s.uptime_s)),
         format!("version   {}, process {}, {}", s.version, s.pid, s.config),
@@ -39,7 +43,7 @@ pub fn status_lines(s: &Status) -> Vec<String> {
         lines.push(certified(not_after, crate::clock::since_epoch() / 1_000_000_000));
     }
     lines.extend([
-        format!("sessions  {}", count(s.sessions, "application")),
+        format!("sessions  {}{}", count(s.sessions, "application"), calls(s)),
         format!(
             "packets   {} from and {} to applications, {} passed on",
             s.from_sessions, s.to_sessions, s.forwarded
@@ -59,6 +63,15 @@ pub fn status_lines(s: &Status) -> Vec<String> {
         lines.push(format!("denied    {links}: only one end advertises it, and nobody uses it"));
     }
     lines
+}
+
+/// What a gateway adds to a node's sessions.
+fn calls(s: &Status) -> String {
+    match s.calls {
+        Some(calls) => format!(", {}", count(calls as u64, "call")),
+        None if s.gateway => ", GATEWAY DOES NOT ANSWER: look at the node's log".into(),
+        None => String::new(),
+    }
 }
 
 /// Why there is no way to nodes that are heard of.

@@ -11,27 +11,27 @@ use trunkline_overlay::wire::{Metric, NodeId};
 pub struct Board {
     address: IpAddr,
     packets: Sender,
-    inbox: mpsc::Sender<Input>,
+    told: mpsc::Sender<Input>,
     ways: Option<Ways>,
 }
 
 impl Board {
-    /// Ports are bound at `address`; what the packet thread tells goes to `inbox`.
-    pub fn new(address: IpAddr, packets: Sender, inbox: mpsc::Sender<Input>) -> Board {
-        Board { address, packets, inbox, ways: None }
+    /// Ports are bound at `address`; what the packet thread tells goes to `told`.
+    pub fn new(address: IpAddr, packets: Sender, told: mpsc::Sender<Input>) -> Board {
+        Board { address, packets, told, ways: None }
     }
 
     /// Asks the packet thread what it sees.
     pub fn look(&self) {
-        let inbox = self.inbox.clone();
-        let tell = move |sight| drop(inbox.try_send(Input::Sight(Box::new(sight))));
+        let told = self.told.clone();
+        let tell = move |sight| drop(told.try_send(Input::Sight(Box::new(sight))));
         self.packets.send(Command::Look(Box::new(tell)));
     }
 
     /// Asks it for the ways that there are.
     pub fn look_for_ways(&self) {
-        let inbox = self.inbox.clone();
-        let tell = move |ways| drop(inbox.try_send(Input::Ways(ways)));
+        let told = self.told.clone();
+        let tell = move |ways| drop(told.try_send(Input::Ways(ways)));
         self.packets.send(Command::Ways(Box::new(tell)));
     }
 
@@ -60,8 +60,8 @@ impl Media for Board {
     }
 
     fn close(&mut self, port: u16) {
-        let inbox = self.inbox.clone();
-        let tell = move |counts| drop(inbox.try_send(Input::LegEnded(counts)));
+        let told = self.told.clone();
+        let tell = move |counts| drop(told.try_send(Input::LegEnded(counts)));
         self.packets.send(Command::Close { port, tell: Box::new(tell) });
     }
 
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn a_node_that_only_a_dead_link_leads_to_is_not_known() {
         let (packets, _commands) = media::channel(Arc::new(EventFd::new().expect("an eventfd")));
-        let (inbox, _inputs) = mpsc::channel(1);
-        let mut board = Board::new([127, 0, 0, 1].into(), packets, inbox);
+        let (told, _inputs) = mpsc::channel(1);
+        let mut board = Board::new([127, 0, 0, 1].into(), packets, told);
         assert!(!board.knows(NodeId(2)), "nothing has been seen yet");
         for (up, known) in [(vec![LinkId(0)], true), (vec![], false), (vec![LinkId(1)], false)] {
             let link = Some((NodeId(2), !up.is_empty()));

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
@@ -45,6 +46,8 @@ pub struct Driver {
     connections: BTreeMap<u64, Connection>,
     media: MediaStats,
     complaints: Complained,
+    /// Who waits for the end, and how many calls there were.
+    stopping: Option<(SyncSender<usize>, usize)>,
 }
 
 /// What has been said of what others do, by its kind.
@@ -52,6 +55,8 @@ pub struct Driver {
 struct Complained {
     connections: Complaints,
     descriptions: Complaints,
+    refusals: Complaints,
+    forbidden: Complaints,
 }
 
 /// A connection, as it is written to.
@@ -83,7 +88,19 @@ impl Driver {
         let (udp, connections) = (BTreeMap::new(), BTreeMap::new());
         let (names, media) = (Names::new(gateway.config()), MediaStats::default());
         let complaints = Complained::default();
-        Driver { gateway, board, ledger, names, tls, inbox, udp, connections, media, complaints }
+        Driver {
+            gateway,
+            board,
+            ledger,
+            names,
+            tls,
+            inbox,
+            udp,
+            connections,
+            media,
+            complaints,
+            stopping: None,
+        }
     }
 
     /// Serves `bound`, in the order of the gateway's sockets.
@@ -91,6 +108,7 @@ impl Driver {
         mut self,
         bound: Vec<Bound>,
         mut inputs: mpsc::Receiver<Input>,
+        mut told: mpsc::Receiver<Input>,
     ) -> io::Result<()> {
         for (socket, bound) in (0..).zip(bound) {
             match bound {
@@ -114,18 +132,15 @@ impl Driver {
         }
         loop {
             tokio::select! {
-                input = inputs.recv() => {
-                    // This keeps a sender of its own.
-                    let Some(input) = input else { return Ok(()) };
-                    self.take(input);
-                    for _ in 1..BATCH {
-                        let Ok(input) = inputs.try_recv() else { break };
-                        self.take(input);
-                    }
-                }
+                // This keeps a sender of each.
+                Some(input) = inputs.recv() => self.take_all(input, &mut inputs),
+                Some(input) = told.recv() => self.take_all(input, &mut told),
                 () = tokio::time::sleep_until(until(self.gateway.next_timeout())) => {}
                 _ = looks.tick() => self.board.look(),
                 _ = ways.tick() => self.board.look_for_ways(),
+            }
+            if self.is_over() {
+                return Ok(());
             }
             let now = clock::now();
             if self.gateway.next_timeout() <= now {
@@ -136,6 +151,25 @@ impl Driver {
             }
             self.on_events();
         }
+    }
+
+    /// Takes `first`, and what has come behind it.
+    fn take_all(&mut self, first: Input, inputs: &mut mpsc::Receiver<Input>) {
+        self.take(first);
+        for _ in 1..BATCH {
+            let Ok(input) = inputs.try_recv() else { break };
+            self.take(input);
+        }
+    }
+
+    /// Whether all is done that is left to do at the end; then says so.
+    fn is_over(&mut self) -> bool {
+        if !self.ledger.is_settled() {
+            return false;
+        }
+        let Some((reply, up)) = self.stopping.take() else { return false };
+        let _ = reply.try_send(up);
+        true
     }
 
     /// Takes what has come, and tells of it before more is taken: of a call that has
@@ -168,6 +202,17 @@ impl Driver {
             }
             Input::Ways(ways) => self.board.see(ways),
             Input::LegEnded(counts) => self.ledger.leg_ended(&counts),
+            Input::Reconfigure(sip, tls, reply) => {
+                let is_new = self.tls != *tls;
+                self.tls = *tls;
+                self.gateway.reconfigure(&sip.gateway);
+                let _ = reply.try_send(is_new);
+            }
+            Input::Stop(reply) => {
+                let up = self.gateway.stats().live;
+                self.gateway.stop(&mut self.board);
+                self.stopping = Some((reply, up));
+            }
             Input::Ask(from, count, reply) => {
                 let (calls, is_more) = self.ledger.rows(&self.gateway, from, count);
                 let report = Report {
@@ -189,7 +234,10 @@ impl Driver {
     }
 
     fn admit(&mut self, socket: u32, stream: TcpStream, remote: SocketAddr) {
-        if !self.has_room(remote.ip()) || !self.gateway.config().admits(remote.ip()) {
+        if !self.gateway.config().admits(remote.ip()) {
+            return self.forbidden(remote);
+        }
+        if !self.has_room(remote.ip()) {
             return;
         }
         let connection = self.gateway.connected(socket, remote);
@@ -205,7 +253,7 @@ impl Driver {
         let room = with_it.map(|other| Arc::clone(&other.room));
         let room = room.unwrap_or_else(|| Arc::new(Semaphore::new(ROOM)));
         self.connections.insert(connection, Connection { remote, outbox: sender, room });
-        Line { hop, inbox: self.inbox.clone(), outbox }
+        Line { hop, inbox: self.inbox.clone(), outbox, patience: Some(stream::FIRST) }
     }
 
     fn send(&mut self, Output { to, bytes }: Output) {
@@ -245,7 +293,7 @@ impl Driver {
                  refused",
                 line.remote
             );
-            self.complaints.connections.warn(clock::now(), &what);
+            self.complaints.connections.warn(clock::now(), what);
         }
         self.over(connection);
     }
@@ -268,6 +316,15 @@ impl Driver {
         }
     }
 
+    fn forbidden(&mut self, from: SocketAddr) {
+        self.complaints.forbidden.warn(
+            clock::now(),
+            format_args!(
+                "SIP from {from} is dropped: none of the networks in [sip] allow and trust has it"
+            ),
+        );
+    }
+
     fn on_event(&mut self, event: Event) {
         match event {
             Event::LookUp(name) => {
@@ -277,7 +334,7 @@ impl Driver {
                     let _ = inbox.send(Input::Named(name, found)).await;
                 });
             }
-            Event::Ended(call) => self.ledger.ended(&call),
+            Event::Ended(call, outcome) => self.ledger.ended(*call, outcome),
             Event::Plain(id) => {
                 let call = self.gateway.call(id);
                 tracing::warn!(
@@ -293,8 +350,15 @@ impl Driver {
             Event::Refused(name, why) => {
                 let name = String::from_utf8_lossy(&name).into_owned();
                 let what = format!("media of call {name:?} can't be relayed: {why}");
-                self.complaints.descriptions.warn(clock::now(), &what);
+                self.complaints.descriptions.warn(clock::now(), what);
             }
+            Event::TurnedAway(from, code, why) => {
+                self.complaints.refusals.warn(
+                    clock::now(),
+                    format_args!("a request from {from} is refused with {code}: {why}"),
+                );
+            }
+            Event::Forbidden(from) => self.forbidden(from),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_gateway::reception::Counts;
-use trunkline_gateway::{CallView, Gateway};
+use trunkline_gateway::{CallView, Gateway, Outcome};
 use trunkline_media::quality::emodel::{self, Codec, Parameters};
 
 /// Calls that have ended and are still shown.
@@ -38,12 +38,13 @@ struct Leg {
 
 /// How long the last counts of a call may be on their way, before it is recorded with
 /// those before.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A call that has ended, whose last counts are on their way.
 #[derive(Debug)]
 struct Ending {
     view: CallView,
+    outcome: Outcome,
     at: Time,
     waits: usize,
 }
@@ -68,7 +69,7 @@ impl Ledger {
         let now = clock::now();
         while let Some(n) = self.ending.iter().position(|e| now.since(e.at) > PATIENCE) {
             let ending = self.ending.remove(n);
-            self.record(&ending.view, ending.at);
+            self.record(&ending);
         }
         let mut alive = Vec::new();
         for leg in legs {
@@ -98,21 +99,30 @@ impl Ledger {
         self.ending[n].waits -= 1;
         if self.ending[n].waits == 0 {
             let ending = self.ending.remove(n);
-            self.record(&ending.view, ending.at);
+            self.record(&ending);
         }
+    }
+
+    /// Whether all calls that have ended are recorded.
+    pub fn is_settled(&self) -> bool {
+        self.ending.is_empty()
     }
 
     /// A call is over.
-    pub fn ended(&mut self, view: &CallView) {
+    pub fn ended(&mut self, view: CallView, outcome: Outcome) {
         let (at, waits) = (clock::now(), view.ports.len() * 2);
+        let ending = Ending { view, outcome, at, waits };
         match waits {
-            0 => self.record(view, at),
-            _ => self.ending.push(Ending { view: view.clone(), at, waits }),
+            0 => self.record(&ending),
+            _ => self.ending.push(ending),
         }
     }
 
-    fn record(&mut self, view: &CallView, at: Time) {
-        let row = self.row(view, at, "ended");
+    fn record(&mut self, Ending { view, outcome, at, .. }: &Ending) {
+        let mut row = self.row(view, *at, "ended");
+        let (said, status) = told(*outcome);
+        (row.outcome, row.status) = (Some(said.into()), status);
+        row.ended = Some(row.began + at.since(view.since).as_secs_f64());
         for port in view.ports.iter().flatten() {
             self.legs.remove(port);
         }
@@ -138,6 +148,7 @@ impl Ledger {
 
     fn row(&self, view: &CallView, at: Time, state: &str) -> Call {
         let ago = clock::now().since(view.since).as_secs_f64();
+        let began = clock::since_epoch() as f64 / 1e9 - ago;
         let leg = |port: &u16| self.legs.get(port).cloned().unwrap_or_default();
         let silent = |leg: &Leg| {
             let since = leg.last.max(view.answered).filter(|_| view.answered.is_some());
@@ -154,11 +165,28 @@ impl Ledger {
             from: view.from.clone(),
             to: view.to.clone(),
             state: state.into(),
-            began: clock::since_epoch() as f64 / 1e9 - ago,
+            began,
+            answered: view.answered.map(|at| began + at.since(view.since).as_secs_f64()),
+            ended: None,
+            outcome: None,
+            status: None,
             seconds: view.answered.map_or(0.0, |answered| at.since(answered).as_secs_f64()),
             overlay: view.is_over,
             legs: view.ports.iter().flat_map(legs).collect(),
         }
+    }
+}
+
+/// How a call has ended, as it is recorded; and with which status code.
+fn told(outcome: Outcome) -> (&'static str, Option<u16>) {
+    match outcome {
+        Outcome::CallerHungUp => ("caller-hung-up", None),
+        Outcome::CalleeHungUp => ("callee-hung-up", None),
+        Outcome::Refused(487) => ("cancelled", Some(487)),
+        Outcome::Refused(code) => ("refused", Some(code)),
+        Outcome::Unanswered => ("unanswered", None),
+        Outcome::Idle => ("idle", None),
+        Outcome::Stopped => ("stopped", None),
     }
 }
 

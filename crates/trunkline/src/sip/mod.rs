@@ -16,7 +16,7 @@ use board::Board;
 use driver::Driver;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use trunkline_base::Time;
@@ -26,6 +26,10 @@ use trunkline_sip::transaction::Hop;
 
 /// What waits to be looked at: more would be answered too late.
 const INBOX: usize = 1_024;
+
+/// What the packet thread tells and operators ask: more than all legs that may end at
+/// once, and apart from what strangers send.
+const TOLD: usize = 1 << 16;
 
 /// Something that has come.
 enum Input {
@@ -45,8 +49,13 @@ enum Input {
     Ways(crate::datapath::media::Ways),
     /// A leg is over: all that came to it.
     LegEnded(crate::datapath::media::LegCounts),
+    /// The file has changed, and what TLS goes by is this: the answer is whether that is
+    /// new.
+    Reconfigure(Box<Sip>, Box<stream::Tls>, SyncSender<bool>),
+    /// The node ends: the answer is how many calls ended with it.
+    Stop(SyncSender<usize>),
     /// Somebody asks what there is: of the calls, so many from this one on.
-    Ask(usize, usize, std::sync::mpsc::SyncSender<Report>),
+    Ask(usize, usize, SyncSender<Report>),
 }
 
 /// The gateway as one moment saw it.
@@ -75,6 +84,25 @@ impl Asker {
         let (reply, answer) = sync_channel(1);
         self.0.try_send(Input::Ask(from, count, reply)).ok()?;
         answer.recv_timeout(Duration::from_secs(1)).ok()
+    }
+
+    /// Has calls and connections that begin from now on go by `sip`: its names, networks,
+    /// routes and what is in its files now; whether that last is new. Nothing changes if
+    /// one of its files is wrong.
+    pub fn reconfigure(&self, sip: &Sip) -> Result<bool, String> {
+        let tls = stream::Tls::read(&sip.tls).map_err(|what| format!("[sip] {what}"))?;
+        let (reply, answer) = sync_channel(1);
+        let sent = self.0.try_send(Input::Reconfigure(Box::new(sip.clone()), Box::new(tls), reply));
+        let is_new = sent.ok().and_then(|()| answer.recv_timeout(Duration::from_secs(1)).ok());
+        is_new.ok_or_else(|| "the gateway does not answer: look at the node's log".into())
+    }
+
+    /// Ends all calls, and has their records written: how many there were; `None` if the
+    /// gateway does not answer in time.
+    pub fn stop(&self) -> Option<usize> {
+        let (reply, answer) = sync_channel(1);
+        self.0.try_send(Input::Stop(reply)).ok()?;
+        answer.recv_timeout(ledger::PATIENCE + Duration::from_secs(2)).ok()
     }
 }
 
@@ -170,12 +198,13 @@ pub fn start(sip: &Sip, media: Sender, lasting: &[u8; 32]) -> Result<Asker, Erro
     let config = trunkline_gateway::Config { own: own.collect(), ..sip.gateway.clone() };
     let gateway = Gateway::new(config, secret, lasting);
     let (inbox, inputs) = mpsc::channel(INBOX);
-    let board = Board::new(sip.media, media, inbox.clone());
+    let (teller, told) = mpsc::channel(TOLD);
+    let board = Board::new(sip.media, media, teller.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let asker = Asker(inbox.clone());
+    let asker = Asker(teller);
     let driver = Driver::new(gateway, board, ledger, tls, inbox);
     std::thread::Builder::new().name("sip".into()).spawn(move || {
-        if let Err(error) = runtime.block_on(driver.run(bound, inputs)) {
+        if let Err(error) = runtime.block_on(driver.run(bound, inputs, told)) {
             tracing::error!(%error, "the gateway has ended: calls are no longer set up");
         }
     })?;

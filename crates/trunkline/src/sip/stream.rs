@@ -6,6 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -31,16 +32,27 @@ pub struct Waiting {
 }
 
 /// How long a connection may take to be made.
-const CONNECT: std::time::Duration = std::time::Duration::from_secs(5);
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// How long the other end may take to take a message.
-const WRITE: std::time::Duration = std::time::Duration::from_secs(10);
+const WRITE: Duration = Duration::from_secs(10);
+
+/// How long a connection may be without a single message: as long as a transaction.
+pub const FIRST: Duration = Duration::from_secs(32);
 
 /// What TLS shows, and believes.
 #[derive(Clone, Default)]
 pub struct Tls {
     acceptor: Option<TlsAcceptor>,
     connector: Option<TlsConnector>,
+    /// The certificates that these have.
+    of: [Vec<CertificateDer<'static>>; 2],
+}
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Tls) -> bool {
+        self.of == other.of
+    }
 }
 
 impl Tls {
@@ -52,6 +64,7 @@ impl Tls {
             let chain = certificates("certificate", certificate)?;
             let secret = PrivateKeyDer::from_pem_file(key)
                 .map_err(|e| format!("certificate_key {}: {e}", key.display()))?;
+            tls.of[0].clone_from(&chain);
             let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
                 .with_safe_default_protocol_versions()
                 .map_err(|e| e.to_string())?
@@ -66,6 +79,7 @@ impl Tls {
         if let Some(path) = &files.roots {
             let mut roots = RootCertStore::empty();
             for root in certificates("roots", path)? {
+                tls.of[1].push(root.clone());
                 roots.add(root).map_err(|e| format!("roots {}: {e}", path.display()))?;
             }
             let client = ClientConfig::builder_with_provider(provider)
@@ -98,6 +112,8 @@ pub struct Line {
     pub inbox: mpsc::Sender<Input>,
     /// What is to be sent.
     pub outbox: mpsc::Receiver<Waiting>,
+    /// How long the first message may take, either way; `None` once it has passed.
+    pub patience: Option<Duration>,
 }
 
 /// Serves a connection that somebody has made, until it is over.
@@ -190,6 +206,8 @@ fn keep_alive(stream: &TcpStream) {
 
 /// Moves messages both ways.
 async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) -> io::Result<()> {
+    let first = tokio::time::sleep(line.patience.unwrap_or(Duration::MAX));
+    tokio::pin!(first);
     let mut framer = Framer::default();
     let mut buffer = vec![0; 16 << 10];
     loop {
@@ -199,18 +217,21 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
                 0 => return Ok(()),
                 n => {
                     framer.push(&buffer[..n]);
-                    if !take(&mut framer, &mut stream, &line).await? {
+                    if !take(&mut framer, &mut stream, &mut line).await? {
                         return Ok(());
                     }
                 }
             },
             message = line.outbox.recv() => match message {
                 Some(Waiting { bytes, room }) => {
+                    line.patience = None;
                     write(&mut stream, &bytes).await?;
                     drop(room);
                 }
                 None => return Ok(()),
             },
+            // Places are for those who have something to say.
+            () = &mut first, if line.patience.is_some() => return Ok(()),
         }
     }
 }
@@ -219,7 +240,7 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
 async fn take(
     framer: &mut Framer,
     stream: &mut (impl AsyncWrite + Unpin),
-    line: &Line,
+    line: &mut Line,
 ) -> io::Result<bool> {
     while let Some(frame) = framer.poll() {
         match frame {
@@ -234,6 +255,7 @@ async fn take(
                 }
             }
             Ok(Frame::Message(message)) => {
+                line.patience = None;
                 let input = Input::Message(line.hop, Box::new(message));
                 if line.inbox.send(input).await.is_err() {
                     return Ok(false);
@@ -277,7 +299,7 @@ mod tests {
         let line = |inbox: &mpsc::Sender<Input>| {
             let (outbox, reader) = mpsc::channel(9);
             let hop = Hop { socket: 0, remote, connection: Some(1) };
-            (outbox, Line { hop, inbox: inbox.clone(), outbox: reader })
+            (outbox, Line { hop, inbox: inbox.clone(), outbox: reader, patience: None })
         };
         let (_answers, at) = line(&at_server);
         let shows = Some(tls.clone());
@@ -303,7 +325,7 @@ mod tests {
             let (_answers, outbox) = mpsc::channel(9);
             let (stream, remote) = listener.accept().await.unwrap();
             let hop = Hop { socket: 0, remote, connection: Some(1) };
-            tokio::spawn(serve(None, stream, Line { hop, inbox, outbox }));
+            tokio::spawn(serve(None, stream, Line { hop, inbox, outbox, patience: None }));
             let invite = b"INVITE sip:b@h SIP/2.0\r\nVia: SIP/2.0/TCP a;branch=z9hG4bK1\r\n\
                 From: <sip:a@h>;tag=1\r\nTo: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n\
                 Content-Type: application/sdp\r\n\r\nv=0\r\n";
@@ -312,6 +334,30 @@ mod tests {
             phone.read_to_string(&mut answer).await.unwrap();
             assert!(answer.starts_with("SIP/2.0 400 Bad Content-Length\r\n"), "{answer}");
             assert!(matches!(inputs.recv().await, Some(Input::Closed(1, None))));
+        });
+    }
+
+    #[test]
+    fn who_connects_and_says_nothing_has_to_go() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let message = b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n";
+            for said in [&b""[..], b"\r\n\r\n", &message[..20], &message[..]] {
+                let (mut phone, stream) = tokio::io::duplex(999);
+                let (inbox, mut inputs) = mpsc::channel(9);
+                let (_answers, outbox) = mpsc::channel(9);
+                let hop =
+                    Hop { socket: 0, remote: ([192, 0, 2, 1], 1).into(), connection: Some(1) };
+                let patience = Some(Duration::from_millis(50));
+                let over = tokio::spawn(carry(stream, Line { hop, inbox, outbox, patience }));
+                phone.write_all(said).await.unwrap();
+                let stays = said.len() == message.len();
+                if stays {
+                    assert!(matches!(inputs.recv().await, Some(Input::Message(..))));
+                }
+                let ended = tokio::time::timeout(Duration::from_millis(300), over).await;
+                assert_eq!(ended.is_err(), stays, "{said:?}");
+            }
         });
     }
 

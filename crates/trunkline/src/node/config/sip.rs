@@ -49,7 +49,7 @@ pub struct Tls {
 #[serde(deny_unknown_fields)]
 pub struct SipSection {
     listen: Vec<Spanned<Place>>,
-    address: Option<IpAddr>,
+    address: Option<Spanned<Address>>,
     #[serde(default)]
     names: Vec<HostName>,
     #[serde(default = "ports")]
@@ -117,10 +117,17 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Network, String> {
         let one = text.parse::<IpAddr>().map(IpNet::from).ok();
-        let network = text.parse::<IpNet>().ok().or(one);
-        network.map(Network).ok_or_else(|| {
+        let network = text.parse::<IpNet>().ok().or(one).ok_or_else(|| {
             format!("\"{text}\" is no network: write it as \"192.0.2.0/24\" or \"192.0.2.1\"")
-        })
+        })?;
+        // Wider than was meant, or a slip.
+        match network.trunc() {
+            whole if whole == network => Ok(Network(network)),
+            whole => Err(format!(
+                "\"{text}\" is one address and a whole network: write \"{whole}\" or \"{}\"",
+                network.addr()
+            )),
+        }
     }
 }
 
@@ -134,6 +141,9 @@ impl FromStr for Name {
     fn from_str(text: &str) -> Result<Name, String> {
         if let Ok(network) = text.parse::<Network>() {
             return Ok(Name(Destination::Network(network.0)));
+        }
+        if text.contains('/') {
+            return Err(text.parse::<Network>().err().unwrap_or_default());
         }
         let wrong = |_| {
             format!(
@@ -157,6 +167,19 @@ impl FromStr for HostName {
         let is_name = text.chars().all(one) && text.contains(|c: char| c.is_ascii_alphabetic());
         let wrong = || format!("\"{text}\" is no name: write it as \"sip.b.example\"");
         is_name.then(|| HostName(text.to_ascii_lowercase())).ok_or_else(wrong)
+    }
+}
+
+/// An IP address: `"203.0.113.7"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Address(IpAddr);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let wrong = |_| format!("\"{text}\" is no IP address: write it as \"203.0.113.7\"");
+        text.parse().map(Address).map_err(wrong)
     }
 }
 
@@ -184,15 +207,34 @@ impl FromStr for Ports {
 }
 
 macro_rules! from_text {
-    ($($name:ident)*) => {$(
+    ($($name:ident: $wanted:literal,)*) => {$(
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<$name, D::Error> {
-                String::deserialize(from)?.parse().map_err(de::Error::custom)
+                struct Text;
+                impl de::Visitor<'_> for Text {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($wanted)
+                    }
+
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$name, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+                from.deserialize_str(Text)
             }
         }
     )*};
 }
-from_text!(Place Network Name HostName Ports);
+from_text! {
+    Place: "a place for SIP in quotes, as \"udp:192.0.2.1:5060\"",
+    Network: "a network in quotes, as \"192.0.2.0/24\"",
+    Name: "a network or a name in quotes, as \"192.0.2.0/24\" or \"b.example\"",
+    HostName: "a name in quotes, as \"sip.b.example\"",
+    Address: "an IP address in quotes, as \"203.0.113.7\"",
+    Ports: "a range of ports in quotes, as \"30000-39999\"",
+}
 
 /// Where something is wrong, if one line is; and what.
 type Wrong = (Option<std::ops::Range<usize>>, String);
@@ -207,9 +249,10 @@ impl SipSection {
         for (n, place) in self.listen.iter().enumerate() {
             self.check_place(place, n).map_err(|what| (Some(place.span()), what))?;
         }
-        for route in &self.route {
-            self.check_route(route.get_ref()).map_err(|what| (Some(route.span()), what))?;
+        for (n, route) in self.route.iter().enumerate() {
+            self.check_route(route.get_ref(), n).map_err(|what| (Some(route.span()), what))?;
         }
+        self.check_address()?;
         if let Some(none) = self.max_calls.as_ref().filter(|calls| *calls.get_ref() == 0) {
             return Err((Some(none.span()), "[sip] max_calls is 1 or more".into()));
         }
@@ -239,7 +282,7 @@ impl SipSection {
             Route { to: to.0, via: via.address, transport: via.transport, name }
         };
         let max_calls = self.max_calls.map_or(CALLS, Spanned::into_inner);
-        let public = self.address;
+        let public = self.address.map(|address| address.into_inner().0);
         let socket = |place: &Spanned<Place>| {
             let Place { transport, address } = *place.get_ref();
             let ip = public.unwrap_or(address.ip());
@@ -265,6 +308,20 @@ impl SipSection {
         Ok(Sip { gateway, bind, media: local, deadline_ms, records: self.records, tls })
     }
 
+    fn check_address(&self) -> Result<(), Wrong> {
+        let Some(public) = &self.address else { return Ok(()) };
+        let ip = public.get_ref().0;
+        let differs = |place: &&Spanned<Place>| place.get_ref().address.is_ipv4() != ip.is_ipv4();
+        match self.listen.iter().find(differs) {
+            Some(other) => {
+                let other = other.get_ref();
+                let what = format!("{other} can't be reached at {ip}: it is of another family");
+                Err((Some(public.span()), what))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn check_place(&self, place: &Spanned<Place>, n: usize) -> Result<(), String> {
         let Place { transport, address } = *place.get_ref();
         if self.listen[..n].iter().any(|other| other.get_ref() == place.get_ref()) {
@@ -285,7 +342,11 @@ impl SipSection {
         Ok(())
     }
 
-    fn check_route(&self, RouteSection { via, name, .. }: &RouteSection) -> Result<(), String> {
+    fn check_route(&self, route: &RouteSection, n: usize) -> Result<(), String> {
+        let RouteSection { to, via, name } = route;
+        if self.route[..n].iter().any(|other| other.get_ref().to == *to) {
+            return Err("there is a route for the same `to` already".into());
+        }
         let transport = via.transport.in_uri();
         if self.listen.iter().any(|place| place.get_ref() == via) {
             return Err(format!("{via} is this gateway itself: `via` names the next hop"));
@@ -392,7 +453,7 @@ via = "udp:198.51.100.1:5060"
     fn a_mistake_has_a_line_and_a_way_out() {
         for (old, new, place, says) in [
             ("allow", "#allow", "7:11", "has no `allow`: name the networks"),
-            ("udp:192", "sctp:192", "7:10", "is no place for SIP: write udp:, tcp: or tls:"),
+            ("udp:192", "sctp:192", "7:11", "is no place for SIP: write udp:, tcp: or tls:"),
             ("udp:192.0.2.1:5060", "udp:0.0.0.0:5060", "7:11", "phones are told one: listen at"),
             ("udp:192.0.2.1:5060", "udp:192.0.2.1:0", "7:11", "give the port"),
             ("tcp:192.0.2.1:5060", "tls:192.0.2.1:5061", "7:33", "needs `certificate` and"),
@@ -400,11 +461,22 @@ via = "udp:198.51.100.1:5060"
             ("20000-20099", "80-2000", "8:9", "begin with 1024"),
             ("20000-20099", "20000-20002", "8:9", "takes four ports"),
             ("20000-20099", "6000-8000", "8:9", "the node's own port 0.0.0.0:7000 is one of"),
-            ("192.0.2.0/24", "192.0.2.0/33", "9:9", "is no network: write it as"),
+            ("192.0.2.0/24", "192.0.2.0/33", "9:10", "is no network: write it as"),
             ("80ms", "1 s", "11:12", "1 to 255 ms"),
             ("B.example", "b@example", "14:6", "is neither a network"),
             ("udp:198", "198", "15:7", "is no place for SIP"),
-            ("trust =", "names = [\"a b\"]\ntrust =", "10:9", "is no name: write it as"),
+            ("192.0.2.0/24", "192.0.2.9/24", "9:10", "write \"192.0.2.0/24\" or \"192.0.2.9\""),
+            ("\"B.example\"", "\"192.0.2.9/24\"", "14:6", "is one address and a whole network"),
+            ("\"20000-20099\"", "20000", "8:9", "a range of ports in quotes, as"),
+            ("trust =", "address = \"sip.a.example\"\ntrust =", "10:11", "is no IP address"),
+            ("trust =", "address = \"2001:db8::1\"\ntrust =", "10:11", "of another family"),
+            (
+                "[[sip.route]]",
+                "[[sip.route]]\nto = \"b.example\"\nvia = \"udp:198.51.100.2:5060\"\n\n[[sip.route]]",
+                "17:1",
+                "the same `to` already",
+            ),
+            ("trust =", "names = [\"a b\"]\ntrust =", "10:10", "is no name: write it as"),
             ("udp:198.51", "tls:198.51", "13:1", "no tls: at an address of its family"),
             ("udp:198.51.100.1", "udp:[::1]", "13:1", "no udp: at an address of its family"),
             ("udp:198.51.100.1", "tcp:192.0.2.1", "13:1", "is this gateway itself"),

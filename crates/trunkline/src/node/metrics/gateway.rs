@@ -13,7 +13,7 @@ use trunkline_media::quality::emodel;
 pub(super) struct Gateway(pub Report);
 
 /// What users find between good and bad (ITU-T G.107, annex B).
-const MOS: [f64; 8] = [1.0, 2.0, 2.58, 3.1, 3.6, 4.03, 4.34, f64::INFINITY];
+const MOS: [f64; 9] = [1.0, 2.0, 2.58, 3.1, 3.6, 4.03, 4.34, 4.5, f64::INFINITY];
 
 impl Collector for Gateway {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {

@@ -1,0 +1,206 @@
+//! What a message carries: one body, or several in one (RFC 2046, 5.1; RFC 5621).
+
+use crate::lex::{find, is_space, param, split, trim};
+use crate::message::Message;
+use crate::name::Name;
+
+/// The most parts of a body that are looked at.
+const MAX_PARTS: usize = 32;
+/// The longest boundary between parts (RFC 2046, 5.1.1).
+const MAX_BOUNDARY: usize = 70;
+
+/// A body of the media type that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// Itself, in the message's own bytes.
+    pub bytes: &'a [u8],
+    /// Whether it is alone of its type, and as it is: neither compressed nor encoded.
+    pub is_readable: bool,
+}
+
+impl Message {
+    /// The body of the media type `kind`, such as `application/sdp`: the message's own, or
+    /// the first that is one of several in it. `None` if there is none, or nothing in it.
+    pub fn part(&self, kind: &str) -> Option<Part<'_>> {
+        let of_message = self.first(Name::ContentType)?;
+        let mut codings = self.list(Name::ContentEncoding);
+        let is_plain = codings.all(|coding| coding.eq_ignore_ascii_case(b"identity"));
+        if media_type(of_message).eq_ignore_ascii_case(kind.as_bytes()) {
+            let part = Part { bytes: self.body(), is_readable: is_plain };
+            return Some(part).filter(|part| !part.bytes.is_empty());
+        }
+        let mut parts = Parts::new(of_message, self.body())?
+            .take(MAX_PARTS)
+            .filter(|part| part.kind.eq_ignore_ascii_case(kind.as_bytes()));
+        let Whole { bytes, is_encoded, .. } = parts.find(|part| !part.bytes.is_empty())?;
+        let is_readable = is_plain && !is_encoded && parts.next().is_none();
+        Some(Part { bytes, is_readable })
+    }
+}
+
+/// The value of a `Content-Type`, without its parameters.
+fn media_type(value: &[u8]) -> &[u8] {
+    split(value, b';').next().unwrap_or_default()
+}
+
+/// A part of a body, and what its own header says.
+struct Whole<'a> {
+    kind: &'a [u8],
+    is_encoded: bool,
+    bytes: &'a [u8],
+}
+
+impl<'a> Whole<'a> {
+    /// `text` begins after the line that is the boundary.
+    fn parse(text: &'a [u8]) -> Whole<'a> {
+        let mut whole = Whole { kind: b"text/plain", is_encoded: false, bytes: &[] };
+        let mut at = 0;
+        while let Some(end) = text[at..].iter().position(|&b| b == b'\n').map(|n| at + n + 1) {
+            let line = trim(&text[at..end]);
+            at = end;
+            if line.is_empty() {
+                whole.bytes = &text[at..];
+                break;
+            }
+            let Some(colon) = line.iter().position(|&b| b == b':') else { continue };
+            let (name, value) = (trim(&line[..colon]), trim(&line[colon + 1..]));
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            let is_one_of =
+                |all: &[&str]| all.iter().any(|one| value.eq_ignore_ascii_case(one.as_bytes()));
+            if is("Content-Type") || is("c") {
+                whole.kind = media_type(value);
+            } else if is("Content-Transfer-Encoding") {
+                whole.is_encoded |= !is_one_of(&["7bit", "8bit", "binary"]);
+            } else if is("Content-Encoding") || is("e") {
+                whole.is_encoded |= !is_one_of(&["identity"]);
+            }
+        }
+        whole
+    }
+}
+
+/// The parts of a `multipart` body, one after the other.
+struct Parts<'a> {
+    boundary: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    fn new(content_type: &'a [u8], body: &'a [u8]) -> Option<Parts<'a>> {
+        let kind = content_type.get(..10)?;
+        if !kind.eq_ignore_ascii_case(b"multipart/") {
+            return None;
+        }
+        let params = &content_type[find(content_type, b";")?..];
+        let boundary = param(params, "boundary")??;
+        let boundary = boundary.strip_prefix(b"\"").unwrap_or(boundary);
+        let boundary = boundary.strip_suffix(b"\"").unwrap_or(boundary);
+        if boundary.is_empty() || boundary.len() > MAX_BOUNDARY {
+            return None;
+        }
+        let mut parts = Parts { boundary, rest: body };
+        // What is before the first is nobody's.
+        parts.take_to_boundary()?;
+        Some(parts)
+    }
+
+    /// What comes before the next boundary; `rest` is what comes after that line, and
+    /// nothing behind the last.
+    fn take_to_boundary(&mut self) -> Option<&'a [u8]> {
+        let (all, mut at) = (self.rest, 0);
+        while at < all.len() {
+            let end = all[at..].iter().position(|&b| b == b'\n').map_or(all.len(), |n| at + n + 1);
+            let after =
+                all[at..end].strip_prefix(b"--").and_then(|l| l.strip_prefix(self.boundary));
+            let is_last = after.is_some_and(|after| after.starts_with(b"--"));
+            if is_last || after.is_some_and(|after| after.iter().all(|&b| is_space(b))) {
+                self.rest = if is_last { &[] } else { &all[end..] };
+                // The end of the line before it is the boundary's.
+                let part = &all[..at];
+                let part = part.strip_suffix(b"\n").unwrap_or(part);
+                return Some(part.strip_suffix(b"\r").unwrap_or(part));
+            }
+            at = end;
+        }
+        self.rest = &[];
+        None
+    }
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = Whole<'a>;
+
+    fn next(&mut self) -> Option<Whole<'a>> {
+        self.take_to_boundary().map(Whole::parse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Edit;
+
+    fn message(fields: &str, body: &str) -> Message {
+        let text = format!(
+            "INVITE sip:b@h SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\n\
+             From: <sip:a@h>;tag=1\r\nTo: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n\
+             {fields}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        Message::parse(text.as_bytes()).expect("a message")
+    }
+
+    const SDP: &str = "application/sdp";
+    const TWO: &str = "not this\r\n--b 1\r\ncontent-type: Application/SDP; x=y\r\n\
+        Content-Disposition: session\r\n\r\nv=0\r\nm=\r\n--b 1 \r\nContent-Type: application/isup\r\n\
+        Content-Transfer-Encoding: binary\r\n\r\n\x01--b 1\r\n--b 1--\r\n--b 1\r\nnor this";
+
+    #[test]
+    fn a_body_of_its_own_is_the_part() {
+        let readable = |fields: &str| message(fields, "v=0").part(SDP).map(|p| p.is_readable);
+        assert_eq!(readable("c: application/SDP;charset=x"), Some(true));
+        assert_eq!(
+            readable("Content-Type: application/sdp\r\nContent-Encoding: gzip"),
+            Some(false)
+        );
+        assert_eq!(readable("Content-Type: application/sdp\r\ne: identity"), Some(true));
+        assert_eq!(readable("Content-Type: text/plain"), None);
+        assert_eq!(readable("Subject: x"), None);
+        assert_eq!(message("c: application/sdp", "").part(SDP), None);
+    }
+
+    #[test]
+    fn of_several_it_is_found_and_changed_and_all_else_stays() {
+        let m = message("Content-Type: multipart/mixed;boundary=\"b 1\"", TWO);
+        let part = m.part(SDP).expect("a description");
+        assert_eq!(part, Part { bytes: b"v=0\r\nm=", is_readable: true });
+        assert_eq!(m.part("application/isup").map(|p| p.bytes), Some(&b"\x01--b 1"[..]));
+        let mut edit = Edit::new(&m);
+        edit.set_part(part.bytes, b"v=0\r\n");
+        let changed = Message::parse(&edit.finish()).expect("a message");
+        assert_eq!(changed.fault(), None);
+        assert_eq!(changed.body(), TWO.replacen("v=0\r\nm=", "v=0\r\n", 1).as_bytes());
+    }
+
+    #[test]
+    fn what_is_encoded_or_there_twice_is_not_readable() {
+        let of = |body: &str| {
+            message("c: Multipart/Mixed; boundary=b", body).part(SDP).map(|p| p.is_readable)
+        };
+        let part = "--b\r\nContent-Type: application/sdp\r\n\r\nv=0\r\n";
+        assert_eq!(of(&format!("{part}--b--")), Some(true));
+        assert_eq!(of(&format!("{part}{part}--b--")), Some(false));
+        for coding in ["Content-Transfer-Encoding: base64", "Content-Encoding: gzip", "e: gzip"] {
+            let coded = part.replace("\r\n\r\n", &format!("\r\n{coding}\r\n\r\n"));
+            assert_eq!(of(&format!("{coded}--b--")), Some(false), "{coding}");
+        }
+        // Of a part that doesn't end nobody knows how long it is.
+        for none in ["", "--b", part, "--b--\r\n", "--b\r\n--b--", "--c\r\n\r\n--c--"] {
+            assert_eq!(of(none), None, "{none}");
+        }
+        for bad in ["multipart/mixed", "multipart/mixed;boundary=", "multipart/mixed;boundary=\"\""]
+        {
+            assert_eq!(message(&format!("c: {bad}"), TWO).part(SDP), None, "{bad}");
+        }
+    }
+}
