@@ -1,10 +1,13 @@
 //! What the standard library and `nix` do not offer: an allocator that counts,
-//! and real-time scheduling. ARCHITECTURE.md lists all unsafe code.
+//! real-time scheduling, and a TUN device. ARCHITECTURE.md lists all unsafe code.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 
 /// The system's allocator, counting what each thread asks of it, so that a
 /// running daemon shows that its packet thread asks for nothing.
@@ -67,4 +70,34 @@ pub fn run_ordinary() {
     // SAFETY: 0 is the calling thread, and `param` lives through the call. Everybody
     // may ask for less.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const param) };
+}
+
+/// A new TUN device in the calling thread's network namespace, until the file is closed:
+/// each read is an IP packet that the kernel has sent to it, each write one that comes
+/// from it. Neither waits.
+///
+/// # Errors
+///
+/// No /dev/net/tun, no permission (CAP_NET_ADMIN), or a name that is taken or longer than
+/// 15 bytes.
+pub fn open_tun(name: &str) -> io::Result<File> {
+    let mut open = File::options();
+    let file = open.read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
+    let name = std::ffi::CString::new(name)?;
+    let name = name.as_bytes_with_nul();
+    if name.len() > libc::IFNAMSIZ {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // Without a header before each packet the kernel leaves no checksum and no
+    // segmentation to whoever reads.
+    let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_flags: flags };
+    let mut request = libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru };
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: TUNSETIFF reads an ifreq, of which name and flags are set, and writes the
+    // name of the device into it; it lives through the call.
+    let rc = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
 }

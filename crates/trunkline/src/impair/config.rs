@@ -1,5 +1,6 @@
 //! What the user writes, and the links it means.
 
+mod model;
 mod values;
 
 use std::collections::BTreeSet;
@@ -8,16 +9,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
-use trunkline_base::link_model::{
-    BadTrace, Chain, InvalidModel, LinkModel, Loss, MAX_TRACE, parse_trace,
-};
+use trunkline_base::link_model::{BadTrace, InvalidModel, LinkModel, MAX_TRACE, parse_trace};
 
+use super::setup::Setup;
 use crate::units::{Fraction, Rate, Size, Span};
-pub use values::{ChainKind, Limit, PerDirection};
-use values::{DifferentUnits, RedText};
+pub use model::ModelText;
+pub(super) use model::modelled;
+pub use values::{ChainKind, Limit, PerDirection, RedText};
 
 /// A configuration that cannot be run; each says what to change.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +62,20 @@ pub enum ConfigError {
         /// seed, buffer, the number of links, or a link and its key.
         what: String,
     },
+}
+
+impl ConfigError {
+    /// What is wrong `at` so many bytes into a file.
+    pub fn at(path: &Path, text: &str, at: usize, message: String) -> ConfigError {
+        let before = &text.as_bytes()[..at.min(text.len())];
+        let start_of_line = before.iter().rposition(|&b| b == b'\n').map_or(0, |n| n + 1);
+        ConfigError::Syntax {
+            path: path.to_owned(),
+            line: 1 + before.iter().filter(|&&b| b == b'\n').count(),
+            column: 1 + before.len() - start_of_line,
+            message,
+        }
+    }
 }
 
 /// What is wrong with a link.
@@ -147,14 +161,6 @@ pub struct Config {
     pub links: Vec<Link>,
 }
 
-/// What a file says that has been read again.
-#[derive(Debug)]
-pub struct Change {
-    pub config: Config,
-    /// The directions that are to do something else, counted through all links.
-    pub directions: Vec<u32>,
-}
-
 /// One link: two ends, two directions.
 #[derive(Debug, Clone)]
 pub struct Link {
@@ -192,9 +198,7 @@ pub const SIDES: [&str; 2] = ["a", "b"];
 /// The directions, likewise.
 pub const DIRECTIONS: [&str; 2] = ["forward", "reverse"];
 /// Room for 32,768 packets.
-const DEFAULT_BUFFER: Size = Size(64 << 20);
-/// The usual distance between voice packets.
-const DEFAULT_SPACING: Duration = Duration::from_millis(20);
+pub const DEFAULT_BUFFER: Size = Size(64 << 20);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -206,35 +210,14 @@ struct File {
     link: Vec<LinkText>,
 }
 
-/// A link as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LinkText {
-    pub name: Option<String>,
-    pub stream: Option<u64>,
-    pub a: End,
-    pub b: End,
-    #[serde(default)]
-    pub delay: PerDirection<Span>,
-    #[serde(default)]
-    pub jitter: PerDirection<Span>,
-    #[serde(default)]
-    pub rate: PerDirection<Rate>,
-    #[serde(default)]
-    pub queue: PerDirection<Limit>,
-    #[serde(default)]
-    pub loss: PerDirection<Fraction>,
-    #[serde(default)]
-    pub burst: PerDirection<Fraction>,
-    #[serde(default)]
-    pub chain: PerDirection<ChainKind>,
-    #[serde(default)]
-    pub spacing: PerDirection<Span>,
-    /// Files of [`parse_trace`], instead of loss.
-    #[serde(default)]
-    pub trace: PerDirection<PathBuf>,
-    /// Of both queues.
-    pub red: Option<RedText>,
+modelled! {
+    /// A link as it is written.
+    pub struct LinkText {
+        pub name: Option<String>,
+        pub stream: Option<u64>,
+        pub a: End,
+        pub b: End,
+    }
 }
 
 impl Config {
@@ -244,24 +227,9 @@ impl Config {
     ///
     /// The first mistake in it, with its place.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        let text = read_text(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        let mut file: File = toml::from_str(&text).map_err(|error| {
-            let at = error.span().map_or(0, |s| s.start).min(text.len());
-            let before = &text.as_bytes()[..at];
-            let start_of_line = before.iter().rposition(|&b| b == b'\n').map_or(0, |n| n + 1);
-            ConfigError::Syntax {
-                path: path.to_owned(),
-                line: 1 + before.iter().filter(|&&b| b == b'\n').count(),
-                column: 1 + at - start_of_line,
-                // Some parser messages have several lines; ours have one.
-                message: error.message().replace('\n', ", "),
-            }
-        })?;
+        let mut file: File = read_toml(path)?.1;
         let folder = path.parent().unwrap_or(Path::new(""));
-        for trace in file.link.iter_mut().flat_map(|l| &mut l.trace.0).flatten() {
-            *trace = folder.join(&trace);
-        }
+        file.link.iter_mut().for_each(|link| link.find_traces(folder));
         Config::new(file.seed, file.buffer, file.link)
     }
 
@@ -283,40 +251,29 @@ impl Config {
             .into_iter()
             .zip(0u64..)
             .map(|(text, index)| {
-                let name = text.name.clone().unwrap_or_else(|| (index + 1).to_string());
+                let name = name(text.name.as_ref(), index);
                 let checked = if names.insert(name.clone()) {
                     text.check(index)
                 } else {
                     Err(Problem::DuplicateName)
                 };
-                match checked {
-                    Ok(directions) => Ok(Link { name, ends: [text.a, text.b], directions }),
-                    Err(problem) => Err(ConfigError::Link { link: name, problem }),
-                }
+                checked.map_err(|problem| ConfigError::Link { link: name, problem })
             })
             .collect::<Result<_, _>>()?;
         Ok(Config { seed, buffer: buffer.unwrap_or(DEFAULT_BUFFER).0, links })
     }
+}
 
-    /// Both directions of each link, one after the other.
-    pub fn models(&self) -> impl Iterator<Item = &LinkModel> {
+impl Setup for Config {
+    fn read(path: &Path) -> Result<Config, ConfigError> {
+        Config::read(path)
+    }
+
+    fn models(&self) -> impl Iterator<Item = &LinkModel> {
         self.links.iter().flat_map(|link| &link.directions).map(|direction| &direction.model)
     }
 
-    /// What differs in `new`, which must have these same links.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError::OtherLinks`], with the first link that isn't the same.
-    pub fn change(&self, new: Config) -> Result<Change, ConfigError> {
-        self.check_same_links(&new)?;
-        let both = (0..).zip(self.models().zip(new.models()));
-        let directions = both.filter_map(|(k, (old, new))| (old != new).then_some(k)).collect();
-        Ok(Change { directions, config: new })
-    }
-
-    /// Fails with what makes `new` other links than these, if anything does.
-    fn check_same_links(&self, new: &Config) -> Result<(), ConfigError> {
+    fn check_same(&self, new: &Config) -> Result<(), ConfigError> {
         let other = |what: &str| Err(ConfigError::OtherLinks { what: what.to_owned() });
         if self.seed != new.seed {
             return other("seed");
@@ -338,76 +295,42 @@ impl Config {
 }
 
 impl LinkText {
-    fn check(&self, index: u64) -> Result<[Direction; 2], Problem> {
+    fn check(self, index: u64) -> Result<Link, Problem> {
         if self.a.peer.is_none() && self.b.peer.is_none() {
             return Err(Problem::NoPeer);
         }
-        if self.red.is_some() && self.rate == PerDirection::default() {
-            return Err(Problem::RedAlone);
-        }
-        // Directions of one link must not lose in step, links with one stream must.
-        let stream = self.stream.unwrap_or(index).wrapping_mul(2);
-        Ok([
-            Direction { model: self.model(0)?, stream },
-            Direction { model: self.model(1)?, stream: stream | 1 },
-        ])
+        let (ends, name) = ([self.a, self.b], name(self.name.as_ref(), index));
+        let stream = stream(self.stream, index);
+        let directions = self.into_model().directions(stream)?;
+        Ok(Link { name, ends, directions })
     }
+}
 
-    /// The model of direction `d`.
-    fn model(&self, d: usize) -> Result<LinkModel, Problem> {
-        let direction = DIRECTIONS[d];
-        let loss = match &self.trace.0[d] {
-            None => self.loss(d)?,
-            Some(_) if self.loss.0[d].is_some() || self.burst.0[d].is_some() => {
-                return Err(Problem::TraceAndLoss { direction });
-            }
-            Some(path) => match read_trace(path) {
-                Ok(lost) => Loss::Trace(lost),
-                Err(source) => {
-                    return Err(Problem::Trace { direction, path: path.clone(), source });
-                }
-            },
-        };
-        let queue = values::queue(self.queue.0[d], self.red.as_ref())
-            .map_err(|DifferentUnits| Problem::RedUnits { direction })?;
-        let model = LinkModel {
-            delay: self.delay.0[d].unwrap_or_default().0,
-            jitter: self.jitter.0[d].unwrap_or_default().0,
-            loss,
-            rate: self.rate.0[d].map(|r| r.0),
-            queue,
-        };
-        match model.validate() {
-            Ok(()) => Ok(model),
-            Err(source) => Err(Problem::Model { direction, source }),
+/// A link without a name is called by its number, from 1.
+pub fn name(given: Option<&String>, index: u64) -> String {
+    given.cloned().unwrap_or_else(|| (index + 1).to_string())
+}
+
+/// Directions of one link must not lose in step, links with one stream must.
+pub fn stream(given: Option<u64>, index: u64) -> u64 {
+    given.unwrap_or(index).wrapping_mul(2)
+}
+
+/// What a file says, and its text.
+///
+/// # Errors
+///
+/// It can't be read, or is no TOML of this kind.
+pub fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(String, T), ConfigError> {
+    let text =
+        read_text(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    match toml::from_str(&text) {
+        Ok(file) => Ok((text, file)),
+        Err(error) => {
+            let at = error.span().map_or(0, |s| s.start);
+            // Some parser messages have several lines; ours have one.
+            Err(ConfigError::at(path, &text, at, error.message().replace('\n', ", ")))
         }
-    }
-
-    /// The loss process of direction `d`, if it is not a trace.
-    fn loss(&self, d: usize) -> Result<Loss, Problem> {
-        let direction = DIRECTIONS[d];
-        let (chain, spacing) = (self.chain.0[d], self.spacing.0[d]);
-        Ok(match (self.loss.0[d], self.burst.0[d]) {
-            (None, Some(_)) => return Err(Problem::BurstAlone { direction }),
-            (_, None) if chain.is_some() => {
-                return Err(Problem::ChainAlone { direction, key: "chain" });
-            }
-            (_, None) if spacing.is_some() => {
-                return Err(Problem::ChainAlone { direction, key: "spacing" });
-            }
-            (None, None) => Loss::None,
-            (Some(p), None) => Loss::Bernoulli { p: p.0 },
-            (Some(p), Some(b)) => Loss::Burst {
-                p: p.0,
-                b: b.0,
-                chain: match chain.unwrap_or(ChainKind::PerPacket) {
-                    ChainKind::PerPacket => Chain::PerPacket,
-                    ChainKind::Continuous => {
-                        Chain::Continuous { spacing: spacing.map_or(DEFAULT_SPACING, |s| s.0) }
-                    }
-                },
-            },
-        })
     }
 }
 

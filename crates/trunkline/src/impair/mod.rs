@@ -7,20 +7,29 @@
 
 mod clock;
 mod config;
+mod hosts;
+mod pump;
 mod relay;
 mod report;
+mod setup;
 mod socket;
 mod stop;
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::sys::run_fifo;
 use crate::units::{Fraction, Rate, Size, Span};
 pub use config::ConfigError;
 use config::{ChainKind, Config, End, Limit, LinkText, PerDirection};
+use hosts::Emulator;
 use relay::Relay;
+use serde::Serialize;
 use stop::{Reread, Stop};
 
 const HELP: &str = "\
@@ -64,9 +73,34 @@ DSCP and ECN of a datagram stay as they are, but for those marks.
 SIGHUP has the file read again: what links do may change while they run, as in a
 link that is cut (loss = \"100%\") and mended; what is under way still arrives.
 
+Hosts, for programs over the kernel's own TCP: each is a network namespace with one
+device; needs root, or user namespaces, and iproute2.
+    trunkline impair --hosts net.toml --punctual --pcap a=a.pcapng
+
+    [[host]]
+    name = \"a\"
+    tcp = \"reno\"              # its congestion control; also: sysctl = { \"net.…\" = \"…\" }
+    [[host]]
+    name = \"b\"
+    [[router]]
+    name = \"r\"
+    [[edge]]
+    between = [\"a\", \"r\"]
+    [[edge]]
+    name = \"bottleneck\"
+    between = [\"r\", \"b\"]
+    rate = \"10 Mbit/s\"        # all of IP counts; and the other keys of a link, and mtu
+
+  It says how to enter each, and its addresses:
+    impair: host a: nsenter --net=/proc/4711/fd/8 10.64.0.1 fd74:6c::1 tcp reno/1/1
+    nsenter --net=/proc/4711/fd/8 iperf3 -c 10.64.0.2
+  A host with several edges has addresses for each. Packets go the way of least delay;
+  hosts pass nothing on. What is too long for an edge is dropped, and its sender told.
+  Nothing is left of it when it ends, however it ends.
+
 It runs until SIGTERM or SIGINT, then prints a JSON ledger of every packet, and
 how late it sent them, on standard output. On a busy machine give it real-time
-priority, or it will be late: chrt --fifo 50 trunkline impair ...";
+priority (--punctual), or it will be late.";
 
 /// Pass UDP datagrams through links with delay, loss and a rate, in real time
 #[derive(clap::Args, Debug)]
@@ -74,6 +108,12 @@ priority, or it will be late: chrt --fifo 50 trunkline impair ...";
 pub struct Args {
     /// The links, in TOML; without it --a and --b describe one
     config: Option<PathBuf>,
+    /// Instead of links between sockets, hosts, routers and edges between them, in TOML
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "OneLink"])]
+    hosts: Option<PathBuf>,
+    /// With --hosts, write what a host sends and receives to a file for Wireshark
+    #[arg(long, value_name = "HOST=FILE", requires = "hosts")]
+    pcap: Vec<hosts::Wanted>,
     #[command(flatten)]
     link: OneLink,
     /// Also write the ledger to this file
@@ -82,6 +122,10 @@ pub struct Args {
     /// Also stop when standard input, a pipe, is closed
     #[arg(long)]
     until_stdin_closes: bool,
+    /// Send packets less late: real-time priority on one processor, if that is
+    /// permitted, and no sleep within 100 µs of the next
+    #[arg(long)]
+    punctual: bool,
 }
 
 /// One link by hand, with the keys of a file.
@@ -150,6 +194,23 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// There can't be hosts here.
+    #[error(transparent)]
+    Namespace(#[from] hosts::NamespaceError),
+    /// A capture of a host that isn't there.
+    #[error("--pcap: no [[host]] is \"{host}\"")]
+    NoHost {
+        /// Its name.
+        host: String,
+    },
+    /// A capture can't be written.
+    #[error("cannot write the capture {}: {source}", path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     Os {
@@ -172,8 +233,11 @@ impl Error {
     /// The exit code: 2 for a configuration to correct, 1 for the rest.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Config(_) => 2,
-            Error::Bind { .. } | Error::Os { .. } | Error::Ledger { .. } => 1,
+            Error::Config(_) | Error::Namespace(_) | Error::NoHost { .. } => 2,
+            Error::Bind { .. }
+            | Error::Os { .. }
+            | Error::Ledger { .. }
+            | Error::Capture { .. } => 1,
         }
     }
 
@@ -202,33 +266,85 @@ fn advice(bind: &io::Error) -> &'static str {
 /// A configuration that cannot be run, an address that cannot be bound, a
 /// ledger that cannot be written, or a system call that failed.
 pub fn run(args: Args) -> Result<(), Error> {
+    match args.hosts.clone() {
+        Some(path) => run_hosts(&path, &args),
+        None => run_links(args),
+    }
+}
+
+fn run_links(args: Args) -> Result<(), Error> {
     // Before anything else: an early SIGHUP would end the process.
     let reread = args.config.clone().map(Reread::new).transpose()?;
     let config = match &args.config {
         Some(path) => Config::read(path)?,
         None => args.link.config()?,
     };
-    // Found out now, not after an hour of measuring.
-    let ledger = match args.ledger {
-        Some(path) => match File::create(&path) {
-            Ok(file) => Some((path, file)),
-            Err(source) => return Err(Error::Ledger { path, source }),
-        },
-        None => None,
-    };
+    let ledger = args.ledger.map(Ledger::create).transpose()?;
     let stop = Stop::new(args.until_stdin_closes)?;
+    if args.punctual {
+        hurry();
+    }
     let asked: Vec<End> = config.links.iter().flat_map(|l| l.ends).collect();
-    let mut relay = Relay::bind(config, stop, reread)?;
+    let mut relay = Relay::bind(config, stop, reread, args.punctual)?;
     announce(&asked, &relay);
     relay.run()?;
+    write(&relay.report(), ledger)
+}
 
-    let json = serde_json::to_string(&relay.report())
+fn run_hosts(path: &Path, args: &Args) -> Result<(), Error> {
+    let reread = Reread::new(path.to_owned())?;
+    let ledger = args.ledger.clone().map(Ledger::create).transpose()?;
+    let stop = Stop::new(args.until_stdin_closes)?;
+    let run = hosts::Run { path, captures: &args.pcap, is_punctual: args.punctual };
+    let mut emulator = Emulator::new(&run, stop, reread)?;
+    if args.punctual {
+        hurry();
+    }
+    emulator.run()?;
+    write(&emulator.report(), ledger)
+}
+
+/// A file that a ledger goes to.
+struct Ledger {
+    path: PathBuf,
+    file: File,
+}
+
+impl Ledger {
+    /// That it can't be written is found out now, not after an hour of measuring.
+    fn create(path: PathBuf) -> Result<Ledger, Error> {
+        match File::create(&path) {
+            Ok(file) => Ok(Ledger { path, file }),
+            Err(source) => Err(Error::Ledger { path, source }),
+        }
+    }
+}
+
+/// Writes a report to standard output, and to the ledger if there is one.
+fn write(report: &impl Serialize, ledger: Option<Ledger>) -> Result<(), Error> {
+    let json = serde_json::to_string(report)
         .map_err(|error| Error::Os { what: "write the ledger", source: error.into() })?;
-    if let Some((path, mut file)) = ledger {
+    if let Some(Ledger { path, mut file }) = ledger {
         writeln!(file, "{json}").map_err(|source| Error::Ledger { path, source })?;
     }
     writeln!(io::stdout(), "{json}").map_err(Error::os("write the ledger to standard output"))
 }
+
+/// Gives this thread what keeps others from delaying it, as far as that is permitted.
+fn hurry() {
+    if let Err(why) = run_fifo(PRIORITY) {
+        let _ = writeln!(io::stderr(), "impair: no real-time priority ({why}): others delay it");
+    }
+    // Others' threads leave the processor that a real-time thread is bound to.
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    if all > 1 {
+        let mut last = CpuSet::new();
+        let _ = last.set(all - 1).and_then(|()| sched_setaffinity(Pid::from_raw(0), &last));
+    }
+}
+
+/// Above what programs ask for by default, below the kernel's own threads.
+const PRIORITY: u8 = 50;
 
 /// Nobody may read standard error, which is no reason to fail.
 fn announce(asked: &[End], relay: &Relay) {

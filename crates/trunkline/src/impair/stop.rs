@@ -10,7 +10,8 @@ use std::thread::{self, JoinHandle};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::Error;
-use super::config::{Change, Config, ConfigError};
+use super::config::ConfigError;
+use super::setup::{Change, Setup};
 use crate::stop::{Hangup, Signals};
 use crate::sys::run_ordinary;
 
@@ -53,19 +54,19 @@ impl Stop {
 /// since a trace is up to 64 million packets long, and those of the links are due
 /// meanwhile.
 #[derive(Debug)]
-pub struct Reread {
+pub struct Reread<S> {
     file: PathBuf,
     hangup: Hangup,
-    reader: Option<JoinHandle<Result<Change, ConfigError>>>,
+    reader: Option<JoinHandle<Result<Change<S>, ConfigError>>>,
     /// Readable when the reader has done.
     done: Arc<EventFd>,
     /// Whether another signal has come since it began.
     again: bool,
 }
 
-impl Reread {
+impl<S: Setup> Reread<S> {
     /// Takes SIGHUP away from this thread; call it before starting others.
-    pub fn new(file: PathBuf) -> Result<Reread, Error> {
+    pub fn new(file: PathBuf) -> Result<Reread<S>, Error> {
         let hangup =
             Hangup::block().map_err(|source| Error::Os { what: "block SIGHUP", source })?;
         let done = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
@@ -84,13 +85,13 @@ impl Reread {
     }
 
     /// Begins to read if a signal has come since the last look.
-    pub fn on_hangup(&mut self, running: &Config) {
+    pub fn on_hangup(&mut self, running: &S) {
         if self.hangup.came() {
             self.begin(running);
         }
     }
 
-    fn begin(&mut self, running: &Config) {
+    fn begin(&mut self, running: &S) {
         self.again = self.reader.is_some();
         if self.again {
             return;
@@ -98,7 +99,7 @@ impl Reread {
         let (file, running, done) = (self.file.clone(), running.clone(), self.done.clone());
         self.reader = Some(thread::spawn(move || {
             run_ordinary();
-            let change = Config::read(&file).and_then(|new| running.change(new));
+            let change = S::read(&file).and_then(|new| running.change(new));
             // The counter of an event can't overflow by one.
             let _ = done.write(1);
             change
@@ -106,13 +107,13 @@ impl Reread {
     }
 
     /// What has been read, if it has, since the last look.
-    pub fn change(&mut self) -> Option<Result<Change, ConfigError>> {
+    pub fn change(&mut self) -> Option<Result<Change<S>, ConfigError>> {
         self.done.read().ok()?;
         Some(self.reader.take()?.join().expect("the reader does not panic"))
     }
 
     /// Reads once more if a signal came while the file was being read.
-    pub fn go_on(&mut self, running: &Config) {
+    pub fn go_on(&mut self, running: &S) {
         if self.again {
             self.begin(running);
         }

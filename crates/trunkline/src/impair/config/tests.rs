@@ -1,6 +1,7 @@
 use super::*;
 use proptest::prelude::*;
-use trunkline_base::link_model::{Queue, Red, Unit};
+use std::time::Duration;
+use trunkline_base::link_model::{Chain, Loss, Queue, Red, Unit};
 
 const ENDS: &str = "a = { listen = \"127.0.0.1:5001\", peer = \"127.0.0.1:7003\" }\n\
                     b = { listen = \"[::1]:5002\" }\n";

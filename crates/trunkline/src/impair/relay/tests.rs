@@ -1,3 +1,4 @@
+use super::super::setup::Setup as _;
 use super::*;
 use std::collections::VecDeque;
 use std::net::UdpSocket;
@@ -54,11 +55,11 @@ fn config(nodes: &[UdpSocket; 2]) -> Config {
 #[test]
 fn a_medium_sends_in_its_own_time() {
     let nodes = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-    let mut relay = Relay::bind(config(&nodes), Stop::new(false).unwrap(), None).unwrap();
+    let mut relay = Relay::bind(config(&nodes), Stop::new(false).unwrap(), None, false).unwrap();
     let mut net = Network::new(1);
     let (a, b, channel) = (net.host(), net.host(), net.medium(Channel::default()));
     net.connect_over(a, b, channel, [0, 1], SLOT_TIME);
-    relay.net = net;
+    relay.pump.net = net;
     let ports: Vec<SocketAddr> = relay.addresses().map(|(.., addr)| addr).collect();
     // Of six from one end four wait; from the other none then.
     for size in [30, 1, 20, 10, 40, 50] {
@@ -66,14 +67,14 @@ fn a_medium_sends_in_its_own_time() {
     }
     nodes[1].send_to(b"back", ports[1]).unwrap();
     // On the loopback interface they are there.
-    (0..2).for_each(|port| relay.receive(port).unwrap());
-    relay.arm().unwrap();
+    (0..2).for_each(|port| relay.pump.receive(port));
+    relay.pump.arm().unwrap();
     let mut turns = 0;
     // As run(), which sleeps until the timer.
-    while let Some(due) = relay.armed.take() {
-        std::thread::sleep(due.since(relay.clock.now()));
-        relay.send_due().unwrap();
-        relay.arm().unwrap();
+    while let Some(due) = relay.pump.armed.take() {
+        std::thread::sleep(due.since(relay.pump.clock.now()));
+        relay.pump.send_due();
+        relay.pump.arm().unwrap();
         turns += 1;
     }
     assert!(turns > 0, "nobody would ask the channel");
@@ -91,6 +92,6 @@ fn a_medium_sends_in_its_own_time() {
     assert_eq!((packets("queue_dropped"), packets("in_flight")), ([2, 1], [0, 0]));
     assert_eq!(report["lateness_us"]["samples"], 3);
     // No file says anything of it.
-    let change = relay.config.change(config(&nodes)).unwrap();
-    assert_eq!(relay.apply(change), 0);
+    let change = relay.pump.setup.change(config(&nodes)).unwrap();
+    assert_eq!(relay.pump.apply(change), 0);
 }

@@ -1,0 +1,260 @@
+//! What `--hosts` is given: hosts, routers, and the edges between them.
+
+use super::super::config::{
+    self, ChainKind, ConfigError, Direction, Limit, ModelText, PerDirection, RedText, modelled,
+};
+use super::super::setup::Setup;
+use crate::units::{Fraction, Rate, Size, Span};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use trunkline_base::link_model::LinkModel;
+
+/// The most hosts: each is a namespace of the kernel's with a device in it.
+pub const MAX_HOSTS: usize = 256;
+/// The most edges at hosts: each end there has an address.
+pub const MAX_INTERFACES: usize = 4_096;
+
+/// What an IPv6 link must carry (RFC 8200, 5).
+const MIN_MTU: u16 = 1_280;
+/// Ethernet's.
+const MTU: u16 = 1_500;
+
+/// A network of hosts that can be run.
+#[derive(Debug, Clone)]
+pub struct Hosts {
+    /// Feeds every edge's randomness.
+    pub seed: u64,
+    /// Most bytes of memory for packets under way.
+    pub buffer: u64,
+    /// In the order of the file.
+    pub hosts: Vec<Host>,
+    /// Their names, likewise.
+    pub routers: Vec<String>,
+    /// Likewise.
+    pub edges: Vec<Edge>,
+}
+
+/// A network namespace with one device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// As in the ledger.
+    pub name: String,
+    /// Settings of its kernel below `/proc/sys`, with dots: `net.ipv4.tcp_sack`.
+    pub sysctl: BTreeMap<String, String>,
+}
+
+/// Which host or router.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spot {
+    /// By its number.
+    Host(usize),
+    /// By its number.
+    Router(usize),
+}
+
+/// What is between two of them.
+#[derive(Debug, Clone)]
+pub struct Edge {
+    /// As in the ledger.
+    pub name: String,
+    /// Its ends.
+    pub ends: [Spot; 2],
+    /// The largest IP packet, in bytes.
+    pub mtu: u16,
+    /// From the first end to the second, and back.
+    pub directions: [Direction; 2],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    seed: u64,
+    buffer: Option<Size>,
+    #[serde(default)]
+    host: Vec<HostText>,
+    #[serde(default)]
+    router: Vec<RouterText>,
+    #[serde(default)]
+    edge: Vec<Spanned<EdgeText>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostText {
+    name: Spanned<String>,
+    /// `reno`, `cubic`, `bbr`: what its TCP connections use.
+    tcp: Option<String>,
+    #[serde(default)]
+    sysctl: BTreeMap<Spanned<String>, Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouterText {
+    name: Spanned<String>,
+}
+
+modelled! {
+    /// An edge as it is written.
+    pub struct EdgeText {
+        pub name: Option<String>,
+        pub stream: Option<u64>,
+        pub between: [Spanned<String>; 2],
+        pub mtu: Option<Spanned<u16>>,
+    }
+}
+
+/// A mistake: how many bytes into the file, and what it is.
+type Wrong = (usize, String);
+
+impl Setup for Hosts {
+    fn read(path: &Path) -> Result<Hosts, ConfigError> {
+        let (text, mut file): (String, File) = config::read_toml(path)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        file.edge.iter_mut().for_each(|edge| edge.get_mut().find_traces(folder));
+        Hosts::new(file).map_err(|(at, what)| ConfigError::at(path, &text, at, what))
+    }
+
+    fn models(&self) -> impl Iterator<Item = &LinkModel> {
+        self.edges.iter().flat_map(|edge| &edge.directions).map(|direction| &direction.model)
+    }
+
+    fn check_same(&self, new: &Hosts) -> Result<(), ConfigError> {
+        let shape = |hosts: &Hosts| {
+            let edge = |e: &Edge| (e.name.clone(), e.ends, e.mtu, e.directions[0].stream);
+            (hosts.seed, hosts.buffer, hosts.edges.iter().map(edge).collect::<Vec<_>>())
+        };
+        match (&self.hosts, &self.routers, shape(self)) == (&new.hosts, &new.routers, shape(new)) {
+            true => Ok(()),
+            false => {
+                let what = "seed, buffer, a [[host]], a [[router]], or between, mtu or stream of \
+                            an [[edge]]";
+                Err(ConfigError::OtherLinks { what: what.into() })
+            }
+        }
+    }
+}
+
+impl Hosts {
+    fn new(file: File) -> Result<Hosts, Wrong> {
+        let mut spots = BTreeMap::new();
+        let hosts = file.host.iter().enumerate().map(|(n, h)| (&h.name, Spot::Host(n)));
+        let routers = file.router.iter().enumerate().map(|(n, r)| (&r.name, Spot::Router(n)));
+        for (name, spot) in hosts.chain(routers) {
+            if name.get_ref().is_empty() || name.get_ref().chars().any(char::is_whitespace) {
+                return Err((name.span().start, "a name is one word".into()));
+            }
+            if spots.insert(name.get_ref().clone(), spot).is_some() {
+                let what =
+                    format!("\"{}\" is the name of an earlier host or router", name.get_ref());
+                return Err((name.span().start, what));
+            }
+        }
+        if !(1..=MAX_HOSTS).contains(&file.host.len()) {
+            return Err((0, format!("there are {} [[host]]: 1 to {MAX_HOSTS}", file.host.len())));
+        }
+        let mut names = BTreeSet::new();
+        let edges = file.edge.into_iter().zip(0..).map(|(edge, n)| {
+            let start = edge.span().start;
+            let edge = Edge::new(edge.into_inner(), start, n, &spots)?;
+            match names.insert(edge.name.clone()) {
+                true => Ok(edge),
+                false => Err((start, format!("\"{}\" is the name of an earlier edge", edge.name))),
+            }
+        });
+        let edges = edges.collect::<Result<Vec<Edge>, Wrong>>()?;
+        let hosts = file.host.into_iter().map(HostText::check).collect::<Result<_, Wrong>>()?;
+        let routers = file.router.into_iter().map(|r| r.name.into_inner()).collect();
+        let buffer = file.buffer.unwrap_or(config::DEFAULT_BUFFER).0;
+        let hosts = Hosts { seed: file.seed, buffer, hosts, routers, edges };
+        hosts.check_joined()?;
+        Ok(hosts)
+    }
+
+    /// That hosts can be reached at all.
+    fn check_joined(&self) -> Result<(), Wrong> {
+        let ends = self.edges.iter().flat_map(|edge| edge.ends);
+        if ends.filter(|end| matches!(end, Spot::Host(_))).count() > MAX_INTERFACES {
+            return Err((0, format!("more than {MAX_INTERFACES} ends of edges at hosts")));
+        }
+        for (n, host) in self.hosts.iter().enumerate() {
+            if !self.edges.iter().any(|edge| edge.ends.contains(&Spot::Host(n))) {
+                return Err((0, format!("no [[edge]] leads to host \"{}\"", host.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HostText {
+    fn check(self) -> Result<Host, Wrong> {
+        let mut sysctl = BTreeMap::new();
+        for (key, value) in self.sysctl {
+            let is_word = |word: &str| {
+                !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            };
+            let is_key = key.get_ref().starts_with("net.") && key.get_ref().split('.').all(is_word);
+            if !is_key {
+                let what = format!(
+                    "\"{}\" is no setting of a namespace: they begin with \"net.\"",
+                    key.get_ref()
+                );
+                return Err((key.span().start, what));
+            }
+            sysctl.insert(key.into_inner(), value.into_inner());
+        }
+        if let Some(tcp) = self.tcp {
+            sysctl.insert(CONGESTION_CONTROL.into(), tcp);
+        }
+        Ok(Host { name: self.name.into_inner(), sysctl })
+    }
+}
+
+/// Which congestion control TCP connections have.
+pub const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
+
+impl Edge {
+    fn new(
+        text: EdgeText,
+        start: usize,
+        n: u64,
+        spots: &BTreeMap<String, Spot>,
+    ) -> Result<Edge, Wrong> {
+        let name = config::name(text.name.as_ref(), n);
+        let find = |end: &Spanned<String>| match spots.get(end.get_ref()) {
+            Some(spot) => Ok(*spot),
+            None => {
+                let known = spots.keys().map(String::as_str);
+                let likely = known.max_by(|a, b| {
+                    let like = |name| strsim::jaro_winkler(end.get_ref(), name);
+                    like(a).total_cmp(&like(b))
+                });
+                let hint = likely.map(|name| format!("; did you mean \"{name}\"?"));
+                let what = format!("no [[host]] or [[router]] is \"{}\"", end.get_ref());
+                Err((end.span().start, what + &hint.unwrap_or_default()))
+            }
+        };
+        let ends = [find(&text.between[0])?, find(&text.between[1])?];
+        if ends[0] == ends[1] {
+            let what = format!("\"{}\" is at both ends", text.between[0].get_ref());
+            return Err((text.between[1].span().start, what));
+        }
+        if let Some(mtu) = text.mtu.as_ref().filter(|mtu| *mtu.get_ref() < MIN_MTU) {
+            let what = format!("mtu is {MIN_MTU} or more, as IPv6 needs it (RFC 8200, 5)");
+            return Err((mtu.span().start, what));
+        }
+        let mtu = text.mtu.as_ref().map_or(MTU, |mtu| *mtu.get_ref());
+        let stream = config::stream(text.stream, n);
+        let model: ModelText = text.into_model();
+        match model.directions(stream) {
+            Ok(directions) => Ok(Edge { name, ends, mtu, directions }),
+            Err(problem) => Err((start, format!("edge {name}: {problem}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,69 @@
+use super::*;
+
+pub fn parse(text: &str) -> Result<Hosts, String> {
+    let file = toml::from_str(text).map_err(|e| e.to_string())?;
+    Hosts::new(file).map_err(|(at, what)| format!("{at}: {what}"))
+}
+
+const TEXT: &str = "[[host]]\nname = \"a\"\ntcp = \"reno\"\n\
+    sysctl = { \"net.ipv4.tcp_sack\" = \"0\" }\n[[host]]\nname = \"b\"\n[[router]]\nname = \"r\"\n\
+    [[edge]]\nbetween = [\"a\", \"r\"]\ndelay = \"1ms\"\n\
+    [[edge]]\nname = \"narrow\"\nbetween = [\"r\", \"b\"]\nmtu = 1400\nrate = \"1 Mbit/s\"\n";
+
+#[test]
+fn hosts_routers_and_edges_are_read() {
+    let hosts = parse(TEXT).expect("valid");
+    assert_eq!((hosts.hosts.len(), &hosts.routers[..]), (2, &["r".to_owned()][..]));
+    let sysctl = &hosts.hosts[0].sysctl;
+    let set = [(CONGESTION_CONTROL, "reno"), ("net.ipv4.tcp_sack", "0")];
+    assert!(sysctl.iter().map(|(k, v)| (k.as_str(), v.as_str())).eq(set));
+    let [first, second] = &hosts.edges[..] else { panic!("{:?}", hosts.edges) };
+    assert_eq!(
+        (&first.name[..], first.mtu, first.ends),
+        ("1", 1_500, [Spot::Host(0), Spot::Router(0)])
+    );
+    assert_eq!((&second.name[..], second.mtu), ("narrow", 1_400));
+    assert_eq!([0, 1].map(|n| second.directions[n].stream), [2, 3]);
+    assert_eq!(hosts.models().filter(|m| m.rate.is_some()).count(), 2);
+}
+
+#[test]
+fn every_mistake_has_a_place_and_a_way_out() {
+    for (from, to, says) in [
+        (
+            "[\"a\", \"r\"]",
+            "[\"a\", \"rr\"]",
+            "no [[host]] or [[router]] is \"rr\"; did you mean \"r\"?",
+        ),
+        ("[\"a\", \"r\"]", "[\"a\", \"a\"]", "\"a\" is at both ends"),
+        ("[\"r\", \"b\"]", "[\"r\", \"a\"]", "no [[edge]] leads to host \"b\""),
+        ("name = \"b\"", "name = \"a\"", "is the name of an earlier host or router"),
+        ("name = \"r\"", "name = \"a b\"", "a name is one word"),
+        ("mtu = 1400", "mtu = 1200", "1280 or more"),
+        ("mtu = 1400", "mtu = 70000", "expected u16"),
+        ("rate = \"1 Mbit/s\"", "rate = \"0 Mbit/s\"", "rate"),
+        ("delay = \"1ms\"", "delay = \"-1ms\"", "is not a length of time"),
+        ("delay = \"1ms\"", "name = \"narrow\"", "is the name of an earlier edge"),
+        ("net.ipv4", "kernel.x", "is no setting of a namespace"),
+        ("net.ipv4.tcp_sack", "net./../x", "is no setting of a namespace"),
+        ("delay", "dely", "unknown field `dely`"),
+    ] {
+        assert!(TEXT.contains(from), "{from}");
+        let why = parse(&TEXT.replacen(from, to, 1)).expect_err(to);
+        assert!(why.contains(says), "{to}: {why}");
+    }
+    assert!(parse("").expect_err("nobody").contains("0 [[host]]"));
+}
+
+#[test]
+fn only_what_edges_do_may_change() {
+    let running = parse(TEXT).expect("valid");
+    let changed = |from: &str, to: &str| {
+        running.change(parse(&TEXT.replacen(from, to, 1)).expect("valid")).map(|c| c.directions)
+    };
+    assert_eq!(changed("1ms", "2ms").expect("may change"), [0, 1]);
+    assert_eq!(changed("1 Mbit/s", "2 Mbit/s").expect("may change"), [2, 3]);
+    for (from, to) in [("1400", "1500"), ("\"reno\"", "\"cubic\""), ("narrow", "wide")] {
+        assert!(matches!(changed(from, to), Err(ConfigError::OtherLinks { .. })), "{to}");
+    }
+}

@@ -1,0 +1,140 @@
+//! The hosts' devices: what their kernels send into the network and get out of it.
+
+use super::super::clock::Clock;
+use super::super::pump::{BATCH, Ports};
+use super::capture::Captures;
+use super::ip::{Head, Refusal, pass_on, refusal};
+use super::layout::{Layout, Way, router_addresses};
+use super::namespace::Namespace;
+use std::io::{Read as _, Write as _};
+use trunkline_base::link_model::Count;
+use trunkline_net::{Class, Endpoint, Header, Network, Packet, VertexId};
+
+/// The longest IP packet that a device gives or takes.
+const MAX_PACKET: usize = 65_535;
+
+/// A host's device, and what passed it.
+#[derive(Debug)]
+pub struct Device {
+    pub namespace: Namespace,
+    /// Sent by the host into the network.
+    pub sent: Count,
+    /// Handed to the host.
+    pub received: Count,
+    /// From an address that the host doesn't have. Not offered to the network.
+    pub foreign: Count,
+    /// For nobody here: multicast, an address that no host has, or none that is reached.
+    pub unroutable: Count,
+    /// Larger than an edge on the way takes.
+    pub too_big: Count,
+    /// Passed on too often.
+    pub expired: Count,
+    /// No IP packet.
+    pub malformed: Count,
+    /// The host's kernel didn't take it.
+    pub refused: Count,
+}
+
+/// See the module.
+pub struct Devices {
+    pub devices: Vec<Device>,
+    pub captures: Captures,
+    layout: Layout,
+    rx: Vec<u8>,
+}
+
+impl Device {
+    pub fn new(namespace: Namespace) -> Device {
+        let none = Count::default();
+        Device {
+            namespace,
+            sent: none,
+            received: none,
+            foreign: none,
+            unroutable: none,
+            too_big: none,
+            expired: none,
+            malformed: none,
+            refused: none,
+        }
+    }
+
+    /// Hands a packet to the host.
+    fn hand_over(&mut self, packet: &[u8]) -> bool {
+        let taken = self.namespace.tun.write(packet).is_ok();
+        let count = if taken { &mut self.received } else { &mut self.refused };
+        count.add(packet.len());
+        taken
+    }
+}
+
+impl Devices {
+    pub fn new(devices: Vec<Device>, captures: Captures, layout: Layout) -> Devices {
+        Devices { devices, captures, layout, rx: vec![0; MAX_PACKET] }
+    }
+
+    /// What becomes of a packet that host `n` sends.
+    fn accept(&mut self, n: usize, length: usize, clock: &Clock, net: &mut Network) {
+        let device = &mut self.devices[n];
+        let packet = &self.rx[..length];
+        let Some(head) = Head::parse(packet) else { return device.malformed.add(length) };
+        let now = clock.now();
+        let from = self.layout.find(head.from).filter(|from| self.layout.host_of[*from] == n);
+        let Some(from) = from else { return device.foreign.add(length) };
+        self.captures.packet(n, now, packet);
+        let to = self.layout.find(head.to);
+        let Some((to, way)) = to.and_then(|to| Some((to, self.layout.way(from, to)?))) else {
+            return device.unroutable.add(length);
+        };
+        let Way { routers, mtu, narrow, .. } = way;
+        let (why, count) = if head.hops <= routers {
+            (Refusal::Expired, &mut device.expired)
+        } else if length > usize::from(mtu) {
+            (Refusal::TooBig(mtu), &mut device.too_big)
+        } else {
+            device.sent.add(length);
+            let endpoint =
+                |interface: usize, port| Endpoint { vertex: VertexId(interface as u32), port };
+            let packet = Packet {
+                from: endpoint(from, head.ports.0),
+                to: endpoint(to, head.ports.1),
+                protocol: head.protocol,
+                tos: head.tos,
+                class: Class::default(),
+                bytes: length as u32,
+                payload: packet,
+            };
+            return net.send(now, &packet);
+        };
+        count.add(length);
+        // Of an expired packet it may be another router: which one doesn't matter here.
+        if let Some(said) = refusal(router_addresses(narrow as usize), packet, &head, why)
+            && device.hand_over(&said)
+        {
+            self.captures.packet(n, now, &said);
+        }
+    }
+}
+
+impl Ports for Devices {
+    type Tap = ();
+
+    fn receive(&mut self, n: usize, clock: &Clock, net: &mut Network) {
+        for _ in 0..BATCH {
+            match self.devices[n].namespace.tun.read(&mut self.rx) {
+                Ok(length @ 1..) => self.accept(n, length, clock, net),
+                _ => return,
+            }
+        }
+    }
+
+    fn deliver(&mut self, header: &Header, packet: &mut [u8]) {
+        let [from, to] = [header.from, header.to].map(|end| end.vertex.0 as usize);
+        let routers = self.layout.way(from, to).map_or(0, |way| way.routers);
+        pass_on(packet, header.tos, routers);
+        let host = self.layout.host_of[to];
+        if self.devices[host].hand_over(packet) {
+            self.captures.now(host, packet);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Who has which address, and which way leads where.
+//!
+//! An edge's end at a host is an *interface* with addresses of its own, as of a machine
+//! with a cable for each: `10.64.0.1` and `fd74:6c::1` are the first, and so on. A host
+//! is known by the first that it has. All of its interfaces share one device.
+
+use super::super::pump::VALID;
+use super::super::socket::SLOT;
+use super::config::{Hosts, Spot};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::time::Duration;
+use trunkline_net::{DirectionId, Network, VertexId};
+
+/// The first two bytes of the addresses of hosts, and of routers.
+const HOSTS_V4: [u8; 2] = [10, 64];
+const ROUTERS_V4: [u8; 2] = [10, 65];
+/// The first group but one of the same; all are unique local ones (RFC 4193).
+const HOSTS_V6: u16 = 0;
+const ROUTERS_V6: u16 = 1;
+
+/// The prefix of all hosts.
+pub const PREFIXES: [&str; 2] = ["10.64.0.0/16", "fd74:6c::/64"];
+
+/// One way from an interface to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Routers that pass a packet on.
+    pub routers: u8,
+    /// The largest packet that all edges take, in bytes.
+    pub mtu: u16,
+    /// The first router behind an edge that takes no larger ones, or the first of all.
+    pub narrow: u32,
+    delay: Duration,
+}
+
+/// See the module. Interface `n` is vertex `n` of the network.
+#[derive(Debug)]
+pub struct Layout {
+    /// The interfaces of each host.
+    pub of_host: Vec<Range<usize>>,
+    /// The host of each interface.
+    pub host_of: Vec<usize>,
+    ways: BTreeMap<(u32, u32), Way>,
+}
+
+/// The network that a file describes, without a packet in it.
+pub fn build(hosts: &Hosts) -> (Network, Layout) {
+    let mut net = Network::new(hosts.seed);
+    net.set_limit((usize::try_from(hosts.buffer).unwrap_or(usize::MAX) / SLOT).max(1));
+    net.set_payload_memory(SLOT);
+    let mut ends: Vec<[VertexId; 2]> = vec![[VertexId::default(); 2]; hosts.edges.len()];
+    let (mut of_host, mut host_of) = (Vec::new(), Vec::new());
+    for n in 0..hosts.hosts.len() {
+        let first = host_of.len();
+        for (edge, vertices) in hosts.edges.iter().zip(&mut ends) {
+            for (end, vertex) in edge.ends.iter().zip(vertices) {
+                if *end == Spot::Host(n) {
+                    *vertex = net.host();
+                    host_of.push(n);
+                }
+            }
+        }
+        of_host.push(first..host_of.len());
+    }
+    let routers: Vec<VertexId> = hosts.routers.iter().map(|_| net.router()).collect();
+    for (edge, vertices) in hosts.edges.iter().zip(&mut ends) {
+        for (end, vertex) in edge.ends.iter().zip(&mut *vertices) {
+            if let Spot::Router(n) = *end {
+                *vertex = routers[n];
+            }
+        }
+        let [forward, reverse] = edge.directions.each_ref().map(|d| d.model.clone());
+        let stream = edge.directions[0].stream;
+        net.connect_streams(vertices[0], vertices[1], forward, reverse, stream).expect(VALID);
+    }
+    let ways = ways(hosts, &net, &host_of, routers.first().map_or(0, |r| r.0));
+    (net, Layout { of_host, host_of, ways })
+}
+
+/// Between any two interfaces of different hosts, where there is one.
+fn ways(
+    hosts: &Hosts,
+    net: &Network,
+    host_of: &[usize],
+    first_router: u32,
+) -> BTreeMap<(u32, u32), Way> {
+    let all = 0..host_of.len();
+    let pairs = all.clone().flat_map(|a| all.clone().map(move |b| (a, b)));
+    let pairs = pairs.filter(|&(a, b)| host_of[a] != host_of[b]);
+    let way = |(a, b): (usize, usize)| {
+        let (a, b) = (a as u32, b as u32);
+        let path = net.path(VertexId(a), VertexId(b))?;
+        let edge = |d: &DirectionId| &hosts.edges[d.edge().0 as usize];
+        let mtu = path.iter().map(|d| edge(d).mtu).min()?;
+        let narrow = path.iter().find(|d| edge(d).mtu == mtu)?;
+        let ends = edge(narrow).ends;
+        let router = ends.iter().find_map(|end| match end {
+            Spot::Router(n) => Some(first_router + *n as u32),
+            Spot::Host(_) => None,
+        });
+        let delays = path.iter().filter_map(|&d| Some(net.model(d)?.delay));
+        let way = Way {
+            routers: u8::try_from(path.len() - 1).unwrap_or(u8::MAX),
+            mtu,
+            narrow: router.unwrap_or(first_router) - first_router,
+            delay: delays.sum(),
+        };
+        Some(((a, b), way))
+    };
+    pairs.filter_map(way).collect()
+}
+
+impl Layout {
+    /// From one interface to another.
+    pub fn way(&self, from: usize, to: usize) -> Option<Way> {
+        self.ways.get(&(from as u32, to as u32)).copied()
+    }
+
+    /// The interface that has an address.
+    pub fn find(&self, address: IpAddr) -> Option<usize> {
+        let number = match address {
+            IpAddr::V4(v4) => match v4.octets() {
+                [a, b, high, low] if [a, b] == HOSTS_V4 => u16::from_be_bytes([high, low]),
+                _ => return None,
+            },
+            IpAddr::V6(v6) => match v6.segments() {
+                [0xfd74, 0x6c, HOSTS_V6, 0, 0, 0, 0, number] => number,
+                _ => return None,
+            },
+        };
+        let interface = usize::from(number).checked_sub(1)?;
+        (interface < self.host_of.len()).then_some(interface)
+    }
+
+    /// Those by which a host reaches each interface of others, the one with the least
+    /// delay of its own, where there is one: (theirs, its own).
+    pub fn nearest(&self, host: usize) -> impl Iterator<Item = (usize, usize)> {
+        let own = self.of_host[host].clone();
+        let others = (0..self.host_of.len()).filter(move |n| self.host_of[*n] != host);
+        others.filter_map(move |to| {
+            let ways = own.clone().filter_map(|from| Some((self.way(from, to)?.delay, from)));
+            ways.min().map(|(_, from)| (to, from))
+        })
+    }
+}
+
+/// The addresses of interface `n`.
+pub fn addresses(n: usize) -> (Ipv4Addr, Ipv6Addr) {
+    numbered(HOSTS_V4, HOSTS_V6, n)
+}
+
+/// The addresses by which router `n` says that it can't pass something on.
+pub fn router_addresses(n: usize) -> (Ipv4Addr, Ipv6Addr) {
+    numbered(ROUTERS_V4, ROUTERS_V6, n)
+}
+
+fn numbered([a, b]: [u8; 2], group: u16, n: usize) -> (Ipv4Addr, Ipv6Addr) {
+    // The most interfaces are far fewer.
+    let number = n as u16 + 1;
+    let [high, low] = number.to_be_bytes();
+    (Ipv4Addr::new(a, b, high, low), Ipv6Addr::new(0xfd74, 0x6c, group, 0, 0, 0, 0, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::tests::parse;
+    use super::*;
+
+    const TEXT: &str = "host = [{ name = \"a\" }, { name = \"b\" }, { name = \"c\" }]\n\
+        router = [{ name = \"r\" }, { name = \"s\" }]\n\
+        edge = [\
+        { between = [\"a\", \"r\"], delay = \"1ms\" },\
+        { between = [\"a\", \"b\"], delay = \"30ms\" },\
+        { between = [\"r\", \"s\"], delay = \"2ms\", mtu = 1400 },\
+        { between = [\"s\", \"b\"], delay = \"3ms\" }]";
+
+    #[test]
+    fn each_end_at_a_host_has_addresses_and_is_found_by_them() {
+        let text = TEXT.replace(", { name = \"c\" }", "");
+        let (_, layout) = build(&parse(&text).expect("valid"));
+        assert_eq!(layout.of_host, [0..2, 2..4]);
+        assert_eq!(layout.host_of, [0, 0, 1, 1]);
+        for n in 0..4 {
+            let (v4, v6) = addresses(n);
+            assert_eq!((layout.find(v4.into()), layout.find(v6.into())), (Some(n), Some(n)));
+        }
+        assert_eq!(addresses(299).0.to_string(), "10.64.1.44");
+        for other in ["10.64.0.0", "10.64.0.5", "10.65.0.1", "fd74:6c::", "fd74:6c::5", "fe80::1"] {
+            assert_eq!(layout.find(other.parse().expect("an address")), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn ways_know_their_routers_and_the_narrowest_edge() {
+        let text = TEXT.replace(", { name = \"c\" }", "");
+        let (_, layout) = build(&parse(&text).expect("valid"));
+        // a's interfaces: to r, to b; b's: to a, to s.
+        let far = layout.way(0, 3).expect("a way");
+        assert_eq!((far.routers, far.mtu, far.narrow), (2, 1_400, 0));
+        let near = layout.way(1, 2).expect("a way");
+        assert_eq!((near.routers, near.mtu), (0, 1_500));
+        assert_eq!((layout.way(0, 2), layout.way(0, 1)), (None, None), "hosts pass nothing on");
+        assert_eq!(layout.nearest(0).collect::<Vec<_>>(), [(2, 1), (3, 0)]);
+    }
+}

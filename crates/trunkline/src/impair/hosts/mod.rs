@@ -1,0 +1,129 @@
+//! `trunkline impair --hosts`: programs in network namespaces, whose kernels' own packets
+//! pass a modelled network of hosts and routers.
+//!
+//! Each host is a namespace with one TUN device; this process has the other ends of all,
+//! and the same [`Network`](trunkline_net::Network) as the simulator between them. So
+//! any program runs there over the kernel's own TCP.
+
+mod capture;
+mod config;
+mod devices;
+mod ip;
+mod layout;
+mod namespace;
+mod report;
+
+pub use capture::Wanted;
+pub use namespace::NamespaceError;
+
+use super::Error;
+use super::pump::Pump;
+use super::setup::Setup as _;
+use super::stop::{Reread, Stop};
+use capture::Captures;
+use config::Hosts;
+use devices::{Device, Devices};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use report::Report;
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+
+/// The hosts of a file, and what is between them.
+pub struct Emulator {
+    pump: Pump<Devices, Hosts>,
+}
+
+/// What is run, and how.
+pub struct Run<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Whose packets are captured.
+    pub captures: &'a [Wanted],
+    /// Whether it waits for packets awake.
+    pub is_punctual: bool,
+}
+
+impl Emulator {
+    /// Makes the hosts. Call it before starting threads, and `stop` and `reread` before it.
+    ///
+    /// # Errors
+    ///
+    /// A file that can't be run, or what this machine doesn't permit.
+    pub fn new(
+        Run { path, captures, is_punctual }: &Run<'_>,
+        stop: Stop,
+        reread: Reread<Hosts>,
+    ) -> Result<Emulator, Error> {
+        let hosts = Hosts::read(path)?;
+        let wanted = captures.iter().map(|wanted| find(&hosts, wanted));
+        let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+        // Two descriptors a host, and the soft limit may be a thousand.
+        let _ = getrlimit(Resource::RLIMIT_NOFILE)
+            .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+        namespace::become_root()?;
+        let (net, layout) = layout::build(&hosts);
+        let devices = (0..hosts.hosts.len())
+            .map(|n| Ok(Device::new(namespace::make(&hosts, n, &layout)?)))
+            .collect::<Result<Vec<_>, NamespaceError>>()?;
+        announce(&hosts, &devices, &layout);
+        let devices = Devices::new(devices, Captures::begin(wanted)?, layout);
+        let pump = Pump::new((devices, net, hosts), stop, Some(reread), *is_punctual)?;
+        for (n, device) in pump.ports.devices.iter().enumerate() {
+            pump.watch(&device.namespace.tun, n)?;
+        }
+        Ok(Emulator { pump })
+    }
+
+    /// As [`Pump::run`], and ends the captures.
+    pub fn run(&mut self) -> Result<(), Error> {
+        let (hosts, edges) = (&self.pump.setup.hosts, &self.pump.setup.edges);
+        // Nobody may read standard error, which is no reason to fail.
+        let _ =
+            writeln!(io::stderr(), "impair: ready, {} hosts, {} edges", hosts.len(), edges.len());
+        self.pump.ports.captures.start();
+        self.pump.run()?;
+        self.pump.ports.captures.end()
+    }
+
+    /// The ledger so far.
+    pub fn report(&self) -> Report {
+        Report::new(&self.pump)
+    }
+}
+
+/// The number of the host that a capture is of.
+fn find(hosts: &Hosts, wanted: &Wanted) -> Result<(usize, PathBuf), Error> {
+    let n = hosts.hosts.iter().position(|host| host.name == wanted.host);
+    let n = n.ok_or_else(|| Error::NoHost { host: wanted.host.clone() })?;
+    Ok((n, wanted.path.clone()))
+}
+
+/// How to enter each host, and what its addresses are.
+fn announce(hosts: &Hosts, devices: &[Device], layout: &layout::Layout) {
+    let pid = std::process::id();
+    let user = match own_user_namespace() {
+        true => format!("--user=/proc/{pid}/ns/user --preserve-credentials "),
+        false => String::new(),
+    };
+    for (n, (host, device)) in hosts.hosts.iter().zip(devices).enumerate() {
+        let fd = device.namespace.handle.as_raw_fd();
+        let addresses = layout.of_host[n].clone().map(|n| {
+            let (v4, v6) = layout::addresses(n);
+            format!(" {v4} {v6}")
+        });
+        let addresses: String = addresses.collect();
+        let tcp = device.namespace.tcp.values().map(String::as_str).collect::<Vec<_>>().join("/");
+        let _ = writeln!(
+            io::stderr(),
+            "impair: host {}: nsenter {user}--net=/proc/{pid}/fd/{fd}{addresses} tcp {tcp}",
+            host.name
+        );
+    }
+}
+
+/// Whether this process has made itself root in a user namespace.
+fn own_user_namespace() -> bool {
+    let initial = |text: String| text.split_whitespace().eq(["0", "0", "4294967295"]);
+    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !initial(map))
+}

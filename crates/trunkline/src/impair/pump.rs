@@ -1,0 +1,273 @@
+//! One thread that takes packets in, asks the network, and hands each out when it is
+//! due.
+
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::timer::{Expiration, TimerSetTimeFlags};
+use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
+use trunkline_base::Time;
+use trunkline_net::{DirectionId, Header, Network, Tap};
+
+use super::Error;
+use super::clock::Clock;
+use super::report::Lateness;
+use super::setup::{Change, Setup};
+use super::stop::{Reread, Stop};
+use crate::sys::run_ordinary;
+
+/// What is taken in per port and turn, so that one flood does not hold up the
+/// packets that are due.
+pub const BATCH: usize = 64;
+
+/// Why a link's models can't be refused.
+pub const VALID: &str = "a configuration has valid models";
+
+/// How long before a packet is due a punctual pump stops sleeping: a timer wakes it
+/// some 50 to 100 µs late.
+const AWAKE: Duration = Duration::from_micros(100);
+
+/// Tokens of the descriptors that are not ports.
+const TIMER: u64 = u64::MAX;
+const SIGNAL: u64 = u64::MAX - 1;
+const STDIN: u64 = u64::MAX - 2;
+const REREAD: u64 = u64::MAX - 3;
+const CHANGE: u64 = u64::MAX - 4;
+
+/// Where packets come from and go to.
+pub trait Ports {
+    /// What looks on in the network.
+    type Tap: Tap;
+
+    /// Takes up to [`BATCH`] packets that have come at `port` and sends them into the
+    /// network.
+    fn receive(&mut self, port: usize, clock: &Clock, net: &mut Network<Self::Tap>);
+
+    /// Hands out a packet that has arrived.
+    fn deliver(&mut self, header: &Header, packet: &mut [u8]);
+}
+
+/// See the module.
+pub struct Pump<P: Ports, S> {
+    pub ports: P,
+    pub net: Network<P::Tap>,
+    pub setup: S,
+    pub clock: Clock,
+    epoll: Epoll,
+    stop: Stop,
+    reread: Option<Reread<S>>,
+    timer: TimerFd,
+    /// What the timer is set to.
+    pub armed: Option<Time>,
+    /// Whether it waits for the next packet awake.
+    is_punctual: bool,
+    lateness: Histogram<u64>,
+    events: Vec<EpollEvent>,
+}
+
+impl<P: Ports, S: Setup> Pump<P, S> {
+    /// `stop` says when [`Pump::run`] ends, `reread` when the links shall do something
+    /// else. Watch the ports afterwards.
+    ///
+    /// # Errors
+    ///
+    /// A system call that failed.
+    pub fn new(
+        (ports, net, setup): (P, Network<P::Tap>, S),
+        stop: Stop,
+        reread: Option<Reread<S>>,
+        is_punctual: bool,
+    ) -> Result<Self, Error> {
+        let epoll =
+            Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(Error::os("create an epoll"))?;
+        // Not an epoll timeout: those count milliseconds, and the kernel may
+        // add 50 µs of slack to them.
+        let timer = TimerFd::new(
+            ClockId::CLOCK_MONOTONIC,
+            TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
+        )
+        .map_err(Error::os("create a timer"))?;
+        watch(&epoll, &timer, TIMER)?;
+        watch(&epoll, stop.signals(), SIGNAL)?;
+        if let Some(stdin) = stop.stdin() {
+            // epoll refuses files and /dev/null: they have no end to wait for.
+            epoll
+                .add(stdin, EpollEvent::new(EpollFlags::EPOLLIN, STDIN))
+                .map_err(Error::os("wait for the end of standard input, which must be a pipe"))?;
+        }
+        if let Some(reread) = &reread {
+            watch(&epoll, reread.hangup(), REREAD)?;
+            watch(&epoll, reread.done(), CHANGE)?;
+        }
+        Ok(Pump {
+            ports,
+            net,
+            setup,
+            clock: Clock::start(),
+            epoll,
+            stop,
+            reread,
+            timer,
+            armed: None,
+            is_punctual,
+            // 1 ns to 10 minutes, two digits: 60 kB.
+            lateness: Histogram::new_with_bounds(1, 600_000_000_000, 2)
+                .expect("constant bounds are valid"),
+            events: vec![EpollEvent::empty(); 64],
+        })
+    }
+
+    /// Has [`Ports::receive`] called when there is something at `port`, whose
+    /// descriptor this is.
+    ///
+    /// # Errors
+    ///
+    /// It can't be waited for.
+    pub fn watch(&self, fd: impl AsFd, port: usize) -> Result<(), Error> {
+        watch(&self.epoll, fd, port as u64)
+    }
+
+    /// Passes packets on until told to stop. What is under way then stays unsent.
+    ///
+    /// # Errors
+    ///
+    /// A system call that failed. Errors of single packets are counted instead.
+    pub fn run(&mut self) -> Result<(), Error> {
+        loop {
+            self.send_due();
+            let timeout = self.arm()?;
+            let ready = match self.epoll.wait(&mut self.events, timeout) {
+                Ok(ready) => ready,
+                Err(nix::Error::EINTR) => continue,
+                Err(error) => return Err(Error::os("wait for packets")(error)),
+            };
+            if ready > 0 {
+                self.clock.sample();
+            }
+            for k in 0..ready {
+                match self.events[k].data() {
+                    TIMER => {
+                        // Reading makes it unreadable; nothing is due if it fails.
+                        let _ = self.timer.wait();
+                        self.armed = None;
+                    }
+                    SIGNAL => return Ok(()),
+                    STDIN if self.stop.stdin_ended() => return Ok(()),
+                    STDIN => {}
+                    REREAD => {
+                        if let Some(reread) = &mut self.reread {
+                            reread.on_hangup(&self.setup);
+                        }
+                    }
+                    CHANGE => self.change(),
+                    port => self.receive(port as usize),
+                }
+            }
+        }
+    }
+
+    /// Takes in what has come at `port`.
+    pub fn receive(&mut self, port: usize) {
+        self.ports.receive(port, &self.clock, &mut self.net);
+    }
+
+    /// Does what the file says by now. Whatever is wrong with it is said, and then
+    /// everything stays as it is.
+    fn change(&mut self) {
+        let Some(change) = self.reread.as_mut().and_then(Reread::change) else { return };
+        // Nobody may read standard error, which is no reason to fail.
+        let _ = match change.map(|change| self.apply(change)) {
+            Ok(n) => writeln!(io::stderr(), "impair: {n} directions changed"),
+            Err(why) => writeln!(io::stderr(), "error: the links stay as they are: {why}"),
+        };
+        if let Some(reread) = &mut self.reread {
+            reread.go_on(&self.setup);
+        }
+    }
+
+    /// Lets each direction that differs do what it now shall; how many. The others'
+    /// loss processes go on where they are, and what is under way keeps its time of
+    /// arrival.
+    pub fn apply(&mut self, Change { setup, directions }: Change<S>) -> usize {
+        let models: Vec<_> = setup.models().collect();
+        for &k in &directions {
+            self.net.change(DirectionId(k), models[k as usize].clone()).expect(VALID);
+        }
+        let old = std::mem::replace(&mut self.setup, setup);
+        // To give back a long trace takes milliseconds.
+        thread::spawn(move || {
+            run_ordinary();
+            drop(old);
+        });
+        directions.len()
+    }
+
+    /// Hands out what is due.
+    pub fn send_due(&mut self) {
+        loop {
+            let now = self.clock.now();
+            let Some(delivery) = self.net.poll(now) else { return };
+            let late = u64::try_from(now.since(delivery.at).as_nanos()).unwrap_or(u64::MAX);
+            self.lateness.saturating_record(late);
+            let (header, mut packet) = self.net.open(&delivery);
+            self.ports.deliver(&header, &mut packet);
+            self.net.release(delivery, packet);
+        }
+    }
+
+    /// Sets the timer to the next packet; how long to wait besides.
+    pub fn arm(&mut self) -> Result<EpollTimeout, Error> {
+        let next = Some(self.net.next_timeout()).filter(|next| *next < Time::NEVER);
+        let next = match next {
+            Some(due) if self.is_punctual => {
+                let wait = due.since(self.clock.now());
+                if wait <= AWAKE {
+                    return Ok(EpollTimeout::ZERO);
+                }
+                // There is nothing to subtract from a time with: count from zero.
+                Some(Time::ZERO + (due.since(Time::ZERO) - AWAKE))
+            }
+            next => next,
+        };
+        if next == self.armed {
+            return Ok(EpollTimeout::NONE);
+        }
+        let set = match next {
+            Some(due) => self.timer.set(
+                Expiration::OneShot(self.clock.to_monotonic(due)),
+                TimerSetTimeFlags::TFD_TIMER_ABSTIME,
+            ),
+            None => self.timer.unset(),
+        };
+        self.armed = next;
+        set.map_err(Error::os("set the timer"))?;
+        Ok(EpollTimeout::NONE)
+    }
+
+    /// How late packets were handed out.
+    pub fn lateness(&self) -> Lateness {
+        Lateness::new(&self.lateness)
+    }
+
+    /// How long it has run, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.clock.now().since(Time::ZERO).as_secs_f64()
+    }
+}
+
+/// The processor time of this process, in seconds.
+pub fn cpu_seconds() -> f64 {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
+        let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
+        seconds(usage.user_time()) + seconds(usage.system_time())
+    })
+}
+
+fn watch(epoll: &Epoll, fd: impl AsFd, token: u64) -> Result<(), Error> {
+    epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token)).map_err(Error::os("watch a socket"))
+}

@@ -1,0 +1,286 @@
+//! `trunkline impair --hosts`: kernels' own packets over a modelled network.
+
+mod common;
+
+use common::{ms, temp_dir};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// An emulator that runs; killed if the test fails.
+struct Emulator {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    /// Where each host's namespace is, and its addresses.
+    hosts: Vec<(PathBuf, Vec<IpAddr>)>,
+}
+
+impl Emulator {
+    /// `None`, with a line that says so, where there can be no hosts.
+    fn start(dir: &Path, text: &str, more: &[&str]) -> Option<Emulator> {
+        let file = dir.join("net.toml");
+        fs::write(&file, text).expect("written");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_trunkline"))
+            .args(["impair", "--hosts"])
+            .arg(file)
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut emulator = Emulator { child, stderr, hosts: Vec::new() };
+        loop {
+            let mut line = String::new();
+            assert_ne!(emulator.stderr.read_line(&mut line).expect("text"), 0, "it ended at once");
+            if ["namespace", "iproute2"]
+                .iter()
+                .any(|w| line.starts_with("trunkline:") && line.contains(w))
+            {
+                assert!(std::env::var_os("CI").is_none(), "in CI nothing may be missing: {line}");
+                println!("skipped: {line}");
+                return None;
+            }
+            if line.contains("impair: ready") {
+                return Some(emulator);
+            }
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let net = words.iter().find_map(|word| word.strip_prefix("--net=")).expect(&line);
+            let addresses = words.iter().filter_map(|word| word.parse().ok()).collect();
+            emulator.hosts.push((net.into(), addresses));
+        }
+    }
+
+    /// Runs `work` on a thread in a host.
+    fn within<T: Send + 'static>(
+        &self,
+        host: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> thread::JoinHandle<T> {
+        let net = File::open(&self.hosts[host].0).expect("a namespace");
+        thread::spawn(move || {
+            setns(&net, CloneFlags::CLONE_NEWNET).expect("entered");
+            work()
+        })
+    }
+
+    fn at(&self, host: usize, port: u16) -> [SocketAddr; 2] {
+        let addresses = &self.hosts[host].1;
+        [addresses[0], addresses[1]].map(|ip| SocketAddr::new(ip, port))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("it runs");
+    }
+
+    /// Ends it; its ledger.
+    fn stop(mut self) -> Value {
+        self.signal(Signal::SIGTERM);
+        let mut out = String::new();
+        self.child.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
+        assert!(self.child.wait().expect("it ends").success());
+        serde_json::from_str(&out).expect("JSON")
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const TEXT: &str = "\
+seed = 3
+host = [{ name = \"a\", tcp = \"reno\" }, { name = \"b\", tcp = \"reno\" }]
+router = [{ name = \"r\" }, { name = \"s\" }]
+edge = [
+  { between = [\"a\", \"r\"], mtu = 1500 },
+  { name = \"narrow\", between = [\"r\", \"s\"], rate = \"10 Mbit/s\", delay = \"5ms\", queue = \"100 packets\" },
+  { between = [\"s\", \"b\"], mtu = 1400 },
+]
+";
+
+fn packets(value: &Value) -> u64 {
+    value["packets"].as_u64().unwrap_or_else(|| panic!("{value}"))
+}
+
+/// Sends bytes by TCP for a while; how many a second came.
+fn transfer(emulator: &Emulator, to: SocketAddr, seconds: f64) -> f64 {
+    let (listening, listens) = std::sync::mpsc::channel();
+    let listener = emulator.within(1, move || {
+        let listener = TcpListener::bind(to).expect("bound");
+        listening.send(()).expect("waited for");
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let (mut buffer, mut bytes, start) = (vec![0; 65_536], 0, Instant::now());
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            bytes += n;
+        }
+        bytes as f64 / start.elapsed().as_secs_f64()
+    });
+    listens.recv().expect("it listens");
+    let sender = emulator.within(0, move || {
+        let mut stream = TcpStream::connect_timeout(&to, ms(5_000)).expect("connected");
+        let (buffer, start) = (vec![0; 16_384], Instant::now());
+        while start.elapsed().as_secs_f64() < seconds {
+            stream.write_all(&buffer).expect("written");
+        }
+    });
+    sender.join().expect("it sends");
+    listener.join().expect("it listens")
+}
+
+#[test]
+fn a_kernels_tcp_fills_a_modelled_link() {
+    let dir = temp_dir();
+    let capture = dir.path().join("a.pcapng");
+    let pcap = format!("a={}", capture.display());
+    let Some(emulator) = Emulator::start(dir.path(), TEXT, &["--pcap", &pcap]) else { return };
+    for to in emulator.at(1, 5_000) {
+        // Of 1,400 bytes 1,348 or 1,328 are payload; some are in flight at either end.
+        let share = if to.is_ipv4() { 1_348.0 } else { 1_328.0 } / 1_400.0;
+        let goodput = transfer(&emulator, to, 3.0) * 8.0;
+        let most = 10e6 * share;
+        assert!((0.85 * most..=1.001 * most).contains(&goodput), "{to}: {goodput} of {most}");
+    }
+    let report = emulator.stop();
+    let [a, b] = [0, 1].map(|n| &report["hosts"][n]);
+    assert_eq!(a["tcp"]["net.ipv4.tcp_congestion_control"], "reno");
+    // Its first segments were too long for the last edge, and it was told; by IPv6 a SYN
+    // says so before.
+    assert!(packets(&a["sent"]) > 1_000 && packets(&b["received"]) > 1_000, "{report}");
+    for edge in report["edges"].as_array().expect("edges") {
+        for way in ["forward", "reverse"] {
+            let parts = ["arrived", "lost", "queue_dropped", "pool_dropped", "in_flight"];
+            let sum: u64 = parts.iter().map(|part| packets(&edge[way][*part])).sum();
+            assert_eq!(packets(&edge[way]["offered"]), sum, "{edge}");
+        }
+    }
+    let captured = fs::metadata(capture).expect("a capture").len();
+    assert!(captured > report["hosts"][0]["sent"]["bytes"].as_u64().expect("a number"));
+}
+
+#[test]
+fn delay_is_the_models_and_what_links_do_may_change() {
+    let dir = temp_dir();
+    let Some(emulator) = Emulator::start(dir.path(), TEXT, &["--punctual"]) else { return };
+    let to = emulator.at(1, 5_000)[1];
+    let echo = emulator.within(1, move || {
+        let socket = UdpSocket::bind(to).expect("bound");
+        let mut buffer = [0; 2_000];
+        loop {
+            let (n, from) = socket.recv_from(&mut buffer).expect("a datagram");
+            if n == 1 {
+                return;
+            }
+            socket.send_to(&buffer[..n], from).expect("sent");
+        }
+    });
+    let (says, said) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel();
+    let asks = emulator.within(0, move || {
+        let socket = UdpSocket::bind("[::]:0").expect("bound");
+        socket.set_read_timeout(Some(ms(300))).expect("set");
+        let round_trip = |bytes: usize| {
+            let start = Instant::now();
+            socket.send_to(&vec![7; bytes], to).map_err(|e| e.kind())?;
+            socket.recv(&mut [0; 2_000]).map_err(|e| e.kind())?;
+            Ok::<Duration, ErrorKind>(start.elapsed())
+        };
+        while said.recv().is_ok() {
+            let times: Vec<_> = (0..20).map(|_| round_trip(100)).collect();
+            tell.send(times).expect("heard");
+        }
+        // Larger than the last edge takes: a router says so, and the kernel remembers.
+        let both = [round_trip(1_420), round_trip(1_420)];
+        socket.send_to(&[0], to).expect("sent");
+        both
+    });
+    let ask = || {
+        says.send(()).expect("heard");
+        told.recv_timeout(ms(20_000)).expect("an answer")
+    };
+    let mut times: Vec<Duration> = ask().into_iter().map(|t| t.expect("an echo")).collect();
+    times.sort();
+    // 5 ms and 0.12 ms at 10 Mbit/s, each way, and what the kernels take.
+    assert!((10.2..12.0).contains(&(times[10].as_secs_f64() * 1e3)), "{times:?}");
+    let cut = TEXT.replace("rate =", "loss = \"100%\", rate =");
+    fs::write(dir.path().join("net.toml"), cut).expect("written");
+    emulator.signal(Signal::SIGHUP);
+    thread::sleep(ms(300));
+    assert!(ask().iter().all(Result::is_err), "the link is cut");
+    fs::write(dir.path().join("net.toml"), TEXT).expect("written");
+    emulator.signal(Signal::SIGHUP);
+    thread::sleep(ms(300));
+    assert!(ask().iter().all(Result::is_ok), "and mended");
+    drop(says);
+    let [lost, in_parts] = asks.join().expect("it asks");
+    assert!(lost.is_err() && in_parts.is_ok(), "{lost:?} {in_parts:?}");
+    echo.join().expect("it echoes");
+    let report = emulator.stop();
+    assert_eq!(packets(&report["hosts"][0]["too_big"]), 1, "{report}");
+    assert!(packets(&report["edges"][1]["forward"]["lost"]) >= 20, "{report}");
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_nothing() {
+    let seen = || {
+        let names = |dir: &str| -> Vec<String> {
+            let all = fs::read_dir(dir).into_iter().flatten().flatten();
+            let mut all: Vec<_> =
+                all.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+            all.sort();
+            all
+        };
+        // Other tests' hosts have names in both.
+        let own = |mut all: Vec<String>| {
+            all.retain(|name| name.starts_with("tl0"));
+            all
+        };
+        (own(names("/sys/class/net")), own(names("/run/netns")))
+    };
+    let before = seen();
+    let dir = temp_dir();
+    let Some(mut emulator) = Emulator::start(dir.path(), TEXT, &[]) else { return };
+    let net = emulator.hosts[0].0.clone();
+    assert_eq!(seen(), before, "what hosts have is theirs alone");
+    emulator.child.kill().expect("killed");
+    emulator.child.wait().expect("dead");
+    assert!(!net.exists());
+    assert_eq!(seen(), before);
+}
+
+#[test]
+fn mistakes_end_it_with_2_and_are_named() {
+    let dir = temp_dir();
+    let file = dir.path().join("net.toml");
+    for (from, to, says) in [
+        ("\"s\", \"b\"", "\"s\", \"c\"", "net.toml:7:"),
+        ("delay = \"5ms\"", "delay = \"-5ms\"", "is not a length of time"),
+        ("10 Mbit/s", "0 Mbit/s", "rate"),
+        (
+            "\"a\", tcp = \"reno\"",
+            "\"a\", tcp = \"vegan\"",
+            "refuses net.ipv4.tcp_congestion_control",
+        ),
+    ] {
+        assert!(TEXT.contains(from), "{from}");
+        fs::write(&file, TEXT.replacen(from, to, 1)).expect("written");
+        let mut run = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        let run = run.args(["impair", "--hosts"]).arg(&file).output().expect("it ends");
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        if said.contains("namespaces need root") {
+            println!("skipped: {said}");
+            continue;
+        }
+        assert!(run.status.code() == Some(2) && said.contains(says), "{to}: {said}");
+    }
+}
