@@ -250,6 +250,12 @@ impl Calls {
         }
     }
 
+    /// The calls that SIP names so.
+    pub fn all_named(&self, name: &[u8]) -> impl Iterator<Item = &Call> {
+        let ids = self.by_name.get(name).map(Vec::as_slice).unwrap_or_default();
+        ids.iter().filter_map(|id| self.all.get(id))
+    }
+
     /// The call that SIP names so, if there is one alone in which `tag` speaks.
     pub fn named(&self, name: &[u8], tag: &[u8]) -> Option<CallId> {
         let ids = self.by_name.get(name)?;
@@ -447,13 +453,12 @@ impl Calls {
     pub fn view(&self, id: CallId) -> Option<CallView> {
         let call = self.all.get(&id)?;
         let streams = || call.streams.iter().flatten();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let is_over = |leg: &Leg| matches!(leg.remote, Remote::Overlay { .. });
         Some(CallView {
             id,
-            name: text(&call.name),
-            from: text(&call.ends[0]),
-            to: text(&call.ends[1]),
+            name: shown(&call.name),
+            from: shown(&call.ends[0]),
+            to: shown(&call.ends[1]),
             since: call.since,
             answered: call.answered,
             is_over: streams().flat_map(|stream| &stream.legs).any(is_over),
@@ -465,6 +470,25 @@ impl Calls {
     pub fn free_ports(&self) -> usize {
         self.ports.len()
     }
+}
+
+/// The most characters of what others have written that are shown.
+const MOST_SHOWN: usize = 256;
+
+/// What others have written, for people to read: not longer than they like, and without
+/// what would move a terminal's cursor or the direction of its text.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let moves = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MOST_SHOWN)]);
+    let mut all = text.chars().map(|c| if moves(c) { '\u{fffd}' } else { c });
+    let mut out: String = all.by_ref().take(MOST_SHOWN).collect();
+    if all.next().is_some() {
+        out.push('…');
+    }
+    out
 }
 
 impl Call {

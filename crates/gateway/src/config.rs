@@ -126,7 +126,8 @@ impl Config {
         self.media.contains(&address) || self.own.contains(&address)
     }
 
-    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+    /// Whether what `address` says of the overlay is believed.
+    pub fn trusts(&self, address: IpAddr) -> bool {
         Config::is_in(&self.trust, address)
     }
 

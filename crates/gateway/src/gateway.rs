@@ -44,8 +44,8 @@ pub enum Event {
     /// doesn't know of virtual ports, or this node doesn't know its.
     Plain(CallId),
     /// Nothing in a description can be relayed, and all of it was refused; or that of a
-    /// response isn't understood, and passed as it was.
-    Refused(Vec<u8>, Unpassable),
+    /// response isn't understood, and was taken out.
+    Refused(String, Unpassable),
     /// A request was refused that came from there: with this code, for this reason.
     TurnedAway(SocketAddr, u16, &'static str),
     /// A request was dropped: its sender is in none of the networks that may send any.
@@ -59,8 +59,7 @@ pub enum Outcome {
     CallerHungUp,
     /// Who was called has hung up.
     CalleeHungUp,
-    /// The INVITE was refused with this status code, by this gateway or beyond it; 487 is
-    /// of a caller who gave up.
+    /// The INVITE was refused with this status code; 487 is of a caller who gave up.
     Refused(u16),
     /// Nothing final was said to the INVITE in time.
     Unanswered,
@@ -258,7 +257,8 @@ impl Gateway {
             Start::Request { method, .. } => Some(method),
             Start::Response { .. } => None,
         };
-        if request.is_some() && !self.config.admits(from.remote.ip()) {
+        let may = |ip| self.config.admits(ip) || passes::is_end(&self.calls, message, ip);
+        if request.is_some() && !may(from.remote.ip()) {
             self.stats.forbidden += 1;
             return self.events.push_back(Event::Forbidden(from.remote));
         }
@@ -387,6 +387,11 @@ impl Gateway {
     /// Ends all calls: their media stop, and their ends aren't told.
     pub fn stop(&mut self, media: &mut impl Media) {
         self.is_draining = true;
+        let ending = self.pending.values().filter(|pending| pending.kind == Kind::Bye);
+        let ending: Vec<Passes> = ending.map(|pending| pending.passes.clone()).collect();
+        for passes in ending {
+            self.end(&passes, hung_up(&passes), media);
+        }
         let all: Passes = self.calls.iter().map(|(id, _)| (id, 0)).collect();
         self.end(&all, Outcome::Stopped, media);
     }

@@ -1,6 +1,6 @@
 //! Which calls a message belongs to, and what they make of its session description.
 
-use crate::calls::{Call, CallId, Calls, Meaning, Passing, SideId, Unpassable};
+use crate::calls::{Call, CallId, Calls, Meaning, Passing, Side, SideId, Unpassable};
 use crate::config::Config;
 use crate::media::{ATTRIBUTE, Media};
 use core::net::IpAddr;
@@ -36,9 +36,33 @@ pub(crate) struct Between<'a> {
     pub answers: Option<&'a [u8]>,
 }
 
-/// The session description of a message, alone or among other bodies.
+/// The session description of a message, alone or among other bodies; in those that
+/// offer and answer, also one that isn't called so or that is hidden among others, since
+/// some phones read it all the same.
 pub(crate) fn description(message: &Message) -> Option<Part<'_>> {
-    message.part("application/sdp")
+    let found = message.part("application/sdp");
+    let offers = [&b"INVITE"[..], b"ACK", b"UPDATE", b"PRACK"];
+    if !message.cseq().is_some_and(|cseq| offers.contains(&cseq.method)) {
+        return found;
+    }
+    let body = message.body();
+    match found {
+        Some(part) if starts(part.bytes) >= starts(body) => Some(part),
+        Some(part) => Some(Part { is_readable: false, ..part }),
+        None if body.trim_ascii_start().starts_with(START) => {
+            Some(Part { bytes: body, is_readable: true })
+        }
+        None if starts(body) > 0 => Some(Part { bytes: body, is_readable: false }),
+        None => None,
+    }
+}
+
+/// The first line of any description (RFC 8866, 5.1).
+const START: &[u8] = b"v=0";
+
+/// How many descriptions begin in a body, at the beginning of a line.
+fn starts(body: &[u8]) -> usize {
+    body.split(|&b| b == b'\n').filter(|line| line.trim_ascii() == START).count()
 }
 
 /// The description of a message that passes through `passes`, from the side of each; and why,
@@ -119,6 +143,16 @@ pub(crate) fn of(calls: &Calls, message: &Message, routes: &[Vec<u8>]) -> Passes
         ids.extend(calls.named(name, from).filter(|_| calls.named(name, to).is_some()));
     }
     ids.into_iter().filter_map(|id| Some((id, side(calls.get(id)?, message)?))).collect()
+}
+
+/// Whether a message is of a call that comes from there, or goes there: then it may go on,
+/// whoever may begin one by now.
+pub(crate) fn is_end(calls: &Calls, message: &Message, ip: IpAddr) -> bool {
+    let name = message.call_id().unwrap_or_default();
+    let is_new = message.to().is_none_or(|to| to.tag().is_none());
+    let goes_on = !is_new || message.cseq().is_some_and(|cseq| cseq.method == b"CANCEL");
+    let is_at = |side: &Side| side.hop.is_some_and(|hop| hop.remote.ip() == ip);
+    goes_on && calls.all_named(name).any(|call| call.sides.iter().any(is_at))
 }
 
 /// Of these, the calls in which the request is of the two ends between which there are

@@ -71,3 +71,70 @@ fn streams_that_would_share_a_port_have_one_each() {
     assert!(offer.contains("a=group:LS 1 2\r\n") && !offer.contains("BUNDLE"), "{offer}");
     assert!(offer.contains("m=video 0 "), "not to be had without the other: {offer}");
 }
+
+/// What a phone may read though it isn't called a description, or well hidden.
+#[test]
+fn a_description_by_another_name_passes_no_gateway_unchanged() {
+    let description = sdp("10.1.0.9:4000");
+    let part = format!("Content-Type: application/sdp\r\n\r\n{description}\r\n");
+    let inner = format!("--y\r\n{part}--y--\r\n");
+    let many = "--x\r\n\r\nno\r\n".repeat(40);
+    for (kind, body, code) in [
+        ("", description.clone(), None),
+        ("Content-Type: text/plain\r\n", description.clone(), None),
+        ("Content-Type: \"application/sdp\"\r\n", description.clone(), None),
+        ("Content-Type: application/sdp (x)\r\n", description.clone(), None),
+        ("", format!("\r\n{description}"), Some("400")),
+        ("c: multipart/mixed;boundary=x\r\n", format!("{many}--x\r\n{part}--x--"), Some("415")),
+        (
+            "c: multipart/mixed;boundary=x\r\n",
+            format!("--x\r\nc: multipart/mixed;boundary=y\r\n\r\n{inner}--x--"),
+            Some("415"),
+        ),
+        ("c: multipart/mixed;boundary=x\r\n", format!("--x\r\n{part}"), Some("415")),
+        (
+            "c: multipart/mixed;boundary=x\r\n",
+            format!("--x\r\n{part}--x\r\nc: text/plain\r\n\r\n{description}--x--"),
+            Some("415"),
+        ),
+    ] {
+        let mut world = two_sites();
+        let offer = A.request(("INVITE", 1, URI), "", &[], &body);
+        let offer = offer.replacen("Content-Type: application/sdp\r\n", kind, 1);
+        world.send(A.at, A.gateway, &offer);
+        match code {
+            Some(code) => drop(world.read(A.at, code)),
+            None => {
+                let invite = world.read(B.at, "INVITE");
+                assert!(self::body(&invite).contains("c=IN IP4 10.2.0.1\r\n"), "{kind}");
+            }
+        }
+        assert!(world.mail_of(B.at).is_empty(), "{kind}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_understood_is_taken_out() {
+    for answer in ["\r\nv=0\r\nm=audio 5000 RTP/AVP 0\r\n", "v=0\r\nm=audio x RTP/AVP 0\r\n"] {
+        let mut world = two_sites();
+        world.send(A.at, A.gateway, &A.request(("INVITE", 1, URI), "", &[], &sdp("10.1.0.9:4000")));
+        let invite = world.read(B.at, "INVITE");
+        world.send(B.at, B.gateway, &B.response(&invite, "200 OK", answer));
+        let ok = world.read(A.at, "200");
+        assert_eq!(body(&ok), "", "{answer}");
+        assert!(world.sites[1].events.iter().any(|e| matches!(e, Event::Refused(..))));
+    }
+}
+
+#[test]
+fn other_places_for_a_stream_are_taken_out() {
+    let mut world = two_sites();
+    let alternatives = "a=altc:1 IP4 10.1.0.9 4000\r\na=ccap:1 IN IP4 10.1.0.9\r\n\
+        a=acap:1 candidate:1 1 UDP 1 10.1.0.9 4000 typ host\r\n";
+    let kept = "a=acap:2 crypto:1 AES_CM_128_HMAC_SHA1_80 inline:x\r\n";
+    let offer = sdp("10.1.0.9:4000") + alternatives + kept;
+    world.send(A.at, A.gateway, &A.request(("INVITE", 1, URI), "", &[], &offer));
+    let offer = body(&world.read(B.at, "INVITE"));
+    assert!(!offer.contains("10.1.0.9 4000") && !offer.contains("ccap"), "{offer}");
+    assert!(offer.contains(kept), "{offer}");
+}

@@ -417,7 +417,7 @@ fn media_that_would_come_back_for_ever_are_refused() {
         Event::Refused(name, why) => Some((&name[..], why.to_string().contains("come back"))),
         _ => None,
     });
-    assert_eq!(refused, Some((&b"first"[..], true)));
+    assert_eq!(refused, Some(("first", true)));
     // Nor to itself.
     let own = sdp(&format!("10.1.0.1:{far}"));
     world.send(B.gateway, A.gateway, &named(B.response(&second, "200 OK", &own), "second"));

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use std::net::SocketAddr;
-use trunkline_gateway::Remote;
+use trunkline_gateway::{Config, Event, Outcome, Remote};
 use trunkline_sip::Message;
 
 const G: &str = "10.1.0.1:5060";
@@ -184,4 +184,47 @@ fn an_offer_within_another_that_is_refused_leaves_the_other_to_be_undone() {
     assert_eq!(goes_to(&world), ["10.1.0.9:4444", "10.1.0.20:5555"].map(|it| Some(at(it))));
     world.send(B.at, G, &B.response(&invite, "488 No", ""));
     assert_unmoved(&world);
+}
+
+#[test]
+fn who_may_no_longer_call_may_still_end_a_call() {
+    let mut world = World::new(vec![config(1, G)]);
+    let (back, ..) = call(&mut world);
+    let narrow = Config { allow: vec!["10.1.0.20/32".parse().unwrap()], ..config(1, G) };
+    world.sites[0].gateway.reconfigure(&narrow);
+    world.send(A.at, G, &A.request(("OPTIONS", 2, URI), "", &[], ""));
+    world.send(EVIL.at, G, &EVIL.request(("BYE", 3, URI), "b", &back, ""));
+    assert!(world.mail.is_empty());
+    world.send(A.at, G, &A.request(("BYE", 3, URI), "b", &back, ""));
+    let bye = world.read(B.at, "BYE");
+    world.send(B.at, G, &B.response(&bye, "200 OK", ""));
+    world.read(A.at, "200");
+    assert_eq!(world.sites[0].gateway.calls().count(), 0);
+    assert_eq!(world.sites[0].gateway.stats().forbidden, 2);
+}
+
+#[test]
+fn who_was_hanging_up_when_the_gateway_is_stopped_has_hung_up() {
+    let mut world = World::new(vec![config(1, G)]);
+    let (back, ..) = call(&mut world);
+    world.send(A.at, G, &A.request(("BYE", 2, URI), "b", &back, ""));
+    let site = &mut world.sites[0];
+    site.gateway.stop(&mut site.board);
+    world.run();
+    let ended = world.sites[0].events.iter().filter_map(|event| match event {
+        Event::Ended(_, outcome) => Some(*outcome),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), [Outcome::CallerHungUp]);
+}
+
+#[test]
+fn what_others_have_written_is_shown_short_and_plain() {
+    let mut world = World::new(vec![config(1, G)]);
+    let name = format!("call\u{9b}31m\u{202e}{}", "x".repeat(9_000));
+    let offer = A.request(("INVITE", 1, URI), "", &[], &sdp("10.1.0.9:4000"));
+    world.send(A.at, G, &offer.replace("Call-ID: call", &format!("Call-ID: {name}")));
+    let view = world.sites[0].gateway.calls().next().expect("a call");
+    assert!(view.name.starts_with("call\u{fffd}31m\u{fffd}xxx") && view.name.ends_with('…'));
+    assert_eq!(view.name.chars().count(), 257);
 }

@@ -1,7 +1,8 @@
 //! Key and certificate files, and the commands that make them: `keygen`,
 //! `pubkey`, `certify`, `certificate`.
 
-use std::fs::{self, File, OpenOptions};
+use crate::files;
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -87,7 +88,7 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFil
 /// are the mask of an access list (acl(5)).
 pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
     // What is judged is what is read, whatever takes the path meanwhile.
-    let mut file = File::open(path).map_err(io_error("read", path))?;
+    let mut file = files::open(path).map_err(io_error("read", path))?;
     let meta = file.metadata().map_err(io_error("read", path))?;
     let mut text = Zeroizing::new(String::new());
     file.read_to_string(&mut text).map_err(io_error("read", path))?;
@@ -111,7 +112,9 @@ pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
 
 /// Reads a certificate; that it is true, others check.
 pub fn read_certificate(path: &Path) -> Result<Certificate, KeyFileError> {
-    let text = fs::read_to_string(path).map_err(io_error("read", path))?;
+    let mut text = String::new();
+    let read = files::open(path).and_then(|mut file| file.read_to_string(&mut text));
+    read.map_err(io_error("read", path))?;
     let wrong = |e: CertificateError| KeyFileError::Certificate {
         path: path.to_owned(),
         what: format!("cannot be read: {e}"),

@@ -13,6 +13,7 @@ mod clock;
 mod complaints;
 mod datapath;
 mod demo;
+mod files;
 mod impair;
 mod keys;
 mod log;

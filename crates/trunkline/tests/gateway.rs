@@ -113,6 +113,25 @@ fn its_operators_orders_and_its_calls() {
     let said = operate(&node, &["reload"]);
     assert!(said.stdout.contains("applied: [sip] allow"), "{}", said.stdout);
 
+    // Who waits for its end doesn't end it once somebody else has taken it back.
+    let said = std::thread::scope(|scope| {
+        let args = ["drain", "--stop", "--quiet", "1 s", "--timeout", "1 min"];
+        let (node, mut asked) = (&node, 0);
+        let waits = scope.spawn(move || operate(node, &args));
+        wait_for("a refusal", || {
+            asked += 1;
+            let name = format!("draining-{asked}");
+            a.ask("OPTIONS", gateway, &name);
+            a.read(&name).starts_with("SIP/2.0 503").then_some(())
+        });
+        assert_eq!(operate(node, &["drain", "--undo"]).code, Some(0));
+        a.ask("OPTIONS", gateway, "undone");
+        assert!(a.read("undone").starts_with("SIP/2.0 200"), "at once");
+        waits.join().expect("it ends")
+    });
+    assert_eq!(said.code, Some(1), "{}", said.stdout);
+    assert!(said.stderr.contains("has taken") && said.stderr.contains("back"), "{}", said.stderr);
+
     // Nothing passes, but there is a call.
     let said = operate(&node, &["drain", "--quiet", "100ms", "--timeout", "1 s"]);
     assert_eq!(said.code, Some(1), "{}", said.stdout);

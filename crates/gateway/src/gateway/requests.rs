@@ -3,8 +3,8 @@
 use super::refusal::{
     DRAINING, Refusal, comes_round, for_us, no_hop, overloaded, too_large, unpassable,
 };
-use super::{Event, Gateway, Kind, Outcome, Pending};
-use crate::calls::{Call, CallId, Meaning, Side};
+use super::{Event, Gateway, Kind, Pending};
+use crate::calls::{Call, CallId, Meaning, Side, shown};
 use crate::config::Transport;
 use crate::hops::NoHop;
 use crate::media::Media;
@@ -92,8 +92,9 @@ impl Gateway {
         }
         let on = Onward { id, from, down, message, routed, passes: &passes };
         let done = self.pass_on(now, &on, media);
-        if let (Err(why), Kind::Initial | Kind::Resuming) = (&done, kind) {
-            self.end(&passes, Outcome::Refused(why.code), media);
+        if let (Err(_), Kind::Initial | Kind::Resuming) = (&done, kind) {
+            // The log has it; it was no call of anybody's.
+            passes.iter().for_each(|&(call, _)| self.calls.close(call, media));
         }
         done?;
         self.stats.requests += 1;
@@ -197,7 +198,7 @@ impl Gateway {
             match passes::body(&mut self.calls, passes, part, &between, parts) {
                 Ok((body, None)) => edit.set_part(part.bytes, &body),
                 Ok((_, Some(why))) | Err(why) => {
-                    let name = message.call_id().unwrap_or_default().to_vec();
+                    let name = shown(message.call_id().unwrap_or_default());
                     self.events.push_back(Event::Refused(name, why));
                     return Err(unpassable(why));
                 }
@@ -268,7 +269,7 @@ impl Gateway {
                 pairs += call.pairs();
             }
             let most = self.config.max_calls;
-            if calls >= most - most / 4 || rings > most / 2 || pairs > self.calls.free_ports() {
+            if calls >= most - most / 4 || rings >= most / 2 || pairs > self.calls.free_ports() {
                 let why =
                     "this sender has as many calls as one may, or as media ports are left for";
                 return Err(overloaded(why));

@@ -1,7 +1,7 @@
 //! Responses on their way back, and the ACK that ends a call's beginning.
 
 use super::{Event, Gateway, Kind, Outcome, Pending, hung_up};
-use crate::calls::{CallId, Meaning, Unpassable, Verdict};
+use crate::calls::{CallId, Meaning, Unpassable, Verdict, shown};
 use crate::hops::NoHop;
 use crate::media::Media;
 use crate::passes::{self, Between, Passes};
@@ -37,8 +37,10 @@ impl Gateway {
                 edit.set_part(part.bytes, &body);
                 why.inspect(|why| self.complain(passes, *why));
             }
+            // It can't be refused, and what isn't understood here may be elsewhere: media
+            // would go past this gateway, to wherever it says.
             Err(why) => {
-                edit.set_part(part.bytes, &passes::stripped(part.bytes));
+                edit.set_part(part.bytes, b"");
                 self.complain(passes, why);
             }
         }
@@ -273,7 +275,8 @@ impl Gateway {
     }
 
     fn complain(&mut self, passes: &[(CallId, usize)], why: Unpassable) {
-        let name = passes.first().and_then(|(id, _)| self.calls.get(*id)).map(|c| c.name.clone());
+        let call = passes.first().and_then(|(id, _)| self.calls.get(*id));
+        let name = call.map(|call| shown(&call.name));
         self.events.push_back(Event::Refused(name.unwrap_or_default(), why));
     }
 }

@@ -18,6 +18,10 @@ const ICE: [&str; 9] = [
     "end-of-candidates",
 ];
 
+/// What names other places for a stream, to be taken instead (RFC 6947, RFC 5939 and
+/// 6871): a relay is the only one.
+const ALTERNATIVES: [&str; 3] = ["altc", "alt", "ccap"];
+
 /// Changes to a description, put together by [`SdpEdit::finish`].
 #[derive(Debug)]
 pub struct SdpEdit<'s, 'a> {
@@ -60,6 +64,14 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
             }
         }
         self.remove_ice(Some(media));
+        ALTERNATIVES.iter().for_each(|name| self.remove_attribute(Some(media), name));
+        for n in section.lines.clone() {
+            let capability = self.sdp.attribute(n, "acap").unwrap_or_default();
+            // Behind its number: an attribute that might be there.
+            let name = words(capability).nth(1).and_then(|name| name.split(|&b| b == b':').next());
+            let names_places = name.is_some_and(|name| name == b"candidate" || name == b"rtcp");
+            self.changes[n].is_removed |= names_places;
+        }
     }
 
     /// Refuses stream `media` (RFC 3264, 6).

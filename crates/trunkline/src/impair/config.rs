@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 use trunkline_base::link_model::{BadTrace, InvalidModel, LinkModel, MAX_TRACE, parse_trace};
 
 use super::setup::Setup;
+use crate::files;
 use crate::units::{Fraction, Rate, Size, Span};
 pub use model::ModelText;
 pub(super) use model::modelled;
@@ -335,27 +336,24 @@ pub fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(String,
 }
 
 /// What is in a file of at most `limit` bytes; `None` if it has more.
-fn read_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+fn read_file(file: std::fs::File, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    file.take(limit + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= limit).then_some(bytes))
 }
 
 /// 16 MiB are half a million links of some lines.
 fn read_text(path: &Path) -> io::Result<String> {
     let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    let bytes = read_file(path, 16 << 20)?.ok_or_else(|| wrong("it has more than 16 MiB"))?;
+    let bytes = read_file(std::fs::File::open(path)?, 16 << 20)?
+        .ok_or_else(|| wrong("it has more than 16 MiB"))?;
     String::from_utf8(bytes).map_err(|_| wrong("it is no UTF-8 text"))
 }
 
 fn read_trace(path: &Path) -> Result<Arc<[bool]>, TraceError> {
     // The longest trace with as much white space again.
     let limit = 2 * MAX_TRACE as u64;
-    // Of a pipe to which nobody writes, reading would never end.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file").into());
-    }
-    Ok(parse_trace(&read_file(path, limit)?.ok_or(BadTrace::TooLong)?)?)
+    Ok(parse_trace(&read_file(files::open(path)?, limit)?.ok_or(BadTrace::TooLong)?)?)
 }
 
 impl FromStr for End {

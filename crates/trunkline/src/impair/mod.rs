@@ -94,8 +94,8 @@ device; needs root, or user namespaces, and iproute2.
   It says how to enter each, and its addresses:
     impair: host a: nsenter --net=/proc/4711/fd/8 10.64.0.1 fd74:6c::1 tcp reno/1/1
     nsenter --net=/proc/4711/fd/8 iperf3 -c 10.64.0.2
-  A host with several edges has addresses for each. Packets go the way of least delay;
-  hosts pass nothing on. What is too long for an edge is dropped, and its sender told.
+  Packets go the way of least delay; hosts pass nothing on. An edge with private = true
+  has addresses of its own at hosts, for what shall go that way and no other. What is too long for an edge is dropped, and its sender told.
   Nothing is left of it when it ends, however it ends.
 
 It runs until SIGTERM or SIGINT, then prints a JSON ledger of every packet, and

@@ -9,7 +9,7 @@ use crate::operate::protocol::{
     Ask, Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Status,
 };
 use crate::operate::server;
-use crate::{clock, log, sip};
+use crate::{clock, files, log, sip};
 use nix::sys::socket::UnixCredentials;
 use serde::Serialize;
 use serde_json::Value;
@@ -28,6 +28,8 @@ use trunkline_overlay::wire::{Metric, NodeId};
 
 /// Calls in one answer.
 const CALLS_AT_ONCE: usize = 100;
+/// The most bytes of a configuration that is read again.
+const MAX_FILE: u64 = 16 << 20;
 
 /// A running node, to be asked and changed.
 pub struct Operator {
@@ -171,8 +173,10 @@ impl Operator {
             tracing::error!("{message}");
             Refused { message, code: 2 }
         };
-        let text = std::fs::read_to_string(&self.path)
-            .map_err(|e| mistake(&format_args!("{} cannot be read: {e}", self.path.display())))?;
+        let cannot =
+            |e: &dyn Display| mistake(&format_args!("{} cannot be read: {e}", self.path.display()));
+        let text = files::read(&self.path, MAX_FILE).map_err(|e| cannot(&e))?;
+        let text = String::from_utf8(text).map_err(|e| cannot(&e))?;
         let mut new = config::parse(&self.path, &text).map_err(|e| mistake(&e))?;
         new.unlock().map_err(|e| mistake(&e))?;
         new.overlay.validate().map_err(|e| mistake(&e))?;
@@ -254,6 +258,7 @@ impl server::Operator for Operator {
             Ask::Reload {} => value(self.reload()?),
             Ask::Drain { on } => {
                 self.asker.drain(on).map_err(refused)?;
+                self.sip.as_ref().inspect(|sip| sip.drain(on));
                 value(self.status()?)
             }
             Ask::Stop {} => {

@@ -122,6 +122,10 @@ fn wait(
         }
         std::thread::sleep(LOOK);
         let now: Status = client.ask(&Ask::Status {})?;
+        if !now.draining {
+            let what = format!("somebody has taken {} back (`drain --undo`): it goes on", now.name);
+            return Err(Error::Failed(what));
+        }
         // A call that rings has no packets, and one on hold few.
         if passed(&now) != passed(status) || now.calls.is_some_and(|calls| calls > 0) {
             quiet_since = Instant::now();

@@ -208,6 +208,10 @@ impl Driver {
                 self.gateway.reconfigure(&sip.gateway);
                 let _ = reply.try_send(is_new);
             }
+            Input::Drain(on, reply) => {
+                self.gateway.drain(on);
+                let _ = reply.try_send(());
+            }
             Input::Stop(reply) => {
                 let up = self.gateway.stats().live;
                 self.gateway.stop(&mut self.board);
@@ -304,10 +308,20 @@ impl Driver {
         self.gateway.disconnected(clock::now(), connection, &mut self.board);
     }
 
-    /// Whether there is room for one more connection with this address.
-    fn has_room(&self, address: IpAddr) -> bool {
+    /// Whether there is room for one more connection with this address; where there is
+    /// none for anybody, who has most gives up one, the oldest.
+    fn has_room(&mut self, address: IpAddr) -> bool {
         let same = self.connections.values().filter(|line| line.remote.ip() == address).count();
-        self.connections.len() < CONNECTIONS && same < CONNECTIONS / 8
+        if same >= CONNECTIONS / 8 {
+            return false;
+        }
+        if self.connections.len() < CONNECTIONS {
+            return true;
+        }
+        let config = self.gateway.config();
+        let untrusted = self.connections.iter().map(|(&n, line)| (n, line.remote.ip()));
+        let untrusted = untrusted.filter(|(_, ip)| !config.trusts(*ip));
+        surplus(untrusted, same).inspect(|&oldest| self.over(oldest)).is_some()
     }
 
     fn on_events(&mut self) {
@@ -348,7 +362,6 @@ impl Driver {
                 );
             }
             Event::Refused(name, why) => {
-                let name = String::from_utf8_lossy(&name).into_owned();
                 let what = format!("media of call {name:?} can't be relayed: {why}");
                 self.complaints.descriptions.warn(clock::now(), what);
             }
@@ -361,6 +374,17 @@ impl Driver {
             Event::Forbidden(from) => self.forbidden(from),
         }
     }
+}
+
+/// The first of those that have one address, if that has more than any other and than
+/// who has `same` and wants one more.
+fn surplus(all: impl Iterator<Item = (u64, IpAddr)>, same: usize) -> Option<u64> {
+    let mut each: BTreeMap<IpAddr, (usize, u64)> = BTreeMap::new();
+    for (connection, ip) in all {
+        each.entry(ip).or_insert((0, connection)).0 += 1;
+    }
+    let most = each.into_values().max_by_key(|&(count, _)| count);
+    most.filter(|&(count, _)| count > same + 1).map(|(_, first)| first)
 }
 
 async fn listen(socket: u32, udp: Arc<UdpSocket>, inbox: mpsc::Sender<Input>) {
@@ -392,6 +416,16 @@ async fn accept(socket: u32, listener: TcpListener, inbox: mpsc::Sender<Input>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_most_connections_gives_one_up() {
+        let address = |n: u8| IpAddr::from([192, 0, 2, n]);
+        let all = [(3, 1), (4, 2), (5, 2), (7, 1), (8, 1), (9, 3)].map(|(n, ip)| (n, address(ip)));
+        assert_eq!(surplus(all.into_iter(), 0), Some(3));
+        assert_eq!(surplus(all.into_iter(), 1), Some(3));
+        assert_eq!(surplus(all.into_iter(), 2), None, "who wants one would have as many");
+        assert_eq!(surplus(std::iter::empty(), 0), None);
+    }
 
     #[test]
     fn what_waits_for_one_address_has_a_bound() {

@@ -52,6 +52,8 @@ enum Input {
     /// The file has changed, and what TLS goes by is this: the answer is whether that is
     /// new.
     Reconfigure(Box<Sip>, Box<stream::Tls>, SyncSender<bool>),
+    /// New calls are refused from now on, or taken again; then the answer.
+    Drain(bool, SyncSender<()>),
     /// The node ends: the answer is how many calls ended with it.
     Stop(SyncSender<usize>),
     /// Somebody asks what there is: of the calls, so many from this one on.
@@ -95,6 +97,15 @@ impl Asker {
         let sent = self.0.try_send(Input::Reconfigure(Box::new(sip.clone()), Box::new(tls), reply));
         let is_new = sent.ok().and_then(|()| answer.recv_timeout(Duration::from_secs(1)).ok());
         is_new.ok_or_else(|| "the gateway does not answer: look at the node's log".into())
+    }
+
+    /// Has new calls refused from now on, or taken again.
+    pub fn drain(&self, on: bool) {
+        let (reply, answer) = sync_channel(1);
+        if self.0.try_send(Input::Drain(on, reply)).is_ok() {
+            // If it doesn't answer, it sees soon what the node does.
+            let _ = answer.recv_timeout(Duration::from_secs(1));
+        }
     }
 
     /// Ends all calls, and has their records written: how many there were; `None` if the

@@ -1,6 +1,7 @@
 //! Connections: TCP, and TLS over it.
 
 use super::Input;
+use crate::files;
 use crate::node::config;
 use std::io;
 use std::net::IpAddr;
@@ -62,8 +63,10 @@ impl Tls {
         let mut tls = Tls::default();
         if let Some((certificate, key)) = &files.own {
             let chain = certificates("certificate", certificate)?;
-            let secret = PrivateKeyDer::from_pem_file(key)
-                .map_err(|e| format!("certificate_key {}: {e}", key.display()))?;
+            let wrong =
+                |e: &dyn std::fmt::Display| format!("certificate_key {}: {e}", key.display());
+            let text = files::read(key, MAX_FILE).map_err(|e| wrong(&e))?;
+            let secret = PrivateKeyDer::from_pem_slice(&text).map_err(|e| wrong(&e))?;
             tls.of[0].clone_from(&chain);
             let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
                 .with_safe_default_protocol_versions()
@@ -93,11 +96,14 @@ impl Tls {
     }
 }
 
+/// The most bytes of a file of certificates.
+const MAX_FILE: u64 = 1 << 20;
+
 /// What is in the file of this key.
 fn certificates(key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let wrong = |e: &dyn std::fmt::Display| format!("{key} {}: {e}", path.display());
-    let all: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(path).map_err(|e| wrong(&e))?.collect();
+    let text = files::read(path, MAX_FILE).map_err(|e| wrong(&e))?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match all.map_err(|e| wrong(&e))? {
         none if none.is_empty() => Err(wrong(&"no certificate in it")),
         some => Ok(some),

@@ -228,7 +228,7 @@ impl Network {
         let (trunkline, file) = (&testbed.trunkline, dir.join("impair.toml"));
         write(&file, &config::impair(&scenario, &addresses, seed))?;
         Ok(Network {
-            impair: Process::start(trunkline, "impair".into(), &["impair"], &file)?,
+            impair: Process::start(command(trunkline), "impair".into(), &["impair"], &file)?.0,
             trunkline: trunkline.clone(),
             dir: dir.to_owned(),
             impair_file: file,
@@ -284,6 +284,10 @@ impl Network {
     fn control(&self, lane: usize, node: usize) -> PathBuf {
         self.dir.join(format!("{lane}-{}.ctl", node + 1))
     }
+}
+
+fn command(trunkline: &Path) -> Command {
+    Command::new(trunkline)
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Error> {
@@ -343,7 +347,8 @@ impl<'a> Daemons<'a> {
         let file = network.dir.join(format!("{}-{id}.toml", self.lane));
         write(&file, &network.config(self.lane, node))?;
         let args = ["node", "--config"];
-        let process = Process::spawn(&network.trunkline, format!("node {id}"), &args, &file)?;
+        let process =
+            Process::spawn(command(&network.trunkline), format!("node {id}"), &args, &file)?;
         self.nodes[node] = Some(process);
         Ok(())
     }
@@ -414,7 +419,7 @@ impl Overlay for Daemons<'_> {
     fn strike(&mut self, event: Event) -> Result<Settled, Error> {
         let begun = self.begin(event)?;
         let settled = self.settle(event, begun);
-        self.nodes.iter_mut().flatten().try_for_each(Process::ready)?;
+        self.nodes.iter_mut().flatten().try_for_each(|node| node.ready().map(drop))?;
         let step = SCRIPT.iter().find(|s| s.event == event);
         (self.done)(step.map_or(0.0, weight));
         Ok(settled)

@@ -18,6 +18,7 @@ use process::Process;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 use trunkline_media::quality::pesq::PesqError;
 
@@ -176,7 +177,7 @@ impl<'a> Testbed<'a> {
         text: String,
     ) -> Result<Process, Error> {
         std::fs::write(file, text).map_err(cannot(format!("write {}", file.display())))?;
-        Process::start(&self.trunkline, name, args, file)
+        Ok(Process::start(Command::new(&self.trunkline), name, args, file)?.0)
     }
 }
 

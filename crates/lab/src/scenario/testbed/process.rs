@@ -11,6 +11,9 @@ use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+/// How `impair` begins to say of a host how it is entered.
+pub const HOST: &str = "impair: host ";
+
 /// A daemon takes milliseconds to start, also where ten do at once.
 const READY: Duration = Duration::from_secs(30);
 
@@ -57,26 +60,27 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Starts it with `args` and `config`, and waits until it is ready.
+    /// Starts `program`, which is `trunkline`, with `args` and `config`, and waits until it
+    /// is ready; what it has said until then.
     pub fn start(
-        trunkline: &Path,
+        program: Command,
         name: String,
         args: &[&str],
         config: &Path,
-    ) -> Result<Process, Error> {
-        let mut process = Process::spawn(trunkline, name, args, config)?;
-        process.ready()?;
-        Ok(process)
+    ) -> Result<(Process, Vec<String>), Error> {
+        let mut process = Process::spawn(program, name, args, config)?;
+        let said = process.ready()?;
+        Ok((process, said))
     }
 
     /// Starts it, and does not wait for anything.
     pub fn spawn(
-        trunkline: &Path,
+        mut program: Command,
         name: String,
         args: &[&str],
         config: &Path,
     ) -> Result<Process, Error> {
-        let mut child = Command::new(trunkline)
+        let mut child = program
             .args(args)
             .arg(config)
             .arg("--until-stdin-closes")
@@ -86,25 +90,29 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(cannot(format!("start {}", trunkline.display())))?;
+            .map_err(cannot(format!("start {}", program.get_program().display())))?;
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
         Ok(Process { name, child, stdin, stderr })
     }
 
-    /// Waits until it is ready, [`READY`] at most. From then on what it complains
-    /// of is passed on.
-    pub fn ready(&mut self) -> Result<(), Error> {
+    /// Waits until it is ready, [`READY`] at most; what it has said until then. From then
+    /// on what it complains of is passed on.
+    pub fn ready(&mut self) -> Result<Vec<String>, Error> {
         self.ready_within(READY)
     }
 
-    fn ready_within(&mut self, limit: Duration) -> Result<(), Error> {
-        let Some(stderr) = self.stderr.take() else { return Ok(()) };
+    fn ready_within(&mut self, limit: Duration) -> Result<Vec<String>, Error> {
+        let Some(stderr) = self.stderr.take() else { return Ok(Vec::new()) };
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || {
-            let mut said = String::new();
+            let (mut said, mut all) = (String::new(), Vec::new());
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if line.starts_with(HOST) {
+                    all.push(line);
+                    continue;
+                }
                 if line.contains("ready") {
-                    let _ = tell.send(Ok(()));
+                    let _ = tell.send(Ok(std::mem::take(&mut all)));
                 } else if ["WARN", "ERROR"].iter().any(|w| line.contains(w))
                     || line.starts_with("error: ")
                 {
@@ -117,7 +125,7 @@ impl Process {
         });
         let name = &self.name;
         Err(Error::Process(match told.recv_timeout(limit) {
-            Ok(Ok(())) => return Ok(()),
+            Ok(Ok(said)) => return Ok(said),
             Ok(Err(said)) => format!("{name} ended at once: {said}"),
             Err(_) => format!(
                 "{name} was not ready after {} s: this machine is too busy, or --trunkline is \
@@ -129,8 +137,13 @@ impl Process {
 
     /// Has it read its file again.
     pub fn hang_up(&self) -> Result<(), Error> {
-        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGHUP)
-            .map_err(|e| cannot(format!("send SIGHUP to {}", self.name))(e.into()))
+        self.signal(Signal::SIGHUP)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<(), Error> {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal)
+            .map_err(|e| cannot(format!("send {signal} to {}", self.name))(e.into()))
     }
 
     /// Tells it to end.
@@ -190,11 +203,13 @@ mod tests {
     fn what_never_gets_ready_is_not_waited_for() {
         let spawn = |script: &str| {
             let args = ["-c", script, "sh"];
-            Process::spawn(Path::new("sh"), "node 7".into(), &args, Path::new("x.toml")).unwrap()
+            Process::spawn(Command::new("sh"), "node 7".into(), &args, Path::new("x.toml")).unwrap()
         };
         let limit = Duration::from_secs(2);
         let why = |script| spawn(script).ready_within(limit).map_err(|e| e.to_string());
-        assert_eq!(why("echo INFO ready >&2; exec sleep 9"), Ok(()));
+        assert_eq!(why("echo INFO ready >&2; exec sleep 9"), Ok(vec![]));
+        let hosts = why("echo impair: host ready: x >&2; echo impair: ready, >&2; exec sleep 9");
+        assert_eq!(hosts, Ok(vec!["impair: host ready: x".into()]));
         assert!(why("echo no file >&2").unwrap_err().contains("node 7 ended at once: no file"));
         let hangs = why("echo starting >&2; exec sleep 9").unwrap_err();
         assert!(hangs.contains("node 7 was not ready after 2 s"), "{hangs}");

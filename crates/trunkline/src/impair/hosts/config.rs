@@ -13,7 +13,7 @@ use trunkline_base::link_model::LinkModel;
 
 /// The most hosts: each is a namespace of the kernel's with a device in it.
 pub const MAX_HOSTS: usize = 256;
-/// The most edges at hosts: each end there has an address.
+/// The most ends of edges at hosts: each may have addresses.
 pub const MAX_INTERFACES: usize = 4_096;
 
 /// What an IPv6 link must carry (RFC 8200, 5).
@@ -61,6 +61,8 @@ pub struct Edge {
     pub name: String,
     /// Its ends.
     pub ends: [Spot; 2],
+    /// Whether its ends at hosts have addresses of their own.
+    pub is_private: bool,
     /// The largest IP packet, in bytes.
     pub mtu: u16,
     /// From the first end to the second, and back.
@@ -103,6 +105,8 @@ modelled! {
         pub name: Option<String>,
         pub stream: Option<u64>,
         pub between: [Spanned<String>; 2],
+        #[serde(default)]
+        pub private: bool,
         pub mtu: Option<Spanned<u16>>,
     }
 }
@@ -124,14 +128,15 @@ impl Setup for Hosts {
 
     fn check_same(&self, new: &Hosts) -> Result<(), ConfigError> {
         let shape = |hosts: &Hosts| {
-            let edge = |e: &Edge| (e.name.clone(), e.ends, e.mtu, e.directions[0].stream);
+            let edge =
+                |e: &Edge| (e.name.clone(), e.ends, e.is_private, e.mtu, e.directions[0].stream);
             (hosts.seed, hosts.buffer, hosts.edges.iter().map(edge).collect::<Vec<_>>())
         };
         match (&self.hosts, &self.routers, shape(self)) == (&new.hosts, &new.routers, shape(new)) {
             true => Ok(()),
             false => {
-                let what = "seed, buffer, a [[host]], a [[router]], or between, mtu or stream of \
-                            an [[edge]]";
+                let what = "seed, buffer, a [[host]], a [[router]], or between, private, mtu or \
+                            stream of an [[edge]]";
                 Err(ConfigError::OtherLinks { what: what.into() })
             }
         }
@@ -248,9 +253,10 @@ impl Edge {
         }
         let mtu = text.mtu.as_ref().map_or(MTU, |mtu| *mtu.get_ref());
         let stream = config::stream(text.stream, n);
+        let is_private = text.private;
         let model: ModelText = text.into_model();
         match model.directions(stream) {
-            Ok(directions) => Ok(Edge { name, ends, mtu, directions }),
+            Ok(directions) => Ok(Edge { name, ends, is_private, mtu, directions }),
             Err(problem) => Err((start, format!("edge {name}: {problem}"))),
         }
     }

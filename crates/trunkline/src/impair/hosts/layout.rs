@@ -1,8 +1,8 @@
 //! Who has which address, and which way leads where.
 //!
-//! An edge's end at a host is an *interface* with addresses of its own, as of a machine
-//! with a cable for each: `10.64.0.1` and `fd74:6c::1` are the first, and so on. A host
-//! is known by the first that it has. All of its interfaces share one device.
+//! A host has addresses of its own, `10.64.0.1` and `fd74:6c::1` and so on, and others for
+//! each private edge, as a machine with several network interfaces: packets to such an
+//! address take that edge. All of them share one device.
 
 use super::super::pump::VALID;
 use super::super::socket::SLOT;
@@ -54,11 +54,16 @@ pub fn build(hosts: &Hosts) -> (Network, Layout) {
     let (mut of_host, mut host_of) = (Vec::new(), Vec::new());
     for n in 0..hosts.hosts.len() {
         let first = host_of.len();
+        let own = net.host();
+        host_of.push(n);
         for (edge, vertices) in hosts.edges.iter().zip(&mut ends) {
             for (end, vertex) in edge.ends.iter().zip(vertices) {
                 if *end == Spot::Host(n) {
-                    *vertex = net.host();
-                    host_of.push(n);
+                    *vertex = own;
+                    if edge.is_private {
+                        *vertex = net.host();
+                        host_of.push(n);
+                    }
                 }
             }
         }
@@ -168,18 +173,17 @@ mod tests {
     use super::super::config::tests::parse;
     use super::*;
 
-    const TEXT: &str = "host = [{ name = \"a\" }, { name = \"b\" }, { name = \"c\" }]\n\
+    const TEXT: &str = "host = [{ name = \"a\" }, { name = \"b\" }]\n\
         router = [{ name = \"r\" }, { name = \"s\" }]\n\
         edge = [\
         { between = [\"a\", \"r\"], delay = \"1ms\" },\
-        { between = [\"a\", \"b\"], delay = \"30ms\" },\
+        { between = [\"a\", \"b\"], delay = \"1ms\", private = true },\
         { between = [\"r\", \"s\"], delay = \"2ms\", mtu = 1400 },\
         { between = [\"s\", \"b\"], delay = \"3ms\" }]";
 
     #[test]
-    fn each_end_at_a_host_has_addresses_and_is_found_by_them() {
-        let text = TEXT.replace(", { name = \"c\" }", "");
-        let (_, layout) = build(&parse(&text).expect("valid"));
+    fn hosts_and_their_private_edges_have_addresses_and_are_found_by_them() {
+        let (_, layout) = build(&parse(TEXT).expect("valid"));
         assert_eq!(layout.of_host, [0..2, 2..4]);
         assert_eq!(layout.host_of, [0, 0, 1, 1]);
         for n in 0..4 {
@@ -194,14 +198,13 @@ mod tests {
 
     #[test]
     fn ways_know_their_routers_and_the_narrowest_edge() {
-        let text = TEXT.replace(", { name = \"c\" }", "");
-        let (_, layout) = build(&parse(&text).expect("valid"));
-        // a's interfaces: to r, to b; b's: to a, to s.
-        let far = layout.way(0, 3).expect("a way");
+        let (_, layout) = build(&parse(TEXT).expect("valid"));
+        // Though the private edge is shorter.
+        let far = layout.way(0, 2).expect("a way");
         assert_eq!((far.routers, far.mtu, far.narrow), (2, 1_400, 0));
-        let near = layout.way(1, 2).expect("a way");
+        let near = layout.way(1, 3).expect("a way");
         assert_eq!((near.routers, near.mtu), (0, 1_500));
-        assert_eq!((layout.way(0, 2), layout.way(0, 1)), (None, None), "hosts pass nothing on");
-        assert_eq!(layout.nearest(0).collect::<Vec<_>>(), [(2, 1), (3, 0)]);
+        assert_eq!((layout.way(0, 3), layout.way(0, 1)), (None, None), "hosts pass nothing on");
+        assert_eq!(layout.nearest(0).collect::<Vec<_>>(), [(2, 0), (3, 1)]);
     }
 }
