@@ -126,6 +126,12 @@ impl Config {
         self.media.contains(&address) || self.own.contains(&address)
     }
 
+    /// What a certificate at `remote` must be for, if a route says so.
+    pub(crate) fn name_at(&self, transport: Transport, remote: SocketAddr) -> Option<&str> {
+        let leads = |route: &&Route| (route.transport, route.via) == (transport, remote);
+        self.routes.iter().filter(leads).find_map(|route| route.name.as_deref())
+    }
+
     /// Whether what `address` says of the overlay is believed.
     pub fn trusts(&self, address: IpAddr) -> bool {
         Config::is_in(&self.trust, address)

@@ -13,7 +13,7 @@ use crate::passes::{self, Passes};
 use crate::places::Places;
 use crate::ports::Ports;
 use crate::token::Tokens;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use names::Waiter;
 use rand::rngs::ChaCha20Rng;
@@ -43,9 +43,9 @@ pub enum Event {
     /// The media of a call go past the overlay, although the next hop is trusted: it
     /// doesn't know of virtual ports, or this node doesn't know its.
     Plain(CallId),
-    /// Nothing in a description can be relayed, and all of it was refused; or that of a
-    /// response isn't understood, and was taken out.
-    Refused(String, Unpassable),
+    /// Nothing in a description of this call, by a message from there, can be relayed, and
+    /// all of it was refused; or that of a response isn't understood, and was taken out.
+    Refused(String, IpAddr, Unpassable),
     /// A request was refused that came from there: with this code, for this reason.
     TurnedAway(SocketAddr, u16, &'static str),
     /// A request was dropped: its sender is in none of the networks that may send any.
@@ -227,7 +227,7 @@ impl Gateway {
             if !self.by_datagram(now, id, media) {
                 let said = (503, "Service Unavailable");
                 self.transactions.refuse(now, id, said, b"");
-                self.forget(id, media);
+                self.forget(id, Outcome::Refused(503), media);
             }
         }
     }
@@ -336,12 +336,15 @@ impl Gateway {
         }
     }
 
-    /// A transaction has ended without a final response.
-    fn forget(&mut self, id: TransactionId, media: &mut impl Media) {
+    /// A transaction has ended without a final response; a call that it was to begin has
+    /// ended so.
+    fn forget(&mut self, id: TransactionId, why: Outcome, media: &mut impl Media) {
         let Some(pending) = self.pending.remove(&id) else { return };
         match pending.kind {
             Kind::Initial | Kind::Resuming => {
-                self.end_unanswered(&pending.passes, Outcome::Unanswered, media);
+                let is_cancelled = self.transactions.is_cancelled(id);
+                let why = if is_cancelled { Outcome::Refused(487) } else { why };
+                self.end_unanswered(&pending.passes, why, media);
             }
             Kind::Bye => self.end(&pending.passes, hung_up(&pending.passes), media),
             Kind::Other => self.settle(&pending.passes, Some(id), Verdict::Refused, media),
@@ -358,7 +361,7 @@ impl Gateway {
     /// Repeats what has not been heard, gives up, and ends calls that nobody speaks in.
     pub fn handle_timeout(&mut self, now: Time, media: &mut impl Media) {
         for id in self.transactions.handle_timeout(now) {
-            self.forget(id, media);
+            self.forget(id, Outcome::Unanswered, media);
         }
         if now < self.sweep {
             return;

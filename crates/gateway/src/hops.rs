@@ -189,9 +189,14 @@ impl Hops {
         let choice = transport.unwrap_or(usual);
         let port = target.port.unwrap_or(choice.default_port());
         let called = core::str::from_utf8(parsed.host).map_err(|_| NoHop::Uri)?;
-        let is_address = host_address(parsed.host).is_some();
-        let name = (!is_address).then(|| called.to_ascii_lowercase());
-        Ok((self.hop(config, choice, SocketAddr::new(ip, port), name)?, is_long))
+        let (is_address, remote) = (host_address(parsed.host).is_some(), SocketAddr::new(ip, port));
+        let name = match is_address {
+            false => Some(called.to_ascii_lowercase()),
+            // Requests within a call name the next gateway by its address: it is called
+            // there what it was by the route that the first one took.
+            true => config.name_at(choice, remote).map(str::to_owned),
+        };
+        Ok((self.hop(config, choice, remote, name)?, is_long))
     }
 
     fn address(&self, now: Time, host: &str) -> Result<IpAddr, NoHop> {
@@ -337,6 +342,9 @@ mod tests {
         assert_eq!(to("sip:b@a.example;transport=tls"), (2, named("a.example")));
         assert_eq!(to("sips:b@c.example"), (3, named("c.example")));
         assert_eq!(to("sips:b@10.3.0.1"), (4, named("sip.example")));
+        // What follows within the call.
+        assert_eq!(to("sip:192.0.2.5:5061;transport=tls;lr"), (4, named("sip.example")));
+        assert_eq!(to("sip:192.0.2.5:5062;transport=tls;lr").1, None);
         assert_eq!(to("sip:b@a.example;transport=tcp").1, None);
     }
 

@@ -55,7 +55,7 @@ fn a_description_that_cannot_be_read_is_refused() {
         assert!(refusal.contains(says), "{refusal}");
     }
     let site = &world.sites[0];
-    let is_told = |event: &&Event| matches!(event, Event::Refused(_, Unpassable::Unreadable));
+    let is_told = |event: &&Event| matches!(event, Event::Refused(_, _, Unpassable::Unreadable));
     assert_eq!(site.events.iter().filter(is_told).count(), 2);
     assert_eq!((site.gateway.calls().count(), site.gateway.free_ports()), (0, 50));
 }

@@ -414,7 +414,7 @@ fn media_that_would_come_back_for_ever_are_refused() {
     let ok = world.read(A.at, "200");
     assert!(body(&ok).contains("m=audio 0 "), "{}", body(&ok));
     let refused = world.sites[0].events.iter().find_map(|event| match event {
-        Event::Refused(name, why) => Some((&name[..], why.to_string().contains("come back"))),
+        Event::Refused(name, _, why) => Some((&name[..], why.to_string().contains("come back"))),
         _ => None,
     });
     assert_eq!(refused, Some(("first", true)));

@@ -198,7 +198,7 @@ fn calls_that_lead_into_each_other_are_few_whichever_comes_first() {
         }
     }
     assert_eq!(refused.as_deref(), Some("call-3"));
-    let is_told = |event: &Event| matches!(event, Event::Refused(_, why) if why.to_string().contains("too often"));
+    let is_told = |event: &Event| matches!(event, Event::Refused(_, _, why) if why.to_string().contains("too often"));
     assert!(world.sites[0].events.iter().any(is_told));
 }
 
@@ -300,7 +300,7 @@ fn an_answer_that_comes_again_in_another_ack_moves_nothing() {
 fn a_bye_that_is_refused_ends_nothing() {
     let mut world = World::new(vec![config(1, G)]);
     let back = call(&mut world);
-    for (n, code, left) in [(7, 403, 1), (8, 500, 1), (9, 401, 1), (10, 481, 0)] {
+    for (n, code, left) in [(7, 403, 1), (8, 500, 1), (9, 401, 1), (10, 503, 0)] {
         world.send(A.at, G, &A.request(("BYE", n, URI), "b", &back, ""));
         let bye = world.read(B.at, "BYE");
         world.send(B.at, G, &B.response(&bye, &format!("{code} x"), ""));

@@ -185,6 +185,11 @@ impl Transactions {
         self.all.is_empty()
     }
 
+    /// Whether the caller of an INVITE has given up.
+    pub fn is_cancelled(&self, id: TransactionId) -> bool {
+        self.all.get(&id).is_some_and(|t| t.is_cancelled)
+    }
+
     /// Whether there is still one of this name.
     pub fn has(&self, id: TransactionId) -> bool {
         self.all.contains_key(&id)

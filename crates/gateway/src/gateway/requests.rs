@@ -199,7 +199,7 @@ impl Gateway {
                 Ok((body, None)) => edit.set_part(part.bytes, &body),
                 Ok((_, Some(why))) | Err(why) => {
                     let name = shown(message.call_id().unwrap_or_default());
-                    self.events.push_back(Event::Refused(name, why));
+                    self.events.push_back(Event::Refused(name, from.remote.ip(), why));
                     return Err(unpassable(why));
                 }
             }
@@ -256,7 +256,7 @@ impl Gateway {
             return Err(overloaded(DRAINING));
         }
         if self.calls.len() >= self.config.max_calls {
-            return Err(overloaded("as many calls as max_calls allows"));
+            return Err(overloaded("max_calls is reached"));
         }
         // Who may call, and isn't another gateway or proxy, may not have all places.
         let source = from.remote.ip();
@@ -269,9 +269,14 @@ impl Gateway {
                 pairs += call.pairs();
             }
             let most = self.config.max_calls;
-            if calls >= most - most / 4 || rings >= most / 2 || pairs > self.calls.free_ports() {
-                let why =
-                    "this sender has as many calls as one may, or as media ports are left for";
+            if calls >= most - most / 4 {
+                return Err(overloaded("this sender has three quarters of max_calls"));
+            }
+            if rings >= (most / 2).max(1) {
+                return Err(overloaded("half of max_calls are of this sender, and ring"));
+            }
+            if pairs > self.calls.free_ports() {
+                let why = "this sender's calls have as many media ports as are left";
                 return Err(overloaded(why));
             }
         }

@@ -35,13 +35,13 @@ impl Gateway {
         match passes::body(&mut self.calls, passes, part, between, parts) {
             Ok((body, why)) => {
                 edit.set_part(part.bytes, &body);
-                why.inspect(|why| self.complain(passes, *why));
+                why.inspect(|why| self.complain(passes, between, *why));
             }
             // It can't be refused, and what isn't understood here may be elsewhere: media
             // would go past this gateway, to wherever it says.
             Err(why) => {
                 edit.set_part(part.bytes, b"");
-                self.complain(passes, why);
+                self.complain(passes, between, why);
             }
         }
     }
@@ -222,8 +222,9 @@ impl Gateway {
             (Kind::Initial | Kind::Resuming, 300..) => {
                 self.end_unanswered(&pending.passes, Outcome::Refused(code), media);
             }
-            // Others leave it as it was (RFC 3261, 15.1.1).
-            (Kind::Bye, 200..300 | 408 | 481) => {
+            // Or the other end isn't reached, and who has said it has hung up (RFC 3261,
+            // 15.1.1). Others leave it as it was.
+            (Kind::Bye, 200..300 | 408 | 481 | 502..=504) => {
                 self.end(&pending.passes, hung_up(&pending.passes), media);
             }
             // Who else is in it is known now.
@@ -274,9 +275,10 @@ impl Gateway {
         }
     }
 
-    fn complain(&mut self, passes: &[(CallId, usize)], why: Unpassable) {
+    fn complain(&mut self, passes: &[(CallId, usize)], between: &Between<'_>, why: Unpassable) {
         let call = passes.first().and_then(|(id, _)| self.calls.get(*id));
         let name = call.map(|call| shown(&call.name));
-        self.events.push_back(Event::Refused(name.unwrap_or_default(), why));
+        let from = between.from.remote.ip();
+        self.events.push_back(Event::Refused(name.unwrap_or_default(), from, why));
     }
 }

@@ -27,10 +27,11 @@ pub fn run(args: &Run) -> Result<bool, Error> {
     if let Some(testbed) = testbed {
         let bar = Bar::new(testbed.seconds(), "seconds");
         let progress = Weighed(&bar, testbed.seconds() as f64);
-        let run = testbed.run(speech, how.seed, &|| progress.done(1.0));
+        let run = testbed.run(speech, how.seed, &folder, &|| progress.done(1.0));
         bar.clear();
         let (live, took) = run.map_err(no_testbed)?;
-        results.calls.rows.extend(live.rows);
+        results.calls.rows.extend(live.calls.rows);
+        results.transfers.rows.extend(live.transfers.rows);
         write_json(&folder.join("testbed.json"), &took)?;
         effort = Some(took);
     }
@@ -55,6 +56,7 @@ fn write(folder: &Path, results: &Results) -> Result<Vec<PathBuf>, Error> {
     for (name, table) in [
         ("data.csv", &results.calls),
         ("streams.csv", &results.streams),
+        ("transfers.csv", &results.transfers),
         ("links.csv", &results.links),
     ] {
         if !table.rows.is_empty() || name == "data.csv" {
@@ -84,6 +86,14 @@ fn show(scenario: &Scenario, results: &Results) {
     for row in results.streams.iter() {
         let [name, sent, lost, share] = ["stream", "sent", "lost", "lost_pct"].map(|c| row.text(c));
         outln!("{name}: {sent} sent, {lost} lost ({share} %)");
+    }
+    for row in results.transfers.iter() {
+        let [place, name, goodput, again, rtt] =
+            ["where", "stream", "goodput_mbit_s", "retransmitted", "rtt_mean_ms"]
+                .map(|c| row.text(c));
+        outln!(
+            "{name}, {place}: {goodput} Mbit/s, {again} segments sent again, round trip {rtt} ms"
+        );
     }
     let named = |name: &str| scenario.links.iter().any(|l| l.named && l.name == name);
     let rows: Vec<_> = results.links.iter().filter(|r| named(r.text("link"))).collect();

@@ -3,7 +3,7 @@
 
 use super::build;
 use super::faults::FaultSection;
-use super::flows::{CallSection, StreamSection};
+use super::flows::{CallSection, Flow, ProgramSection, StreamSection};
 use super::mistake::{Mistake, Text};
 use super::model::{Carrier, Host, Link, Scenario, Spot};
 use super::options::{
@@ -49,6 +49,8 @@ struct Sections {
     call: Vec<Spanned<CallSection>>,
     #[serde(default)]
     stream: Vec<Spanned<StreamSection>>,
+    #[serde(default)]
+    program: Vec<Spanned<ProgramSection>>,
     #[serde(default)]
     fault: Vec<Spanned<FaultSection>>,
     #[serde(default)]
@@ -168,6 +170,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
         ("routers", file.router.len(), MOST),
         ("links", file.link.len(), MOST),
         ("streams", file.stream.len(), MOST_STREAMS),
+        ("programs", file.program.len(), MOST_STREAMS),
         ("faults", file.fault.len(), MOST_STREAMS),
     ] {
         if n > most {
@@ -193,15 +196,34 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
         let last = file.call.last().map(Spanned::span);
         return Err(text.mistake(last, format!("there are {total} calls: have 1 to 1000")));
     }
-    let streams = file.stream.iter().map(|s| reader.stream(s)).collect::<Result<_, _>>()?;
+    let (mut streams, mut transfers) = (Vec::new(), Vec::new());
+    for section in &file.stream {
+        match reader.flow(section)? {
+            Flow::Stream(stream) => streams.push(stream),
+            Flow::Transfer(transfer) => transfers.push(transfer),
+        }
+    }
+    let programs = file.program.iter().map(|p| reader.program(p)).collect::<Result<_, _>>()?;
     let faults = file.fault.iter().map(|f| reader.fault(f)).collect::<Result<_, _>>()?;
     let name = path.file_stem().map_or("scenario".into(), |n| n.to_string_lossy().into_owned());
     // Of "...toml" it would be the folder above the one that is written into.
     let name = if name == "." || name == ".." { "scenario".into() } else { name };
     let Reader { hosts, routers, links, .. } = reader;
     let Sections { pesq, sealed, .. } = file;
-    let scenario =
-        Scenario { name, length, pesq, sealed, hosts, routers, links, calls, streams, faults };
+    let scenario = Scenario {
+        name,
+        length,
+        pesq,
+        sealed,
+        hosts,
+        routers,
+        links,
+        calls,
+        streams,
+        transfers,
+        programs,
+        faults,
+    };
     check_hosts(&scenario).map_err(|(n, what)| text.mistake(Some(file.host[n].span()), what))?;
     Ok(scenario)
 }

@@ -2,7 +2,7 @@
 
 use super::file::Reader;
 use super::mistake::Mistake;
-use super::model::{Call, Carrier, Stream};
+use super::model::{Call, Carrier, Program, Stream, Transfer};
 use super::options::{named, unknown};
 use super::units::{Rate, Size, Span};
 use super::ways;
@@ -47,6 +47,8 @@ const PLAIN: &str = "plain";
 #[serde(deny_unknown_fields)]
 pub struct StreamSection {
     name: Option<String>,
+    #[serde(default)]
+    kind: StreamKind,
     from: String,
     to: String,
     protocol: Option<ProtocolName>,
@@ -59,6 +61,34 @@ pub struct StreamSection {
     ecn: bool,
     start: Option<Span>,
     stop: Option<Span>,
+    congestion: Option<String>,
+}
+
+/// What a stream heeds.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum StreamKind {
+    /// Nothing: a packet is sent each so often.
+    #[default]
+    Cbr,
+    /// As much as TCP carries.
+    Tcp,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramSection {
+    host: String,
+    command: Vec<String>,
+    start: Option<Span>,
+}
+
+/// What is sent over the network beside calls.
+pub enum Flow {
+    /// At a constant rate.
+    Stream(Stream),
+    /// By TCP.
+    Transfer(Transfer),
 }
 
 named!(
@@ -136,7 +166,66 @@ impl Reader<'_> {
         Err(self.mistake(span.clone(), what))
     }
 
-    pub fn stream(&self, section: &Spanned<StreamSection>) -> Result<Stream, Mistake> {
+    pub fn flow(&self, section: &Spanned<StreamSection>) -> Result<Flow, Mistake> {
+        match section.get_ref().kind {
+            StreamKind::Cbr => self.stream(section).map(Flow::Stream),
+            StreamKind::Tcp => self.transfer(section).map(Flow::Transfer),
+        }
+    }
+
+    fn transfer(&self, section: &Spanned<StreamSection>) -> Result<Transfer, Mistake> {
+        let (s, span) = (section.get_ref(), section.span());
+        let wrong = |what: &str| Err(self.mistake(span.clone(), what));
+        let ends = self.ends(span.clone(), [&s.from, &s.to])?;
+        self.check_routed(&span, ends, (&s.from, &s.to))?;
+        self.check_routed(&span, (ends.1, ends.0), (&s.to, &s.from))?;
+        let name = self.flow_name(&span, s.name.as_deref(), (&s.from, &s.to))?;
+        let paced = s.protocol.is_some() || s.packet.is_some() || s.rate.is_some();
+        if paced || s.interval.is_some() || s.dscp != 0 || s.ecn {
+            return wrong(
+                "TCP itself says how much it sends, and how: leave protocol, packet, rate, \
+                 interval, dscp and ecn out, or kind = \"tcp\"",
+            );
+        }
+        let congestion = s.congestion.clone().unwrap_or_else(|| "reno".into());
+        if congestion.is_empty() || !congestion.bytes().all(|b| b.is_ascii_lowercase()) {
+            return wrong("congestion is the kernel's name of one, such as \"reno\" or \"cubic\"");
+        }
+        let (from, until) = self.times(s, &span)?;
+        Ok(Transfer { name, ends, from, until, congestion })
+    }
+
+    /// When a stream begins and ends.
+    fn times(
+        &self,
+        s: &StreamSection,
+        span: &Range<usize>,
+    ) -> Result<(Duration, Duration), Mistake> {
+        let start = s.start.map_or(Duration::ZERO, |s| s.0);
+        let stop = s.stop.map_or(self.length, |s| s.0);
+        if start < stop && stop <= self.length {
+            return Ok((start, stop));
+        }
+        let length = self.length;
+        let what = format!(
+            "a stream starts before it stops, and stops within the {length:?} of the calls"
+        );
+        Err(self.mistake(span.clone(), what))
+    }
+
+    pub fn program(&self, section: &Spanned<ProgramSection>) -> Result<Program, Mistake> {
+        let (s, span) = (section.get_ref(), section.span());
+        let hosts = || self.hosts.iter().map(|h| h.name.as_str());
+        let host = self.text.find(span.clone(), "host", &s.host, hosts())?;
+        let start = s.start.map_or(Duration::ZERO, |s| s.0);
+        if s.command.first().is_none_or(String::is_empty) || start >= self.length {
+            let what = "a program has a command of one word or more, and starts before the end";
+            return Err(self.mistake(span, what));
+        }
+        Ok(Program { host, command: s.command.clone(), start })
+    }
+
+    fn stream(&self, section: &Spanned<StreamSection>) -> Result<Stream, Mistake> {
         let (s, span) = (section.get_ref(), section.span());
         let wrong = |what: String| self.mistake(span.clone(), what);
         let ends = self.ends(span.clone(), [&s.from, &s.to])?;
@@ -165,14 +254,10 @@ impl Reader<'_> {
         if s.dscp > 63 {
             return Err(wrong("dscp is out of range (0 to 63)".into()));
         }
-        let start = s.start.map_or(Duration::ZERO, |s| s.0);
-        let stop = s.stop.map_or(self.length, |s| s.0);
-        if !(start < stop && stop <= self.length) {
-            let length = self.length;
-            return Err(wrong(format!(
-                "a stream starts before it stops, and stops within the {length:?} of the calls"
-            )));
+        if s.congestion.is_some() {
+            return Err(wrong("congestion is of kind = \"tcp\": leave it out".into()));
         }
+        let (start, stop) = self.times(s, &span)?;
         // The last is sent before the end.
         let count = (stop - start).as_nanos().div_ceil(interval.as_nanos());
         let count = u64::try_from(count).unwrap_or(u64::MAX);

@@ -30,9 +30,11 @@ use std::time::Duration;
 pub use file::{load, parse};
 pub use ledger::LINK_COLUMNS;
 pub use mistake::Mistake;
-pub use model::{Call, Carrier, Fault, FaultKind, Host, Link, Scenario, Spot, Stream};
+pub use model::{
+    Call, Carrier, Fault, FaultKind, Host, Link, Program, Scenario, Spot, Stream, Transfer,
+};
 pub use results::Results;
-pub use rows::{COLUMNS, STREAM_COLUMNS, agree};
+pub use rows::{COLUMNS, STREAM_COLUMNS, TRANSFER_COLUMNS, agree};
 pub use simulate::simulate;
 pub use units::share;
 

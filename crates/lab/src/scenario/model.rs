@@ -28,6 +28,10 @@ pub struct Scenario {
     pub calls: Vec<Call>,
     /// Plain streams, in the order of the file.
     pub streams: Vec<Stream>,
+    /// What TCP carries, in the order of the file.
+    pub transfers: Vec<Transfer>,
+    /// Programs at hosts, in the order of the file; for the testbed alone.
+    pub programs: Vec<Program>,
     /// Faults, in the order of the file.
     pub faults: Vec<Fault>,
 }
@@ -146,6 +150,32 @@ pub struct Stream {
     pub start: Duration,
     /// How many packets are sent.
     pub count: u64,
+}
+
+/// As much as TCP carries from one host to another, without an overlay.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    /// What tables call the transfer.
+    pub name: String,
+    /// Indices of its hosts.
+    pub ends: (usize, usize),
+    /// When it begins and ends, after the calls have begun.
+    pub from: Duration,
+    /// See `from`.
+    pub until: Duration,
+    /// The kernel's congestion control, for the testbed: `reno`, `cubic`, `bbr`.
+    pub congestion: String,
+}
+
+/// A program at a host.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Index of its host.
+    pub host: usize,
+    /// It and its arguments; `{NAME}` is the IPv6 address of host NAME.
+    pub command: Vec<String>,
+    /// When it is started, after the calls have begun.
+    pub start: Duration,
 }
 
 /// Something that happens while calls last.

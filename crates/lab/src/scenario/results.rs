@@ -13,6 +13,9 @@ pub struct Results {
     pub calls: Table,
     /// A row for each `[[stream]]`; see [`STREAM_COLUMNS`](super::STREAM_COLUMNS).
     pub streams: Table,
+    /// A row for each `[[stream]]` by TCP; see
+    /// [`TRANSFER_COLUMNS`](super::TRANSFER_COLUMNS). With the testbed its rows follow.
+    pub transfers: Table,
     /// The ledgers of links; see [`LINK_COLUMNS`](super::LINK_COLUMNS).
     pub links: Table,
     /// Figures, and the names of their files, without ending.
@@ -28,6 +31,7 @@ impl Results {
             "seed": seed,
             "calls": rows(&self.calls),
             "streams": rows(&self.streams),
+            "transfers": rows(&self.transfers),
             "links": rows(&self.links),
             "testbed": testbed,
         })

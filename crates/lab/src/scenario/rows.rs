@@ -1,4 +1,4 @@
-use super::model::{Call, Stream};
+use super::model::{Call, Stream, Transfer};
 use crate::speech::Speech;
 use crate::table::{Cell, Column, Record, Row, print};
 use trunkline_base::Time;
@@ -36,6 +36,34 @@ pub const STREAM_COLUMNS: &[Column] = &[
     Column::number("marked", 0),
     Column::number("delay_max_ms", 2),
 ];
+
+/// A row: what TCP carried of a `[[stream]]`, in the simulator or in the testbed.
+pub const TRANSFER_COLUMNS: &[Column] = &[
+    Column::text("where"),
+    Column::text("stream"),
+    Column::number("goodput_mbit_s", 4),
+    Column::number("retransmitted", 0),
+    Column::number("rtt_mean_ms", 2),
+    Column::text("valid"),
+];
+
+/// The row of a transfer: goodput in bit/s, segments sent again, mean round trip in ms.
+pub(super) fn transfer_row(
+    place: &str,
+    transfer: &Transfer,
+    (goodput_bps, retransmitted, rtt_ms): (f64, f64, f64),
+    valid: bool,
+) -> Row {
+    let cells: Vec<Cell> = vec![
+        place.into(),
+        transfer.name.as_str().into(),
+        (goodput_bps / 1e6).into(),
+        retransmitted.into(),
+        rtt_ms.into(),
+        if valid { "yes" } else { "no" }.into(),
+    ];
+    print(TRANSFER_COLUMNS, cells)
+}
 
 /// The row of a stream by what was sent and received.
 pub(super) fn stream_row(stream: &Stream, cbr: &Cbr, meter: &Meter) -> Row {

@@ -1,7 +1,7 @@
 use super::build::{self, Built, CALL, STREAM, events, host, node};
 use super::model::{Call, Carrier, Scenario};
 use super::results::Results;
-use super::rows::{COLUMNS, STREAM_COLUMNS, row, stream_row};
+use super::rows::{COLUMNS, STREAM_COLUMNS, TRANSFER_COLUMNS, row, stream_row};
 use super::{DRAIN, FIRST_PORT, Placed, SPACING, WARM_UP, draw, ledger};
 use crate::experiment::PointError;
 use crate::speech::Speech;
@@ -65,7 +65,8 @@ pub fn simulate(
     let links = ledger::links(scenario, &world, &wires);
     let mut figures = draw::figures(scenario, &world, &wires);
     figures.extend(draw::calls(scenario, &delays).map(|figure| ("calls".to_owned(), figure)));
-    Ok(Results { calls, streams, links, figures })
+    let transfers = Table { columns: TRANSFER_COLUMNS, rows: Vec::new() };
+    Ok(Results { calls, streams, transfers, links, figures })
 }
 
 /// Attaches the two ends of a call.

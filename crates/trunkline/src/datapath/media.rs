@@ -332,12 +332,14 @@ impl Legs {
         if !rtcp::is_rtcp(bytes) {
             return;
         }
+        let other = onto.and_then(|port| self.all.get(&port));
+        let of = other.map_or(0, |other| other.reception.counts().expected);
         let Some(leg) = self.all.get_mut(&first) else { return };
         if !leg.relay.is_some_and(|relay| relay.is_rtp && !relay.is_encrypted) {
             return;
         }
         let Ok(control) = rtcp::parse(bytes) else { return };
-        leg.reports.comes(now, &control);
+        leg.reports.comes(now, &control, of);
         if let Some(other) = onto.and_then(|port| self.all.get_mut(&port)) {
             other.reports.goes(now, &control);
         }

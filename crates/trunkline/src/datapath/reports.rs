@@ -14,6 +14,8 @@ const COARSE: Duration = Duration::from_millis(5);
 pub struct Said {
     /// Packets that it has lost, since the beginning.
     pub lost: i32,
+    /// Of so many that were for it when it said so.
+    pub of: u64,
     /// The share that it had lost when it said so, since it had said so before.
     pub lost_now: f64,
     /// How unevenly packets come to it, in units of their payload's clock.
@@ -45,8 +47,9 @@ impl Reports {
         }
     }
 
-    /// A packet has come from the end.
-    pub fn comes(&mut self, now: Time, control: &Control) {
+    /// A packet has come from the end, for which there were `of` packets of its stream by
+    /// now.
+    pub fn comes(&mut self, now: Time, control: &Control, of: u64) {
         let Some(heard) = control.reception else { return };
         let before = self.said.and_then(|said| said.round_trip);
         let mut sent = self.sent.iter().flatten();
@@ -58,6 +61,7 @@ impl Reports {
         });
         self.said = Some(Said {
             lost: heard.lost,
+            of,
             lost_now: f64::from(heard.fraction_lost) / 256.0,
             jitter: heard.jitter,
             round_trip: round_trip.or(before),
@@ -97,29 +101,29 @@ mod tests {
     #[test]
     fn the_way_and_back_is_without_what_the_end_waited() {
         let mut reports = Reports::default();
-        reports.comes(at(100), &receiver(0));
+        reports.comes(at(100), &receiver(0), 9);
         assert_eq!(
             reports.said(),
-            Some(Said { lost: -3, lost_now: 0.25, jitter: 80, round_trip: None })
+            Some(Said { lost: -3, of: 9, lost_now: 0.25, jitter: 80, round_trip: None })
         );
         reports.goes(at(1_000), &sender(7 << 16));
         // Of another report, too soon, and too late.
         for (stamp, when) in [(8, 1_540), (7, 1_400), (7, 60_000)] {
-            reports.comes(at(when), &receiver(stamp));
+            reports.comes(at(when), &receiver(stamp), 9);
             assert_eq!(reports.said().unwrap().round_trip, None);
         }
-        reports.comes(at(1_540), &receiver(7));
+        reports.comes(at(1_540), &receiver(7), 9);
         let trip = |reports: &Reports| reports.said().unwrap().round_trip;
         assert_eq!(trip(&reports), Some(Duration::from_millis(40)));
-        reports.comes(at(1_497), &receiver(7));
+        reports.comes(at(1_497), &receiver(7), 9);
         assert_eq!(trip(&reports), Some(Duration::ZERO));
-        reports.comes(at(1_540), &receiver(7));
+        reports.comes(at(1_540), &receiver(7), 9);
         // It still holds when one says nothing of it; and the newest may be on its way.
-        reports.comes(at(1_600), &receiver(0));
+        reports.comes(at(1_600), &receiver(0), 9);
         assert_eq!(trip(&reports), Some(Duration::from_millis(40)));
         reports.goes(at(2_000), &sender(9 << 16));
         reports.goes(at(2_530), &sender(11 << 16));
-        reports.comes(at(2_550), &receiver(9));
+        reports.comes(at(2_550), &receiver(9), 9);
         assert_eq!(trip(&reports), Some(Duration::from_millis(50)));
     }
 }

@@ -81,18 +81,34 @@ pub const COLUMNS: [(&str, Align); 16] = [
 /// A call's lines: one for each leg.
 pub fn rows(call: &Call) -> Vec<Vec<String>> {
     let head = |first: bool| -> Vec<String> {
-        let cells = [short(&call.from), short(&call.to), call.state.clone(), span(call.seconds)];
+        let cells = [short(&call.from), short(&call.to), state(call), span(lasted(call))];
         cells.into_iter().map(|cell| if first { cell } else { String::new() }).collect()
     };
     match &call.legs[..] {
         [] => vec![[head(true), vec![String::new(); 12]].concat()],
         legs => {
+            let cells = |leg: &CallLeg| cells(leg, call.is_over());
             legs.iter().enumerate().map(|(n, leg)| [head(n == 0), cells(leg)].concat()).collect()
         }
     }
 }
 
-fn cells(leg: &CallLeg) -> Vec<String> {
+/// How it stands with a call, or how it has ended: `up`, `refused 486`.
+fn state(call: &Call) -> String {
+    match (&call.outcome, call.status) {
+        (Some(outcome), Some(status)) => format!("{outcome} {status}"),
+        (Some(outcome), None) => outcome.clone(),
+        (None, _) => call.state.clone(),
+    }
+}
+
+/// How long it was up or is; if it rings, how long it has rung.
+fn lasted(call: &Call) -> f64 {
+    let rings = call.answered.is_none() && !call.is_over();
+    if rings { crate::clock::since_epoch() as f64 / 1e9 - call.began } else { call.seconds }
+}
+
+fn cells(leg: &CallLeg, is_over: bool) -> Vec<String> {
     let says = |what: fn(&CallEnd) -> Option<f64>| leg.says.as_ref().and_then(what);
     let share = |part: u64| (leg.expected > 0).then(|| part as f64 / leg.expected as f64);
     vec![
@@ -102,10 +118,11 @@ fn cells(leg: &CallLeg) -> Vec<String> {
         percent(share(leg.lost)),
         percent(share(leg.late)),
         percent(share(leg.recovered)),
-        number(leg.jitter_ms, 1),
+        number(leg.jitter_ms.filter(|_| leg.packets > 0), 1),
         percent(says(|end| end.lost_share)),
         number(says(|end| end.round_trip_ms), 1),
         match leg.silent_s.filter(|silent| *silent >= SILENT) {
+            _ if is_over => number(None, 1),
             Some(silent) => format!("silent {}", span(silent)),
             None => number(leg.r_now, 1),
         },

@@ -59,6 +59,7 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     let stopped = args.stop && (empty || args.now);
     if stopped {
         status = client.ask(&Ask::Stop {})?;
+        wait_for_end(status.pid);
     }
     let result = Drained {
         draining: status.draining,
@@ -83,6 +84,22 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
         status.calls.map(|n| format!(" and {}", count(n as u64, "call"))).unwrap_or_default(),
         status.name
     )))
+}
+
+/// Waits until a process of this host has ended, for as long as one may take: what is
+/// started in its place needs its addresses.
+fn wait_for_end(pid: u32) {
+    const LONGEST: Duration = Duration::from_secs(15);
+    // proc(5): its state is behind its name; one that only its parent has yet to hear of
+    // has ended.
+    let runs = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    };
+    let until = Instant::now() + LONGEST;
+    while runs() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn line(args: &DrainArgs, status: &Status, result: &Drained) -> String {

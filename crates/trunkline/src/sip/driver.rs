@@ -293,8 +293,7 @@ impl Driver {
             let name = self.gateway.name_of(connection);
             let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
             let what = format!(
-                "SIP does not get to {}{name} by a connection: {why}; what was to go there is \
-                 refused",
+                "SIP does not get to {}{name} by a connection: {why}; its requests are refused",
                 line.remote
             );
             self.complaints.connections.warn(clock::now(), what);
@@ -333,9 +332,7 @@ impl Driver {
     fn forbidden(&mut self, from: SocketAddr) {
         self.complaints.forbidden.warn(
             clock::now(),
-            format_args!(
-                "SIP from {from} is dropped: none of the networks in [sip] allow and trust has it"
-            ),
+            format_args!("SIP from {from} is dropped: that address is not in [sip] allow or trust"),
         );
     }
 
@@ -361,8 +358,10 @@ impl Driver {
                      links`)?"
                 );
             }
-            Event::Refused(name, why) => {
-                let what = format!("media of call {name:?} can't be relayed: {why}");
+            Event::Refused(name, from, why) => {
+                let what = format!(
+                    "media of call {name:?}, by a message from {from}, can't be relayed: {why}"
+                );
                 self.complaints.descriptions.warn(clock::now(), what);
             }
             Event::TurnedAway(from, code, why) => {

@@ -32,7 +32,7 @@ struct Leg {
     strangers: u64,
     is_over: bool,
     r_least: Option<f64>,
-    /// When something was last seen to have come.
+    /// When media were last seen to have come.
     last: Option<Time>,
 }
 
@@ -77,6 +77,9 @@ impl Ledger {
             let second = leg.counts.since(&known.counts);
             if second.packets + second.rtcp + second.other > 0 {
                 alive.push(leg.port);
+            }
+            // Who holds a call goes on saying by RTCP that it is there.
+            if second.packets + second.other > 0 {
                 known.last = Some(now);
             }
             let rating = rating(&second);
@@ -184,7 +187,7 @@ fn told(outcome: Outcome) -> (&'static str, Option<u16>) {
         Outcome::CalleeHungUp => ("callee-hung-up", None),
         Outcome::Refused(487) => ("cancelled", Some(487)),
         Outcome::Refused(code) => ("refused", Some(code)),
-        Outcome::Unanswered => ("unanswered", None),
+        Outcome::Unanswered => ("unanswered", Some(408)),
         Outcome::Idle => ("idle", None),
         Outcome::Stopped => ("stopped", None),
     }
@@ -226,12 +229,11 @@ impl Leg {
 impl Said {
     /// As it is shown; it is of what came to `heard`.
     fn row(&self, heard: &Leg) -> CallEnd {
-        let expected = heard.counts.expected;
         let millis = |of: Duration| of.as_secs_f64() * 1e3;
         CallEnd {
             lost: self.lost.into(),
-            lost_share: (expected > 0)
-                .then(|| (f64::from(self.lost.max(0)) / expected as f64).min(1.0)),
+            lost_share: (self.of > 0)
+                .then(|| (f64::from(self.lost.max(0)) / self.of as f64).min(1.0)),
             lost_now: self.lost_now,
             jitter_ms: heard.clock_rate.map(|rate| f64::from(self.jitter) / f64::from(rate) * 1e3),
             round_trip_ms: self.round_trip.map(millis),

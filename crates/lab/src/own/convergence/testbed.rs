@@ -315,6 +315,8 @@ fn scenario(lanes: usize) -> Scenario {
         links: (0..lanes).flat_map(|n| LINKS.iter().map(move |l| link(n, l))).collect(),
         calls: Vec::new(),
         streams: Vec::new(),
+        transfers: Vec::new(),
+        programs: Vec::new(),
         faults: Vec::new(),
     }
 }

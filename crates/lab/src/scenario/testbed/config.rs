@@ -2,6 +2,7 @@
 
 use super::super::build::{host, node, topology};
 use super::super::model::{Carrier, Scenario};
+use super::emulator::Emulator;
 use super::{Error, cannot, settings};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -23,13 +24,9 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
     }
     let models = || scenario.links.iter().filter_map(|l| l.wire.as_ref()).flatten();
     for (what, any) in [
-        ("sealed", scenario.sealed),
         ("[[link]] red", models().any(|m| matches!(m.queue, Queue::Red(_)))),
         ("[[link]] trace", models().any(|m| matches!(m.loss, Loss::Trace(_)))),
-        ("[[router]]", !scenario.routers.is_empty()),
-        ("[[stream]]", !scenario.streams.is_empty()),
-        ("[[fault]]", !scenario.faults.is_empty()),
-        ("[[link]] plain", scenario.links.iter().any(|l| l.overlay.is_none())),
+        ("[[stream]] of a constant rate", !scenario.streams.is_empty()),
         ("[[call]] service plain", scenario.calls.iter().any(|c| c.carrier == Carrier::Plain)),
     ] {
         if any {
@@ -121,9 +118,9 @@ pub fn impair(scenario: &Scenario, addresses: &Addresses, seed: u64) -> String {
 }
 
 /// How a part of a model is written; `None` leaves it out.
-type Key = (&'static str, fn(&LinkModel) -> Option<String>);
+pub type Key = (&'static str, fn(&LinkModel) -> Option<String>);
 
-const KEYS: [Key; 8] = [
+pub const KEYS: [Key; 8] = [
     ("delay", |m| Some(format!("\"{}ns\"", m.delay.as_nanos()))),
     ("jitter", |m| Some(format!("\"{}ns\"", m.jitter.as_nanos()))),
     ("rate", |m| m.rate.map(|r| format!("\"{} bit/s\"", r.as_bps()))),
@@ -154,39 +151,64 @@ const KEYS: [Key; 8] = [
     }),
 ];
 
-/// Each daemon's, in the order of the hosts, with the Unix socket that it takes
-/// applications at: the simulator's routes, and defaults.
-pub fn nodes(scenario: &Scenario, addresses: &Addresses, dir: &Path) -> Vec<(String, PathBuf)> {
-    let mut topology = topology(scenario);
-    let one = |n: usize| {
-        let socket = dir.join(format!("{}.sock", n + 1));
-        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-        let mut text = format!(
-            "[node]\nid = {}\nname = {}\nunsealed = true\nlisten = [\"{}\"]\nsocket = {}\n",
-            node(n),
-            quoted(&scenario.hosts[n].name),
-            addresses.nodes[n],
-            quoted(&socket.to_string_lossy()),
-        );
-        if scenario.hosts[n].max_sessions != Config::MAX_SESSIONS {
-            let _ = writeln!(text, "max_sessions = {}", scenario.hosts[n].max_sessions);
-        }
-        for (link, neighbour, settings) in links_of(scenario, n) {
-            let (a, b) = addresses.links[link];
-            let first = scenario.links[link].hosts().is_some_and(|(first, _)| first == n);
-            let (neighbour, address) = (node(neighbour), if first { a } else { b });
-            let _ = write!(text, "[[link]]\nneighbour = {neighbour}\naddress = \"{address}\"\n");
-            text += &settings::of_link(settings);
-        }
-        for route in &topology.config_mut(host(n)).routes {
-            let to = route.to.map_or("\"*\"".to_owned(), |to| format!("[{to}]"));
-            let (via, onward) = (route.via, route.onward.as_nanos());
-            let _ = write!(text, "[[route]]\nto = {to}\nvia = {via}\nonward = \"{onward}ns\"\n");
-        }
-        if let Some((.., settings)) = links_of(scenario, n).next() {
-            text += &settings::of_node(settings, scenario.hosts[n].routing.as_ref());
-        }
-        (text, socket)
+/// The port of each host's daemon.
+const PORT: u16 = 7_000;
+
+/// The files of a host's daemon: how it is configured, its Unix socket for applications,
+/// and of a sealed overlay its key.
+pub struct NodeFiles {
+    pub config: PathBuf,
+    pub socket: PathBuf,
+    pub key: PathBuf,
+}
+
+impl NodeFiles {
+    /// Those of host `n`, in `dir`.
+    pub fn of(n: usize, dir: &Path) -> NodeFiles {
+        let file = |ending: &str| dir.join(format!("{}.{ending}", n + 1));
+        NodeFiles { config: file("toml"), socket: file("sock"), key: file("key") }
+    }
+}
+
+/// How the daemon of host `n` is configured: the simulator's routes, and defaults. `keys` are
+/// all public ones, if the overlay is sealed.
+pub fn node_text(
+    scenario: &Scenario,
+    (emulator, keys): (&Emulator, Option<&[String]>),
+    n: usize,
+    files: &NodeFiles,
+) -> String {
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let seal = match keys {
+        Some(_) => format!("key = {}", quoted(&files.key.to_string_lossy())),
+        None => "unsealed = true".to_owned(),
     };
-    (0..scenario.hosts.len()).map(one).collect()
+    let mut text = format!(
+        "[node]\nid = {}\nname = {}\n{seal}\nlisten = [\"[::]:{PORT}\"]\nsocket = {}\n",
+        node(n),
+        quoted(&scenario.hosts[n].name),
+        quoted(&files.socket.to_string_lossy()),
+    );
+    if scenario.hosts[n].max_sessions != Config::MAX_SESSIONS {
+        let _ = writeln!(text, "max_sessions = {}", scenario.hosts[n].max_sessions);
+    }
+    for (link, neighbour, settings) in links_of(scenario, n) {
+        let (end, id) = (emulator.end(scenario, link, neighbour), node(neighbour));
+        let _ = write!(text, "[[link]]\nneighbour = {id}\naddress = \"[{end}]:{PORT}\"\n");
+        if let Some(keys) = keys {
+            let _ = writeln!(text, "key = \"{}\"", keys[neighbour]);
+        }
+        text += &settings::of_link(settings);
+    }
+    // The simulator's keys would be in the way; routes are the same without.
+    let open = Scenario { sealed: false, ..scenario.clone() };
+    for route in &topology(&open).config_mut(host(n)).routes {
+        let to = route.to.map_or("\"*\"".to_owned(), |to| format!("[{to}]"));
+        let (via, onward) = (route.via, route.onward.as_nanos());
+        let _ = write!(text, "[[route]]\nto = {to}\nvia = {via}\nonward = \"{onward}ns\"\n");
+    }
+    if let Some((.., settings)) = links_of(scenario, n).next() {
+        text += &settings::of_node(settings, scenario.hosts[n].routing.as_ref());
+    }
+    text
 }

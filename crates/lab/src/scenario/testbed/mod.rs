@@ -1,25 +1,32 @@
-//! A scenario with real `trunkline node` daemons on this machine, one for each
-//! host, and `trunkline impair` between them: the simulator's link models, in
-//! real time.
+//! A scenario with real `trunkline node` daemons on this machine, one for each host, in
+//! network namespaces with `trunkline impair --hosts` between them: the simulator's
+//! routers and link models, in real time, for the kernel's own TCP and any program as well.
 
 mod calls;
 pub(crate) mod config;
+mod emulator;
+mod events;
 pub(crate) mod process;
+mod programs;
 pub(super) mod settings;
+mod transfers;
 
 use super::model::Scenario;
-use super::rows::{COLUMNS, row};
+use super::rows::{COLUMNS, TRANSFER_COLUMNS, row};
 use super::{DRAIN, WARM_UP};
 use crate::speech::Speech;
 use crate::table::Table;
 use calls::Calls;
-use config::Addresses;
+use config::NodeFiles;
+use emulator::Emulator;
 use process::Process;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use transfers::{Carried, Prepared};
 use trunkline_media::quality::pesq::PesqError;
 
 /// Why a scenario could not be run with daemons.
@@ -78,6 +85,8 @@ pub struct Effort {
     pub refused: u64,
     /// Processor time of each process.
     pub cpu: Vec<Cpu>,
+    /// The kernel whose TCP the hosts have.
+    pub kernel: String,
 }
 
 /// Processor time of one process.
@@ -120,10 +129,10 @@ impl<'a> Testbed<'a> {
         (WARM_UP + self.scenario.length).as_secs_f64().ceil() as usize
     }
 
-    /// Runs it; a row for each `[[call]]`, and what it cost. Takes 8 s more
-    /// than the calls, as much as the simulator gives them before and after.
-    /// `second` is called as time goes by. The processes end with this one,
-    /// however that ends.
+    /// Runs it; what came of its calls and transfers, and what it cost. Takes 8 s more
+    /// than the calls, as much as the simulator gives them before and after. `second` is
+    /// called as time goes by. What programs print goes to files in `folder`. The
+    /// processes end with this one, however that ends.
     ///
     /// # Errors
     ///
@@ -132,74 +141,155 @@ impl<'a> Testbed<'a> {
         &self,
         speech: Option<&Speech>,
         seed: u64,
-        second: &dyn Fn(),
-    ) -> Result<(Table, Effort), Error> {
+        folder: &Path,
+        second: &(dyn Fn() + Sync),
+    ) -> Result<(Live, Effort), Error> {
         let scenario = self.scenario;
         let dir = tempfile::Builder::new().prefix("trunkline-lab-").tempdir();
         let dir = dir.map_err(cannot("make a temporary folder"))?;
-        let addresses = Addresses::free(scenario)?;
-        let text = config::impair(scenario, &addresses, seed);
-        let impair =
-            self.start("impair".into(), &["impair"], &dir.path().join("impair.toml"), text)?;
-        let (mut nodes, mut sockets) = (Vec::new(), Vec::new());
-        let configs = config::nodes(scenario, &addresses, dir.path());
-        for ((text, socket), host) in configs.into_iter().zip(&scenario.hosts) {
-            let name = format!("the node of {}", host.name);
-            let file = socket.with_extension("toml");
-            nodes.push(self.start(name, &["node", "--config"], &file, text)?);
-            sockets.push(socket);
-        }
-        let calls = Calls::attach(scenario, &sockets)?;
-        // Nobody opens a file any more: whatever ends this run, none is left.
-        drop(dir);
+        let bed = Bed::start(self, seed, dir.path())?;
+        let calls = Calls::attach(scenario, &bed.sockets())?;
+        let prepared = scenario.transfers.iter().zip(0..);
+        let prepared: Vec<Prepared<'_>> = prepared
+            .map(|(transfer, n)| Prepared::new(transfer, n, &bed.emulator))
+            .collect::<Result<_, _>>()?;
         for _ in 0..WARM_UP.as_secs() {
             std::thread::sleep(Duration::from_secs(1));
             second();
         }
-        let heard = calls.hold(DRAIN, second)?;
+        let begun = Instant::now();
+        let (heard, carried) = std::thread::scope(|scope| {
+            let transfers =
+                prepared.into_iter().zip(&scenario.transfers).map(|(ready, transfer)| {
+                    scope.spawn(move || {
+                        sleep_until(begun + transfer.from);
+                        ready.carry()
+                    })
+                });
+            let transfers: Vec<_> = transfers.collect();
+            let events = scope.spawn(|| bed.happen(begun, seed));
+            let programs = scope.spawn(|| bed.run_programs(begun, folder));
+            let heard = calls.hold(DRAIN, second);
+            let carried = transfers.into_iter().map(|t| t.join().expect("no transfer panics"));
+            let carried = carried.collect::<Result<Vec<Carried>, Error>>();
+            events.join().expect("no event panics")?;
+            programs.join().expect("no program panics")?;
+            Ok::<_, Error>((heard?, carried?))
+        })?;
         drop(calls);
 
-        let effort = finish(scenario, impair, nodes, heard.refused)?;
+        let effort = bed.finish(heard.refused)?;
         let (mut rows, mut packets) = (Vec::new(), heard.packets.into_iter());
         for call in &scenario.calls {
             let group: Vec<_> = packets.by_ref().take(call.count as usize).collect();
             let speech = speech.filter(|_| scenario.pesq);
             rows.push(row("testbed", call, &group, speech, effort.valid)?);
         }
-        Ok((Table { columns: COLUMNS, rows }, effort))
-    }
-
-    fn start(
-        &self,
-        name: String,
-        args: &[&str],
-        file: &Path,
-        text: String,
-    ) -> Result<Process, Error> {
-        std::fs::write(file, text).map_err(cannot(format!("write {}", file.display())))?;
-        Ok(Process::start(Command::new(&self.trunkline), name, args, file)?.0)
+        let calls = Table { columns: COLUMNS, rows };
+        let rows = transfers::rows(&scenario.transfers, &carried, effort.valid);
+        let transfers = Table { columns: TRANSFER_COLUMNS, rows };
+        Ok((Live { calls, transfers }, effort))
     }
 }
 
-/// Ends the processes.
-fn finish(
-    scenario: &Scenario,
-    impair: Process,
-    mut nodes: Vec<Process>,
-    refused: u64,
-) -> Result<Effort, Error> {
-    let (ledger, time) = impair.finish()?;
-    let ledger: serde_json::Value = serde_json::from_str(&ledger)
-        .map_err(|e| Error::Process(format!("impair's ledger is no JSON: {e}")))?;
-    let mut cpu = vec![Cpu { process: "impair".into(), seconds: time.as_secs_f64() }];
-    // All at once, since each takes a moment.
-    nodes.iter_mut().for_each(Process::close);
-    for (node, host) in nodes.into_iter().zip(&scenario.hosts) {
-        let seconds = node.finish()?.1.as_secs_f64();
-        cpu.push(Cpu { process: host.name.clone(), seconds });
+/// What came of a run.
+pub struct Live {
+    /// A row for each `[[call]]`.
+    pub calls: Table,
+    /// A row for each `[[stream]]` by TCP.
+    pub transfers: Table,
+}
+
+pub(crate) fn sleep_until(at: Instant) {
+    std::thread::sleep(at.saturating_duration_since(Instant::now()));
+}
+
+/// All processes of a run.
+struct Bed<'a> {
+    testbed: &'a Testbed<'a>,
+    emulator: Emulator,
+    /// The public keys of a sealed overlay.
+    keys: Option<Vec<String>>,
+    dir: PathBuf,
+    /// By host; `None` where none runs.
+    nodes: Vec<Mutex<Option<Process>>>,
+}
+
+impl<'a> Bed<'a> {
+    /// Makes the hosts and starts their daemons; all files go into `dir`.
+    fn start(testbed: &'a Testbed<'a>, seed: u64, dir: &Path) -> Result<Bed<'a>, Error> {
+        let scenario = testbed.scenario;
+        let hosts = 0..scenario.hosts.len();
+        let key = |n: usize| {
+            let file = NodeFiles::of(n, dir).key;
+            let mut keygen = Command::new(&testbed.trunkline);
+            let done = keygen.arg("keygen").arg(file).output().map_err(cannot("make a key"))?;
+            match done.status.success() {
+                true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
+                false => Err(Error::Process("trunkline keygen failed".into())),
+            }
+        };
+        let keys = scenario.sealed.then(|| hosts.clone().map(key).collect::<Result<Vec<_>, _>>());
+        let keys = keys.transpose()?;
+        let emulator = Emulator::start(&testbed.trunkline, scenario, seed, dir)?;
+        let nodes = hosts.clone().map(|_| Mutex::new(None)).collect();
+        let bed = Bed { testbed, emulator, keys, dir: dir.to_owned(), nodes };
+        hosts.clone().try_for_each(|n| bed.start_node(n))?;
+        Ok(bed)
     }
-    let lateness_us = ledger["lateness_us"].clone();
-    let mut effort = Effort { valid: false, lateness_us, refused, cpu };
-    effort.valid = effort.lateness_p999_us() <= MAX_LATENESS_US;
-    Ok(effort)
+
+    /// Starts the daemon of host `n`, and waits until it is ready.
+    fn start_node(&self, n: usize) -> Result<(), Error> {
+        let scenario = self.testbed.scenario;
+        let files = NodeFiles::of(n, &self.dir);
+        let text = config::node_text(scenario, (&self.emulator, self.keys.as_deref()), n, &files);
+        let file = &files.config;
+        std::fs::write(file, text).map_err(cannot(format!("write {}", file.display())))?;
+        let name = format!("the node of {}", scenario.hosts[n].name);
+        let program = self.emulator.command(n, &self.testbed.trunkline);
+        let (process, _) = Process::start(program, name, &["node", "--config"], file)?;
+        *self.nodes[n].lock().expect("nobody panics") = Some(process);
+        Ok(())
+    }
+
+    /// Where each daemon takes applications.
+    fn sockets(&self) -> Vec<PathBuf> {
+        (0..self.nodes.len()).map(|n| NodeFiles::of(n, &self.dir).socket).collect()
+    }
+
+    /// Starts each program when it is due, and ends them with the calls.
+    fn run_programs(&self, begun: Instant, folder: &Path) -> Result<(), Error> {
+        let scenario = self.testbed.scenario;
+        let mut order: Vec<usize> = (0..scenario.programs.len()).collect();
+        order.sort_by_key(|&n| scenario.programs[n].start);
+        let mut running = Vec::new();
+        for n in order {
+            sleep_until(begun + scenario.programs[n].start);
+            running.push(programs::start(scenario, n, &self.emulator, folder)?);
+        }
+        if !running.is_empty() {
+            sleep_until(begun + scenario.length);
+        }
+        running.into_iter().try_for_each(programs::Running::finish)
+    }
+
+    /// Ends all.
+    fn finish(self, refused: u64) -> Result<Effort, Error> {
+        let (ledger, time) = self.emulator.finish()?;
+        let mut cpu = vec![Cpu { process: "impair".into(), seconds: time.as_secs_f64() }];
+        let nodes = self.nodes.into_iter().map(|node| node.into_inner().expect("nobody panics"));
+        let mut nodes: Vec<Option<Process>> = nodes.collect();
+        // All at once, since each takes a moment.
+        nodes.iter_mut().flatten().for_each(Process::close);
+        for (node, host) in nodes.into_iter().zip(&self.testbed.scenario.hosts) {
+            let Some(node) = node else { continue };
+            let seconds = node.finish()?.1.as_secs_f64();
+            cpu.push(Cpu { process: host.name.clone(), seconds });
+        }
+        let lateness_us = ledger["lateness_us"].clone();
+        let kernel = ledger["kernel"].as_str().unwrap_or_default().to_owned();
+        let mut effort = Effort { valid: false, lateness_us, refused, cpu, kernel };
+        effort.valid = effort.lateness_p999_us() <= MAX_LATENESS_US;
+        Ok(effort)
+    }
 }

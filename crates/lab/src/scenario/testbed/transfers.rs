@@ -1,0 +1,150 @@
+//! What the kernel's TCP carries: iperf3 at both hosts.
+
+use super::super::model::Transfer;
+use super::super::rows::transfer_row;
+use super::emulator::Emulator;
+use super::{Error, cannot};
+use crate::table::Row;
+use serde_json::Value;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// The port of the first; the others follow.
+const FIRST_PORT: u16 = 5_201;
+/// What a server may take to listen, and iperf3 to end after its time.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What came of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Carried {
+    /// Payload that arrived, in bits per second, from the first to the last.
+    pub goodput_bps: f64,
+    /// Segments that were sent again.
+    pub retransmitted: f64,
+    /// The mean of the sender's round trips, in milliseconds.
+    pub rtt_ms: f64,
+}
+
+/// Both ends, before it begins.
+pub struct Prepared<'a> {
+    transfer: &'a Transfer,
+    emulator: &'a Emulator,
+    server: Child,
+    port: u16,
+}
+
+impl Drop for Prepared<'_> {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn failed(transfer: &Transfer, why: &str) -> Error {
+    Error::Process(format!("iperf3, for stream {}: {why}", transfer.name))
+}
+
+impl<'a> Prepared<'a> {
+    /// Has the far end listen for transfer `n`.
+    ///
+    /// # Errors
+    ///
+    /// There is no iperf3, or it fails.
+    pub fn new(
+        transfer: &'a Transfer,
+        n: u16,
+        emulator: &'a Emulator,
+    ) -> Result<Prepared<'a>, Error> {
+        let port = FIRST_PORT + n;
+        let server = emulator
+            .command(transfer.ends.1, "iperf3")
+            .args(["-s", "-1", "-p", &port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(cannot("start iperf3"))?;
+        let mut prepared = Prepared { transfer, emulator, server, port };
+        prepared.wait()?;
+        Ok(prepared)
+    }
+
+    /// Waits until the server listens, which its host's kernel knows.
+    fn wait(&mut self) -> Result<(), Error> {
+        let listens = format!(":{:04X} ", self.port);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let mut cat = self.emulator.command(self.transfer.ends.1, "cat");
+            let said = cat.args(["/proc/self/net/tcp", "/proc/self/net/tcp6"]).output();
+            let said = said.map_err(cannot("look at a host's sockets"))?;
+            if String::from_utf8_lossy(&said.stdout).contains(&listens) {
+                return Ok(());
+            }
+            let ended = self.server.try_wait().map_err(cannot("look at iperf3"))?;
+            if ended.is_some() || Instant::now() > until {
+                return Err(failed(self.transfer, "it does not listen; is it installed?"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Carries it out, from now on.
+    ///
+    /// # Errors
+    ///
+    /// iperf3 failed.
+    pub fn carry(self) -> Result<Carried, Error> {
+        let Transfer { ends, from, until, congestion, .. } = self.transfer;
+        let (_, to) = self.emulator.addresses(ends.1);
+        let seconds = (*until - *from).as_secs_f64().round().max(1.0);
+        let mut client = self.emulator.command(ends.0, "iperf3");
+        client.args(["-J", "-c", &to.to_string(), "-p", &self.port.to_string()]);
+        client.args(["-t", &seconds.to_string(), "-C", congestion]);
+        let done = client.stdin(Stdio::null()).output().map_err(cannot("start iperf3"))?;
+        let said: Value = serde_json::from_slice(&done.stdout)
+            .map_err(|e| failed(self.transfer, &format!("what it says is no JSON: {e}")))?;
+        carried(&said).map_err(|why| failed(self.transfer, &why))
+    }
+}
+
+/// What iperf3 says that came of it.
+fn carried(said: &Value) -> Result<Carried, String> {
+    if let Some(why) = said["error"].as_str() {
+        return Err(why.to_owned());
+    }
+    let number = |value: &Value| value.as_f64().ok_or("it does not say what came of it");
+    let end = &said["end"];
+    Ok(Carried {
+        goodput_bps: number(&end["sum_received"]["bits_per_second"])?,
+        retransmitted: number(&end["sum_sent"]["retransmits"])?,
+        rtt_ms: number(&end["streams"][0]["sender"]["mean_rtt"])? / 1e3,
+    })
+}
+
+/// The rows of all.
+pub fn rows(transfers: &[Transfer], carried: &[Carried], is_valid: bool) -> Vec<Row> {
+    let each = transfers.iter().zip(carried);
+    each.map(|(transfer, carried)| {
+        let Carried { goodput_bps, retransmitted, rtt_ms } = *carried;
+        transfer_row("testbed", transfer, (goodput_bps, retransmitted, rtt_ms), is_valid)
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_iperf3_says_is_read() {
+        let said = serde_json::json!({ "end": {
+            "sum_received": { "bits_per_second": 9.5e6 }, "sum_sent": { "retransmits": 7 },
+            "streams": [{ "sender": { "mean_rtt": 20_500 } }],
+        }});
+        let carried_ = Carried { goodput_bps: 9.5e6, retransmitted: 7.0, rtt_ms: 20.5 };
+        assert_eq!(carried(&said), Ok(carried_));
+        let failed = serde_json::json!({ "error": "unable to connect" });
+        assert_eq!(carried(&failed), Err("unable to connect".into()));
+        assert!(carried(&serde_json::json!({})).is_err());
+    }
+}
