@@ -3,6 +3,7 @@
 mod load;
 mod phones;
 mod scenario;
+mod shell;
 
 use crate::out;
 use crate::progress::{Bar, Weighed};
@@ -60,6 +61,7 @@ enum Command {
     Check(Check),
     Phones(phones::Phones),
     Load(load::Load),
+    Shell(shell::Shell),
 }
 
 /// Measure a figure, draw it and judge its claims
@@ -102,13 +104,13 @@ Examples:
 A scenario writes to OUT/scenario/NAME what became of its calls (data.csv) and
 streams (streams.csv), a ledger of each link, way and class of packets (links.csv),
 and of each link with a name a figure for each way. With --testbed it runs a second
-time, with a `trunkline node` process for each host and `trunkline impair`
-between them, all on this machine's loopback interface: the same link models and
-seed in real time, the calls' length and 8 s more. data.csv then has both;
-testbed.json tells how late impair was and what processor time everybody took.
-Status 1 if impair's p99.9 lateness is over 1 ms, which makes the run invalid
-(take a machine that does nothing else, or put `chrt --fifo 50` before the
-command), or if the 95 % intervals of what is missed do not overlap.
+time, with a `trunkline node` process for each host, in network namespaces with
+`trunkline impair --hosts` between them: the same link models and seed in real time,
+the calls' length and 8 s more; [[stream]] by TCP are the kernel's own (iperf3). data.csv
+then has both; testbed.json tells how late impair was and what processor time everybody
+took. Status 1 if impair's p99.9 lateness is over 1 ms, which makes the run invalid
+(take a machine that does nothing else), or if the 95 % intervals of what is missed do
+not overlap; 2 if namespaces are not permitted.
 
 own/convergence --testbed takes five minutes (--quick: one and a half) with four
 sealed daemons, twice at the same time, and compares with the simulator how soon
@@ -271,6 +273,7 @@ pub fn run(args: &Args) -> ExitCode {
         Command::Check(args) => check(&papers, args),
         Command::Phones(args) => phones::run(args),
         Command::Load(args) => load::run(args),
+        Command::Shell(args) => shell::run(args),
     };
     let broken = |why: &dyn Display| {
         errln!("error: {why}");
@@ -410,7 +413,10 @@ fn cpu(cpu: &[Cpu]) {
 fn in_time(late_us: f64, valid: bool) -> bool {
     outln!("impair was late by {late_us:.0} µs (p99.9)");
     if !valid {
-        outln!("INVALID: more than {MAX_LATENESS_US} µs tell about this machine: it was busy");
+        outln!(
+            "INVALID: impair late by more than {MAX_LATENESS_US} µs, or callers by more than 1 ms, \
+             tell about this machine: it was busy"
+        );
     }
     valid
 }

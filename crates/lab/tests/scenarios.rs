@@ -389,5 +389,5 @@ fn everything_is_written_and_said_as_json() {
     let program = std::env::current_exe().unwrap();
     let testbed =
         ["run", file, "--out", out, "--testbed", "--trunkline", program.to_str().unwrap()];
-    bad(&testbed, &["the testbed can't: [[router]] is for the simulator alone"]);
+    bad(&testbed, &["the testbed can't: [[stream]] of a constant rate is for the simulator alone"]);
 }

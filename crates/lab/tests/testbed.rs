@@ -231,3 +231,126 @@ fn what_it_cannot_do_is_said_in_a_line() {
     let broken = [&testbed[..], &["--trunkline", trunkline.to_str().unwrap()]].concat();
     bad(&broken, &["s.toml: the node of par\"is ended at once: full disk"]);
 }
+
+/// Two hosts behind routers, TCP and a call in one queue, a link that fails for a while,
+/// and a program.
+const ROUTED: &str = r#"
+length = "6 s"
+host = [{ name = "paris" }, { name = "lyon" }]
+router = [{ name = "near" }, { name = "far" }]
+link = [
+  { between = ["paris", "near"], delay = "1ms", rate = "100 Mbit/s" },
+  { name = "bottleneck", between = ["near", "far"], delay = "10ms", rate = "10 Mbit/s" },
+  { between = ["far", "lyon"], delay = "1ms", rate = "100 Mbit/s" },
+  { between = ["paris", "lyon"] },
+]
+stream = [
+  { name = "bulk", kind = "tcp", from = "paris", to = "lyon", start = "1 s", stop = "4 s" },
+]
+call = [{ from = "paris", to = "lyon" }]
+program = [{ host = "lyon", command = ["sh", "-c", "cat /proc/net/dev; echo to {paris}"] }]
+
+[[fault]]
+at = "4500ms"
+lasts = "500ms"
+what = "cut"
+link = "bottleneck"
+"#;
+
+/// What isn't permitted or installed here, if something is; in CI nothing may be.
+fn skipped(done: &Output) -> bool {
+    let said = text(&done.stderr);
+    let missing = ["namespace", "iproute2", "is it installed"].iter().any(|w| said.contains(w));
+    let is = done.status.code() == Some(2) && missing;
+    assert!(!is || std::env::var_os("CI").is_none(), "{said}");
+    if is {
+        println!("skipped: {said}");
+    }
+    is
+}
+
+#[test]
+fn kernels_tcp_and_calls_share_a_modelled_queue() {
+    let Some(trunkline) = trunkline() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("r.toml");
+    fs::write(&file, ROUTED).unwrap();
+    let (file, out) = (file.to_str().unwrap(), dir.path().to_str().unwrap());
+    let trunkline = trunkline.to_str().unwrap();
+    let done = run(&["run", file, "--testbed", "--out", out, "--trunkline", trunkline]);
+    if skipped(&done) {
+        return;
+    }
+    let shown = text(&done.stdout) + &text(&done.stderr);
+    let read = |name: &str| fs::read_to_string(dir.path().join("scenario/r").join(name)).unwrap();
+    let row = |csv: &str, place: &str| -> Vec<String> {
+        let row =
+            csv.lines().find(|line| line.starts_with(place)).unwrap_or_else(|| panic!("{shown}"));
+        row.split(',').map(str::to_owned).collect()
+    };
+    // All but what the call takes, and the beginning.
+    let bulk = row(&read("transfers.csv"), "testbed,bulk");
+    let goodput: f64 = bulk[2].parse().unwrap();
+    assert!((6.0..9.6).contains(&goodput), "{bulk:?}");
+    // 25 packets fall into the half second; the wires take 12 ms.
+    let call = row(&read("data.csv"), "testbed");
+    let number = |n: usize| call[n].parse::<f64>().unwrap();
+    // The queue has room for 120 ms.
+    let valid = call.last().unwrap() == "yes";
+    assert!((15.0..150.0).contains(&number(3)), "{call:?}");
+    assert!((12.0..if valid { 135.0 } else { 300.0 }).contains(&number(9)), "{call:?}");
+    let said = read("program-1.log");
+    assert!(said.contains("tl0:") && said.contains("to fd74:6c::1"), "{said}");
+    assert!(!said.contains("eth0"), "a host's network is its own: {said}");
+}
+
+#[test]
+fn a_shell_has_the_network_and_nothing_is_left_of_it() {
+    let Some(trunkline) = trunkline() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("r.toml");
+    fs::write(&file, ROUTED).unwrap();
+    let (file, trunkline) = (file.to_str().unwrap(), trunkline.to_str().unwrap());
+    let shell = |host: &str, script: &str| {
+        run(&["shell", file, host, "--trunkline", trunkline, "--", "sh", "-c", script])
+    };
+    let done = shell("paris", "echo \"$TRUNKLINE_HOSTS\"; cat /proc/net/dev");
+    if skipped(&done) {
+        return;
+    }
+    let said = text(&done.stdout);
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    assert!(said.contains("lyon 10.64.0.2 fd74:6c::2") && said.contains("tl0:"), "{said}");
+    assert_eq!(shell("paris", "exit 3").status.code(), Some(1));
+    let nobody = shell("nobody", "true");
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(text(&nobody.stderr).contains("there are paris, lyon"));
+
+    // Killed without a word: its hosts, and what runs there, end with it.
+    let mark = dir.path().join("mark");
+    let script = format!("echo $$ > {}; exec sleep 60", mark.display());
+    let mut lab = std::process::Command::new(env!("CARGO_BIN_EXE_trunkline-lab"))
+        .args(["shell", file, "paris", "--trunkline", trunkline, "--", "sh", "-c", &script])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    let pid = loop {
+        let pid = fs::read_to_string(&mark).unwrap_or_default();
+        if pid.ends_with('\n') {
+            break pid.trim().to_owned();
+        }
+        assert!(Instant::now() < until, "it does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    let runs = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    };
+    while runs() {
+        assert!(Instant::now() < until, "what was run is left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

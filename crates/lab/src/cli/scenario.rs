@@ -128,6 +128,9 @@ fn disagreements<'a>(rows: &[Record<'a>]) -> Vec<(Record<'a>, Record<'a>)> {
 fn verdict(rows: &[Record<'_>], effort: &Effort) -> bool {
     cpu(&effort.cpu);
     let mut good = in_time(effort.lateness_p999_us(), effort.valid);
+    if effort.callers_late_pct > 0.0 {
+        outln!("{:.2} % of the calls' packets left more than 1 ms late", effort.callers_late_pct);
+    }
     if effort.refused > 0 {
         outln!("{} packets were not taken by the first daemon, and are lost", effort.refused);
     }

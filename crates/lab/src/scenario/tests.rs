@@ -223,6 +223,7 @@ fn every_key_is_documented() {
         with(SHARED, "[[router]]\nzzz = 1"),
         with(SHARED, "[[call]]\nzzz = 1"),
         with(SHARED, "[[stream]]\nzzz = 1"),
+        with(SHARED, "[[program]]\nzzz = 1"),
         with(SHARED, "[[fault]]\nzzz = 1"),
     ];
     for error in asked.into_iter().map(|file| file.unwrap_err()) {

@@ -53,6 +53,19 @@ pub struct Heard {
     pub packets: Vec<Vec<Packet>>,
     /// How many a daemon did not take. They count as lost.
     pub refused: u64,
+    /// The share that was sent more than [`LATE`] after it was due.
+    pub late: f64,
+}
+
+/// Programs that find a processor free are on time by less.
+pub const LATE: Duration = Duration::from_millis(1);
+
+/// What was sent.
+struct Sent {
+    /// Of each call, when each packet left.
+    at: Vec<Vec<Time>>,
+    refused: u64,
+    late: u64,
 }
 
 impl<'a> Calls<'a> {
@@ -84,27 +97,30 @@ impl<'a> Calls<'a> {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let listeners = scope.spawn(|| self.listen(clock, &done));
-            let (sent, refused) = self.send(clock, second);
+            let Sent { at: sent, refused, late } = self.send(clock, second);
             clock.sleep_until(clock.now() + drain);
             done.store(true, Ordering::Relaxed);
             let arrivals = listeners.join().expect("listeners don't panic")?;
+            let all: usize = sent.iter().map(Vec::len).sum();
+            let late = if all == 0 { 0.0 } else { late as f64 / all as f64 };
             let call = |(sent, arrivals): (Vec<Time>, Vec<_>)| sent.into_iter().zip(arrivals);
             let packets = sent.into_iter().zip(arrivals).map(|both| call(both).collect());
-            Ok(Heard { packets: packets.collect(), refused })
+            Ok(Heard { packets: packets.collect(), refused, late })
         })
     }
 
-    /// Sends every packet when it is due: the moment of each, and how many
-    /// could not leave.
-    fn send(&self, clock: Clock, second: &dyn Fn()) -> (Vec<Vec<Time>>, u64) {
-        let (mut sent, mut refused) = (vec![Vec::new(); self.calls.len()], 0);
+    /// Sends every packet when it is due.
+    fn send(&self, clock: Clock, second: &dyn Fn()) -> Sent {
+        let (mut sent, mut refused, mut late) = (vec![Vec::new(); self.calls.len()], 0, 0);
         let mut packet = [0; VOICE_PACKET];
         let start = clock.now() + SPACING;
         for k in 0..self.scenario.packets() {
             for (call, sent) in self.calls.iter().zip(&mut sent) {
                 let Placed { call: to, port, offset } = call.placed;
-                clock.sleep_until(start + offset + Duration::from_nanos(k * SPACING_NS));
+                let due = start + offset + Duration::from_nanos(k * SPACING_NS);
+                clock.sleep_until(due);
                 let now = clock.now();
+                late += u64::from(now.since(due) > LATE);
                 // Daemons don't look into it.
                 packet[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
                 packet[8..16].copy_from_slice(&k.to_be_bytes());
@@ -112,11 +128,14 @@ impl<'a> Calls<'a> {
                 refused += u64::from(call.caller.send_to(&packet, to).is_err());
                 sent.push(now);
             }
+            if self.calls.is_empty() {
+                clock.sleep_until(start + Duration::from_nanos(k * SPACING_NS));
+            }
             if k % PER_SECOND == 0 {
                 second();
             }
         }
-        (sent, refused)
+        Sent { at: sent, refused, late }
     }
 
     /// Notes the first arrival of each packet, until `done`.

@@ -17,22 +17,13 @@ const MAX_HOSTS: usize = 64;
 /// Refuses what daemons can't do.
 pub fn check(scenario: &Scenario) -> Result<(), Error> {
     let unsupported = |what: String| Err(Error::Unsupported(what));
-    let n = scenario.hosts.len();
-    if n > MAX_HOSTS {
-        let what = format!("[[host]]: there are {n}: the testbed runs a process for each of up to");
-        return unsupported(format!("{what} {MAX_HOSTS}"));
-    }
-    let models = || scenario.links.iter().filter_map(|l| l.wire.as_ref()).flatten();
+    check_network(scenario)?;
     for (what, any) in [
-        ("[[link]] red", models().any(|m| matches!(m.queue, Queue::Red(_)))),
-        ("[[link]] trace", models().any(|m| matches!(m.loss, Loss::Trace(_)))),
         ("[[stream]] of a constant rate", !scenario.streams.is_empty()),
         ("[[call]] service plain", scenario.calls.iter().any(|c| c.carrier == Carrier::Plain)),
     ] {
         if any {
-            return unsupported(format!(
-                "{what} is for the simulator alone: run without --testbed"
-            ));
+            return unsupported(simulated(what));
         }
     }
     for (n, host) in scenario.hosts.iter().enumerate() {
@@ -47,6 +38,29 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Refuses what there is no network for.
+pub fn check_network(scenario: &Scenario) -> Result<(), Error> {
+    let n = scenario.hosts.len();
+    if n > MAX_HOSTS {
+        let what = format!("[[host]]: there are {n}: the testbed runs a process for each of up to");
+        return Err(Error::Unsupported(format!("{what} {MAX_HOSTS}")));
+    }
+    let models = || scenario.links.iter().filter_map(|l| l.wire.as_ref()).flatten();
+    for (what, any) in [
+        ("[[link]] red", models().any(|m| matches!(m.queue, Queue::Red(_)))),
+        ("[[link]] trace", models().any(|m| matches!(m.loss, Loss::Trace(_)))),
+    ] {
+        if any {
+            return Err(Error::Unsupported(simulated(what)));
+        }
+    }
+    Ok(())
+}
+
+fn simulated(what: &str) -> String {
+    format!("{what} is for the simulator alone: run without --testbed")
 }
 
 /// The links of the overlay at `host`: which, the host at the other end, and the

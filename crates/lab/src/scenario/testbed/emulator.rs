@@ -91,6 +91,11 @@ impl Emulator {
         command
     }
 
+    /// The words of `nsenter` that enter a host.
+    pub fn entrance(&self, host: usize) -> &[String] {
+        &self.entrances[host].enter
+    }
+
     /// A host's own addresses.
     pub fn addresses(&self, host: usize) -> (Ipv4Addr, Ipv6Addr) {
         self.entrances[host].addresses[0]

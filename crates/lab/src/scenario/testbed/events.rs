@@ -10,7 +10,7 @@ use trunkline_base::link_model::LinkModel;
 /// One thing that happens.
 enum Act {
     /// A link, by its index, does this, there and back, as far as it is said.
-    Link(usize, [Option<LinkModel>; 2]),
+    Link(usize, Box<[Option<LinkModel>; 2]>),
     Crash(usize),
     Stop(usize),
     Restart(usize),
@@ -39,7 +39,7 @@ impl Bed<'_> {
         match act {
             Act::Link(link, new) => {
                 let Some(both) = &mut models[link] else { return Ok(()) };
-                for (model, new) in both.iter_mut().zip(new) {
+                for (model, new) in both.iter_mut().zip(*new) {
                     *model = new.unwrap_or_else(|| model.clone());
                 }
                 self.emulator.change(self.testbed.scenario, models, seed)
@@ -68,10 +68,10 @@ fn acts(fault: &Fault, as_said: &Models) -> Vec<(Duration, Act)> {
         FaultKind::Link(link, new) => {
             let [there, back] = mended(*link);
             let of_way = |n: usize, model: Option<LinkModel>| new[n].as_ref().and(model);
-            let after = [of_way(0, there), of_way(1, back)];
-            (Act::Link(*link, (**new).clone()), Some(Act::Link(*link, after)))
+            let after = Box::new([of_way(0, there), of_way(1, back)]);
+            (Act::Link(*link, new.clone()), Some(Act::Link(*link, after)))
         }
-        &FaultKind::Mend(link) => (Act::Link(link, mended(link)), None),
+        &FaultKind::Mend(link) => (Act::Link(link, Box::new(mended(link))), None),
         &FaultKind::Crash(n) => (Act::Crash(n), Some(Act::Restart(n))),
         &FaultKind::Stop(n) => (Act::Stop(n), Some(Act::Restart(n))),
         &FaultKind::Restart(n) => (Act::Restart(n), None),

@@ -1,0 +1,48 @@
+//! A program of one's own in the network of a scenario.
+
+use super::emulator::Emulator;
+use super::{Error, cannot, config, process};
+use crate::scenario::Scenario;
+use std::path::Path;
+
+/// Runs `command` at the host of this name, without daemons; whether it ended well.
+/// `trunkline` is the daemon's program, as for [`Testbed::new`](super::Testbed::new).
+///
+/// # Errors
+///
+/// There is no such host, or there can be no such network here.
+pub fn shell(
+    scenario: &Scenario,
+    host: &str,
+    command: &[String],
+    (trunkline, seed): (Option<&Path>, u64),
+) -> Result<bool, Error> {
+    config::check_network(scenario)?;
+    let Some(n) = scenario.hosts.iter().position(|h| h.name == host) else {
+        let known: Vec<&str> = scenario.hosts.iter().map(|h| h.name.as_str()).collect();
+        let what = format!("no [[host]] is \"{host}\": there are {}", known.join(", "));
+        return Err(Error::Unsupported(what));
+    };
+    let trunkline = process::find_default(trunkline)?;
+    let dir = tempfile::Builder::new().prefix("trunkline-lab-").tempdir();
+    let dir = dir.map_err(cannot("make a temporary folder"))?;
+    let emulator = Emulator::start(&trunkline, scenario, seed, dir.path())?;
+    let each = |line: &dyn Fn(usize, &str) -> String| {
+        let hosts = scenario.hosts.iter().enumerate();
+        hosts.map(|(n, host)| line(n, &host.name)).collect::<Vec<_>>().join("\n")
+    };
+    let addresses = each(&|n, name| {
+        let (v4, v6) = emulator.addresses(n);
+        format!("{name} {v4} {v6}")
+    });
+    let entrances = each(&|n, name| format!("{name} nsenter {}", emulator.entrance(n).join(" ")));
+    let status = emulator
+        .command(n, &command[0])
+        .args(&command[1..])
+        .env("TRUNKLINE_HOSTS", addresses)
+        .env("TRUNKLINE_ENTER", entrances)
+        .status()
+        .map_err(cannot(format!("run {}", command[0])))?;
+    emulator.finish()?;
+    Ok(status.success())
+}
