@@ -4,6 +4,7 @@ mod cbr;
 mod classes;
 pub(crate) mod overlay;
 pub(crate) mod plain;
+pub mod tcp;
 
 pub use cbr::{Cbr, Meter};
 
@@ -110,6 +111,21 @@ impl AgentIo<'_> {
         if !self.is_down() {
             let tos = self.tos(from, out.tos);
             self.put(from, out.to, out.protocol, tos, out.payload);
+        }
+    }
+
+    /// Sends a datagram whose payload begins with the transport's own header, from the
+    /// host's own interface: on the wire it is `ip_header` bytes longer than its
+    /// payload, which [`AgentIo::send`] puts [`Protocol::headers`] in front of.
+    #[inline]
+    pub fn send_behind(&mut self, out: &Outgoing<'_>, ip_header: usize) {
+        let &Outgoing { port, to, protocol, payload, .. } = out;
+        let vertex = self.places.hosts[self.host as usize].vertex;
+        let from = Endpoint { vertex, port };
+        if !self.is_down() {
+            let (tos, class) = (self.tos(from, out.tos), self.class);
+            let bytes = (payload.len() + ip_header) as u32;
+            self.net.send(self.now, &Packet { from, to, protocol, tos, class, bytes, payload });
         }
     }
 

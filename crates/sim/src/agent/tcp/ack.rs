@@ -1,0 +1,281 @@
+//! What an acknowledgment does to the sender.
+
+use super::profile::Recovery;
+use super::rack::Rack;
+use super::sender::{Phase, Sender};
+use super::sent::Sent;
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// Duplicate ACKs that make a fast retransmit (RFC 5681, section 3.2).
+const DUP_THRESH: usize = 3;
+
+/// What a segment from the peer acknowledges, by numbers of the stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack<'a> {
+    /// The next number that the peer expects.
+    pub number: u64,
+    /// Where the peer's window ends.
+    pub window_end: u64,
+    /// The SACK blocks in their order.
+    pub blocks: &'a [(u64, u64)],
+    /// The timestamp that the peer echoes.
+    pub echo: Option<u32>,
+    /// Whether the segment carries nothing else.
+    pub bare: bool,
+}
+
+/// What has been delivered by an ACK.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivered {
+    /// As the window counts.
+    cost: u64,
+    /// Whether new data are acknowledged.
+    advanced: bool,
+    /// Whether a segment is newly SACKed.
+    sacked: bool,
+    /// Whether a segment came of which only the original was sent, before the present
+    /// phase.
+    original: bool,
+    /// Round-trip times: of the first segment, and of the last.
+    rtt: Option<(Duration, Duration)>,
+}
+
+impl Delivered {
+    fn add(&mut self, now: Time, s: &Sent, cost: u64, high: u64) {
+        self.cost += cost;
+        if !s.repeated {
+            // Karn's rule: only of what was sent once.
+            let rtt = now.since(s.at);
+            self.rtt = Some((self.rtt.map_or(rtt, |r| r.0), rtt));
+            self.original |= s.end <= high;
+        }
+    }
+}
+
+impl Sender {
+    /// An acknowledgment has come.
+    pub fn acknowledge(&mut self, now: Time, ack: &Ack<'_>) {
+        // Of what was never sent, or old (RFC 9293, section 3.10.7.4).
+        if ack.number > self.nxt || ack.number < self.una {
+            return;
+        }
+        let window_moved = ack.window_end > self.window_end;
+        self.window_end = self.window_end.max(ack.window_end);
+        let dsack = self.dsack(ack);
+        let done = self.deliver(now, ack, dsack);
+        self.measure(now, ack, &done);
+        let is_plain = !done.advanced && ack.bare && !window_moved && !self.board.is_empty();
+        if done.advanced {
+            self.dupacks = 0;
+        } else if is_plain && (done.sacked || !self.profile.sack()) {
+            self.dupacks += 1;
+        }
+        if let Some((from, _)) = dsack
+            && let Some(undo) = &mut self.undo
+            && from >= undo.from
+        {
+            undo.open -= 1;
+        }
+        let recovered = self.leave_if_done(ack);
+        if self.profile.recovery == Recovery::Rack {
+            self.rack.adapt(self.una, self.nxt, dsack.is_some(), recovered);
+        }
+        self.try_undo(ack, &done);
+        self.respond(now, &done, recovered);
+        let duplicate = is_plain && ack.blocks.is_empty();
+        if self.rack.probe_repaired(ack.number, dsack.is_some(), duplicate)
+            && self.phase == Phase::Open
+        {
+            self.undo = None;
+            self.congestion.enter_recovery(self.window_limit());
+            self.congestion.leave_recovery();
+        }
+        if done.advanced {
+            let idle = self.board.is_empty();
+            self.rto_at = if idle { Time::NEVER } else { now + self.rtt.rto() };
+            self.arm_probe(now);
+        } else if self.board.sacked_segments() > 0 {
+            self.rack.stop_probe_timer();
+        }
+    }
+
+    /// The block by which the peer reports what came twice (RFC 2883, section 4).
+    fn dsack(&self, ack: &Ack<'_>) -> Option<(u64, u64)> {
+        let &first = ack.blocks.first()?;
+        let inside = ack.blocks.get(1).is_some_and(|b| b.0 <= first.0 && first.1 <= b.1);
+        (first.1 <= ack.number || inside).then_some(first)
+    }
+
+    /// Takes what the ACK and its SACK blocks report off the scoreboard.
+    fn deliver(&mut self, now: Time, ack: &Ack<'_>, dsack: Option<(u64, u64)>) -> Delivered {
+        let mut done = Delivered { advanced: ack.number > self.una, ..Delivered::default() };
+        let min_rtt = self.rtt.min();
+        let (high, sack) = (self.high, self.profile.sack());
+        let (by_time, counting) = (self.profile.recovery == Recovery::Rack, self.profile.counting);
+        let note = |rack: &mut Rack, s: &Sent| {
+            if by_time {
+                let older = |echo: u32| is_older(echo, super::connection::timestamp(s.at));
+                rack.delivered(now, s, ack.echo.is_some_and(older), min_rtt);
+            }
+        };
+        if done.advanced {
+            self.board.acknowledge(ack.number, |s| {
+                // What had been SACKed was delivered then.
+                if !s.sacked {
+                    note(&mut self.rack, s);
+                    done.add(now, s, counting.cost(s.start, s.end), high);
+                }
+            });
+            self.forget(ack.number);
+        }
+        let mut blocks = [(0, 0); super::wire::MAX_SACK];
+        let mut count = 0;
+        for &(left, right) in &ack.blocks[usize::from(dsack.is_some())..] {
+            if sack && left < right && right <= self.nxt && right > ack.number {
+                blocks[count] = (left.max(ack.number), right);
+                count += 1;
+            }
+        }
+        blocks[..count].sort_unstable();
+        for &(left, right) in &blocks[..count] {
+            self.board.sack(left, right, |s| {
+                note(&mut self.rack, s);
+                done.sacked = true;
+                done.add(now, s, counting.cost(s.start, s.end), high);
+            });
+        }
+        done
+    }
+
+    fn measure(&mut self, now: Time, ack: &Ack<'_>, done: &Delivered) {
+        if let Some((first, last)) = done.rtt {
+            self.rtt.sample(first);
+            self.rtt.sample_min(last);
+        } else if let Some(echo) = ack.echo.filter(|_| done.advanced && self.profile.timestamps) {
+            // Timestamps tell which transmission is acknowledged (RFC 7323, section 4).
+            let ticks = super::connection::timestamp(now).wrapping_sub(echo);
+            if ticks < 120_000 {
+                self.rtt.sample(Duration::from_millis(u64::from(ticks)));
+            }
+        }
+    }
+
+    /// Ends a phase that is over; whether it did.
+    fn leave_if_done(&mut self, ack: &Ack<'_>) -> bool {
+        // Classic fast recovery ends with the first new ACK (RFC 2581, section 3.2).
+        let classic = !self.profile.sack() && self.dupacks == 0;
+        let over = match self.phase {
+            Phase::Open => false,
+            Phase::Fast => ack.number >= self.high || classic,
+            Phase::Loss => ack.number >= self.high,
+        };
+        if over {
+            if self.phase == Phase::Fast {
+                self.congestion.leave_recovery();
+            }
+            self.phase = Phase::Open;
+            self.forced = false;
+            self.dupacks = 0;
+        }
+        over
+    }
+
+    /// Takes the last reduction back if it turns out that nothing was lost.
+    fn try_undo(&mut self, ack: &Ack<'_>, done: &Delivered) {
+        let Some(undo) = self.undo else { return };
+        let early = done.advanced && ack.echo.zip(undo.first).is_some_and(|(e, f)| is_older(e, f));
+        let repeated_in_vain = undo.first.is_some() && undo.open <= 0;
+        // Only the first new ACK after an RTO is clear (RFC 5682, section 3).
+        let doubtful = self.phase == Phase::Loss && self.doubt_rto;
+        let spurious = doubtful && done.original && done.advanced;
+        if done.advanced {
+            self.doubt_rto = false;
+        }
+        if !(early || repeated_in_vain || spurious) {
+            return;
+        }
+        self.congestion.undo(undo.before);
+        self.rtt.undo_backoff();
+        self.board.unlose();
+        self.undo = None;
+        self.phase = Phase::Open;
+        self.forced = false;
+        self.stats.undone += 1;
+    }
+
+    /// Finds losses, and lets the window grow or shrink.
+    fn respond(&mut self, now: Time, done: &Delivered, recovered: bool) {
+        let lost = self.board.lost();
+        self.detect(now, done);
+        let more_lost = self.board.lost() > lost;
+        if self.phase == Phase::Open && self.must_recover() {
+            self.enter_recovery(now);
+        }
+        let pipe = self.board.pipe();
+        match self.phase {
+            Phase::Fast => self.congestion.reduce(done.cost, pipe, done.advanced && !more_lost),
+            // The SYN's ACK is none of data.
+            _ if done.advanced && self.una > 1 => {
+                let classic = self.profile.recovery == Recovery::Reno;
+                if !recovered || classic {
+                    self.congestion.grow(done.cost);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn detect(&mut self, now: Time, done: &Delivered) {
+        let recovers = self.phase == Phase::Fast;
+        match self.profile.recovery {
+            Recovery::Reno => return,
+            Recovery::Sack => {
+                let below = self.board.lost_below(DUP_THRESH, self.mss as u64);
+                self.board.lose_between(self.una, below);
+            }
+            Recovery::Fack => {
+                let forward = self.board.forward();
+                if forward > DUP_THRESH {
+                    let end = self.board.end_of(forward - 1 - DUP_THRESH);
+                    self.board.lose_between(self.una, end);
+                }
+            }
+            Recovery::Rack => return self.mark_by_time(now),
+        }
+        // What a partial ACK leaves at the front was sent before the recovery and is
+        // lost, too (RFC 6582, section 3.2), even if too little after it was SACKed.
+        if recovers && done.advanced && self.una < self.high {
+            self.board.lose_first();
+        }
+    }
+
+    fn must_recover(&self) -> bool {
+        let by_count = self.dupacks >= DUP_THRESH as u64;
+        match self.profile.recovery {
+            Recovery::Rack => self.board.lost() > 0,
+            Recovery::Reno => by_count,
+            Recovery::Sack | Recovery::Fack => by_count || self.board.lost() > 0,
+        }
+    }
+
+    /// Fast retransmit, and the beginning of fast recovery.
+    pub(super) fn enter_recovery(&mut self, now: Time) {
+        self.begin_undo();
+        self.stats.fast_recoveries += 1;
+        self.congestion.enter_recovery(self.window_limit());
+        (self.phase, self.high) = (Phase::Fast, self.nxt);
+        if self.profile.recovery == Recovery::Rack {
+            self.rack.stop_probe();
+        } else {
+            self.board.lose_first();
+            self.forced = true;
+            self.rto_at = now + self.rtt.rto();
+        }
+    }
+}
+
+/// Whether a timestamp is before another (RFC 7323, section 5.2).
+fn is_older(a: u32, b: u32) -> bool {
+    b.wrapping_sub(a).wrapping_sub(1) < (1 << 31) - 1
+}

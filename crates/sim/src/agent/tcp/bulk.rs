@@ -1,0 +1,93 @@
+//! A greedy source.
+
+use super::connection::Connection;
+use super::driver::{Driver, TIMER};
+use super::profile::Profile;
+use super::sender::Stats;
+use crate::agent::{Agent, AgentIo, Received};
+use trunkline_base::Time;
+use trunkline_net::Endpoint;
+
+const START: u64 = 0;
+const STOP: u64 = 1;
+/// What is written at once.
+const ZEROS: [u8; 16_384] = [0; 16_384];
+
+/// Connects to a [`Sink`](super::Sink) and sends zeros as fast as TCP lets it.
+#[derive(Clone, Debug)]
+pub struct Bulk {
+    driver: Driver,
+    start: Time,
+    stop: Time,
+    left: u64,
+    started: bool,
+}
+
+impl Bulk {
+    /// From `port` to `to`, from `start` to `stop` ([`Time::NEVER`] for no end), but at
+    /// most `bytes` ([`u64::MAX`] for any number); then it closes. `iss` is the
+    /// initial sequence number.
+    pub fn new(
+        profile: Profile,
+        port: u16,
+        to: Endpoint,
+        iss: u32,
+        (start, stop): (Time, Time),
+        bytes: u64,
+    ) -> Bulk {
+        let ip_header = profile.ip_header;
+        let connection = Connection::connect(profile, (port, to.port), iss, false);
+        let driver = Driver::new(connection, port, to, ip_header);
+        Bulk { driver, start, stop, left: bytes, started: false }
+    }
+
+    /// What it has done and where it stands.
+    pub fn stats(&self) -> Stats {
+        self.driver.connection.stats()
+    }
+
+    /// Whether all has been sent and acknowledged, and both ends are closed.
+    pub fn is_closed(&self) -> bool {
+        self.driver.connection.is_closed()
+    }
+
+    fn go_on(&mut self, io: &mut AgentIo<'_>) {
+        let connection = &mut self.driver.connection;
+        connection.read(|_| {});
+        while self.left > 0 && connection.room() > 0 {
+            let most = self.left.min(ZEROS.len() as u64) as usize;
+            self.left -= connection.write(&ZEROS[..most]) as u64;
+        }
+        if self.left == 0 {
+            connection.close();
+        }
+        self.driver.flush(io);
+    }
+}
+
+impl Agent for Bulk {
+    fn start(&mut self, io: &mut AgentIo<'_>) {
+        io.wake_at(self.start, START);
+        io.wake_at(self.stop, STOP);
+    }
+
+    fn receive(&mut self, datagram: Received<'_>, io: &mut AgentIo<'_>) {
+        if self.started {
+            self.driver.receive(&datagram, io.now());
+            self.go_on(io);
+        }
+    }
+
+    fn wake(&mut self, token: u64, io: &mut AgentIo<'_>) {
+        match token {
+            START => self.started = true,
+            // What was written before is still sent.
+            STOP => self.left = 0,
+            TIMER => self.driver.wake(io.now()),
+            _ => {}
+        }
+        if self.started {
+            self.go_on(io);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! A connection on an agent's port.
+
+use super::connection::Connection;
+use super::wire::Segment;
+use crate::agent::{AgentIo, Outgoing, Received};
+use trunkline_base::Time;
+use trunkline_net::{Endpoint, Protocol};
+
+/// The token of a connection's own times.
+pub const TIMER: u64 = u64::MAX;
+
+/// A connection, whom it is with, and what it sends through.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    pub connection: Connection,
+    port: u16,
+    to: Endpoint,
+    ip_header: usize,
+    /// The earliest time that was asked for and has not come.
+    armed: Time,
+    packet: Vec<u8>,
+}
+
+impl Driver {
+    pub fn new(connection: Connection, port: u16, to: Endpoint, ip_header: usize) -> Driver {
+        Driver { connection, port, to, ip_header, armed: Time::NEVER, packet: Vec::new() }
+    }
+
+    /// Takes a datagram if it is a segment from the peer.
+    pub fn receive(&mut self, datagram: &Received<'_>, now: Time) {
+        if datagram.header.from == self.to
+            && let Some(segment) = Segment::parse(datagram.payload)
+        {
+            self.connection.receive(now, &segment);
+        }
+    }
+
+    /// The time asked for has come.
+    pub fn wake(&mut self, now: Time) {
+        self.armed = Time::NEVER;
+        if self.connection.deadline() <= now {
+            self.connection.expire(now);
+        }
+    }
+
+    /// Sends what is to be sent, and asks for the next time.
+    pub fn flush(&mut self, io: &mut AgentIo<'_>) {
+        let now = io.now();
+        while self.connection.transmit(now, &mut self.packet) {
+            send(io, self.port, self.to, self.ip_header, &self.packet);
+        }
+        // A deadline mostly moves away before it comes: one time at once is enough.
+        let deadline = self.connection.deadline();
+        if deadline < self.armed {
+            self.armed = deadline;
+            io.wake_at(deadline, TIMER);
+        }
+    }
+}
+
+/// Sends a segment.
+pub fn send(io: &mut AgentIo<'_>, port: u16, to: Endpoint, ip_header: usize, payload: &[u8]) {
+    io.send_behind(&Outgoing { port, to, protocol: Protocol::TCP, tos: 0, payload }, ip_header);
+}

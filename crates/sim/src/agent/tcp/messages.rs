@@ -1,0 +1,136 @@
+//! Messages of one size at equal distance, as speech has them.
+
+use super::connection::Connection;
+use super::driver::{Driver, TIMER};
+use super::profile::Profile;
+use super::sender::Stats;
+use crate::agent::{Agent, AgentIo, Received};
+use core::time::Duration;
+use std::collections::VecDeque;
+use trunkline_base::Time;
+use trunkline_net::Endpoint;
+
+const START: u64 = 0;
+const NEXT: u64 = 1;
+/// The moment of writing.
+pub const STAMP: usize = 8;
+
+/// What is written, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Schedule {
+    /// When the first message is written; the connection begins `lead` before.
+    pub start: Time,
+    /// How long before the first message the connection begins.
+    pub lead: Duration,
+    /// Between two messages.
+    pub spacing: Duration,
+    /// How many there are.
+    pub count: u64,
+    /// Of each, at least 8: it begins with the time at which the application wrote
+    /// it, as nanoseconds in network byte order.
+    pub bytes: usize,
+}
+
+/// Connects to a [`Sink`](super::Sink) and writes messages to the stream; then it
+/// closes.
+#[derive(Clone, Debug)]
+pub struct Messages {
+    driver: Driver,
+    schedule: Schedule,
+    written: u64,
+    /// When those were written by the application for which the socket has no room.
+    waiting: VecDeque<Time>,
+    message: Vec<u8>,
+    started: bool,
+}
+
+impl Messages {
+    /// From `port` to `to`, with `iss` as the initial sequence number; `nodelay` turns
+    /// Nagle's algorithm off. What doesn't fit into the socket, whose size is the
+    /// profile's [`send_buffer`](Profile::send_buffer), waits in the application.
+    pub fn new(
+        profile: Profile,
+        port: u16,
+        to: Endpoint,
+        iss: u32,
+        nodelay: bool,
+        schedule: Schedule,
+    ) -> Messages {
+        let ip_header = profile.ip_header;
+        assert!(
+            (STAMP..=profile.send_buffer).contains(&schedule.bytes) && !schedule.spacing.is_zero(),
+            "a message has at least {STAMP} bytes and fits into the socket, and not all are \
+             written at once"
+        );
+        let connection = Connection::connect(profile, (port, to.port), iss, nodelay);
+        let driver = Driver::new(connection, port, to, ip_header);
+        let (waiting, message) = (VecDeque::new(), vec![0; schedule.bytes]);
+        Messages { driver, schedule, written: 0, waiting, message, started: false }
+    }
+
+    /// What the connection has done and where it stands.
+    pub fn stats(&self) -> Stats {
+        self.driver.connection.stats()
+    }
+
+    /// How many messages the application has written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// How many of them wait for room in the socket.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn go_on(&mut self, io: &mut AgentIo<'_>) {
+        let connection = &mut self.driver.connection;
+        connection.read(|_| {});
+        while connection.room() >= self.message.len()
+            && let Some(at) = self.waiting.pop_front()
+        {
+            self.message[..STAMP].copy_from_slice(&at.as_nanos().to_be_bytes());
+            connection.write(&self.message);
+        }
+        if self.written == self.schedule.count && self.waiting.is_empty() {
+            connection.close();
+        }
+        self.driver.flush(io);
+    }
+}
+
+impl Agent for Messages {
+    fn start(&mut self, io: &mut AgentIo<'_>) {
+        let Schedule { start, lead, count, .. } = self.schedule;
+        io.wake_at(start - lead, START);
+        if count > 0 {
+            io.wake_at(start, NEXT);
+        }
+    }
+
+    fn receive(&mut self, datagram: Received<'_>, io: &mut AgentIo<'_>) {
+        if self.started {
+            self.driver.receive(&datagram, io.now());
+            self.go_on(io);
+        }
+    }
+
+    fn wake(&mut self, token: u64, io: &mut AgentIo<'_>) {
+        let now = io.now();
+        match token {
+            START => self.started = true,
+            NEXT => {
+                self.waiting.push_back(now);
+                self.written += 1;
+                if self.written < self.schedule.count {
+                    io.wake_at(now + self.schedule.spacing, NEXT);
+                }
+            }
+            TIMER => self.driver.wake(now),
+            _ => {}
+        }
+        if self.started {
+            self.go_on(io);
+        }
+    }
+}

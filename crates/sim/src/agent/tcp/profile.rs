@@ -1,0 +1,316 @@
+//! What one kind of TCP does otherwise than another.
+
+use super::rtt::RtoRules;
+use super::wire;
+use core::time::Duration;
+
+/// What the congestion window counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counting {
+    /// Segments, however short (ns-2, Linux).
+    Packets,
+    /// Bytes of sequence space (RFC 5681, BSD).
+    Bytes,
+}
+
+impl Counting {
+    /// What a segment with the numbers from `start` to before `end` counts.
+    pub fn cost(self, start: u64, end: u64) -> u64 {
+        match self {
+            Counting::Packets => 1,
+            Counting::Bytes => end - start,
+        }
+    }
+}
+
+/// How losses are found and repaired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Recovery {
+    /// Fast retransmit after three duplicate ACKs, and fast recovery that the first
+    /// new ACK ends (RFC 2581, section 3.2): without SACK.
+    Reno,
+    /// The scoreboard and the pipe of RFC 3517.
+    Sack,
+    /// Forward acknowledgment: a segment is lost once the third after it, or a later
+    /// one, has been SACKed.
+    Fack,
+    /// RACK-TLP (RFC 8985).
+    Rack,
+}
+
+/// How the congestion window comes down to ssthresh in fast recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reduction {
+    /// At once (RFC 5681, RFC 3517).
+    AtOnce,
+    /// By one segment for every second ACK.
+    RateHalving,
+    /// Proportionally, with the slow start reduction bound (RFC 6937).
+    Proportional,
+}
+
+/// What becomes of the congestion window of a sender that has not sent for longer
+/// than an RTO, or not all that it might.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Idle {
+    /// Nothing.
+    Keep,
+    /// It is one segment when sending resumes.
+    OneSegment,
+    /// It is the initial window when sending resumes (RFC 5681, section 4.1).
+    InitialWindow,
+    /// It is halved for every RTO down to the initial window, and while the
+    /// application is the limit it decays to what is used (RFC 2861).
+    Decay,
+}
+
+/// How many bytes may be sent at the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InitialWindow {
+    /// So many segments.
+    Segments(u32),
+    /// RFC 3390: min(4 MSS, max(2 MSS, 4,380 bytes)).
+    Rfc3390,
+}
+
+impl InitialWindow {
+    /// In whole segments of `mss` bytes.
+    pub fn segments(self, mss: usize) -> u64 {
+        match self {
+            InitialWindow::Segments(n) => u64::from(n),
+            InitialWindow::Rfc3390 => (4 * mss).min((2 * mss).max(4_380)) as u64 / mss as u64,
+        }
+    }
+}
+
+/// When data that came in order are acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DelayedAck {
+    /// The longest that an ACK waits for another segment or for data to go with;
+    /// zero acknowledges every segment at once.
+    pub wait: Duration,
+    /// How many segments are acknowledged at once when a connection begins.
+    pub quick: u32,
+    /// Whether a second segment is acknowledged at once only if both together have
+    /// more than one MSS (Linux), instead of always (BSD).
+    pub by_bytes: bool,
+}
+
+/// The parameters of a TCP; the functions give those of known ones, and every field
+/// may be changed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Profile {
+    /// The profile's name in tables.
+    pub name: &'static str,
+    /// The IP header that counts in front of each segment, in bytes: 40 (RFC 8200) or
+    /// 20 (RFC 791).
+    pub ip_header: usize,
+    /// The most bytes of TCP header, without options, and data in a segment, and of
+    /// the IP header.
+    pub mtu: usize,
+    /// Timestamps on every segment (RFC 7323).
+    pub timestamps: bool,
+    /// What the congestion window counts.
+    pub counting: Counting,
+    /// The first congestion window.
+    pub initial_window: InitialWindow,
+    /// The most packets in flight, whatever the congestion window is.
+    pub window_limit: Option<u64>,
+    /// Whether the window grows by what an ACK acknowledges (RFC 3465, without its
+    /// limit) instead of by one step per ACK.
+    pub count_acked: bool,
+    /// Whether the window grows only while it is what limits the sender.
+    pub grow_if_limited: bool,
+    /// How losses are found and repaired.
+    pub recovery: Recovery,
+    /// How the window is reduced then.
+    pub reduction: Reduction,
+    /// New data on the first two duplicate ACKs (RFC 3042).
+    pub limited_transmit: bool,
+    /// Whether an RTO while an earlier one is being repaired leaves ssthresh as it is
+    /// (RFC 5681, equation 4).
+    pub keep_ssthresh_on_backoff: bool,
+    /// Whether a reduction is taken back if timestamps (RFC 3522), DSACKs (RFC 3708)
+    /// or ACKs of what was not repeated (RFC 5682) show that it was not called for.
+    pub undo: bool,
+    /// Whether short segments are joined when they are sent again.
+    pub coalesce: bool,
+    /// The retransmission timeout.
+    pub rto: RtoRules,
+    /// What a pause does to the window.
+    pub idle: Idle,
+    /// When ACKs are sent.
+    pub delayed_ack: DelayedAck,
+    /// The receive window, in bytes.
+    pub receive_buffer: usize,
+    /// The most bytes that the sender keeps, sent and unsent.
+    pub send_buffer: usize,
+}
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+impl Profile {
+    /// ns-2's one-way TCP/Reno: packets of 1,000 bytes behind 40 of headers, a window
+    /// of 20 packets unless [`window_limit`](Self::window_limit) is changed, a clock
+    /// of 100 ms, an initial window of one packet, no delayed ACKs. The window is
+    /// whole packets, and grows as that of ns-2, whose is a real number, does.
+    pub fn ns2_reno() -> Profile {
+        Profile {
+            name: "ns2-reno",
+            ip_header: 20,
+            mtu: 1_040,
+            timestamps: false,
+            counting: Counting::Packets,
+            initial_window: InitialWindow::Segments(1),
+            window_limit: Some(20),
+            count_acked: false,
+            grow_if_limited: false,
+            recovery: Recovery::Reno,
+            reduction: Reduction::AtOnce,
+            limited_transmit: false,
+            keep_ssthresh_on_backoff: false,
+            undo: false,
+            coalesce: false,
+            rto: RtoRules {
+                tick: ms(100),
+                initial: ms(3_000),
+                // Two ticks.
+                min: ms(200),
+                min_is_of_variance: false,
+                max: ms(100_000),
+            },
+            idle: Idle::Keep,
+            delayed_ack: DelayedAck { wait: Duration::ZERO, quick: 0, by_bytes: false },
+            receive_buffer: 16 << 20,
+            send_buffer: 4 << 20,
+        }
+    }
+
+    /// FreeBSD 5.4 (2005): SACK, limited transmit, RFC 3390's initial window, a window
+    /// in bytes that a pause of an RTO brings down to one segment
+    /// ([`idle`](Self::idle)), ACKs delayed by at most 100 ms.
+    pub fn freebsd_5_4() -> Profile {
+        Profile {
+            name: "freebsd-5.4",
+            ip_header: 40,
+            mtu: 1_500,
+            timestamps: true,
+            counting: Counting::Bytes,
+            initial_window: InitialWindow::Rfc3390,
+            window_limit: None,
+            count_acked: false,
+            grow_if_limited: false,
+            recovery: Recovery::Sack,
+            reduction: Reduction::AtOnce,
+            limited_transmit: true,
+            keep_ssthresh_on_backoff: false,
+            undo: false,
+            coalesce: true,
+            rto: RtoRules {
+                // Its kernel's clock has 100 Hz unless configured otherwise.
+                tick: ms(10),
+                initial: ms(3_000),
+                // What it adds against delayed ACKs. The 30 ms of later versions
+                // would expire before every ACK that waits 100 ms.
+                min: ms(200),
+                min_is_of_variance: false,
+                max: ms(64_000),
+            },
+            idle: Idle::OneSegment,
+            delayed_ack: DelayedAck { wait: ms(100), quick: 0, by_bytes: false },
+            receive_buffer: 6 << 20,
+            send_buffer: 4 << 20,
+        }
+    }
+
+    /// Linux 2.4: SACK with forward acknowledgment, rate halving, congestion window
+    /// validation (RFC 2861), ACKs delayed by 40 ms after a quick beginning.
+    pub fn linux_2_4() -> Profile {
+        Profile {
+            name: "linux-2.4",
+            ip_header: 40,
+            mtu: 1_500,
+            timestamps: true,
+            counting: Counting::Packets,
+            initial_window: InitialWindow::Rfc3390,
+            window_limit: None,
+            count_acked: false,
+            grow_if_limited: true,
+            recovery: Recovery::Fack,
+            reduction: Reduction::RateHalving,
+            limited_transmit: true,
+            keep_ssthresh_on_backoff: true,
+            undo: true,
+            coalesce: true,
+            rto: RtoRules {
+                tick: ms(10),
+                initial: ms(3_000),
+                min: ms(200),
+                min_is_of_variance: true,
+                max: ms(120_000),
+            },
+            idle: Idle::Decay,
+            delayed_ack: DelayedAck { wait: ms(40), quick: 16, by_bytes: true },
+            receive_buffer: 6 << 20,
+            send_buffer: 4 << 20,
+        }
+    }
+
+    /// Linux 6 with `reno` as congestion control: RACK-TLP, proportional rate
+    /// reduction, an initial window of ten segments (RFC 6928), and neither pacing
+    /// nor segmentation by the interface.
+    pub fn linux_6() -> Profile {
+        Profile {
+            name: "linux-6",
+            initial_window: InitialWindow::Segments(10),
+            count_acked: true,
+            recovery: Recovery::Rack,
+            reduction: Reduction::Proportional,
+            rto: RtoRules {
+                tick: Duration::from_micros(1),
+                initial: ms(1_000),
+                min: ms(200),
+                min_is_of_variance: true,
+                max: ms(120_000),
+            },
+            ..Profile::linux_2_4()
+        }
+    }
+
+    /// All of the above.
+    pub fn all() -> [Profile; 4] {
+        [Self::ns2_reno(), Self::freebsd_5_4(), Self::linux_2_4(), Self::linux_6()]
+    }
+
+    /// Whether SACK is used.
+    pub fn sack(&self) -> bool {
+        self.recovery != Recovery::Reno
+    }
+
+    /// The MSS that is announced (RFC 9293, section 3.7.1), in bytes.
+    pub fn mss(&self) -> usize {
+        self.mtu.saturating_sub(self.ip_header + wire::HEADER).clamp(64, 65_000)
+    }
+
+    /// The bytes of data in a full segment.
+    pub fn full_segment(&self) -> usize {
+        self.mss() - if self.timestamps { wire::TIMESTAMPS } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_have_the_size_of_the_wire() {
+        assert_eq!(Profile::all().map(|p| p.full_segment()), [1_000, 1_428, 1_428, 1_428]);
+        assert_eq!(Profile::all().map(|p| p.mtu), [1_040, 1_500, 1_500, 1_500]);
+        assert_eq!(
+            [536, 1_428, 1_460, 2_190].map(|m| InitialWindow::Rfc3390.segments(m)),
+            [4, 3, 3, 2]
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! RACK-TLP (RFC 8985): losses found by time, and probes at the tail.
+
+use super::profile::Recovery;
+use super::sender::{Phase, Sender};
+use super::sent::Sent;
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// As many SACKed segments make up for time while no reordering has been seen.
+const DUP_THRESH: u64 = 3;
+/// Recoveries for which a wider reordering window is kept (section 6.2, step 4).
+const PERSIST: u32 = 16;
+/// What an ACK of a single segment may be delayed by (section 7.2): Linux's RTO_MIN.
+const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
+/// Without a round-trip time (section 7.2).
+const FIRST_PROBE: Duration = Duration::from_secs(1);
+
+/// The state of section 5.3.
+#[derive(Clone, Debug)]
+pub struct Rack {
+    /// The transmission that was delivered and had been sent last: when, and the
+    /// segment's last number.
+    latest: (Time, u64),
+    rtt: Duration,
+    /// The highest number that has come.
+    fack: u64,
+    reordering_seen: bool,
+    multiple: u32,
+    persist: u32,
+    /// A DSACK has been answered; none is until this number is acknowledged.
+    dsack_round: Option<u64>,
+    reorder_at: Time,
+    probe_at: Time,
+    /// What was sent when a probe went, and whether that was a repetition.
+    probe: Option<(u64, bool)>,
+}
+
+impl Default for Rack {
+    fn default() -> Rack {
+        Rack {
+            latest: (Time::ZERO, 0),
+            rtt: Duration::ZERO,
+            fack: 0,
+            reordering_seen: false,
+            multiple: 1,
+            persist: 0,
+            dsack_round: None,
+            reorder_at: Time::NEVER,
+            probe_at: Time::NEVER,
+            probe: None,
+        }
+    }
+}
+
+impl Rack {
+    /// When one of the two timers expires.
+    pub fn deadline(&self) -> Time {
+        self.reorder_at.min(self.probe_at)
+    }
+
+    /// Whether the reordering timer has expired; stops it then.
+    pub fn take_reordering_timer(&mut self, now: Time) -> bool {
+        let expired = self.reorder_at <= now;
+        if expired {
+            self.reorder_at = Time::NEVER;
+        }
+        expired
+    }
+
+    /// Whether the probe timer has expired; stops it then.
+    pub fn take_probe_timer(&mut self, now: Time) -> bool {
+        let expired = self.probe_at <= now;
+        if expired {
+            self.probe_at = Time::NEVER;
+        }
+        expired
+    }
+
+    /// No timer runs, and no probe is waited for.
+    pub fn stop(&mut self) {
+        (self.reorder_at, self.probe_at, self.probe) = (Time::NEVER, Time::NEVER, None);
+    }
+
+    /// Something has been SACKed: no probe is sent.
+    pub fn stop_probe_timer(&mut self) {
+        self.probe_at = Time::NEVER;
+    }
+
+    /// Recovery begins: no probe is sent or waited for (section 7.1).
+    pub fn stop_probe(&mut self) {
+        (self.probe_at, self.probe) = (Time::NEVER, None);
+    }
+
+    /// A probe went, with everything up to `end` sent.
+    pub fn probed(&mut self, end: u64, repeated: bool) {
+        self.probe = Some((end, repeated));
+    }
+
+    /// What was sent by then is lost unless it has come.
+    pub fn due(&self, now: Time, window: Duration) -> Time {
+        now - self.rtt - window
+    }
+
+    /// A segment has been delivered (section 6.2, steps 2 and 3). Of one that was sent
+    /// again, `echo_is_older` says that the ACK is for an earlier transmission.
+    pub fn delivered(&mut self, now: Time, s: &Sent, echo_is_older: bool, min_rtt: Duration) {
+        if s.end > self.fack {
+            self.fack = s.end;
+        } else if s.end < self.fack && !s.repeated {
+            self.reordering_seen = true;
+        }
+        let rtt = now.since(s.at);
+        if s.repeated && (echo_is_older || rtt < min_rtt) {
+            return;
+        }
+        if (s.at, s.end) > self.latest {
+            (self.latest, self.rtt) = ((s.at, s.end), rtt);
+        }
+    }
+
+    /// The reordering window (section 6.2, step 4). `recovers`: in recovery of either
+    /// kind.
+    pub fn window(&self, of: &Sender, recovers: bool) -> Duration {
+        if !self.reordering_seen && (recovers || of.board.sacked_segments() >= DUP_THRESH) {
+            return Duration::ZERO;
+        }
+        (of.rtt.min() * self.multiple / 4).min(of.rtt.srtt().unwrap_or_default())
+    }
+
+    /// A DSACK widens the window once per round trip (section 6.2, step 4).
+    pub fn adapt(&mut self, una: u64, nxt: u64, dsack: bool, recovered: bool) {
+        if self.dsack_round.is_some_and(|round| una >= round) {
+            self.dsack_round = None;
+        }
+        if dsack && self.dsack_round.is_none() {
+            self.dsack_round = Some(nxt);
+            self.multiple = (self.multiple + 1).min(1_000);
+            self.persist = PERSIST;
+        } else if recovered {
+            self.persist = self.persist.saturating_sub(1);
+            if self.persist == 0 {
+                self.multiple = 1;
+            }
+        }
+    }
+
+    /// Whether an ACK shows that the probe repaired a loss that nothing else has
+    /// shown, to which the window must answer (section 7.4).
+    pub fn probe_repaired(&mut self, ack: u64, dsack: bool, plain_duplicate: bool) -> bool {
+        let Some((end, repeated)) = self.probe else { return false };
+        if ack < end {
+            return false;
+        }
+        if !repeated || dsack || plain_duplicate {
+            self.probe = None;
+            return false;
+        }
+        let repaired = ack > end;
+        if repaired {
+            self.probe = None;
+        }
+        repaired
+    }
+}
+
+impl Sender {
+    /// Starts the probe timer anew (section 7.2).
+    pub(super) fn arm_probe(&mut self, now: Time) {
+        let waits = self.profile.recovery == Recovery::Rack
+            && self.phase == Phase::Open
+            && self.rack.probe.is_none()
+            && self.board.sacked_segments() == 0
+            && !self.board.is_empty()
+            && self.una > 0;
+        if !waits {
+            self.rack.probe_at = Time::NEVER;
+            return;
+        }
+        let pto = match self.rtt.srtt() {
+            None => FIRST_PROBE,
+            Some(srtt) if self.board.len() == 1 => srtt * 2 + MAX_ACK_DELAY,
+            Some(srtt) => srtt * 2,
+        };
+        self.rack.probe_at = (now + pto).min(self.rto_at);
+    }
+
+    /// Marks what is lost by time, and sets the reordering timer (section 6.2, step 5).
+    pub(super) fn mark_by_time(&mut self, now: Time) {
+        let window = self.rack.window(self, self.phase != Phase::Open);
+        let (at, end) = self.rack.latest;
+        let open = self.board.lose_by_time(at, end, self.rack.due(now, window));
+        self.rack.reorder_at = match open {
+            Some(sent) => sent + self.rack.rtt + window,
+            None => Time::NEVER,
+        };
+        if open.is_some() {
+            self.rack.probe_at = Time::NEVER;
+        }
+    }
+
+    /// The reordering timer has expired.
+    pub(super) fn detect_by_time(&mut self, now: Time) {
+        self.mark_by_time(now);
+        if self.board.lost() > 0 && self.phase == Phase::Open {
+            self.enter_recovery(now);
+        }
+        if self.phase == Phase::Fast {
+            // As if one segment had been delivered, so that the repetition may go.
+            let (unit, pipe) = (self.congestion.unit(), self.board.pipe());
+            self.congestion.reduce(unit, pipe, false);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Round-trip times and the retransmission timeout (RFC 6298).
+
+use core::time::Duration;
+
+/// What the retransmission timeout (RTO) is computed with.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RtoRules {
+    /// The clock's granularity: measured times are rounded to its multiples, and one
+    /// of it at least.
+    pub tick: Duration,
+    /// Before the first measurement.
+    pub initial: Duration,
+    /// Never below.
+    pub min: Duration,
+    /// Whether `min` holds for the part that the variance adds (Linux), so that the
+    /// RTO is at least SRTT + `min`.
+    pub min_is_of_variance: bool,
+    /// Never above, backed off or not.
+    pub max: Duration,
+}
+
+/// The estimator of RFC 6298, section 2, with the backoff of section 5.5.
+#[derive(Clone, Debug)]
+pub struct Rtt {
+    rules: RtoRules,
+    srtt: Option<Duration>,
+    var: Duration,
+    min: Option<Duration>,
+    backoff: u32,
+}
+
+impl Rtt {
+    /// Nothing has been measured.
+    pub fn new(rules: RtoRules) -> Rtt {
+        Rtt { rules, srtt: None, var: Duration::ZERO, min: None, backoff: 0 }
+    }
+
+    /// A round trip has taken so long; ends the backoff.
+    pub fn sample(&mut self, rtt: Duration) {
+        self.backoff = 0;
+        let tick = self.rules.tick.max(Duration::from_nanos(1)).as_nanos() as u64;
+        let ticks = (rtt.as_nanos() as u64).saturating_add(tick / 2) / tick;
+        let rtt = Duration::from_nanos(ticks.max(1).saturating_mul(tick));
+        match self.srtt {
+            None => (self.srtt, self.var) = (Some(rtt), rtt / 2),
+            Some(srtt) => {
+                self.var = self.var * 3 / 4 + srtt.abs_diff(rtt) / 4;
+                self.srtt = Some(srtt * 7 / 8 + rtt / 8);
+            }
+        }
+    }
+
+    /// A round trip, without what a delayed ACK adds, has taken so long. Linux
+    /// takes the minimum of five minutes; here it is that of the connection.
+    pub fn sample_min(&mut self, rtt: Duration) {
+        self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
+    }
+
+    /// The smoothed round-trip time, once one has been measured.
+    pub fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+
+    /// The least round-trip time; zero before the first.
+    pub fn min(&self) -> Duration {
+        self.min.unwrap_or_default()
+    }
+
+    /// The retransmission timeout, backed off.
+    pub fn rto(&self) -> Duration {
+        let RtoRules { tick, initial, min, min_is_of_variance, max } = self.rules;
+        let once = match self.srtt {
+            None => initial,
+            Some(srtt) if min_is_of_variance => srtt + (self.var * 4).max(min),
+            Some(srtt) => (srtt + (self.var * 4).max(tick)).max(min),
+        };
+        once.saturating_mul(1 << self.backoff).min(max)
+    }
+
+    /// The RTO has expired: doubles it until the next measurement.
+    pub fn back_off(&mut self) {
+        self.backoff = (self.backoff + 1).min(12);
+    }
+
+
+    /// The RTO was early: ends the backoff without a measurement.
+    pub fn undo_backoff(&mut self) {
+        self.backoff = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn rules(tick: u64, min_is_of_variance: bool) -> RtoRules {
+        let [initial, min, max] = [3_000, 200, 64_000].map(ms);
+        RtoRules { tick: ms(tick), initial, min, min_is_of_variance, max }
+    }
+
+    #[test]
+    fn the_timeout_follows_rfc_6298() {
+        let mut rtt = Rtt::new(rules(1, false));
+        assert_eq!(rtt.rto(), ms(3_000));
+        rtt.sample(ms(400));
+        assert_eq!((rtt.srtt(), rtt.rto()), (Some(ms(400)), ms(1_200)));
+        rtt.sample(ms(560));
+        // var = 150 + 40, srtt = 350 + 70.
+        assert_eq!((rtt.srtt(), rtt.rto()), (Some(ms(420)), ms(1_180)));
+        rtt.back_off();
+        rtt.back_off();
+        assert_eq!(rtt.rto(), ms(4_720));
+        (0..40).for_each(|_| rtt.back_off());
+        assert_eq!(rtt.rto(), ms(64_000));
+    }
+
+    #[test]
+    fn the_floor_and_the_tick_are_the_profile_s() {
+        let mut linux = Rtt::new(rules(1, true));
+        let mut coarse = Rtt::new(rules(100, false));
+        for _ in 0..100 {
+            linux.sample(ms(50));
+            coarse.sample(ms(20));
+        }
+        assert!(linux.rto().abs_diff(ms(250)) < ms(1), "{:?}", linux.rto());
+        assert!(coarse.srtt().unwrap().abs_diff(ms(100)) < ms(1), "{:?}", coarse.srtt());
+    }
+}
