@@ -113,10 +113,13 @@ impl Sender {
         let min_rtt = self.rtt.min();
         let (high, sack) = (self.high, self.profile.sack());
         let (by_time, counting) = (self.profile.recovery == Recovery::Rack, self.profile.counting);
+        // The echo of an ACK that acknowledges nothing new is that of the last segment in
+        // order (RFC 7323, section 4.3), and says nothing of what is SACKed.
+        let echo = ack.echo.filter(|_| done.advanced);
         let note = |rack: &mut Rack, s: &Sent| {
             if by_time {
                 let older = |echo: u32| is_older(echo, super::connection::timestamp(s.at));
-                rack.delivered(now, s, ack.echo.is_some_and(older), min_rtt);
+                rack.delivered(now, s, echo.is_some_and(older), min_rtt);
             }
         };
         if done.advanced {

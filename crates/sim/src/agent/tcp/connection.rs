@@ -159,6 +159,17 @@ impl Connection {
         self.sender.mss
     }
 
+    /// Turns Nagle's algorithm off or on.
+    pub fn set_nodelay(&mut self, nodelay: bool) {
+        self.sender.nodelay = nodelay;
+    }
+
+    /// Whether the sums of the scoreboard are those of its segments.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        assert_eq!(self.sender.board.sums(), self.sender.board.recount());
+    }
+
     fn seq(&self, number: u64) -> u32 {
         self.iss.wrapping_add(number as u32)
     }

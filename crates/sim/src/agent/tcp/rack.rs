@@ -18,9 +18,8 @@ const FIRST_PROBE: Duration = Duration::from_secs(1);
 /// The state of section 5.3.
 #[derive(Clone, Debug)]
 pub struct Rack {
-    /// The transmission that was delivered and had been sent last: when, and the
-    /// segment's last number.
-    latest: (Time, u64),
+    /// Of the transmissions that were delivered, the last to be sent.
+    latest: u64,
     rtt: Duration,
     /// The highest number that has come.
     fack: u64,
@@ -38,7 +37,7 @@ pub struct Rack {
 impl Default for Rack {
     fn default() -> Rack {
         Rack {
-            latest: (Time::ZERO, 0),
+            latest: 0,
             rtt: Duration::ZERO,
             fack: 0,
             reordering_seen: false,
@@ -113,8 +112,8 @@ impl Rack {
         if s.repeated && (echo_is_older || rtt < min_rtt) {
             return;
         }
-        if (s.at, s.end) > self.latest {
-            (self.latest, self.rtt) = ((s.at, s.end), rtt);
+        if s.nth > self.latest {
+            (self.latest, self.rtt) = (s.nth, rtt);
         }
     }
 
@@ -187,8 +186,8 @@ impl Sender {
     /// Marks what is lost by time, and sets the reordering timer (section 6.2, step 5).
     pub(super) fn mark_by_time(&mut self, now: Time) {
         let window = self.rack.window(self, self.phase != Phase::Open);
-        let (at, end) = self.rack.latest;
-        let open = self.board.lose_by_time(at, end, self.rack.due(now, window));
+        let due = self.rack.due(now, window);
+        let open = self.board.lose_by_time(self.rack.latest, due);
         self.rack.reorder_at = match open {
             Some(sent) => sent + self.rack.rtt + window,
             None => Time::NEVER,

@@ -82,7 +82,6 @@ impl Rtt {
         self.backoff = (self.backoff + 1).min(12);
     }
 
-
     /// The RTO was early: ends the backoff without a measurement.
     pub fn undo_backoff(&mut self) {
         self.backoff = 0;

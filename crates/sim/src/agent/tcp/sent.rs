@@ -15,6 +15,10 @@ pub struct Sent {
     pub end: u64,
     /// When it was sent last.
     pub at: Time,
+    /// Which transmission that was, counted over all segments: RFC 8985 tells those of
+    /// one moment apart by their sequence numbers, which would take a repetition for
+    /// earlier than new data that went before it.
+    pub nth: u64,
     /// Whether it has been SACKed.
     pub sacked: bool,
     /// Whether it counts as lost.
@@ -42,9 +46,10 @@ pub struct Scoreboard {
     sacked_segments: u64,
     /// Nothing below is lost and not on its way again.
     hint: u64,
-    /// Every transmission in the order of time, with the segment's last number; what
-    /// does not agree with the segment any more counts no longer.
-    order: Option<VecDeque<(Time, u64)>>,
+    transmissions: u64,
+    /// Every transmission in its order, with the number after the segment; what does
+    /// not agree with the segment any more counts no longer.
+    order: Option<VecDeque<(u64, u64)>>,
 }
 
 impl Scoreboard {
@@ -61,6 +66,7 @@ impl Scoreboard {
             again: 0,
             sacked_segments: 0,
             hint: 0,
+            transmissions: 0,
             order: ordered.then(VecDeque::new),
         }
     }
@@ -117,12 +123,13 @@ impl Scoreboard {
 
     /// A new segment has been sent.
     pub fn push(&mut self, start: u64, end: u64, at: Time) {
-        let new =
-            Sent { start, end, at, sacked: false, lost: false, again: false, repeated: false };
+        self.transmissions += 1;
+        let (nth, no) = (self.transmissions, false);
+        let new = Sent { start, end, at, nth, sacked: no, lost: no, again: no, repeated: no };
         self.out += self.cost_of(&new);
         self.queue.push_back(new);
         if let Some(order) = &mut self.order {
-            order.push_back((at, end));
+            order.push_back((nth, end));
         }
     }
 
@@ -157,15 +164,16 @@ impl Scoreboard {
     /// The segment at `index` has been sent again.
     pub fn repeat(&mut self, index: usize, at: Time) -> Sent {
         let cost = self.cost_of(&self.queue[index]);
+        self.transmissions += 1;
         let s = &mut self.queue[index];
         s.repeated = true;
-        s.at = at;
+        (s.at, s.nth) = (at, self.transmissions);
         if s.lost && !s.again {
             s.again = true;
             self.again += cost;
         }
         if let Some(order) = &mut self.order {
-            order.push_back((at, s.end));
+            order.push_back((s.nth, s.end));
         }
         *s
     }
@@ -223,7 +231,7 @@ impl Scoreboard {
         // What was lost had left the order of time.
         if let Some(order) = &mut self.order {
             order.clear();
-            order.extend(self.queue.iter().filter(|s| !s.sacked).map(|s| (s.at, s.end)));
+            order.extend(self.queue.iter().filter(|s| !s.sacked).map(|s| (s.nth, s.end)));
             order.make_contiguous().sort_unstable();
         }
     }
@@ -325,34 +333,32 @@ impl Scoreboard {
         self.queue.get(index).map_or(0, |s| s.end)
     }
 
-    /// Marks as lost what was sent before (`at`, `end`), the latest transmission that
-    /// has been delivered, and at `latest` at the latest (RFC 8985, section 6.2, step
-    /// 5). When the last was sent that was sent before it, too, but is not due.
-    pub fn lose_by_time(&mut self, at: Time, end: u64, latest: Time) -> Option<Time> {
+    /// Marks as lost what was sent before the transmission `nth`, the latest that has
+    /// been delivered, and at `due` at the latest (RFC 8985, section 6.2, step 5). When
+    /// the last was sent that was sent before it, too, but later than that.
+    pub fn lose_by_time(&mut self, nth: u64, due: Time) -> Option<Time> {
         let mut order = self.order.take()?;
-        while let Some(&(sent, of)) = order.front() {
-            let is_before = sent < at || sent == at && of < end;
-            let found = self.find(sent, of);
-            if found.is_some() && (!is_before || sent > latest) {
-                break;
-            }
-            if let Some(index) = found {
+        while let Some(&(sent, end)) = order.front() {
+            if let Some(index) = self.find(sent, end) {
+                if sent >= nth || self.queue[index].at > due {
+                    break;
+                }
                 self.lose(index);
             }
             order.pop_front();
         }
-        let before = order.partition_point(|&(sent, of)| sent < at || sent == at && of < end);
+        let before = order.partition_point(|&(sent, _)| sent < nth);
         let mut open = order.range(..before).rev();
-        let open = open.find(|&&(sent, of)| self.find(sent, of).is_some()).map(|&(sent, _)| sent);
+        let open = open.find_map(|&(sent, end)| self.find(sent, end));
         self.order = Some(order);
-        open
+        open.map(|index| self.queue[index].at)
     }
 
     /// The segment of a transmission, if it is still on its way by it.
-    fn find(&self, sent: Time, end: u64) -> Option<usize> {
+    fn find(&self, nth: u64, end: u64) -> Option<usize> {
         let index = self.queue.partition_point(|s| s.end < end);
         let s = self.queue.get(index)?;
-        (s.end == end && s.at == sent && !s.sacked && s.lost == s.again).then_some(index)
+        (s.end == end && s.nth == nth && !s.sacked && s.lost == s.again).then_some(index)
     }
 
     /// The sums, counted anew: out, SACKed, lost, again.

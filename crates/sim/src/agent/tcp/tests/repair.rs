@@ -1,0 +1,185 @@
+//! How losses are repaired, and what the window does.
+
+use super::channel::{Pair, SERVER, ms};
+use crate::agent::tcp::{Idle, Profile, Recovery, Stats};
+use trunkline_base::Time;
+
+/// Sends `total` bytes in one go over a channel of 10 ms each way, which loses the data
+/// segments with these numbers, counted as they are sent. What the sender says then,
+/// and how long it took until all was acknowledged.
+fn lose(profile: &Profile, total: usize, lost: &[usize]) -> (Stats, u64) {
+    let mut pair = Pair::established(profile);
+    let (begin, mut nth) = (pair.now, 0);
+    assert_eq!(pair.client.write(&vec![1; total]), total);
+    let mut took = 0;
+    for step in 1..=10_000 {
+        pair.run(begin + ms(step), &mut |to, segment| {
+            let data = to == SERVER && !segment.data.is_empty();
+            nth += usize::from(data);
+            if data && lost.contains(&(nth - 1)) { vec![] } else { vec![ms(10)] }
+        });
+        if took == 0 && pair.client.stats().acknowledged == total as u64 {
+            took = step;
+        }
+    }
+    assert_eq!(pair.read[SERVER].len(), total, "{}", profile.name);
+    (pair.client.stats(), took)
+}
+
+fn unlimited() -> [Profile; 4] {
+    Profile::all().map(|p| Profile { window_limit: None, ..p })
+}
+
+#[test]
+fn a_single_loss_is_repaired_without_a_timeout() {
+    for profile in unlimited() {
+        let full = profile.full_segment();
+        // When the window has some 16 segments.
+        let (stats, _) = lose(&profile, 200 * full, &[30]);
+        let of = (stats.retransmitted, stats.rtos, stats.fast_recoveries, stats.undone);
+        assert_eq!(of, (1, 0, 1, 0), "{}: {stats:?}", profile.name);
+    }
+}
+
+#[test]
+fn two_losses_in_a_window_halve_it_twice_without_sack() {
+    for profile in unlimited() {
+        let full = profile.full_segment();
+        // The flight is past 40 segments, so that Reno, too, gets enough duplicates.
+        let (stats, _) = lose(&profile, 300 * full, &[80, 84]);
+        let halvings = if profile.recovery == Recovery::Reno { 2 } else { 1 };
+        assert_eq!(
+            (stats.fast_recoveries, stats.rtos),
+            (halvings, 0),
+            "{}: {stats:?}",
+            profile.name
+        );
+        assert_eq!(stats.retransmitted, 2, "{}", profile.name);
+    }
+}
+
+#[test]
+fn a_lost_retransmission_is_found_by_time_alone() {
+    for profile in unlimited() {
+        let full = profile.full_segment();
+        let again = 200;
+        let (mut count, mut lost) = (0, 0);
+        let mut pair = Pair::established(&profile);
+        pair.client.write(&vec![1; again * full]);
+        let mut unlucky = None;
+        let end = pair.now + ms(20_000);
+        pair.run(end, &mut |to, segment| {
+            let data = to == SERVER && !segment.data.is_empty();
+            count += usize::from(data);
+            if data && count == 60 {
+                unlucky = Some(segment.seq);
+            }
+            let loses = data && unlucky == Some(segment.seq) && lost < 2;
+            lost += usize::from(loses);
+            if loses { vec![] } else { vec![ms(10)] }
+        });
+        assert_eq!(pair.read[SERVER].len(), again * full);
+        let stats = pair.client.stats();
+        assert!(stats.retransmitted >= 2, "{}: {stats:?}", profile.name);
+        if profile.recovery == Recovery::Rack {
+            assert_eq!((stats.rtos, stats.fast_recoveries), (0, 1), "{stats:?}");
+        } else {
+            assert!(stats.rtos > 0, "{}: {stats:?}", profile.name);
+        }
+    }
+}
+
+#[test]
+fn a_lost_tail_takes_a_probe_with_rack_and_a_timeout_otherwise() {
+    for profile in unlimited() {
+        let full = profile.full_segment();
+        let (stats, took) = lose(&profile, 20 * full, &[18, 19]);
+        if profile.recovery == Recovery::Rack {
+            assert_eq!((stats.rtos, stats.probes), (0, 1), "{stats:?}");
+            // Ten segments, ten more, and a probe after two round trips of 20 ms or a
+            // little more, which an ACK that was delayed has lengthened.
+            assert!((80..=150).contains(&took), "{took} ms");
+        } else {
+            assert_eq!((stats.rtos, stats.probes), (1, 0), "{}: {stats:?}", profile.name);
+            assert!(took >= 240, "{}: {took} ms", profile.name);
+        }
+    }
+}
+
+#[test]
+fn a_timeout_that_came_early_is_taken_back_by_who_can_tell() {
+    for profile in unlimited() {
+        let full = profile.full_segment();
+        let mut pair = Pair::established(&profile);
+        pair.client.write(&vec![1; 400 * full]);
+        let begin = pair.now;
+        // For a while everything takes a second longer: nothing is lost.
+        let end = begin + ms(20_000);
+        let mut nth = 0;
+        pair.run(end, &mut |to, _| {
+            // More than a window.
+            nth += usize::from(to == SERVER);
+            if to == SERVER && (60..160).contains(&nth) { vec![ms(1_010)] } else { vec![ms(10)] }
+        });
+        let stats = pair.client.stats();
+        assert!(stats.rtos > 0, "{}: {stats:?}", profile.name);
+        assert_eq!(stats.undone > 0, profile.undo, "{}: {stats:?}", profile.name);
+    }
+}
+
+#[test]
+fn the_window_after_a_pause_is_the_profile_s() {
+    let rfc_3390 = Profile { idle: Idle::InitialWindow, ..Profile::freebsd_5_4() };
+    let keeps = Profile { idle: Idle::Keep, ..Profile::freebsd_5_4() };
+    for (profile, segments) in [
+        (Profile::freebsd_5_4(), 1),
+        (rfc_3390, 3),
+        (keeps, 20),
+        (Profile::linux_6(), 10),
+        (Profile::linux_2_4(), 3),
+    ] {
+        let full = profile.full_segment();
+        let mut pair = Pair::established(&profile);
+        pair.client.write(&vec![1; 100 * full]);
+        let resume = pair.now + ms(10_000);
+        pair.run(resume, &mut |_, _| vec![ms(10)]);
+        pair.client.write(&vec![1; 20 * full]);
+        pair.run(resume + ms(9), &mut |_, _| vec![ms(10)]);
+        let burst = pair.sent[SERVER].iter().filter(|(at, _)| *at >= resume).count();
+        assert_eq!(burst, segments, "{} {:?}", profile.name, profile.idle);
+    }
+}
+
+#[test]
+fn reordering_is_learnt_by_rack() {
+    // Every tenth segment comes 2 ms late, behind up to ten others.
+    let of = |profile: Profile| {
+        let full = profile.full_segment();
+        let mut pair = Pair::established(&profile);
+        pair.client.write(&vec![1; 2_000 * full]);
+        let (end, mut nth) = (pair.now + ms(60_000), 0u64);
+        pair.run(end, &mut |to, _| {
+            nth += u64::from(to == SERVER);
+            vec![ms(10) + ms(if to == SERVER && nth % 10 == 0 { 2 } else { 0 })]
+        });
+        assert_eq!(pair.read[SERVER].len(), 2_000 * full);
+        pair.client.stats().retransmitted
+    };
+    let [rack, sack] = [Profile::linux_6(), Profile::freebsd_5_4()].map(of);
+    assert!(rack < 30 && sack > 3 * rack, "RACK {rack}, SACK {sack}");
+}
+
+#[test]
+fn a_lost_syn_is_sent_again_and_leaves_a_window_of_one() {
+    let profile = Profile::linux_6();
+    let mut pair = Pair::new(&profile, [1, 2]);
+    pair.client.write(&[1; 20_000]);
+    let mut syns = 0;
+    pair.run(Time::from_millis(1_500), &mut |to, _| {
+        syns += usize::from(to == SERVER);
+        if syns == 1 { vec![] } else { vec![ms(100)] }
+    });
+    let at: Vec<_> =
+        pair.sent[SERVER].iter().map(|&(at, len)| (at.as_micros() / 1_000, len)).collect();
+    assert_eq!(at[..4], [(1, 0), (1_001, 0), (1_201, 1_428), (1_401, 1_428)]);
+}
