@@ -7,9 +7,9 @@
 //! [`Application`]s. A host takes no time to think: what a node sends in
 //! answer to an event leaves at the moment of the event.
 //!
-//! To the network a node is one [`Agent`](agent::Agent) among others, bound to
-//! (host, protocol, port), which share queues with it and are stalled and crash
-//! with its host: see [`World::bind`], [`World::cable`] and
+//! To the network a node is one [`Agent`](agent::Agent) among others, such as
+//! constant bit rates and [TCP](agent::tcp), bound to (host, protocol, port), which
+//! share queues with it and are stalled and crash with its host: see [`World::bind`], [`World::cable`] and
 //! [`World::connect_routed`]. Ledgers tell their flows apart
 //! ([`World::set_class`]).
 //!

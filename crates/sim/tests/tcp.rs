@@ -1,13 +1,18 @@
 //! TCP over the simulated network: goodput on links of known capacity and loss, and
 //! what its agents measure.
 
+use etherparse::{IpNumber, Ipv4Slice, TcpHeader};
+use pcap_file::pcapng::{Block, PcapNgReader};
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::rc::Rc;
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
 use trunkline_base::{Bitrate, Time};
 use trunkline_net::Protocol;
 use trunkline_sim::agent::tcp::{Bulk, Messages, Profile, Schedule, Sink, Stats};
 use trunkline_sim::agent::{Agent, AgentId, AgentIo, Outgoing, Received};
-use trunkline_sim::{HostId, WireId, World};
+use trunkline_sim::{HostId, WireEnd, WireId, World};
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -311,4 +316,44 @@ fn a_cut_wire_costs_timeouts_that_double_and_no_data() {
         assert_eq!(line.world.agent(sink).bytes(), 1_000_000, "{}", profile.name);
         assert!(line.world.agent(bulk).is_closed());
     }
+}
+
+/// A file in memory.
+#[derive(Clone, Default)]
+struct Memory(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_capture_shows_segments_that_others_can_decode() {
+    let mut line = line(1, link(10_000_000, 5, 0.0));
+    let file = Memory::default();
+    line.world.capture(line.wire, WireEnd::First, file.clone()).unwrap();
+    line.bulk(&Profile::linux_6(), Time::NEVER, 10_000);
+    line.world.run_until(at(2_000));
+    line.world.finish_captures().unwrap();
+    let bytes = file.0.borrow();
+    let mut reader = PcapNgReader::new(&bytes[..]).unwrap();
+    let (mut seen, mut data) = (Vec::new(), 0);
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block.unwrap() else { continue };
+        let ip = Ipv4Slice::from_slice(&packet.data).unwrap();
+        assert_eq!(ip.header().protocol(), IpNumber::TCP);
+        let (tcp, rest) = TcpHeader::from_slice(ip.payload().payload).unwrap();
+        if tcp.source_port == 4_000 {
+            data += rest.len();
+        }
+        seen.push((tcp.source_port, tcp.syn, tcp.fin, tcp.sequence_number));
+    }
+    assert_eq!(data, 10_000);
+    assert_eq!(seen[..2], [(4_000, true, false, u32::MAX - 9), (80, true, false, 9)]);
+    assert!(seen.iter().any(|&(port, _, fin, _)| port == 80 && fin));
 }

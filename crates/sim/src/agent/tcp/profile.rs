@@ -190,7 +190,8 @@ impl Profile {
 
     /// FreeBSD 5.4 (2005): SACK, limited transmit, RFC 3390's initial window, a window
     /// in bytes that a pause of an RTO brings down to one segment
-    /// ([`idle`](Self::idle)), ACKs delayed by at most 100 ms.
+    /// ([`idle`](Self::idle)), ACKs delayed by at most 100 ms. That it takes back an RTO
+    /// whose ACK comes within half a round trip is left out.
     pub fn freebsd_5_4() -> Profile {
         Profile {
             name: "freebsd-5.4",

@@ -248,10 +248,10 @@ impl Sender {
             // the window (RFC 2581, section 3.2).
             let left = if recovers { self.dupacks * self.congestion.unit() } else { 0 };
             self.board.flight().saturating_sub(left)
-        } else if recovers || self.profile.limited_transmit {
-            self.board.pipe()
-        } else {
+        } else if self.phase == Phase::Open && !self.profile.limited_transmit {
             self.board.flight()
+        } else {
+            self.board.pipe()
         }
     }
 

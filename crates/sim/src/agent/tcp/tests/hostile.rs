@@ -51,6 +51,27 @@ proptest! {
 }
 
 #[test]
+fn what_was_never_sent_cannot_be_acknowledged() {
+    for profile in Profile::all() {
+        let mut pair = Pair::established(&profile);
+        pair.client.write(&[1; 5_000]);
+        let until = pair.now + ms(1);
+        pair.run(until, &mut |_, _| vec![]);
+        let mut sack = SackBlocks::default();
+        sack.push((60_000, 70_000));
+        let options = Options { sack, timestamps: Some((0, 0)), ..Options::default() };
+        let ack = Segment { seq: 3, flags: Flags::ACK, window: 9, options, ..Segment::default() };
+        let before = pair.client.stats();
+        for number in [1 + 1 + 5_001, 50_000, 1 << 31, u32::MAX, 0, 1] {
+            pair.client.receive(pair.now, &Segment { ack: number, ..ack });
+        }
+        assert_eq!(pair.client.stats(), before, "{}", profile.name);
+        pair.client.receive(pair.now, &Segment { ack: 3, ..ack });
+        assert_eq!(pair.client.stats().acknowledged, 1, "{}", profile.name);
+    }
+}
+
+#[test]
 fn what_comes_for_nobody_is_reset_and_a_reset_ends_a_connection() {
     let profile = Profile::linux_6();
     let mut client = Connection::connect(profile.clone(), (1, 2), 77, false);

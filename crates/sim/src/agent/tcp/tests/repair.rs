@@ -1,7 +1,7 @@
 //! How losses are repaired, and what the window does.
 
 use super::channel::{Pair, SERVER, ms};
-use crate::agent::tcp::{Idle, Profile, Recovery, Stats};
+use crate::agent::tcp::{Idle, InitialWindow, Profile, Recovery, Stats};
 use trunkline_base::Time;
 
 /// Sends `total` bytes in one go over a channel of 10 ms each way, which loses the data
@@ -39,6 +39,18 @@ fn a_single_loss_is_repaired_without_a_timeout() {
         let of = (stats.retransmitted, stats.rtos, stats.fast_recoveries, stats.undone);
         assert_eq!(of, (1, 0, 1, 0), "{}: {stats:?}", profile.name);
     }
+}
+
+#[test]
+fn three_sacks_leave_no_room_for_reordering() {
+    // Ten segments, then twenty of which the eleventh is lost: it goes again with the
+    // third SACK, and not a quarter of a round trip later (RFC 8985, section 6.2).
+    let profile = Profile::linux_6();
+    let (stats, took) = lose(&profile, 30 * profile.full_segment(), &[20]);
+    assert_eq!((took, stats.fast_recoveries), (60, 1), "{stats:?}");
+    // With two behind it, it waits for that quarter.
+    let (stats, took) = lose(&profile, 30 * profile.full_segment(), &[27]);
+    assert_eq!((took, stats.fast_recoveries), (65, 1), "{stats:?}");
 }
 
 #[test]
@@ -124,6 +136,48 @@ fn a_timeout_that_came_early_is_taken_back_by_who_can_tell() {
         let stats = pair.client.stats();
         assert!(stats.rtos > 0, "{}: {stats:?}", profile.name);
         assert_eq!(stats.undone > 0, profile.undo, "{}: {stats:?}", profile.name);
+    }
+}
+
+#[test]
+fn limited_transmit_saves_a_small_window_from_a_timeout() {
+    for limited_transmit in [true, false] {
+        let profile = Profile { limited_transmit, ..Profile::freebsd_5_4() };
+        // The first of three: two duplicate ACKs, and as many new segments.
+        let (stats, _) = lose(&profile, 20 * profile.full_segment(), &[0]);
+        let repaired = (stats.fast_recoveries, stats.rtos);
+        assert_eq!(repaired, if limited_transmit { (1, 0) } else { (0, 1) }, "{stats:?}");
+    }
+}
+
+#[test]
+fn forward_acknowledgment_counts_the_gap() {
+    // Of five the last two come, which are too few duplicate ACKs.
+    for (profile, rtos) in [(Profile::linux_2_4(), 0), (Profile::freebsd_5_4(), 1)] {
+        let profile = Profile { initial_window: InitialWindow::Segments(5), ..profile };
+        let (stats, _) = lose(&profile, 5 * profile.full_segment(), &[0, 1, 2]);
+        assert_eq!((stats.rtos, stats.fast_recoveries), (rtos, 1 - rtos), "{stats:?}");
+    }
+}
+
+#[test]
+fn short_segments_are_sent_again_as_one() {
+    for (coalesce, lengths) in [(true, vec![500]), (false, vec![100; 5])] {
+        let initial_window = InitialWindow::Segments(10);
+        let profile = Profile { coalesce, initial_window, ..Profile::linux_2_4() };
+        let mut pair = Pair::established(&profile);
+        pair.client.set_nodelay(true);
+        let begin = pair.now;
+        for n in 0..5u8 {
+            pair.client.write(&[n; 100]);
+            pair.run(begin + ms(u64::from(n)), &mut |_, _| vec![]);
+        }
+        let until = begin + ms(200);
+        pair.run(until, &mut |_, _| vec![]);
+        pair.run(begin + ms(2_000), &mut |_, _| vec![ms(10)]);
+        let again = pair.sent[SERVER].iter().filter(|s| s.0 > until && s.1 > 0);
+        assert_eq!(again.map(|s| s.1).collect::<Vec<_>>(), lengths);
+        assert_eq!(pair.read[SERVER].len(), 500);
     }
 }
 
