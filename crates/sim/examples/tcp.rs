@@ -37,7 +37,7 @@ struct Args {
     /// How long the source sends.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Worlds per point, whose mean is shown.
+    /// Worlds per point: their mean goodput is shown, and the rest of the last.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
 }
@@ -47,21 +47,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     let found = Profile::all().into_iter().find(|p| p.name == args.profile);
     let profile = found.ok_or_else(|| format!("there is no profile {}", args.profile))?;
     let profile = Profile { window_limit: None, ..profile };
-    println!("rate  RTT   loss  goodput  of rate  segments  again  fast  RTO  TLP  undone");
+    println!("rate  RTT   loss  goodput  of rate  segments   lost  again  fast  RTO  TLP  undone");
     for &mbits in &args.rates {
         for &rtt in &args.rtts {
             for &loss in &args.losses {
                 let mut goodput = 0.0;
-                let mut stats = Stats::default();
+                let (mut stats, mut gone) = (Stats::default(), 0);
                 for seed in 1..=args.seeds {
-                    let (bytes, of) = run(&profile, (mbits, rtt, loss), args.seconds, seed)?;
+                    let (bytes, missing, of) =
+                        run(&profile, (mbits, rtt, loss), args.seconds, seed)?;
                     let bits = bytes as f64 * 8e-6 / args.seconds as f64;
                     goodput += bits / args.seeds as f64;
-                    stats = of;
+                    (stats, gone) = (of, missing);
                 }
                 let full = profile.full_segment() as f64 / profile.mtu as f64;
                 println!(
-                    "{mbits:4} {rtt:4} {loss:5}% {goodput:8.3} {:7.1}% {:9} {:6} {:5} {:4} {:4} {:7}",
+                    "{mbits:4} {rtt:4} {loss:5}% {goodput:8.3} {:7.1}% {:9} {gone:6} {:6} {:5} {:4} {:4} {:7}",
                     100.0 * goodput / (mbits as f64 * full),
                     stats.segments,
                     stats.retransmitted,
@@ -76,13 +77,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The bytes read in `seconds`, and the sender's numbers.
+/// The bytes read in `seconds`, the packets that did not arrive, and the sender's numbers.
 fn run(
     profile: &Profile,
     (mbits, rtt, loss): (u64, u64, f64),
     seconds: u64,
     seed: u64,
-) -> Result<(u64, Stats), Box<dyn Error>> {
+) -> Result<(u64, u64, Stats), Box<dyn Error>> {
     let mut world = World::new(seed);
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
     let rate = mbits * 1_000_000;
@@ -94,12 +95,14 @@ fn run(
         ..LinkModel::default()
     };
     let loss = if loss > 0.0 { Loss::Bernoulli { p: loss / 100.0 } } else { Loss::None };
-    world.cable(a, b, LinkModel { loss, ..back.clone() }, back)?;
+    let wire = world.cable(a, b, LinkModel { loss, ..back.clone() }, back)?;
     let to = world.endpoint(b, 80);
     let sink = world.bind(b, Protocol::TCP, 80, Sink::new(profile.clone(), 80, 7))?;
     let end = Time::from_millis(1_000 * seconds);
     let bulk = Bulk::new(profile.clone(), 4_000, to, 1, (Time::ZERO, end), u64::MAX);
     let bulk = world.bind(a, Protocol::TCP, 4_000, bulk)?;
     world.run_until(end);
-    Ok((world.agent(sink).bytes(), world.agent(bulk).stats()))
+    let [there, _] = world.edge_ledgers(wire);
+    let missing = there.lost.packets + there.queue_dropped.packets;
+    Ok((world.agent(sink).bytes(), missing, world.agent(bulk).stats()))
 }

@@ -10,6 +10,9 @@ use trunkline_net::Endpoint;
 
 const START: u64 = 0;
 const STOP: u64 = 1;
+/// The unsent bytes that it keeps in the socket: more than an ACK lets go at once, and
+/// not all that there is room for, as there may be many sources.
+const UNSENT: usize = 65_536;
 /// What is written at once.
 const ZEROS: [u8; 16_384] = [0; 16_384];
 
@@ -52,16 +55,23 @@ impl Bulk {
     }
 
     fn go_on(&mut self, io: &mut AgentIo<'_>) {
-        let connection = &mut self.driver.connection;
-        connection.read(|_| {});
-        while self.left > 0 && connection.room() > 0 {
-            let most = self.left.min(ZEROS.len() as u64) as usize;
-            self.left -= connection.write(&ZEROS[..most]) as u64;
+        self.driver.connection.read(|_| {});
+        loop {
+            let connection = &mut self.driver.connection;
+            while self.left > 0 && connection.room() > 0 && connection.unsent() < UNSENT {
+                let most = self.left.min(ZEROS.len() as u64) as usize;
+                self.left -= connection.write(&ZEROS[..most]) as u64;
+            }
+            if self.left == 0 {
+                connection.close();
+            }
+            self.driver.flush(io);
+            let connection = &self.driver.connection;
+            let goes_on = self.left > 0 && connection.room() > 0;
+            if !goes_on || connection.unsent() >= UNSENT / 2 {
+                return;
+            }
         }
-        if self.left == 0 {
-            connection.close();
-        }
-        self.driver.flush(io);
     }
 }
 

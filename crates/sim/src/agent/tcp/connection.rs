@@ -118,6 +118,11 @@ impl Connection {
         self.sender.room()
     }
 
+    /// How many bytes have been written and not been sent.
+    pub fn unsent(&self) -> usize {
+        self.sender.unsent()
+    }
+
     /// Nothing more will be written. What has been is still sent, and then a FIN.
     pub fn close(&mut self) {
         self.sender.close();

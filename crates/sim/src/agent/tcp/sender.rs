@@ -168,6 +168,11 @@ impl Sender {
         }
     }
 
+    /// How many bytes have been written and not been sent.
+    pub fn unsent(&self) -> usize {
+        self.written().saturating_sub(self.nxt.max(1)) as usize
+    }
+
     /// Takes as much of `bytes` as there is room for; how much.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let taken = &bytes[..bytes.len().min(self.room())];

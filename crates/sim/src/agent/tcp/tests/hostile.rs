@@ -1,7 +1,9 @@
 //! Segments that no honest peer sends.
 
 use super::channel::{CLIENT, Pair, SERVER, ms};
-use crate::agent::tcp::{Connection, Flags, Options, Profile, SackBlocks, Segment, reset};
+use crate::agent::tcp::{
+    Connection, Flags, InitialWindow, Options, Profile, SackBlocks, Segment, reset,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use trunkline_base::Time;
@@ -53,8 +55,10 @@ proptest! {
 #[test]
 fn what_was_never_sent_cannot_be_acknowledged() {
     for profile in Profile::all() {
+        let initial_window = InitialWindow::Segments(10);
+        let profile = Profile { initial_window, ..profile };
         let mut pair = Pair::established(&profile);
-        pair.client.write(&[1; 5_000]);
+        pair.client.write(&[1; 9_000]);
         let until = pair.now + ms(1);
         pair.run(until, &mut |_, _| vec![]);
         let mut sack = SackBlocks::default();
@@ -62,12 +66,13 @@ fn what_was_never_sent_cannot_be_acknowledged() {
         let options = Options { sack, timestamps: Some((0, 0)), ..Options::default() };
         let ack = Segment { seq: 3, flags: Flags::ACK, window: 9, options, ..Segment::default() };
         let before = pair.client.stats();
-        for number in [1 + 1 + 5_001, 50_000, 1 << 31, u32::MAX, 0, 1] {
+        for number in [1 + 1 + 9_001, 50_000, 1 << 31, u32::MAX, 0, 1] {
             pair.client.receive(pair.now, &Segment { ack: number, ..ack });
         }
         assert_eq!(pair.client.stats(), before, "{}", profile.name);
         pair.client.receive(pair.now, &Segment { ack: 3, ..ack });
-        assert_eq!(pair.client.stats().acknowledged, 1, "{}", profile.name);
+        let after = pair.client.stats();
+        assert_eq!((after.acknowledged, after.fast_recoveries), (1, 0), "{}", profile.name);
     }
 }
 

@@ -1,7 +1,7 @@
 //! When ACKs come, and Nagle's algorithm.
 
 use super::channel::{CLIENT, Pair, SERVER, ms};
-use crate::agent::tcp::{DelayedAck, Profile};
+use crate::agent::tcp::{DelayedAck, Flags, Options, Profile, Segment};
 use trunkline_base::Time;
 
 #[test]
@@ -80,4 +80,26 @@ fn a_closed_window_is_probed_and_opens() {
     pair.run(Time::from_millis(5_001), &mut |_, _| vec![]);
     pair.run(Time::from_millis(30_000), &mut |_, _| vec![ms(10)]);
     assert_eq!(pair.read[SERVER].len(), 30_000);
+}
+
+#[test]
+fn the_echo_is_that_of_the_last_segment_in_order() {
+    // RFC 7323, section 4.3: a segment that fills no gap is not echoed.
+    let mut pair = Pair::established(&Profile::linux_6());
+    let server = pair.server.as_mut().unwrap();
+    let mut out = Vec::new();
+    let data = [7; 100];
+    let mut echo = |seq, value| {
+        let options = Options { timestamps: Some((value, 1)), ..Options::default() };
+        let segment =
+            Segment { seq, ack: 3, flags: Flags::ACK, window: 100, options, ..Segment::default() };
+        server.receive(pair.now, &Segment { data: &data, ..segment });
+        assert!(server.transmit(pair.now, &mut out));
+        let answer = Segment::parse(&out).unwrap();
+        (answer.ack, answer.options.timestamps.unwrap().1)
+    };
+    assert_eq!(echo(2, 5_000), (102, 5_000));
+    assert_eq!(echo(202, 5_010), (102, 5_000), "behind a gap");
+    assert_eq!(echo(102, 5_005), (302, 5_005), "into it");
+    assert_eq!(echo(2, 4_000), (302, 5_005), "an old one");
 }
