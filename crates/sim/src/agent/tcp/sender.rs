@@ -316,6 +316,11 @@ impl Sender {
             undo.first.get_or_insert(stamp);
         }
         self.count_sent(now, cost);
+        if index == 0 {
+            // An RTO from the ACK before it would expire while this is on its way, if
+            // it is the second repetition.
+            self.rto_at = now + self.rtt.rto();
+        }
         Chunk { start: sent.start, end: sent.end }
     }
 
