@@ -113,10 +113,7 @@ impl Sender {
         let min_rtt = self.rtt.min();
         let (high, sack) = (self.high, self.profile.sack());
         let (by_time, counting) = (self.profile.recovery == Recovery::Rack, self.profile.counting);
-        // The echo of an ACK that acknowledges nothing new is that of the last segment in
-        // order (RFC 7323, section 4.3), and says nothing of what is SACKed.
-        let echo = ack.echo.filter(|_| done.advanced);
-        let note = |rack: &mut Rack, s: &Sent| {
+        let note = |rack: &mut Rack, s: &Sent, echo: Option<u32>| {
             if by_time {
                 let older = |echo: u32| is_older(echo, super::connection::timestamp(s.at));
                 rack.delivered(now, s, echo.is_some_and(older), min_rtt);
@@ -126,7 +123,7 @@ impl Sender {
             self.board.acknowledge(ack.number, |s| {
                 // What had been SACKed was delivered then.
                 if !s.sacked {
-                    note(&mut self.rack, s);
+                    note(&mut self.rack, s, ack.echo);
                     done.add(now, s, counting.cost(s.start, s.end), high);
                 }
             });
@@ -143,7 +140,9 @@ impl Sender {
         blocks[..count].sort_unstable();
         for &(left, right) in &blocks[..count] {
             self.board.sack(left, right, |s| {
-                note(&mut self.rack, s);
+                // The echo is that of the last segment in order (RFC 7323, section 4.3),
+                // and says nothing of what is SACKed.
+                note(&mut self.rack, s, None);
                 done.sacked = true;
                 done.add(now, s, counting.cost(s.start, s.end), high);
             });

@@ -105,7 +105,7 @@ impl Connection {
         let options = if self.timestamps { TIMESTAMPS } else { 0 };
         let mss = peers.min(self.sender.profile.mss()) - options;
         // The window in a SYN is not scaled (RFC 7323, section 2.2).
-        self.sender.establish(mss, 1 + u64::from(syn.window));
+        self.sender.establish(mss, self.sack, 1 + u64::from(syn.window));
     }
 
     /// Takes as much of `bytes` to send as there is room for; how much.

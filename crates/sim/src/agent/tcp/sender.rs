@@ -2,7 +2,7 @@
 //! What an acknowledgment does is in `ack`, and RACK-TLP's part in `rack`.
 
 use super::congestion::Congestion;
-use super::profile::{Profile, Recovery};
+use super::profile::{Profile, Recovery, Reduction};
 use super::rack::Rack;
 use super::rtt::Rtt;
 use super::sent::Scoreboard;
@@ -146,10 +146,15 @@ impl Sender {
         }
     }
 
-    /// The handshake has agreed on segments of `mss` bytes of data, and the peer's
-    /// window ends at number `window_end`.
-    pub fn establish(&mut self, mss: usize, window_end: u64) {
+    /// The handshake has agreed on segments of `mss` bytes of data, and on SACK or not;
+    /// the peer's window ends at number `window_end`. Without SACK all recover as Reno
+    /// does.
+    pub fn establish(&mut self, mss: usize, sack: bool, window_end: u64) {
         self.mss = mss.max(1);
+        if !sack {
+            self.profile.recovery = Recovery::Reno;
+            self.profile.reduction = Reduction::AtOnce;
+        }
         self.window_end = window_end;
         self.congestion = Congestion::new(&self.profile, self.mss);
         if self.syn_repeated {
@@ -422,7 +427,8 @@ impl Sender {
         let is_backoff = self.phase == Phase::Loss && self.profile.keep_ssthresh_on_backoff;
         if !is_backoff {
             self.begin_undo();
-            self.doubt_rto = self.profile.undo;
+            // Without SACK the first ACK may be for what had come long before.
+            self.doubt_rto = self.profile.undo && self.profile.sack();
         }
         if self.board.first().is_some_and(|s| s.sacked) {
             self.board.renege();

@@ -23,7 +23,8 @@ pub struct Pair {
     pub now: Time,
     pub client: Connection,
     pub server: Option<Connection>,
-    profile: Profile,
+    /// The server's profile.
+    pub profile: Profile,
     server_iss: u32,
     flying: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
     count: u64,
@@ -153,6 +154,10 @@ fn what_is_read_is_what_was_written() {
         let spread = [0, 1_000, 30_000][rng.random_range(0..3usize)];
         let mut fate = adverse(rng.random(), loss, twice, spread);
         let mut pair = Pair::new(&profile, iss);
+        // Of the server any kind, so that some agree on less than they can do.
+        let kind = Profile::all()[seed as usize / 4 % 4].clone();
+        let Profile { window_limit, receive_buffer, send_buffer, .. } = profile;
+        pair.profile = Profile { window_limit, receive_buffer, send_buffer, ..kind };
         let mut written = [0, 0];
         let mut until = Time::ZERO;
         while !pair.client.is_closed() || !pair.server.as_ref().is_some_and(|s| s.is_closed()) {

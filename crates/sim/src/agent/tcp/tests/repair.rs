@@ -42,6 +42,41 @@ fn a_single_loss_is_repaired_without_a_timeout() {
 }
 
 #[test]
+fn a_peer_without_sack_makes_a_reno_of_each() {
+    for profile in unlimited() {
+        let mut pair = Pair::new(&profile, [1, 2]);
+        pair.profile = Profile::ns2_reno();
+        pair.client.write(&[1; 200_000]);
+        let mut nth = 0;
+        pair.run(Time::from_millis(20_000), &mut |to, segment| {
+            nth += usize::from(to == SERVER && !segment.data.is_empty());
+            if to == SERVER && nth == 30 { vec![] } else { vec![ms(10)] }
+        });
+        let stats = pair.client.stats();
+        assert_eq!(pair.client.full_segment(), 1_000);
+        assert_eq!(pair.read[SERVER].len(), 200_000, "{}", profile.name);
+        assert_eq!((stats.fast_recoveries, stats.rtos), (1, 0), "{}: {stats:?}", profile.name);
+    }
+}
+
+#[test]
+fn without_sack_an_ack_past_the_repetition_proves_nothing() {
+    // Of ten the seventh and the ninth are lost: the ACK after the RTO is for the eighth,
+    // too, which was not sent again.
+    let profile = Profile::linux_6();
+    let mut pair = Pair::new(&profile, [1, 2]);
+    pair.profile = Profile::ns2_reno();
+    pair.client.write(&[1; 10_000]);
+    let mut nth = 0;
+    pair.run(Time::from_millis(20_000), &mut |to, segment| {
+        nth += usize::from(to == SERVER && !segment.data.is_empty());
+        if to == SERVER && [7, 9].contains(&nth) { vec![] } else { vec![ms(10)] }
+    });
+    let stats = pair.client.stats();
+    assert_eq!((stats.acknowledged, stats.rtos, stats.undone), (10_000, 1, 0), "{stats:?}");
+}
+
+#[test]
 fn three_sacks_leave_no_room_for_reordering() {
     // Ten segments, then twenty of which the eleventh is lost: it goes again with the
     // third SACK, and not a quarter of a round trip later (RFC 8985, section 6.2).
