@@ -68,6 +68,48 @@ fn operate(node: &Node, args: &[&str]) -> common::Ended {
     run(trunkline(args).arg("--control").arg(control))
 }
 
+/// Who waits for its end doesn't end it once somebody else has taken it back.
+fn who_waits_hears_of_it_when_it_is_taken_back(node: &Node, a: &Phone, gateway: SocketAddr) {
+    let said = std::thread::scope(|scope| {
+        let args = ["drain", "--stop", "--quiet", "1 s", "--timeout", "1 min"];
+        let mut asked = 0;
+        let waits = scope.spawn(move || operate(node, &args));
+        wait_for("a refusal", || {
+            asked += 1;
+            let name = format!("draining-{asked}");
+            a.ask("OPTIONS", gateway, &name);
+            a.read(&name).starts_with("SIP/2.0 503").then_some(())
+        });
+        assert_eq!(operate(node, &["drain", "--undo"]).code, Some(0));
+        a.ask("OPTIONS", gateway, "undone");
+        assert!(a.read("undone").starts_with("SIP/2.0 200"), "at once");
+        waits.join().expect("it ends")
+    });
+    assert_eq!(said.code, Some(1), "{}", said.stdout);
+    assert!(said.stderr.contains("has taken") && said.stderr.contains("back"), "{}", said.stderr);
+}
+
+/// Nothing passes, but there is a call; and none begins.
+fn a_call_keeps_it_from_being_empty(node: &mut Node, a: &Phone, b: &Phone, gateway: SocketAddr) {
+    let said = operate(node, &["drain", "--quiet", "100ms", "--timeout", "1 s"]);
+    assert_eq!(said.code, Some(1), "{}", said.stdout);
+    assert!(said.stderr.contains("and 1 call:"), "{}", said.stderr);
+    let status: Value =
+        serde_json::from_str(&operate(node, &["status", "--json"]).stdout).expect("JSON");
+    assert_eq!((&status["calls"], &status["draining"]), (&1.into(), &true.into()));
+    for (method, to) in [("INVITE", b.at()), ("OPTIONS", gateway)] {
+        a.ask(method, to, method);
+        let refusal = a.read(method);
+        assert!(
+            refusal.starts_with("SIP/2.0 503") && refusal.contains("being drained"),
+            "{refusal}"
+        );
+    }
+    wait_for("a warning", || {
+        node.process().stderr().contains("is refused with 503: this gateway is").then_some(())
+    });
+}
+
 #[test]
 fn its_operators_orders_and_its_calls() {
     let dir = temp_dir();
@@ -112,43 +154,9 @@ fn its_operators_orders_and_its_calls() {
     let said = operate(&node, &["reload"]);
     assert!(said.stdout.contains("applied: [sip] allow"), "{}", said.stdout);
 
-    // Who waits for its end doesn't end it once somebody else has taken it back.
-    let said = std::thread::scope(|scope| {
-        let args = ["drain", "--stop", "--quiet", "1 s", "--timeout", "1 min"];
-        let (node, mut asked) = (&node, 0);
-        let waits = scope.spawn(move || operate(node, &args));
-        wait_for("a refusal", || {
-            asked += 1;
-            let name = format!("draining-{asked}");
-            a.ask("OPTIONS", gateway, &name);
-            a.read(&name).starts_with("SIP/2.0 503").then_some(())
-        });
-        assert_eq!(operate(node, &["drain", "--undo"]).code, Some(0));
-        a.ask("OPTIONS", gateway, "undone");
-        assert!(a.read("undone").starts_with("SIP/2.0 200"), "at once");
-        waits.join().expect("it ends")
-    });
-    assert_eq!(said.code, Some(1), "{}", said.stdout);
-    assert!(said.stderr.contains("has taken") && said.stderr.contains("back"), "{}", said.stderr);
+    who_waits_hears_of_it_when_it_is_taken_back(&node, &a, gateway);
 
-    // Nothing passes, but there is a call.
-    let said = operate(&node, &["drain", "--quiet", "100ms", "--timeout", "1 s"]);
-    assert_eq!(said.code, Some(1), "{}", said.stdout);
-    assert!(said.stderr.contains("and 1 call:"), "{}", said.stderr);
-    let status: Value =
-        serde_json::from_str(&operate(&node, &["status", "--json"]).stdout).expect("JSON");
-    assert_eq!((&status["calls"], &status["draining"]), (&1.into(), &true.into()));
-    for (method, to) in [("INVITE", b.at()), ("OPTIONS", gateway)] {
-        a.ask(method, to, method);
-        let refusal = a.read(method);
-        assert!(
-            refusal.starts_with("SIP/2.0 503") && refusal.contains("being drained"),
-            "{refusal}"
-        );
-    }
-    wait_for("a warning", || {
-        node.process().stderr().contains("is refused with 503: this gateway is").then_some(())
-    });
+    a_call_keeps_it_from_being_empty(&mut node, &a, &b, gateway);
 
     // Who has heard that it stops may start another.
     let said = operate(&node, &["drain", "--now", "--stop"]);

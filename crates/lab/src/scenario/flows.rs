@@ -13,6 +13,7 @@ use std::time::Duration;
 use toml::Spanned;
 use trunkline_net::Protocol;
 use trunkline_overlay::wire::Service;
+use trunkline_sim::agent::tcp::Profile;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,6 +63,7 @@ pub struct StreamSection {
     start: Option<Span>,
     stop: Option<Span>,
     congestion: Option<String>,
+    profile: Option<ProfileName>,
 }
 
 /// What a stream heeds.
@@ -96,6 +98,28 @@ named!(
     ProtocolName(Protocol),
     [("tcp", Protocol::TCP), ("udp", Protocol::UDP)]
 );
+
+/// A simulated TCP.
+type MakeProfile = fn() -> Profile;
+const PROFILES: [(&str, MakeProfile); 4] = [
+    ("ns2-reno", Profile::ns2_reno),
+    ("freebsd-5.4", Profile::freebsd_5_4),
+    ("linux-2.4", Profile::linux_2_4),
+    ("linux-6", Profile::linux_6),
+];
+
+/// The name of a simulated TCP.
+#[derive(Clone, Copy)]
+struct ProfileName(MakeProfile);
+
+impl<'de> Deserialize<'de> for ProfileName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ProfileName, D::Error> {
+        let name = String::deserialize(from)?;
+        let found = PROFILES.iter().find(|(known, _)| *known == name);
+        let known = || PROFILES.into_iter().map(|(known, _)| known);
+        found.map(|&(_, make)| ProfileName(make)).ok_or_else(|| unknown(&name, known()))
+    }
+}
 
 /// What an Ethernet frame carries.
 const MAX_PACKET: usize = 1_500;
@@ -192,7 +216,8 @@ impl Reader<'_> {
             return wrong("congestion is the kernel's name of one, such as \"reno\" or \"cubic\"");
         }
         let (from, until) = self.times(s, &span)?;
-        Ok(Transfer { name, ends, from, until, congestion })
+        let profile = s.profile.map_or_else(Profile::linux_6, |profile| profile.0());
+        Ok(Transfer { name, ends, from, until, congestion, profile })
     }
 
     /// When a stream begins and ends.
@@ -254,8 +279,10 @@ impl Reader<'_> {
         if s.dscp > 63 {
             return Err(wrong("dscp is out of range (0 to 63)".into()));
         }
-        if s.congestion.is_some() {
-            return Err(wrong("congestion is of kind = \"tcp\": leave it out".into()));
+        if s.congestion.is_some() || s.profile.is_some() {
+            return Err(wrong(
+                "congestion and profile are of kind = \"tcp\": leave them out".into(),
+            ));
         }
         let (start, stop) = self.times(s, &span)?;
         // The last is sent before the end.

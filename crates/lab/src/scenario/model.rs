@@ -6,6 +6,7 @@ use trunkline_net::Protocol;
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Routing};
 use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_sim::agent::tcp::Profile;
 
 /// What a file says, read and checked.
 #[derive(Clone, Debug)]
@@ -165,6 +166,8 @@ pub struct Transfer {
     pub until: Duration,
     /// The kernel's congestion control, for the testbed: `reno`, `cubic`, `bbr`.
     pub congestion: String,
+    /// The TCP that is simulated.
+    pub profile: Profile,
 }
 
 /// A program at a host.

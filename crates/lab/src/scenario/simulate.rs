@@ -1,7 +1,7 @@
 use super::build::{self, Built, CALL, STREAM, events, host, node};
 use super::model::{Call, Carrier, Scenario};
 use super::results::Results;
-use super::rows::{COLUMNS, STREAM_COLUMNS, TRANSFER_COLUMNS, row, stream_row};
+use super::rows::{COLUMNS, STREAM_COLUMNS, TRANSFER_COLUMNS, row, stream_row, transfer_row};
 use super::{DRAIN, FIRST_PORT, Placed, SPACING, WARM_UP, draw, ledger};
 use crate::experiment::PointError;
 use crate::speech::Speech;
@@ -10,6 +10,7 @@ use trunkline_base::Time;
 use trunkline_base::link_model::Ecn;
 use trunkline_net::Protocol;
 use trunkline_overlay::wire::Service;
+use trunkline_sim::agent::tcp::{Bulk, Sink};
 use trunkline_sim::agent::{AgentId, Cbr, Meter};
 use trunkline_sim::voice::{self, Sinks, VoiceSink, VoiceSource};
 use trunkline_sim::{World, WorldError};
@@ -19,6 +20,9 @@ const FIRST_CALLER: u16 = 6_000;
 /// Ports where streams end, and where they come from. All are below the nodes'.
 const FIRST_METER: u16 = 2_000;
 const FIRST_STREAM: u16 = 3_000;
+/// Ports where transfers come from, and where they end.
+const FIRST_BULK: u16 = 3_500;
+const FIRST_SINK: u16 = 3_700;
 
 /// Runs a scenario.
 ///
@@ -37,6 +41,7 @@ pub fn simulate(
     let calls: Vec<voice::Call> =
         placed.map(|p| attach(scenario, &mut world, p, start)).collect::<Result<_, _>>()?;
     let streams = attach_streams(scenario, &mut world, start)?;
+    let transfers = attach_transfers(scenario, &mut world, (start, seed))?;
     let end = start + scenario.length + DRAIN;
     for event in events(scenario, &wires, start) {
         if event.at <= end {
@@ -65,7 +70,14 @@ pub fn simulate(
     let links = ledger::links(scenario, &world, &wires);
     let mut figures = draw::figures(scenario, &world, &wires);
     figures.extend(draw::calls(scenario, &delays).map(|figure| ("calls".to_owned(), figure)));
-    let transfers = Table { columns: TRANSFER_COLUMNS, rows: Vec::new() };
+    let each = scenario.transfers.iter().zip(transfers);
+    let rows = each.map(|(transfer, (bulk, sink))| {
+        let seconds = (transfer.until - transfer.from).as_secs_f64();
+        let goodput = 8.0 * world.agent(sink).bytes() as f64 / seconds;
+        let again = world.agent(bulk).stats().retransmitted as f64;
+        transfer_row("simulator", transfer, (goodput, again, f64::NAN), true)
+    });
+    let transfers = Table { columns: TRANSFER_COLUMNS, rows: rows.collect() };
     Ok(Results { calls, streams, transfers, links, figures })
 }
 
@@ -117,6 +129,35 @@ fn attach_streams(
         let cbr = world.bind(from, s.protocol, port, cbr)?;
         world.set_class(from, s.protocol, port, STREAM)?;
         bound.push((cbr, meter));
+    }
+    Ok(bound)
+}
+
+/// The two ends of a transfer.
+type Connected = (AgentId<Bulk>, AgentId<Sink>);
+
+/// Binds the two ends of each transfer.
+fn attach_transfers(
+    scenario: &Scenario,
+    world: &mut World,
+    (start, seed): (Time, u64),
+) -> Result<Vec<Connected>, WorldError> {
+    let mut bound = Vec::new();
+    for (transfer, n) in scenario.transfers.iter().zip(0..) {
+        let (from, to) = (host(transfer.ends.0), host(transfer.ends.1));
+        let (port, end) = (FIRST_BULK + n, FIRST_SINK + n);
+        let span = (start + transfer.from, start + transfer.until);
+        // Where numbers begin makes no difference, but where they wrap.
+        let iss = seed.wrapping_mul(0x9e37_79b9).wrapping_add(n.into()) as u32;
+        let profile = || transfer.profile.clone();
+        let sink = world.bind(to, Protocol::TCP, end, Sink::new(profile(), end, !iss))?;
+        let place = world.endpoint(to, end);
+        let bulk = Bulk::new(profile(), port, place, iss, span, u64::MAX);
+        let bulk = world.bind(from, Protocol::TCP, port, bulk)?;
+        for (host, port) in [(from, port), (to, end)] {
+            world.set_class(host, Protocol::TCP, port, STREAM)?;
+        }
+        bound.push((bulk, sink));
     }
     Ok(bound)
 }
