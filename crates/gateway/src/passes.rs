@@ -1,6 +1,6 @@
 //! Which calls a message belongs to, and what they make of its session description.
 
-use crate::calls::{Call, CallId, Calls, Meaning, Passing, Side, SideId, Unpassable};
+use crate::calls::{Call, CallId, Calls, Meaning, Passing, SideId, Unpassable};
 use crate::config::Config;
 use crate::media::{ATTRIBUTE, Media};
 use core::net::IpAddr;
@@ -52,7 +52,9 @@ pub(crate) fn description(message: &Message) -> Option<Part<'_>> {
         None if body.trim_ascii_start().starts_with(START) => {
             Some(Part { bytes: body, is_readable: true })
         }
-        None if starts(body) > 0 => Some(Part { bytes: body, is_readable: false }),
+        None if starts(body) > 0 || message.hides() && !body.is_empty() => {
+            Some(Part { bytes: body, is_readable: false })
+        }
         None => None,
     }
 }
@@ -62,7 +64,7 @@ const START: &[u8] = b"v=0";
 
 /// How many descriptions begin in a body, at the beginning of a line.
 fn starts(body: &[u8]) -> usize {
-    body.split(|&b| b == b'\n').filter(|line| line.trim_ascii() == START).count()
+    body.split(|&b| b == b'\n' || b == b'\r').filter(|line| line.trim_ascii() == START).count()
 }
 
 /// The description of a message that passes through `passes`, from the side of each; and why,
@@ -145,14 +147,17 @@ pub(crate) fn of(calls: &Calls, message: &Message, routes: &[Vec<u8>]) -> Passes
     ids.into_iter().filter_map(|id| Some((id, side(calls.get(id)?, message)?))).collect()
 }
 
-/// Whether a message is of a call that comes from there, or goes there: then it may go on,
+/// Whether a request is of an end of a call that is where it has been: then it may go on,
 /// whoever may begin one by now.
 pub(crate) fn is_end(calls: &Calls, message: &Message, ip: IpAddr) -> bool {
     let name = message.call_id().unwrap_or_default();
     let is_new = message.to().is_none_or(|to| to.tag().is_none());
     let goes_on = !is_new || message.cseq().is_some_and(|cseq| cseq.method == b"CANCEL");
-    let is_at = |side: &Side| side.hop.is_some_and(|hop| hop.remote.ip() == ip);
-    goes_on && calls.all_named(name).any(|call| call.sides.iter().any(is_at))
+    let is_its = |call: &Call| {
+        let hop = side(call, message).and_then(|side| call.sides[side].hop);
+        hop.is_some_and(|hop| hop.remote.ip() == ip)
+    };
+    goes_on && calls.all_named(name).any(is_its)
 }
 
 /// Of these, the calls in which the request is of the two ends between which there are

@@ -94,6 +94,16 @@ fn a_description_by_another_name_passes_no_gateway_unchanged() {
         ("c: multipart/mixed;boundary=x\r\n", format!("--x\r\n{part}"), Some("415")),
         (
             "c: multipart/mixed;boundary=x\r\n",
+            "--x\r\nc: multipart/alternative;boundary=y\r\n\r\n--y\r\n\
+             c: application/sdp\r\nContent-Transfer-Encoding: base64\r\n\r\ndj0wDQo=\r\n--y--\r\n\
+             --x--"
+                .into(),
+            Some("415"),
+        ),
+        ("c: application / sdp\r\nContent-Encoding: gzip\r\n", "\x1f".into(), Some("415")),
+        ("", description.replace("a=x-kept:yes", "a=x\rc=IN IP4 203.0.113.66"), Some("400")),
+        (
+            "c: multipart/mixed;boundary=x\r\n",
             format!("--x\r\n{part}--x\r\nc: text/plain\r\n\r\n{description}--x--"),
             Some("415"),
         ),
@@ -124,6 +134,24 @@ fn an_answer_that_is_not_understood_is_taken_out() {
         assert_eq!(body(&ok), "", "{answer}");
         assert!(world.sites[1].events.iter().any(|e| matches!(e, Event::Refused(..))));
     }
+}
+
+#[test]
+fn of_two_answers_in_one_message_none_passes() {
+    let mut world = two_sites();
+    world.send(A.at, A.gateway, &A.request(("INVITE", 1, URI), "", &[], &sdp("10.1.0.9:4000")));
+    let invite = world.read(B.at, "INVITE");
+    // What the next gateway, which trusts this one, would believe.
+    let second = sdp("203.0.113.66:6666") + "a=x-trunkline:1 2 30000\r\n";
+    let part = |body: &str| format!("--x\r\nContent-Type: application/sdp\r\n\r\n{body}\r\n");
+    let both = format!("{}{}--x--\r\n", part(&sdp("10.2.0.9:5000")), part(&second));
+    let answer = B.response(&invite, "200 OK", &both);
+    let kind = "Content-Type: multipart/mixed;boundary=x\r\n";
+    let answer = answer.replacen("Content-Type: application/sdp\r\n", kind, 1);
+    world.send(B.at, B.gateway, &answer);
+    assert_eq!(body(&world.read(A.at, "200")), "");
+    // The first gateway has not been told where in the overlay the media are wanted.
+    assert!(!world.sites[0].gateway.calls().next().expect("a call").is_over);
 }
 
 #[test]

@@ -179,6 +179,21 @@ fn who_does_not_answer_is_given_up() {
     for site in &world.sites {
         assert_eq!(site.gateway.calls().count(), 0);
     }
+    // It rings for three minutes, and is then told to stop.
+    let invite = invite.replace("z9hG4bKa1INVITE", "z9hG4bKother").replace("CSeq: 1", "CSeq: 2");
+    world.send(A.at, A.gateway, &invite);
+    let rings = world.read(B.at, "INVITE");
+    world.send(B.at, B.gateway, &B.response(&rings, "180 Ringing", ""));
+    world.wait(200_000);
+    world.send(B.at, B.gateway, &B.response(&rings, "487 Request Terminated", ""));
+    world.wait(40_000);
+    for site in &world.sites {
+        // One has given up, and told the other.
+        let last = site.events.last();
+        let is = |why| matches!(last, Some(Event::Ended(_, outcome)) if *outcome == why);
+        assert!(is(Outcome::Unanswered) || is(Outcome::Refused(408)), "{last:?}");
+        assert_eq!(site.gateway.calls().count(), 0);
+    }
     // Silent for ten minutes; here are no media.
     world.wait(40_000);
     world.mail.clear();

@@ -193,6 +193,11 @@ fn who_may_no_longer_call_may_still_end_a_call() {
     let narrow = Config { allow: vec!["10.1.0.20/32".parse().unwrap()], ..config(1, G) };
     world.sites[0].gateway.reconfigure(&narrow);
     world.send(A.at, G, &A.request(("OPTIONS", 2, URI), "", &[], ""));
+    // Nor is there another call for who has had one, by the name of one that is forgotten.
+    let forgotten = vec![format!("<sip:{G};lr;tl=0123456789abcdef>")];
+    world.send(A.at, G, &A.request(("INVITE", 9, URI), "x", &forgotten, &sdp("10.1.0.9:4000")));
+    assert_eq!(world.sites[0].gateway.calls().count(), 1);
+    world.mail.clear();
     world.send(EVIL.at, G, &EVIL.request(("BYE", 3, URI), "b", &back, ""));
     assert!(world.mail.is_empty());
     world.send(A.at, G, &A.request(("BYE", 3, URI), "b", &back, ""));

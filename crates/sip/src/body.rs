@@ -23,19 +23,54 @@ impl Message {
     /// the first that is one of several in it. `None` if there is none, or nothing in it.
     pub fn part(&self, kind: &str) -> Option<Part<'_>> {
         let of_message = self.first(Name::ContentType)?;
-        let mut codings = self.list(Name::ContentEncoding);
-        let is_plain = codings.all(|coding| coding.eq_ignore_ascii_case(b"identity"));
-        if media_type(of_message).eq_ignore_ascii_case(kind.as_bytes()) {
+        let is_plain = !self.is_encoded();
+        if is_kind(media_type(of_message), kind) {
             let part = Part { bytes: self.body(), is_readable: is_plain };
             return Some(part).filter(|part| !part.bytes.is_empty());
         }
         let mut parts = Parts::new(of_message, self.body())?
             .take(MAX_PARTS)
-            .filter(|part| part.kind.eq_ignore_ascii_case(kind.as_bytes()));
+            .filter(|part| is_kind(part.kind, kind));
         let Whole { bytes, is_encoded, .. } = parts.find(|part| !part.bytes.is_empty())?;
         let is_readable = is_plain && !is_encoded && parts.next().is_none();
         Some(Part { bytes, is_readable })
     }
+}
+
+impl Message {
+    /// Whether it has a body in which there may be what [`Message::part`] doesn't see:
+    /// compressed or encoded, in parts of parts, behind too many, or in one without an end.
+    pub fn hides(&self) -> bool {
+        let Some(kind) = self.first(Name::ContentType).filter(|_| !self.body().is_empty()) else {
+            return self.is_encoded();
+        };
+        if !begins(kind, b"multipart/") {
+            return self.is_encoded();
+        }
+        let Some(mut parts) = Parts::new(kind, self.body()) else { return true };
+        let mut all = parts.by_ref().take(MAX_PARTS);
+        let is_hidden = all.any(|part| part.is_encoded || begins(part.kind, b"multipart/"));
+        is_hidden || self.is_encoded() || !parts.is_ended
+    }
+
+    fn is_encoded(&self) -> bool {
+        let mut codings = self.list(Name::ContentEncoding);
+        !codings.all(|coding| coding.eq_ignore_ascii_case(b"identity"))
+    }
+}
+
+fn begins(value: &[u8], with: &[u8]) -> bool {
+    value.get(..with.len()).is_some_and(|first| first.eq_ignore_ascii_case(with))
+}
+
+/// Whether a media type is `kind`: there may be space around its slash (RFC 3261, 25.1).
+fn is_kind(value: &[u8], kind: &str) -> bool {
+    let mut words = value.splitn(2, |&b| b == b'/').map(trim);
+    let mut wanted = kind.split('/').map(str::as_bytes);
+    [(); 2].iter().all(|()| match (words.next(), wanted.next()) {
+        (Some(word), Some(wanted)) => word.eq_ignore_ascii_case(wanted),
+        _ => false,
+    })
 }
 
 /// The value of a `Content-Type`, without its parameters.
@@ -56,6 +91,14 @@ impl<'a> Whole<'a> {
         let mut whole = Whole { kind: b"text/plain", is_encoded: false, bytes: &[] };
         let mut at = 0;
         while let Some(end) = text[at..].iter().position(|&b| b == b'\n').map(|n| at + n + 1) {
+            let mut end = end;
+            // A line that begins with white space goes on with the one before it.
+            while let Some(b' ' | b'\t') =
+                text.get(end).filter(|_| !trim(&text[at..end]).is_empty())
+            {
+                let more = text[end..].iter().position(|&b| b == b'\n');
+                end = more.map_or(text.len(), |n| end + n + 1);
+            }
             let line = trim(&text[at..end]);
             at = end;
             if line.is_empty() {
@@ -83,12 +126,13 @@ impl<'a> Whole<'a> {
 struct Parts<'a> {
     boundary: &'a [u8],
     rest: &'a [u8],
+    /// Whether the last boundary has come.
+    is_ended: bool,
 }
 
 impl<'a> Parts<'a> {
     fn new(content_type: &'a [u8], body: &'a [u8]) -> Option<Parts<'a>> {
-        let kind = content_type.get(..10)?;
-        if !kind.eq_ignore_ascii_case(b"multipart/") {
+        if !begins(content_type, b"multipart/") {
             return None;
         }
         let params = &content_type[find(content_type, b";")?..];
@@ -98,7 +142,7 @@ impl<'a> Parts<'a> {
         if boundary.is_empty() || boundary.len() > MAX_BOUNDARY {
             return None;
         }
-        let mut parts = Parts { boundary, rest: body };
+        let mut parts = Parts { boundary, rest: body, is_ended: false };
         // What is before the first is nobody's.
         parts.take_to_boundary()?;
         Some(parts)
@@ -114,6 +158,7 @@ impl<'a> Parts<'a> {
                 all[at..end].strip_prefix(b"--").and_then(|l| l.strip_prefix(self.boundary));
             let is_last = after.is_some_and(|after| after.starts_with(b"--"));
             if is_last || after.is_some_and(|after| after.iter().all(|&b| is_space(b))) {
+                self.is_ended |= is_last;
                 self.rest = if is_last { &[] } else { &all[end..] };
                 // The end of the line before it is the boundary's.
                 let part = &all[..at];
@@ -164,6 +209,8 @@ mod tests {
             Some(false)
         );
         assert_eq!(readable("Content-Type: application/sdp\r\ne: identity"), Some(true));
+        assert_eq!(readable("Content-Type: application / sdp"), Some(true));
+        assert_eq!(readable("Content-Type: application/sdpx"), None);
         assert_eq!(readable("Content-Type: text/plain"), None);
         assert_eq!(readable("Subject: x"), None);
         assert_eq!(message("c: application/sdp", "").part(SDP), None);
@@ -202,5 +249,25 @@ mod tests {
         {
             assert_eq!(message(&format!("c: {bad}"), TWO).part(SDP), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn what_may_hide_another_body_is_known() {
+        let hides = |fields: &str, body: &str| message(fields, body).hides();
+        let mixed = "c: multipart/mixed;boundary=b";
+        assert!(!hides(mixed, "--b\r\nc: text/plain\r\n\r\nx\r\n--b--"));
+        assert!(!hides("c: text/plain", "x") && !hides("Subject: x", ""));
+        assert!(hides("c: text/plain\r\ne: gzip", "x"));
+        for body in [
+            "--b\r\nContent-Transfer-Encoding: base64\r\n\r\nx\r\n--b--",
+            "--b\r\nc:\r\n multipart/alternative;boundary=c\r\n\r\nx\r\n--b--",
+            "--b\r\nc: text/plain\r\n\r\nno end",
+            &("--b\r\n\r\nx\r\n".repeat(MAX_PARTS + 1) + "--b--"),
+        ] {
+            assert!(hides(mixed, body), "{body}");
+        }
+        assert!(hides("c: multipart/mixed", "x"), "nobody knows the boundary");
+        let folded = "--b\r\nContent-Type:\r\n application/sdp\r\n\r\nv=0\r\n--b--";
+        assert_eq!(message(mixed, folded).part(SDP).map(|p| p.bytes), Some(&b"v=0"[..]));
     }
 }

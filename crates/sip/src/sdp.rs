@@ -196,6 +196,8 @@ impl<'a> Sdp<'a> {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match line {
+            // What others might take for the end of a line is in none (RFC 8866, 9).
+            [_, _, value @ ..] if value.contains(&b'\r') || value.contains(&0) => None,
             [kind, b'=', value @ ..] if kind.is_ascii_lowercase() => Some((*kind, value)),
             _ => None,
         }

@@ -112,6 +112,8 @@ struct Transaction {
     response: Vec<u8>,
     /// Whether the caller has given up.
     is_cancelled: bool,
+    /// Whether it has rung for too long.
+    has_expired: bool,
     /// Whether downstream has been told so.
     cancel: Option<Vec<u8>>,
     timers: Timers,
@@ -187,7 +189,12 @@ impl Transactions {
 
     /// Whether the caller of an INVITE has given up.
     pub fn is_cancelled(&self, id: TransactionId) -> bool {
-        self.all.get(&id).is_some_and(|t| t.is_cancelled)
+        self.all.get(&id).is_some_and(|t| t.is_cancelled && !t.has_expired)
+    }
+
+    /// Whether an INVITE has rung for too long.
+    pub fn has_expired(&self, id: TransactionId) -> bool {
+        self.all.get(&id).is_some_and(|t| t.has_expired)
     }
 
     /// Whether there is still one of this name.
@@ -308,6 +315,7 @@ impl Transactions {
             branch,
             response: Vec::new(),
             is_cancelled: false,
+            has_expired: false,
             cancel: None,
             timers: Timers::new(now),
         };
@@ -557,7 +565,7 @@ impl Transactions {
         let Some(t) = self.all.get_mut(&id) else { return };
         // It rings and rings: whoever is called is told to stop, and has time to.
         if t.phase == Phase::Proceeding && t.is_invite && !t.is_cancelled {
-            t.is_cancelled = true;
+            (t.is_cancelled, t.has_expired) = (true, true);
             return self.cancel(now, id);
         }
         given_up.push(id);

@@ -73,6 +73,7 @@ impl Gateway {
         if kind == Kind::Initial {
             passes = vec![(self.begin(now, message, from, None)?, 0)];
         } else if method == b"INVITE"
+            && self.config.admits(from.remote.ip())
             && let Some(forgotten) = self.forgotten(routed)
         {
             passes = vec![(self.begin(now, message, from, Some(forgotten))?, 0)];

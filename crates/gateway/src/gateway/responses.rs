@@ -40,7 +40,8 @@ impl Gateway {
             // It can't be refused, and what isn't understood here may be elsewhere: media
             // would go past this gateway, to wherever it says.
             Err(why) => {
-                edit.set_part(part.bytes, b"");
+                let body = edit.message().body();
+                edit.set_part(body, b"");
                 self.complain(passes, between, why);
             }
         }
@@ -147,7 +148,8 @@ impl Gateway {
         if code >= 200 {
             self.choose_early(&answering, early, is_described);
         }
-        self.progress(now, &pending, code, tag, media);
+        let has_expired = self.transactions.has_expired(id);
+        self.progress(now, (&pending, has_expired), code, tag, media);
         match code {
             ..200 if is_described => self.settle(&answering, Some(id), Verdict::Early, media),
             ..200 => {}
@@ -200,7 +202,7 @@ impl Gateway {
     fn progress(
         &mut self,
         now: Time,
-        pending: &Pending,
+        (pending, has_expired): (&Pending, bool),
         code: u16,
         tag: Option<&[u8]>,
         media: &mut impl Media,
@@ -220,7 +222,8 @@ impl Gateway {
                 }
             }
             (Kind::Initial | Kind::Resuming, 300..) => {
-                self.end_unanswered(&pending.passes, Outcome::Refused(code), media);
+                let why = if has_expired { Outcome::Unanswered } else { Outcome::Refused(code) };
+                self.end_unanswered(&pending.passes, why, media);
             }
             // Or the other end isn't reached, and who has said it has hung up (RFC 3261,
             // 15.1.1). Others leave it as it was.

@@ -185,14 +185,16 @@ impl Operator {
             return Err(mistake(&over));
         }
         let mut diff = reload::diff(&running, &new);
+        // Before anything changes: one of its files may be wrong.
+        diff.running.sip.as_ref().map_or(Ok(()), sip::check).map_err(|e| mistake(&e))?;
+        if !diff.changes.is_empty() {
+            self.asker.reconfigure(diff.changes, text).map_err(refused)?;
+        }
         if let (Some(asker), Some(sip)) = (&self.sip, &diff.running.sip) {
             let is_new = asker.reconfigure(sip).map_err(|e| mistake(&e))?;
             if is_new {
                 diff.applied.push("[sip] certificate, roots".into());
             }
-        }
-        if !diff.changes.is_empty() {
-            self.asker.reconfigure(diff.changes, text).map_err(refused)?;
         }
         *running = diff.running;
         log::set(running.log_filter.as_deref());

@@ -144,7 +144,7 @@ fn wait(
             return Err(Error::Failed(what));
         }
         // A call that rings has no packets, and one on hold few.
-        if passed(&now) != passed(status) || now.calls.is_some_and(|calls| calls > 0) {
+        if passed(&now) != passed(status) || now.gateway && now.calls != Some(0) {
             quiet_since = Instant::now();
         }
         *status = now;

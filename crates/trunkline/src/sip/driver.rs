@@ -194,7 +194,8 @@ impl Driver {
                 self.gateway.named(now, &name, found, &mut self.board);
             }
             Input::Sight(sight) => {
-                self.gateway.drain(sight.is_draining);
+                // One that is stopped takes no call any more, whatever the node does.
+                self.gateway.drain(sight.is_draining || self.stopping.is_some());
                 self.media = sight.stats;
                 for port in self.ledger.see(&sight.legs) {
                     self.gateway.heard(now, port);
@@ -320,6 +321,8 @@ impl Driver {
         let config = self.gateway.config();
         let untrusted = self.connections.iter().map(|(&n, line)| (n, line.remote.ip()));
         let untrusted = untrusted.filter(|(_, ip)| !config.trusts(*ip));
+        // Of who is trusted there is room as long as anybody else has any.
+        let same = if config.trusts(address) { None } else { Some(same) };
         surplus(untrusted, same).inspect(|&oldest| self.over(oldest)).is_some()
     }
 
@@ -375,15 +378,15 @@ impl Driver {
     }
 }
 
-/// The first of those that have one address, if that has more than any other and than
-/// who has `same` and wants one more.
-fn surplus(all: impl Iterator<Item = (u64, IpAddr)>, same: usize) -> Option<u64> {
+/// The first of those that have one address, if that has more than any other and, if it
+/// isn't `None`, than who has `same` and wants one more.
+fn surplus(all: impl Iterator<Item = (u64, IpAddr)>, same: Option<usize>) -> Option<u64> {
     let mut each: BTreeMap<IpAddr, (usize, u64)> = BTreeMap::new();
     for (connection, ip) in all {
         each.entry(ip).or_insert((0, connection)).0 += 1;
     }
     let most = each.into_values().max_by_key(|&(count, _)| count);
-    most.filter(|&(count, _)| count > same + 1).map(|(_, first)| first)
+    most.filter(|&(count, _)| same.is_none_or(|same| count > same + 1)).map(|(_, first)| first)
 }
 
 async fn listen(socket: u32, udp: Arc<UdpSocket>, inbox: mpsc::Sender<Input>) {
@@ -420,10 +423,10 @@ mod tests {
     fn who_has_most_connections_gives_one_up() {
         let address = |n: u8| IpAddr::from([192, 0, 2, n]);
         let all = [(3, 1), (4, 2), (5, 2), (7, 1), (8, 1), (9, 3)].map(|(n, ip)| (n, address(ip)));
-        assert_eq!(surplus(all.into_iter(), 0), Some(3));
-        assert_eq!(surplus(all.into_iter(), 1), Some(3));
-        assert_eq!(surplus(all.into_iter(), 2), None, "who wants one would have as many");
-        assert_eq!(surplus(std::iter::empty(), 0), None);
+        let each = |same| surplus(all.into_iter(), same);
+        assert_eq!([each(Some(0)), each(Some(1)), each(None)], [Some(3); 3]);
+        assert_eq!(each(Some(2)), None, "who wants one would have as many");
+        assert_eq!(surplus(std::iter::empty(), None), None);
     }
 
     #[test]

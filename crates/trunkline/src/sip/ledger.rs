@@ -186,6 +186,7 @@ fn told(outcome: Outcome) -> (&'static str, Option<u16>) {
         Outcome::CallerHungUp => ("caller-hung-up", None),
         Outcome::CalleeHungUp => ("callee-hung-up", None),
         Outcome::Refused(487) => ("cancelled", Some(487)),
+        Outcome::Refused(408) => ("unanswered", Some(408)),
         Outcome::Refused(code) => ("refused", Some(code)),
         Outcome::Unanswered => ("unanswered", Some(408)),
         Outcome::Idle => ("idle", None),

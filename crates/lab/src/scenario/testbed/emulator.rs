@@ -83,11 +83,17 @@ impl Emulator {
         self.process.hang_up()
     }
 
-    /// A program that is to be run at a host. It ends with this one, however that ends.
+    /// A program that is to be run at a host, and ends by itself when this one does.
     pub fn command(&self, host: usize, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(&self.entrances[host].enter).args(["--", "setpriv", "--pdeathsig", "KILL"]);
-        command.arg("--").arg(program);
+        command.args(&self.entrances[host].enter).arg("--").arg(program);
+        command
+    }
+
+    /// Any other: it is killed when the thread that has started it ends, however that ends.
+    pub fn bound(&self, host: usize, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.command(host, "setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program);
         command
     }
 

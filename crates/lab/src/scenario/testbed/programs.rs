@@ -46,7 +46,7 @@ pub fn start(
     let words: Vec<String> = command.iter().map(|word| filled(word, scenario, emulator)).collect();
     let name = format!("program {} (`{}`)", n + 1, words.join(" "));
     let child = emulator
-        .command(*host, &words[0])
+        .bound(*host, &words[0])
         .args(&words[1..])
         .stdin(Stdio::null())
         .stdout(out.try_clone().map_err(failed())?)

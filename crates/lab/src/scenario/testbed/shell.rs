@@ -37,7 +37,7 @@ pub fn shell(
     });
     let entrances = each(&|n, name| format!("{name} nsenter {}", emulator.entrance(n).join(" ")));
     let status = emulator
-        .command(n, &command[0])
+        .bound(n, &command[0])
         .args(&command[1..])
         .env("TRUNKLINE_HOSTS", addresses)
         .env("TRUNKLINE_ENTER", entrances)

@@ -57,7 +57,7 @@ impl<'a> Prepared<'a> {
     ) -> Result<Prepared<'a>, Error> {
         let port = FIRST_PORT + n;
         let server = emulator
-            .command(transfer.ends.1, "iperf3")
+            .bound(transfer.ends.1, "iperf3")
             .args(["-s", "-1", "-p", &port.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -97,7 +97,7 @@ impl<'a> Prepared<'a> {
         let Transfer { ends, from, until, congestion, .. } = self.transfer;
         let (_, to) = self.emulator.addresses(ends.1);
         let seconds = (*until - *from).as_secs_f64().round().max(1.0);
-        let mut client = self.emulator.command(ends.0, "iperf3");
+        let mut client = self.emulator.bound(ends.0, "iperf3");
         client.args(["-J", "-c", &to.to_string(), "-p", &self.port.to_string()]);
         client.args(["-t", &seconds.to_string(), "-C", congestion]);
         let done = client.stdin(Stdio::null()).output().map_err(cannot("start iperf3"))?;
