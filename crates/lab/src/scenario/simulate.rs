@@ -43,13 +43,26 @@ pub fn simulate(
     let streams = attach_streams(scenario, &mut world, start)?;
     let transfers = attach_transfers(scenario, &mut world, (start, seed))?;
     let end = start + scenario.length + DRAIN;
+    // What of a transfer comes after its end is not what it carried in its time.
+    let stops = scenario.transfers.iter().enumerate().map(|(n, t)| (start + t.until, n));
+    let mut stops: Vec<(Time, usize)> = stops.collect();
+    stops.sort_unstable();
+    let mut stops = stops.into_iter().peekable();
+    let mut carried = vec![0; transfers.len()];
+    let mut run_until = |world: &mut World, at: Time| {
+        while let Some((stop, n)) = stops.next_if(|&(stop, _)| stop <= at) {
+            world.run_until(stop);
+            carried[n] = world.agent(transfers[n].1).bytes();
+        }
+        world.run_until(at);
+    };
     for event in events(scenario, &wires, start) {
         if event.at <= end {
-            world.run_until(event.at);
+            run_until(&mut world, event.at);
             event.happen(&mut world)?;
         }
     }
-    world.run_until(end);
+    run_until(&mut world, end);
 
     let mut packets = calls.iter().map(|&(source, sink)| {
         let arrival = world.app(sink).arrivals(world.origin(source));
@@ -70,10 +83,10 @@ pub fn simulate(
     let links = ledger::links(scenario, &world, &wires);
     let mut figures = draw::figures(scenario, &world, &wires);
     figures.extend(draw::calls(scenario, &delays).map(|figure| ("calls".to_owned(), figure)));
-    let each = scenario.transfers.iter().zip(transfers);
-    let rows = each.map(|(transfer, (bulk, sink))| {
+    let each = scenario.transfers.iter().zip(&transfers).zip(carried);
+    let rows = each.map(|((transfer, &(bulk, _)), bytes)| {
         let seconds = (transfer.until - transfer.from).as_secs_f64();
-        let goodput = 8.0 * world.agent(sink).bytes() as f64 / seconds;
+        let goodput = 8.0 * bytes as f64 / seconds;
         let again = world.agent(bulk).stats().retransmitted as f64;
         transfer_row("simulator", transfer, (goodput, again, f64::NAN), true)
     });

@@ -96,7 +96,7 @@ device; needs root, or user namespaces, and iproute2.
     nsenter --net=/proc/4711/fd/8 iperf3 -c 10.64.0.2
   Packets go the way of least delay; hosts pass nothing on. An edge with private = true
   has addresses of its own at hosts, for what shall go that way and no other. What is too long for an edge is dropped, and its sender told.
-  Nothing is left of it when it ends, however it ends.
+  They have no names, and are gone when this ends, however it ends, and nothing runs there.
 
 It runs until SIGTERM or SIGINT, then prints a JSON ledger of every packet, and
 how late it sent them, on standard output. On a busy machine give it real-time

@@ -83,6 +83,8 @@ impl<'a> Calls<'a> {
             };
             caller.set_option(SocketOption::Service(service))?;
             caller.set_option(SocketOption::Deadline(call.threshold))?;
+            // One that a daemon has no room for is lost, and nobody waits for it.
+            caller.set_option(SocketOption::Nonblocking(true))?;
             let listener = DatagramSocket::bind(sockets[call.ends.1].as_path(), placed.port)?;
             listener.set_option(SocketOption::Nonblocking(true))?;
             Ok(Call { placed, caller, listener })

@@ -83,17 +83,12 @@ impl Emulator {
         self.process.hang_up()
     }
 
-    /// A program that is to be run at a host, and ends by itself when this one does.
-    pub fn command(&self, host: usize, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(&self.entrances[host].enter).arg("--").arg(program);
-        command
-    }
-
-    /// Any other: it is killed when the thread that has started it ends, however that ends.
+    /// A program that is to be run at a host. It is killed when the thread that has started
+    /// it ends, however that ends.
     pub fn bound(&self, host: usize, program: impl AsRef<OsStr>) -> Command {
-        let mut command = self.command(host, "setpriv");
-        command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+        let mut command = Command::new("nsenter");
+        command.args(&self.entrances[host].enter).args(["--", "setpriv", "--pdeathsig", "KILL"]);
+        command.arg("--").arg(program);
         command
     }
 
@@ -194,8 +189,11 @@ fn name(spot: Spot) -> String {
     }
 }
 
+/// All at once: impair may be about to read it.
 fn write(file: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(file, text).map_err(cannot(format!("write {}", file.display())))
+    let new = file.with_extension("new");
+    let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, file));
+    written.map_err(cannot(format!("write {}", file.display())))
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ impl Bed<'_> {
         let as_said = emulator::models(scenario);
         let mut events: Vec<(Duration, Act)> =
             scenario.faults.iter().flat_map(|fault| acts(fault, &as_said)).collect();
+        // As in the simulator, what is later than the end doesn't happen.
+        events.retain(|&(at, _)| at <= scenario.length);
         events.sort_by_key(|&(at, _)| at);
         let mut models = as_said.clone();
         for (at, act) in events {

@@ -177,13 +177,15 @@ impl<'a> Testbed<'a> {
                     })
                 });
             let transfers: Vec<_> = transfers.collect();
-            let events = scope.spawn(|| bed.happen(begun, seed));
             let programs = scope.spawn(|| bed.run_programs(begun, folder));
-            let heard = calls.hold(DRAIN, second);
+            let heard = scope.spawn(|| calls.hold(DRAIN, second));
+            // On this thread: a node that is started again ends with the one that did it.
+            let events = bed.happen(begun, seed);
+            let heard = heard.join().expect("no call panics");
             let carried = transfers.into_iter().map(|t| t.join().expect("no transfer panics"));
             let carried = carried.collect::<Result<Vec<Carried>, Error>>();
-            events.join().expect("no event panics")?;
             programs.join().expect("no program panics")?;
+            events?;
             Ok::<_, Error>((heard?, carried?))
         })?;
         drop(calls);
@@ -256,7 +258,7 @@ impl<'a> Bed<'a> {
         let file = &files.config;
         std::fs::write(file, text).map_err(cannot(format!("write {}", file.display())))?;
         let name = format!("the node of {}", scenario.hosts[n].name);
-        let program = self.emulator.command(n, &self.testbed.trunkline);
+        let program = self.emulator.bound(n, &self.testbed.trunkline);
         let (process, _) = Process::start(program, name, &["node", "--config"], file)?;
         *self.nodes[n].lock().expect("nobody panics") = Some(process);
         Ok(())

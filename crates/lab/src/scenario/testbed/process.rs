@@ -114,7 +114,8 @@ impl Process {
                     all.push(line);
                     continue;
                 }
-                if line.contains("ready") {
+                // Not as in "already".
+                if line.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "ready") {
                     let _ = tell.send(Ok(std::mem::take(&mut all)));
                 } else if ["WARN", "ERROR"].iter().any(|w| line.contains(w))
                     || line.starts_with("error: ")
@@ -157,6 +158,8 @@ impl Process {
     /// Ends it; what it printed, and its processor time.
     pub fn finish(mut self) -> Result<(String, Duration), Error> {
         self.close();
+        // One that has been stopped would not hear of it.
+        let _ = self.signal(Signal::SIGCONT);
         let what = || format!("see how {} ended", self.name);
         let mut text = String::new();
         if let Some(mut stdout) = self.child.stdout.take() {

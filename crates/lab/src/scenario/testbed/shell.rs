@@ -35,7 +35,11 @@ pub fn shell(
         let (v4, v6) = emulator.addresses(n);
         format!("{name} {v4} {v6}")
     });
-    let entrances = each(&|n, name| format!("{name} nsenter {}", emulator.entrance(n).join(" ")));
+    // Whoever is in one host is in the user namespace of all.
+    let entrances = each(&|n, name| {
+        let net = emulator.entrance(n).iter().find(|word| word.starts_with("--net="));
+        format!("{name} nsenter {}", net.map_or("", String::as_str))
+    });
     let status = emulator
         .bound(n, &command[0])
         .args(&command[1..])

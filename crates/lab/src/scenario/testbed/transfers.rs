@@ -6,6 +6,7 @@ use super::emulator::Emulator;
 use super::{Error, cannot};
 use crate::table::Row;
 use serde_json::Value;
+use std::io::{Read as _, Seek as _};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -74,7 +75,7 @@ impl<'a> Prepared<'a> {
         let listens = format!(":{:04X} ", self.port);
         let until = Instant::now() + PATIENCE;
         loop {
-            let mut cat = self.emulator.command(self.transfer.ends.1, "cat");
+            let mut cat = self.emulator.bound(self.transfer.ends.1, "cat");
             let said = cat.args(["/proc/self/net/tcp", "/proc/self/net/tcp6"]).output();
             let said = said.map_err(cannot("look at a host's sockets"))?;
             if String::from_utf8_lossy(&said.stdout).contains(&listens) {
@@ -100,11 +101,34 @@ impl<'a> Prepared<'a> {
         let mut client = self.emulator.bound(ends.0, "iperf3");
         client.args(["-J", "-c", &to.to_string(), "-p", &self.port.to_string()]);
         client.args(["-t", &seconds.to_string(), "-C", congestion]);
-        let done = client.stdin(Stdio::null()).output().map_err(cannot("start iperf3"))?;
-        let said: Value = serde_json::from_slice(&done.stdout)
+        // A file: a pipe that nobody reads until the end would be full before.
+        let mut out = tempfile::tempfile().map_err(cannot("make a temporary file"))?;
+        let stdout = out.try_clone().map_err(cannot("make a temporary file"))?;
+        let client = client.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
+        let client = client.spawn().map_err(cannot("start iperf3"))?;
+        if !ends_within(client, Duration::from_secs_f64(seconds) + PATIENCE)? {
+            return Err(failed(self.transfer, "it does not end: is the way cut for good?"));
+        }
+        let mut said = Vec::new();
+        out.rewind().and_then(|()| out.read_to_end(&mut said)).map_err(cannot("read a file"))?;
+        let said: Value = serde_json::from_slice(&said)
             .map_err(|e| failed(self.transfer, &format!("what it says is no JSON: {e}")))?;
         carried(&said).map_err(|why| failed(self.transfer, &why))
     }
+}
+
+/// Whether a process ends by itself in time; it is ended otherwise.
+fn ends_within(mut child: Child, limit: Duration) -> Result<bool, Error> {
+    let until = Instant::now() + limit;
+    while child.try_wait().map_err(cannot("look at iperf3"))?.is_none() {
+        if Instant::now() > until {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(true)
 }
 
 /// What iperf3 says that came of it.

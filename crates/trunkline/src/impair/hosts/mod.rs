@@ -61,12 +61,12 @@ impl Emulator {
         // Two descriptors a host, and the soft limit may be a thousand.
         let _ = getrlimit(Resource::RLIMIT_NOFILE)
             .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
-        namespace::become_root()?;
+        let is_own_user = namespace::become_root()?;
         let (net, layout) = layout::build(&hosts);
         let devices = (0..hosts.hosts.len())
             .map(|n| Ok(Device::new(namespace::make(&hosts, n, &layout)?)))
             .collect::<Result<Vec<_>, NamespaceError>>()?;
-        announce(&hosts, &devices, &layout);
+        announce(&hosts, &devices, &layout, is_own_user);
         let devices = Devices::new(devices, Captures::begin(wanted)?, layout);
         let pump = Pump::new((devices, net, hosts), stop, Some(reread), *is_punctual)?;
         for (n, device) in pump.ports.devices.iter().enumerate() {
@@ -100,9 +100,9 @@ fn find(hosts: &Hosts, wanted: &Wanted) -> Result<(usize, PathBuf), Error> {
 }
 
 /// How to enter each host, and what its addresses are.
-fn announce(hosts: &Hosts, devices: &[Device], layout: &layout::Layout) {
+fn announce(hosts: &Hosts, devices: &[Device], layout: &layout::Layout, is_own_user: bool) {
     let pid = std::process::id();
-    let user = match own_user_namespace() {
+    let user = match is_own_user {
         true => format!("--user=/proc/{pid}/ns/user --preserve-credentials "),
         false => String::new(),
     };
@@ -120,10 +120,4 @@ fn announce(hosts: &Hosts, devices: &[Device], layout: &layout::Layout) {
             host.name
         );
     }
-}
-
-/// Whether this process has made itself root in a user namespace.
-fn own_user_namespace() -> bool {
-    let initial = |text: String| text.split_whitespace().eq(["0", "0", "4294967295"]);
-    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !initial(map))
 }

@@ -76,12 +76,12 @@ pub enum NamespaceError {
     },
 }
 
-/// Becomes root in a user namespace of its own, if this process is no root. It must not
-/// have started threads.
-pub fn become_root() -> Result<(), NamespaceError> {
+/// Becomes root in a user namespace of its own, if this process is no root; whether it was
+/// none. It must not have started threads.
+pub fn become_root() -> Result<bool, NamespaceError> {
     let (user, group) = (geteuid(), getegid());
     if user.is_root() {
-        return Ok(());
+        return Ok(false);
     }
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| NamespaceError::User(e.into()))?;
     let write = |file: &str, text: String| fs::write(Path::new("/proc/self").join(file), text);
@@ -89,7 +89,8 @@ pub fn become_root() -> Result<(), NamespaceError> {
     write("setgroups", "deny".into())
         .and_then(|()| write("uid_map", format!("0 {user} 1")))
         .and_then(|()| write("gid_map", format!("0 {group} 1")))
-        .map_err(NamespaceError::User)
+        .map_err(NamespaceError::User)?;
+    Ok(true)
 }
 
 /// Makes a host.
