@@ -121,20 +121,26 @@ pub fn impair(scenario: &Scenario, addresses: &Addresses, seed: u64) -> String {
             "[[link]]\na = {{ listen = \"{a}\", peer = \"{peer_a}\" }}\n\
              b = {{ listen = \"{b}\", peer = \"{peer_b}\" }}\n"
         );
-        for (key, value) in KEYS {
-            let way = |name, model| value(model).map(|v| format!("{name} = {v}"));
-            let ways = [way("forward", there), way("reverse", back)];
-            let ways: Vec<String> = ways.into_iter().flatten().collect();
-            let _ = writeln!(text, "{key} = {{ {} }}", ways.join(", "));
-        }
+        text += &wire(there, back);
     }
     text
 }
 
-/// How a part of a model is written; `None` leaves it out.
-pub type Key = (&'static str, fn(&LinkModel) -> Option<String>);
+/// What a wire does there and back, as impair's files have it.
+pub fn wire(there: &LinkModel, back: &LinkModel) -> String {
+    let line = |(key, value): (&str, fn(&LinkModel) -> Option<String>)| {
+        let way = |name, model| value(model).map(|v| format!("{name} = {v}"));
+        let ways = [way("forward", there), way("reverse", back)];
+        let ways: Vec<String> = ways.into_iter().flatten().collect();
+        format!("{key} = {{ {} }}\n", ways.join(", "))
+    };
+    KEYS.into_iter().map(line).collect()
+}
 
-pub const KEYS: [Key; 8] = [
+/// How a part of a model is written; `None` leaves it out.
+type Key = (&'static str, fn(&LinkModel) -> Option<String>);
+
+const KEYS: [Key; 8] = [
     ("delay", |m| Some(format!("\"{}ns\"", m.delay.as_nanos()))),
     ("jitter", |m| Some(format!("\"{}ns\"", m.jitter.as_nanos()))),
     ("rate", |m| m.rate.map(|r| format!("\"{} bit/s\"", r.as_bps()))),

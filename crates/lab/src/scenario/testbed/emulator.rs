@@ -3,9 +3,8 @@
 
 use super::super::build::node;
 use super::super::model::{Link, Scenario, Spot};
-use super::config::KEYS;
 use super::process::{HOST, Process};
-use super::{Error, cannot};
+use super::{Error, cannot, config};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -157,12 +156,7 @@ fn network(scenario: &Scenario, models: &Models, seed: u64) -> String {
             is_private(link),
             stream(scenario, n),
         );
-        for (key, value) in KEYS {
-            let way = |name, model| value(model).map(|v| format!("{name} = {v}"));
-            let ways = [way("forward", there), way("reverse", back)];
-            let ways: Vec<String> = ways.into_iter().flatten().collect();
-            let _ = writeln!(text, "{key} = {{ {} }}", ways.join(", "));
-        }
+        text += &config::wire(there, back);
     }
     text
 }
