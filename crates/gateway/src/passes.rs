@@ -148,7 +148,7 @@ pub(crate) fn of(calls: &Calls, message: &Message, routes: &[Vec<u8>]) -> Passes
 }
 
 /// Whether a request is of an end of a call that is where it has been: then it may go on,
-/// whoever may begin one by now.
+/// even if that address may no longer begin one.
 pub(crate) fn is_end(calls: &Calls, message: &Message, ip: IpAddr) -> bool {
     let name = message.call_id().unwrap_or_default();
     let is_new = message.to().is_none_or(|to| to.tag().is_none());

@@ -89,7 +89,7 @@ pub fn open_tun(name: &str) -> io::Result<File> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // Without a header before each packet the kernel leaves no checksum and no
-    // segmentation to whoever reads.
+    // segmentation to the reader.
     let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
     let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_flags: flags };
     let mut request = libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru };

@@ -35,7 +35,7 @@ pub fn shell(
         let (v4, v6) = emulator.addresses(n);
         format!("{name} {v4} {v6}")
     });
-    // Whoever is in one host is in the user namespace of all.
+    // A program in one host is already in the user namespace that all share.
     let entrances = each(&|n, name| {
         let net = emulator.entrance(n).iter().find(|word| word.starts_with("--net="));
         format!("{name} nsenter {}", net.map_or("", String::as_str))
