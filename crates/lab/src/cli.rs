@@ -13,11 +13,11 @@ use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
+use trunkline_lab::beyond::{self, convergence};
 use trunkline_lab::check::Against;
 use trunkline_lab::claim::{Claim, Verdict};
 use trunkline_lab::experiment::{Experiment, Figure, Size};
 use trunkline_lab::output::{self, Judged, Score};
-use trunkline_lab::own::{self, convergence};
 use trunkline_lab::plan::{Drawn, Plan, whole};
 use trunkline_lab::run::{Progress as _, Settings};
 use trunkline_lab::scenario::testbed::{Cpu, MAX_LATENESS_US};
@@ -78,7 +78,7 @@ struct Run {
     /// Measure only the i-th of n parts, to be put together by `merge`
     #[arg(long, value_name = "I/N")]
     shard: Option<Part>,
-    /// Run a scenario, or own/convergence, with real daemons, too, beside the simulator
+    /// Run a scenario, or beyond/convergence, with real daemons, too, beside the simulator
     #[arg(long, conflicts_with = "shard")]
     testbed: bool,
     /// Print what became of a scenario as JSON
@@ -99,7 +99,7 @@ Examples:
   trunkline-lab run all --shard 2/8 --out shard-2     (then: merge)
   trunkline-lab run my-network.toml
   trunkline-lab run my-network.toml --testbed
-  trunkline-lab run own/convergence --testbed
+  trunkline-lab run beyond/convergence --testbed
 
 A scenario writes to OUT/scenario/NAME what became of its calls (data.csv) and
 streams (streams.csv), a ledger of each link, way and class of packets (links.csv),
@@ -112,9 +112,9 @@ took. Status 1 if impair's p99.9 lateness is over 1 ms, which makes the run inva
 (take a machine that does nothing else), or if the 95 % intervals of what is missed do
 not overlap; 2 if namespaces are not permitted.
 
-own/convergence --testbed takes five minutes (--quick: one and a half) with four
+beyond/convergence --testbed takes five minutes (--quick: one and a half) with four
 sealed daemons, twice at the same time, and compares with the simulator how soon
-they route alike; into OUT/own/convergence-testbed. Status 1 as above, or if a
+they route alike; into OUT/beyond/convergence-testbed. Status 1 as above, or if a
 claim does not do what was published.";
 
 fn run_help() -> String {
@@ -369,7 +369,7 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
 
 /// A figure in the simulator, and then with real daemons.
 fn beside(papers: &Papers, args: &Run) -> Result<bool, Error> {
-    if args.what != format!("{}/{}", own::PAPER, convergence::FIGURE) {
+    if args.what != format!("{}/{}", beyond::PAPER, convergence::FIGURE) {
         return Err(Error::NoTestbed(args.what.clone()));
     }
     let no_testbed = |why| Error::Testbed { what: args.what.clone(), why };

@@ -19,13 +19,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod beyond;
 pub mod chain;
 pub mod check;
 pub mod claim;
 pub mod error;
 pub mod experiment;
 pub mod output;
-pub mod own;
 mod papers;
 #[expect(
     clippy::disallowed_methods,

@@ -1,6 +1,6 @@
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure};
-use crate::{own, voip_overlay};
+use crate::{beyond, voip_overlay};
 
 /// Every experiment there is.
 pub struct Papers(pub Vec<Experiment>);
@@ -20,12 +20,15 @@ pub const PAPERS: [Paper; 2] = [
         title: "Amir, Danilov, Goose, Hedqvist, Terzis: An Overlay Architecture for High Quality \
                 VoIP Streams (CNDS-2005-1)",
     },
-    Paper { folder: own::PAPER, title: "Beyond the papers: when the network fails" },
+    Paper {
+        folder: beyond::PAPER,
+        title: "Beyond the papers: when the network fails, and the simulator beside daemons and kernels",
+    },
 ];
 
 /// All of them.
 pub fn papers() -> Papers {
-    Papers(voip_overlay::experiments().into_iter().chain(own::experiments()).collect())
+    Papers(voip_overlay::experiments().into_iter().chain(beyond::experiments()).collect())
 }
 
 impl Papers {

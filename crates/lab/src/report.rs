@@ -1,11 +1,11 @@
 //! One page: each paper with its score, its sentences and what became of them,
 //! and its figures; then what no paper has.
 
+use crate::beyond::{self, convergence};
 use crate::claim::Verdict;
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Size};
 use crate::output::{Judged, Score};
-use crate::own::{self, convergence};
 use crate::papers::{PAPERS, Paper, Papers};
 use crate::store::{Store, read_json, write_file};
 use std::fmt::Write as _;
@@ -42,7 +42,7 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
         env!("CARGO_PKG_VERSION")
     );
     let beside = convergence::beside();
-    let testbed = papers.find(&format!("{}/{}", own::PAPER, convergence::FIGURE));
+    let testbed = papers.find(&format!("{}/{}", beyond::PAPER, convergence::FIGURE));
     // Not for every machine: where it has not been run, nothing is missing.
     let testbed = testbed.ok().map(|(experiment, _)| (experiment, &beside));
     let all: Vec<_> = papers.figures().chain(testbed).collect();

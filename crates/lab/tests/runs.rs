@@ -202,21 +202,21 @@ fn the_report_shows_what_there_is() {
     assert!(!page.contains("src=") && !page.contains("<script"), "nothing is loaded");
 
     // Papers come first, and what they say is not mixed with what we say.
-    good(&tiny("own/steady", dir.path(), Path::new("/nowhere")));
+    good(&tiny("beyond/steady", dir.path(), Path::new("/nowhere")));
     assert!(good(&["report", "--out", out]).ends_with("report.html: 2 figures\n"));
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
     let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}"));
     let paper = at("<h2 id=\"voip-overlay\">Amir, Danilov, Goose");
-    let own = at("<h2 id=\"own\">");
+    let beyond = at("<h2 id=\"beyond\">");
     let sentence = at("<td>5 % loss becomes about 0.5 %</td>");
-    assert!(paper < sentence && sentence < at("id=\"voip-overlay/fig4\"") && sentence < own);
-    assert!(own < at("id=\"own/steady\""));
+    assert!(paper < sentence && sentence < at("id=\"voip-overlay/fig4\"") && sentence < beyond);
+    assert!(beyond < at("id=\"beyond/steady\""));
     let claims = fs::read_to_string(dir.path().join("voip-overlay/fig4/claims.json")).unwrap();
     let claims: Vec<serde_json::Value> = serde_json::from_str(&claims).unwrap();
     let of = |whose: bool| claims.iter().filter(|c| c["published"].is_string() == whose).count();
-    assert!(page[paper..own].contains(&format!(" of {} hold", of(true))), "{}", of(true));
-    assert!(page[paper..own].contains(&format!(" of {} hold", of(false))), "{}", of(false));
-    assert!(!page[own..].contains("Of the claims on the paper's sentences"));
+    assert!(page[paper..beyond].contains(&format!(" of {} hold", of(true))), "{}", of(true));
+    assert!(page[paper..beyond].contains(&format!(" of {} hold", of(false))), "{}", of(false));
+    assert!(!page[beyond..].contains("Of the claims on the paper's sentences"));
 }
 
 #[test]

@@ -126,13 +126,13 @@ esac"#;
     assert_eq!(valid, ["yes", "yes", "no", "no"]);
 }
 
-/// Runs own/convergence with this program, as short as it can be: what it
+/// Runs beyond/convergence with this program, as short as it can be: what it
 /// printed, the testbed's rows of all runs, and testbed.json.
 fn converging(out: &Path, trunkline: &Path) -> (String, Vec<Vec<String>>, serde_json::Value) {
     let (out_arg, trunkline) = (out.to_str().unwrap(), trunkline.to_str().unwrap());
-    let what = ["run", "own/convergence", "--testbed", "--tiny", "--out", out_arg];
+    let what = ["run", "beyond/convergence", "--testbed", "--tiny", "--out", out_arg];
     let done = run(&[&what[..], &["--trunkline", trunkline]].concat());
-    let folder = out.join("own/convergence-testbed");
+    let folder = out.join("beyond/convergence-testbed");
     let read = |name| fs::read_to_string(folder.join(name)).unwrap_or_default();
     let csv = read("data.csv");
     let rows = csv.lines().map(|l| l.split(',').map(str::to_owned).collect::<Vec<_>>());
@@ -222,7 +222,7 @@ fn what_it_cannot_do_is_said_in_a_line() {
     bad(&missing, &["s.toml: /nowhere/trunkline: ", "cargo build", "--trunkline"]);
     bad(
         &["run", "voip-overlay/fig4", "--testbed"],
-        &["voip-overlay/fig4: ", ".toml", "own/convergence"],
+        &["voip-overlay/fig4: ", ".toml", "beyond/convergence"],
     );
     let mixed = SCENARIO.replace("loses = \"there\"", "recovery = \"off\"");
     fs::write(&file, mixed).unwrap();

@@ -14,7 +14,7 @@ pub mod steady;
 use crate::experiment::Experiment;
 
 /// The folder of figures that no paper has, in command lines and results.
-pub const PAPER: &str = "own";
+pub const PAPER: &str = "beyond";
 
 /// Every experiment behind figures that no paper has.
 pub fn experiments() -> Vec<Experiment> {
