@@ -13,16 +13,17 @@ use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use trunkline_lab::beyond::{self, convergence};
 use trunkline_lab::check::Against;
 use trunkline_lab::claim::{Claim, Verdict};
 use trunkline_lab::experiment::{Experiment, Figure, Size};
 use trunkline_lab::output::{self, Judged, Score};
 use trunkline_lab::plan::{Drawn, Plan, whole};
 use trunkline_lab::run::{Progress as _, Settings};
-use trunkline_lab::scenario::testbed::{Cpu, MAX_LATENESS_US};
+use trunkline_lab::scenario::testbed::{Cpu, MAX_LATENESS_US, find_default};
 use trunkline_lab::speech::{self, Filter, Speech, Variant, Voices};
 use trunkline_lab::store::write_json;
+use trunkline_lab::table::print;
+use trunkline_lab::testbed::{Shelf, Testbed, Watch};
 use trunkline_lab::{Error, Papers, check, papers, report};
 use trunkline_overlay::link::realtime::Recovery;
 
@@ -367,41 +368,81 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// A figure in the simulator, and then with real daemons.
-fn beside(papers: &Papers, args: &Run) -> Result<bool, Error> {
-    if args.what != format!("{}/{}", beyond::PAPER, convergence::FIGURE) {
-        return Err(Error::NoTestbed(args.what.clone()));
-    }
-    let no_testbed = |why| Error::Testbed { what: args.what.clone(), why };
-    let how = &args.how;
-    let testbed = convergence::Testbed::new(args.trunkline.as_deref(), how.size());
-    let testbed = testbed.map_err(no_testbed)?;
-    let plan = Plan::new(&papers.select(&args.what)?, how.size());
-    let settings = Settings { seed: how.seed, speech: None, threads: how.threads() };
-    let drawn = plan.run(&args.out, &settings, &())?;
-    show(&drawn, &args.out);
-    let Some(Drawn { experiment, mut table, .. }) = drawn.into_iter().next() else {
-        return Err(Error::NoTestbed(args.what.clone()));
-    };
+/// Tells of a testbed's rounds.
+struct Rounds<'a>(Weighed<'a>);
 
-    let (events, seconds) = testbed.extent();
-    let bar = Bar::new(events, "events");
-    let progress = Weighed(&bar, seconds);
-    let run = testbed.run(how.seed, &|weight| progress.done(weight));
+impl Watch for Rounds<'_> {
+    fn second(&self) {
+        self.0.done(1.0);
+    }
+
+    fn say(&self, line: &str) {
+        errln!("{line}");
+    }
+}
+
+/// Figures in the simulator, and then with real daemons.
+fn beside(papers: &Papers, args: &Run) -> Result<bool, Error> {
+    let how = &args.how;
+    let selected = papers.select(&args.what)?;
+    let has = |e: &Experiment| selected.iter().any(|(s, _)| std::ptr::eq(*s, e));
+    let chosen: Vec<_> = papers.testbeds().filter(|(e, _)| has(e)).collect();
+    if chosen.is_empty() {
+        let known =
+            papers.testbeds().flat_map(|(e, _)| e.figures.iter().map(|f| (e.paper, f.name)));
+        let known: Vec<String> = known.map(|(paper, figure)| format!("{paper}/{figure}")).collect();
+        return Err(Error::NoTestbed { figure: args.what.clone(), known: known.join(", ") });
+    }
+    let trunkline = find_default(args.trunkline.as_deref())
+        .map_err(|why| Error::Testbed { what: args.what.clone(), why })?;
+    let mut good = true;
+    for (experiment, testbed) in chosen {
+        let figures: Vec<_> = experiment.figures.iter().map(|f| (experiment, f)).collect();
+        let plan = Plan::new(&figures, how.size());
+        let settings = Settings { seed: how.seed, speech: None, threads: how.threads() };
+        let (points, seconds) = plan.extent((1, 1));
+        let bar = Bar::new(points, "points");
+        let drawn = plan.run(&args.out, &settings, &Weighed(&bar, seconds))?;
+        bar.clear();
+        show(&drawn, &args.out);
+        good &= live(args, &trunkline, (experiment, testbed), drawn)?;
+    }
+    Ok(good)
+}
+
+/// One experiment with real daemons; whether the machine kept up and its claims do what
+/// was published.
+fn live(
+    args: &Run,
+    trunkline: &Path,
+    (experiment, testbed): (&Experiment, &Testbed),
+    drawn: Vec<Drawn<'_>>,
+) -> Result<bool, Error> {
+    let (size, figure) = (args.how.size(), &testbed.figure);
+    let shelf = Shelf::new(&args.out, experiment, size, args.how.seed);
+    let seconds: usize = (testbed.rounds)(size).iter().map(|round| round.seconds).sum();
+    let bar = Bar::new(seconds, "seconds");
+    let rounds = Rounds(Weighed(&bar, seconds as f64));
+    let outcome = testbed.run((&shelf, size), trunkline, &rounds);
     bar.clear();
-    let (rows, effort) = run.map_err(no_testbed)?;
-    table.rows.extend(rows);
-    let figure = convergence::beside();
-    let judged = output::write(&args.out, experiment, &figure, &table)?;
-    write_json(&args.out.join(experiment.paper).join(figure.name).join("testbed.json"), &effort)?;
-    let good = figure
-        .claims
-        .iter()
-        .zip(&judged)
-        .all(|(claim, judged)| check::against(claim, judged.verdict) != Against::Broken);
-    show(&[Drawn { experiment, figure: &figure, table, judged }], &args.out);
-    cpu(&effort.cpu);
-    Ok(in_time(effort.lateness_p999_us(), effort.valid) && good)
+    let outcome = outcome?;
+    let rows = (testbed.rows)(&outcome.samples);
+    // Figures of one experiment show the same points here.
+    let Some(Drawn { mut table, .. }) = drawn.into_iter().next() else { return Ok(true) };
+    table.rows.extend(rows.into_iter().map(|row| print(experiment.columns, row)));
+    let judged = output::write(&args.out, experiment, figure, &table)?;
+    let folder = args.out.join(experiment.paper).join(figure.name);
+    write_json(&folder.join("testbed.json"), &outcome.attempts)?;
+    let does = |(claim, judged): (&Claim, &Judged)| {
+        check::against(claim, judged.verdict) != Against::Broken
+    };
+    let good = figure.claims.iter().zip(&judged).all(does);
+    show(&[Drawn { experiment, figure, table, judged }], &args.out);
+    cpu(&outcome.cpu());
+    if let Some(attempt) = outcome.attempts.first() {
+        outln!("kernel: {}", attempt.effort.kernel);
+    }
+    Ok(in_time(outcome.lateness_p999_us(), outcome.is_valid()) && good)
 }
 
 fn cpu(cpu: &[Cpu]) {

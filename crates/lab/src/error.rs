@@ -76,8 +76,13 @@ pub enum Error {
     #[error("{0}")]
     Scenario(#[from] crate::scenario::Mistake),
     /// A figure that no testbed can measure.
-    #[error("{0}: --testbed is for scenarios and beyond/convergence: give a .toml file, or that")]
-    NoTestbed(String),
+    #[error("{figure}: --testbed is for scenarios (.toml files), {known}, and all of these: `all`")]
+    NoTestbed {
+        /// Which.
+        figure: String,
+        /// The figures that a testbed can measure.
+        known: String,
+    },
     /// A figure whose results are asked for as JSON.
     #[error("{0}: --json is for scenarios: give a .toml file; of a figure, claims.json says it")]
     NoJson(String),

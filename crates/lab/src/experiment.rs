@@ -5,6 +5,7 @@ use crate::claim::Claim;
 use crate::plot::Chart;
 use crate::speech::Speech;
 use crate::table::{Cell, Column, Table};
+use crate::testbed::Testbed;
 use trunkline_sim::WorldError;
 
 /// How much is measured.
@@ -155,6 +156,8 @@ pub struct Experiment {
     pub points: Points,
     /// The figures that are drawn from the points.
     pub figures: Vec<Figure>,
+    /// How it is measured with real daemons and the kernel's own TCP, where it can be.
+    pub testbed: Option<Testbed>,
 }
 
 impl Experiment {

@@ -41,6 +41,7 @@ pub mod scenario;
 pub mod speech;
 pub mod store;
 pub mod table;
+pub mod testbed;
 pub mod voip_overlay;
 
 pub use error::Error;

@@ -1,5 +1,6 @@
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure};
+use crate::testbed::Testbed;
 use crate::{beyond, voip_overlay};
 
 /// Every experiment there is.
@@ -44,6 +45,11 @@ impl Papers {
         let place = |paper| PAPERS.iter().position(|p| p.folder == paper);
         all.sort_by_key(|(e, f)| (place(e.paper), number(f.name), f.name));
         all.into_iter()
+    }
+
+    /// Every experiment that the testbed can measure, and its testbed.
+    pub fn testbeds(&self) -> impl Iterator<Item = (&Experiment, &Testbed)> {
+        self.0.iter().filter_map(|e| Some((e, e.testbed.as_ref()?)))
     }
 
     /// The figure with this id, `paper/figure`.

@@ -1,7 +1,6 @@
 //! One page: each paper with its score, its sentences and what became of them,
 //! and its figures; then what no paper has.
 
-use crate::beyond::{self, convergence};
 use crate::claim::Verdict;
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Size};
@@ -41,11 +40,10 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
          counted apart.</p>\n",
         env!("CARGO_PKG_VERSION")
     );
-    let beside = convergence::beside();
-    let testbed = papers.find(&format!("{}/{}", beyond::PAPER, convergence::FIGURE));
+    let beside: Vec<_> = papers.testbeds().map(|(e, testbed)| (e, &testbed.figure)).collect();
+    let all: Vec<_> = papers.figures().chain(beside.iter().copied()).collect();
     // Not for every machine: where it has not been run, nothing is missing.
-    let testbed = testbed.ok().map(|(experiment, _)| (experiment, &beside));
-    let all: Vec<_> = papers.figures().chain(testbed).collect();
+    let is_beside = |figure| beside.iter().any(|(_, f)| std::ptr::eq(*f, figure));
     let (mut count, mut missing) = (0, Vec::new());
     for paper in PAPERS {
         let mut part = Part::default();
@@ -53,7 +51,7 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
             let id = format!("{}/{}", experiment.paper, figure.name);
             match part.add(out, experiment, figure, &id)? {
                 true => count += 1,
-                false if figure.name == beside.name => {}
+                false if is_beside(figure) => {}
                 false => missing.push(id),
             }
         }

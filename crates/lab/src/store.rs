@@ -51,6 +51,11 @@ impl Manifest {
         }
     }
 
+    /// What everything random follows from.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// How large the run was, by its name.
     pub(crate) fn size(&self) -> &str {
         &self.size

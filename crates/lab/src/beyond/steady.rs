@@ -62,6 +62,7 @@ pub fn experiment() -> Experiment {
         needs_speech: false,
         points: Box::new(points),
         figures: figures::all(),
+        testbed: None,
     }
 }
 

@@ -35,6 +35,7 @@ pub fn experiment() -> Experiment {
         needs_speech: false,
         points: Box::new(points),
         figures: figures::all(),
+        testbed: None,
     }
 }
 

@@ -116,6 +116,7 @@ pub fn experiment() -> Experiment {
         needs_speech: false,
         points: Box::new(points),
         figures: vec![fig4(), fig5()],
+        testbed: None,
     }
 }
 

@@ -61,6 +61,7 @@ pub fn experiment() -> Experiment {
         needs_speech: false,
         points: Box::new(points),
         figures: vec![fig4b(), alone()],
+        testbed: None,
     }
 }
 

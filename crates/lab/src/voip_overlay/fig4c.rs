@@ -29,6 +29,7 @@ pub fn experiment() -> Experiment {
         needs_speech: false,
         points: Box::new(points),
         figures: vec![fig4c()],
+        testbed: None,
     }
 }
 

@@ -23,6 +23,7 @@ pub fn experiment() -> Experiment {
         needs_speech: true,
         points: Box::new(points),
         figures: vec![fig9b(), fig10b()],
+        testbed: None,
     }
 }
 

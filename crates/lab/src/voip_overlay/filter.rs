@@ -35,6 +35,7 @@ pub fn experiment() -> Experiment {
             chart: Box::new(chart),
             claims: vec![within()],
         }],
+        testbed: None,
     }
 }
 

@@ -223,6 +223,7 @@ pub fn experiment() -> Experiment {
         needs_speech: true,
         points: Box::new(points),
         figures: [fig1_2::figures(), fig9_10::figures()].into_iter().flatten().collect(),
+        testbed: None,
     }
 }
 

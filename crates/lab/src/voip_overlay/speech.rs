@@ -110,6 +110,7 @@ pub fn experiment() -> Experiment {
         needs_speech: true,
         points: Box::new(points),
         figures: vec![figure()],
+        testbed: None,
     }
 }
 

@@ -19,11 +19,8 @@ use std::time::Duration;
 use trunkline_base::rng;
 use trunkline_base::stats::{quantile, quantile_interval};
 
-pub use figures::beside;
-pub use testbed::{Effort, Testbed};
-
-/// The figure that has a testbed.
-pub const FIGURE: &str = "convergence";
+/// The figure's name.
+const FIGURE: &str = "convergence";
 
 const COLUMNS: &[Column] = &[
     Column::text("where"),
@@ -53,6 +50,7 @@ pub fn experiment() -> Experiment {
         needs_speech: false,
         points: Box::new(points),
         figures: vec![figures::simulated()],
+        testbed: Some(testbed::testbed()),
     }
 }
 

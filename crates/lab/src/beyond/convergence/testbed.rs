@@ -1,19 +1,18 @@
-//! The same events with four sealed `trunkline node` daemons and `trunkline
-//! impair` between them, on the loopback interface.
+//! The same events with four sealed `trunkline node` daemons, each in a network namespace
+//! of its own, and `trunkline impair --hosts` between them.
 
 use super::control::Control;
 use super::script::{
     self, B, CALM, Event, FAILING, LINKS, NODES, Overlay, PATIENCE, SCRIPT, Settled, Step, Table,
     is_right,
 };
-use super::{COLUMNS, PLACES, rows};
-use crate::experiment::Size;
-use crate::scenario::testbed::config::{self, Addresses};
+use super::{PLACES, rows};
+use crate::experiment::{Cells, Size};
+use crate::scenario::testbed::emulator::{self, Emulator, Models};
 use crate::scenario::testbed::process::{self, Process};
-use crate::scenario::testbed::{Cpu, Error, MAX_LATENESS_US, cannot};
+use crate::scenario::testbed::{Cpu, Effort, Error, cannot, config};
 use crate::scenario::{Host, Link, Scenario};
-use crate::table::{Row, print};
-use serde::Serialize;
+use crate::testbed::{Round, Sample, Stage, Testbed};
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,7 +22,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::rng;
-use trunkline_base::stats::quantile;
 
 /// Between two looks at a daemon's table: its control socket answers no more
 /// often.
@@ -34,224 +32,166 @@ const AT_ONCE: usize = 2;
 /// The beginning of [`SCRIPT`], without what needs ten seconds of quiet before.
 const SHORTEST: [Step; 2] = [SCRIPT[0], Step { after: Duration::ZERO, ..SCRIPT[1] }];
 
-/// What a run was like for the machine.
-#[derive(Serialize, Debug)]
-pub struct Effort {
-    /// Whether impair kept up: its p99.9 lateness is at most
-    /// [`MAX_LATENESS_US`].
-    pub valid: bool,
-    /// How late impair sent packets on, microseconds.
-    pub lateness_us: serde_json::Value,
-    /// How long nobody had looked when a table was first seen right, in
-    /// milliseconds: what a time may be too long by.
-    pub look_ms: Looks,
-    /// Overlays of four daemons at the same time.
-    pub at_once: usize,
-    /// Processor time: of impair, and of all daemons together.
-    pub cpu: Vec<Cpu>,
-    /// The run's length, seconds.
-    pub seconds: f64,
-}
-
-/// A distribution.
-#[derive(Serialize, Debug)]
-pub struct Looks {
-    p50: f64,
-    p90: f64,
-    max: f64,
-}
-
-impl Effort {
-    /// The p99.9 of `lateness_us`.
-    pub fn lateness_p999_us(&self) -> f64 {
-        self.lateness_us["p99.9"].as_f64().unwrap_or(f64::NAN)
+/// How it is measured.
+pub fn testbed() -> Testbed {
+    Testbed {
+        figure: super::figures::beside(),
+        rounds: Box::new(|size| vec![round(size)]),
+        rows: Box::new(|samples| settled_rows(samples)),
     }
 }
 
-/// How often everything happens to daemons, and the program for them.
-#[derive(Debug)]
-pub struct Testbed {
-    trunkline: PathBuf,
-    at_once: usize,
-    /// Of the script, one after the other in each overlay.
+/// All overlays at the same time, each so often.
+fn round(size: Size) -> Round {
+    let lives = Lives {
+        runs: size.pick(1, 2, 7),
+        script: size.pick(&SHORTEST[..], &SCRIPT[..], &SCRIPT[..]),
+    };
+    let one: f64 = lives.script.iter().map(length).sum();
+    Round {
+        name: "lives".into(),
+        seconds: (lives.runs as f64 * one).ceil() as usize,
+        parts: size.pick(1, AT_ONCE, AT_ONCE),
+        run: Box::new(move |stage, lanes| lives.run(stage, lanes)),
+    }
+}
+
+/// About how long an event takes, seconds.
+fn length(step: &Step) -> f64 {
+    (step.after + CALM).as_secs_f64() + 1.2
+}
+
+/// What happened, as a sample.
+fn sample(settled: &Settled) -> Sample {
+    let Settled { event, took, for_good, look } = settled;
+    let numbers = vec![took.as_secs_f64(), f64::from(*for_good), look.as_secs_f64()];
+    Sample::new(event.name(), numbers)
+}
+
+/// The rows of all that happened.
+fn settled_rows(samples: &[Sample]) -> Cells {
+    let settled = |sample: &Sample| {
+        let event = Event::ALL.into_iter().find(|e| e.name() == sample.of)?;
+        let [took, for_good, look] = sample.numbers[..] else { return None };
+        let [took, look] = [took, look].map(Duration::from_secs_f64);
+        Some(Settled { event, took, for_good: for_good > 0.0, look })
+    };
+    let all: Vec<Settled> = samples.iter().filter_map(settled).collect();
+    rows(PLACES[1], &all, samples.iter().all(|s| s.valid))
+}
+
+/// What happens to each overlay.
+struct Lives {
+    /// Of the script, one after the other.
     runs: usize,
     script: &'static [Step],
 }
 
-impl Testbed {
-    /// Starts nothing yet. `trunkline` is the program; `None` looks for it
-    /// beside this one, then in PATH.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Missing`].
-    pub fn new(trunkline: Option<&Path>, size: Size) -> Result<Testbed, Error> {
-        Ok(Testbed {
-            trunkline: process::find_default(trunkline)?,
-            at_once: size.pick(1, AT_ONCE, AT_ONCE),
-            runs: size.pick(1, 2, 7),
-            script: size.pick(&SHORTEST, &SCRIPT, &SCRIPT),
-        })
-    }
-
-    /// How many events there will be, and about how many seconds they take, if
-    /// they took place one after the other.
-    pub fn extent(&self) -> (usize, f64) {
-        let runs = self.at_once * self.runs;
-        let one: f64 = self.script.iter().map(weight).sum();
-        (runs * self.script.len(), runs as f64 * one)
-    }
-
-    /// Runs it; its rows and what it cost. `done` is told the weight of each
-    /// event. The processes end with this one, however that ends.
-    ///
-    /// # Errors
-    ///
-    /// A process failed.
-    pub fn run(&self, seed: u64, done: &(dyn Fn(f64) + Sync)) -> Result<(Vec<Row>, Effort), Error> {
+impl Lives {
+    /// Lets it happen in these lanes.
+    fn run(&self, stage: &Stage<'_>, lanes: &[usize]) -> Result<(Vec<Sample>, Effort), Error> {
         let dir = tempfile::Builder::new().prefix("trunkline-lab-").tempdir();
         let dir = dir.map_err(cannot("make a temporary folder"))?;
-        let overlay_key = self.keys(dir.path())?;
-        let network = Network::start(self, dir.path(), seed, overlay_key)?;
-        let (begun, before) = (Instant::now(), process::children()?);
-        let failed = AtomicBool::new(false);
+        let network = Network::start(stage, dir.path(), lanes.len())?;
+        let (before, over) = (process::children()?, AtomicBool::new(false));
         let live = |lane: usize| {
-            let mut overlay = Daemons::new(&network, lane, done);
-            let mut luck = rng(seed, 1 + lane as u64);
+            let mut overlay = Daemons::new(&network, lane);
+            let mut luck = rng(stage.seed, 1 + lanes[lane] as u64);
             let mut settled = Vec::new();
             for _ in 0..self.runs {
                 let run = script::live(&mut overlay, self.script, &mut luck);
-                failed.fetch_or(run.is_err(), Ordering::Relaxed);
-                settled.extend(run?);
-                if failed.load(Ordering::Relaxed) {
+                over.fetch_or(run.is_err(), Ordering::Relaxed);
+                settled.extend(run?.iter().map(sample));
+                if over.load(Ordering::Relaxed) {
                     break;
                 }
             }
             Ok(settled)
         };
-        let settled: Vec<Settled> = std::thread::scope(|scope| {
+        let samples = std::thread::scope(|scope| {
             let live = &live;
-            let lanes: Vec<_> = (0..self.at_once).map(|n| scope.spawn(move || live(n))).collect();
+            let lanes: Vec<_> = (0..lanes.len()).map(|n| scope.spawn(move || live(n))).collect();
+            while lanes.iter().any(|lane| !lane.is_finished()) {
+                std::thread::sleep(Duration::from_secs(1));
+                (stage.second)();
+            }
             let joined = lanes.into_iter().map(|l| l.join().expect("no lane panics"));
             joined.collect::<Result<Vec<_>, Error>>()
         })?
         .concat();
-        let effort = self.effort(network, &settled, begun, before)?;
-        let cells = rows(PLACES[1], &settled, effort.valid);
-        Ok((cells.into_iter().map(|row| print(COLUMNS, row)).collect(), effort))
-    }
-
-    /// A key and a certificate for each node; the overlay's public key.
-    fn keys(&self, dir: &Path) -> Result<String, Error> {
-        let at = |name: &str| dir.join(name).to_string_lossy().into_owned();
-        let overlay = self.tool(&["keygen", &at("overlay.key")])?;
-        for node in 1..=NODES {
-            let key = self.tool(&["keygen", &at(&format!("{node}.key"))])?;
-            let (id, name) = (node.to_string(), format!("node-{node}"));
-            let (signer, file) = (at("overlay.key"), at(&format!("{node}.cert")));
-            let says = ["--node", &id, "--name", &name, "--key", &key, &file];
-            self.tool(&[&["certify", "--overlay-key", &signer][..], &says].concat())?;
-        }
-        Ok(overlay)
-    }
-
-    /// What a command of the program prints.
-    fn tool(&self, args: &[&str]) -> Result<String, Error> {
-        let out = Command::new(&self.trunkline).args(args).output();
-        let out = out.map_err(cannot(format!("start {}", self.trunkline.display())))?;
-        if !out.status.success() {
-            let said = String::from_utf8_lossy(&out.stderr);
-            let said = said.lines().last().unwrap_or("nothing");
-            return Err(Error::Process(format!("trunkline {} failed: {said}", args[0])));
-        }
-        Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
-    }
-
-    fn effort(
-        &self,
-        network: Network,
-        settled: &[Settled],
-        begun: Instant,
-        before: Duration,
-    ) -> Result<Effort, Error> {
-        let seconds = begun.elapsed().as_secs_f64();
         let daemons = process::children()?.saturating_sub(before).as_secs_f64();
-        let (ledger, impair) = network.impair.finish()?;
-        let ledger: serde_json::Value = serde_json::from_str(&ledger)
-            .map_err(|e| Error::Process(format!("impair's ledger is no JSON: {e}")))?;
-        let mut looks: Vec<f64> = settled.iter().map(|s| 1e3 * s.look.as_secs_f64()).collect();
-        looks.sort_unstable_by(f64::total_cmp);
-        let look = |share| quantile(&looks, share).unwrap_or(f64::NAN);
-        let mut effort = Effort {
-            valid: false,
-            lateness_us: ledger["lateness_us"].clone(),
-            look_ms: Looks { p50: look(0.5), p90: look(0.9), max: look(1.0) },
-            at_once: self.at_once,
-            cpu: vec![
-                Cpu { process: "impair".into(), seconds: impair.as_secs_f64() },
-                Cpu { process: "daemons".into(), seconds: daemons },
-            ],
-            seconds,
-        };
-        effort.valid = effort.lateness_p999_us() <= MAX_LATENESS_US;
-        Ok(effort)
+        let (ledger, impair) = network.emulator.finish()?;
+        let cpu = vec![
+            Cpu { process: "impair".into(), seconds: impair.as_secs_f64() },
+            Cpu { process: "daemons".into(), seconds: daemons },
+        ];
+        Ok((samples, Effort::of_ledger(&ledger, cpu)))
     }
 }
 
-/// About how long an event takes, seconds.
-fn weight(step: &Step) -> f64 {
-    (step.after + CALM).as_secs_f64() + 1.2
+/// A key and a certificate for each node; the overlay's public key.
+fn keys(trunkline: &Path, dir: &Path) -> Result<String, Error> {
+    let at = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    let overlay = tool(trunkline, &["keygen", &at("overlay.key")])?;
+    for node in 1..=NODES {
+        let key = tool(trunkline, &["keygen", &at(&format!("{node}.key"))])?;
+        let (id, name) = (node.to_string(), format!("node-{node}"));
+        let (signer, file) = (at("overlay.key"), at(&format!("{node}.cert")));
+        let says = ["--node", &id, "--name", &name, "--key", &key, &file];
+        tool(trunkline, &[&["certify", "--overlay-key", &signer][..], &says].concat())?;
+    }
+    Ok(overlay)
+}
+
+/// What a command of the program prints.
+fn tool(trunkline: &Path, args: &[&str]) -> Result<String, Error> {
+    let out = Command::new(trunkline).args(args).output();
+    let out = out.map_err(cannot(format!("start {}", trunkline.display())))?;
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        let said = said.lines().last().unwrap_or("nothing");
+        return Err(Error::Process(format!("trunkline {} failed: {said}", args[0])));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }
 
 /// The links of all overlays, and the files of their daemons.
 struct Network {
     trunkline: PathBuf,
     dir: PathBuf,
-    impair: Process,
-    impair_file: PathBuf,
-    addresses: Addresses,
+    emulator: Emulator,
+    scenario: Scenario,
     overlay_key: String,
     seed: u64,
     /// What links do now.
-    links: Mutex<Scenario>,
+    models: Mutex<Models>,
 }
 
 impl Network {
-    fn start(
-        testbed: &Testbed,
-        dir: &Path,
-        seed: u64,
-        overlay_key: String,
-    ) -> Result<Network, Error> {
-        let scenario = scenario(testbed.at_once);
-        let addresses = Addresses::free(&scenario)?;
-        let (trunkline, file) = (&testbed.trunkline, dir.join("impair.toml"));
-        write(&file, &config::impair(&scenario, &addresses, seed))?;
+    fn start(stage: &Stage<'_>, dir: &Path, lanes: usize) -> Result<Network, Error> {
+        let (trunkline, seed, scenario) = (stage.trunkline.to_owned(), stage.seed, scenario(lanes));
         Ok(Network {
-            impair: Process::start(command(trunkline), "impair".into(), &["impair"], &file)?.0,
-            trunkline: trunkline.clone(),
+            overlay_key: keys(&trunkline, dir)?,
+            emulator: Emulator::start(&trunkline, &scenario, seed, dir)?,
+            models: Mutex::new(emulator::models(&scenario)),
             dir: dir.to_owned(),
-            impair_file: file,
-            addresses,
-            overlay_key,
+            trunkline,
+            scenario,
             seed,
-            links: Mutex::new(scenario),
         })
     }
 
     /// Lets the link that fails lose everything or nothing, there and back;
     /// when that began.
     fn change(&self, lane: usize, there: bool, back: bool) -> Result<Instant, Error> {
-        let mut scenario = self.links.lock().expect("no lane panics");
-        let link = &mut scenario.links[links_of(lane)][FAILING];
+        let mut models = self.models.lock().expect("no lane panics");
         let loss = |all| if all { Loss::EVERYTHING } else { Loss::None };
-        if let Some(models) = &mut link.wire {
-            (models[0].loss, models[1].loss) = (loss(there), loss(back));
+        if let Some(both) = &mut models[links_of(lane)][FAILING] {
+            (both[0].loss, both[1].loss) = (loss(there), loss(back));
         }
-        write(&self.impair_file, &config::impair(&scenario, &self.addresses, self.seed))?;
         // With the lock, since impair must read this file and not the next.
         let begun = Instant::now();
-        self.impair.hang_up()?;
+        self.emulator.change(&self.scenario, &models, self.seed)?;
         std::thread::sleep(LOOK);
         Ok(begun)
     }
@@ -261,22 +201,23 @@ impl Network {
         let id = node + 1;
         let quoted = |p: PathBuf| toml::Value::String(p.to_string_lossy().into_owned()).to_string();
         let mut text = format!(
-            "[node]\nid = {id}\nname = \"node-{id}\"\nkey = {}\ncertificate = {}\nlisten = [\"{}\"]\n\
+            "[node]\nid = {id}\nname = \"node-{id}\"\nkey = {}\ncertificate = {}\nlisten = [\"[::]:{}\"]\n\
              control = {}\n[log]\nfilter = \"error,trunkline::node=info\"\n[overlay]\nkeys = [\"{}\"]\n",
             quoted(self.dir.join(format!("{id}.key"))),
             quoted(self.dir.join(format!("{id}.cert"))),
-            self.addresses.nodes[lane * NODES + node],
+            config::PORT,
             quoted(self.control(lane, node)),
             self.overlay_key,
         );
-        for ((a, b, _), (at_a, at_b)) in LINKS.iter().zip(&self.addresses.links[links_of(lane)]) {
-            let (neighbour, address) = match (a, b) {
-                (&here, &there) if here == node => (there, at_a),
-                (&there, &here) if here == node => (there, at_b),
+        for (n, &(a, b, _)) in links_of(lane).zip(&LINKS) {
+            let neighbour = match (a == node, b == node) {
+                (true, _) => b,
+                (_, true) => a,
                 _ => continue,
             };
-            let neighbour = neighbour + 1;
-            let _ = write!(text, "[[link]]\nneighbour = {neighbour}\naddress = \"{address}\"\n");
+            let end = self.emulator.end(&self.scenario, n, lane * NODES + neighbour);
+            let (id, port) = (neighbour + 1, config::PORT);
+            let _ = write!(text, "[[link]]\nneighbour = {id}\naddress = \"[{end}]:{port}\"\n");
         }
         text
     }
@@ -284,10 +225,6 @@ impl Network {
     fn control(&self, lane: usize, node: usize) -> PathBuf {
         self.dir.join(format!("{lane}-{}.ctl", node + 1))
     }
-}
-
-fn command(trunkline: &Path) -> Command {
-    Command::new(trunkline)
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Error> {
@@ -298,7 +235,7 @@ fn links_of(lane: usize) -> Range<usize> {
     lane * LINKS.len()..(lane + 1) * LINKS.len()
 }
 
-/// All overlays side by side, as far as impair needs to know.
+/// All overlays side by side, as far as the emulator needs to know.
 fn scenario(lanes: usize) -> Scenario {
     let host = |n: usize| Host::new(n.to_string());
     let link = |lane: usize, &(a, b, ms): &(usize, usize, u64)| {
@@ -327,7 +264,6 @@ struct Daemons<'a> {
     lane: usize,
     /// The daemons by number; `None` where one does not run.
     nodes: [Option<Process>; NODES],
-    done: &'a (dyn Fn(f64) + Sync),
 }
 
 /// Since when a table is right.
@@ -340,8 +276,8 @@ struct Right {
 }
 
 impl<'a> Daemons<'a> {
-    fn new(network: &'a Network, lane: usize, done: &'a (dyn Fn(f64) + Sync)) -> Daemons<'a> {
-        Daemons { network, lane, nodes: [const { None }; NODES], done }
+    fn new(network: &'a Network, lane: usize) -> Daemons<'a> {
+        Daemons { network, lane, nodes: [const { None }; NODES] }
     }
 
     fn spawn(&mut self, node: usize) -> Result<(), Error> {
@@ -349,8 +285,9 @@ impl<'a> Daemons<'a> {
         let file = network.dir.join(format!("{}-{id}.toml", self.lane));
         write(&file, &network.config(self.lane, node))?;
         let args = ["node", "--config"];
-        let process =
-            Process::spawn(command(&network.trunkline), format!("node {id}"), &args, &file)?;
+        let host = self.lane * NODES + node;
+        let program = network.emulator.bound(host, &network.trunkline);
+        let process = Process::spawn(program, format!("node {id}"), &args, &file)?;
         self.nodes[node] = Some(process);
         Ok(())
     }
@@ -422,8 +359,6 @@ impl Overlay for Daemons<'_> {
         let begun = self.begin(event)?;
         let settled = self.settle(event, begun);
         self.nodes.iter_mut().flatten().try_for_each(|node| node.ready().map(drop))?;
-        let step = SCRIPT.iter().find(|s| s.event == event);
-        (self.done)(step.map_or(0.0, weight));
         Ok(settled)
     }
 }

@@ -3,9 +3,8 @@
 use super::super::build::{host, node, topology};
 use super::super::model::{Carrier, Scenario};
 use super::emulator::Emulator;
-use super::{Error, cannot, settings};
+use super::{Error, settings};
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use trunkline_base::link_model::{Chain, LinkModel, Loss, Queue};
 use trunkline_overlay::link;
@@ -79,53 +78,6 @@ fn links_of(
     })
 }
 
-/// Where everybody listens.
-pub struct Addresses {
-    /// The daemon of each host.
-    pub nodes: Vec<SocketAddr>,
-    /// The two ends of each link.
-    pub links: Vec<(SocketAddr, SocketAddr)>,
-}
-
-impl Addresses {
-    /// Free ones, on an address of the loopback interface that no other run
-    /// uses at the same time: free ports are found by looking, and two that
-    /// look find the same.
-    pub fn free(scenario: &Scenario) -> Result<Addresses, Error> {
-        let [.., high, low] = std::process::id().to_be_bytes();
-        let home = Ipv4Addr::new(127, high, low, 1);
-        let count = scenario.hosts.len() + 2 * scenario.links.len();
-        // All at once, or the second might get the first one's port.
-        let sockets: Vec<UdpSocket> = (0..count)
-            .map(|_| UdpSocket::bind((home, 0)))
-            .collect::<Result<_, _>>()
-            .map_err(cannot("find free UDP ports"))?;
-        let mut found = sockets.iter().map(UdpSocket::local_addr);
-        let mut next = || found.next().expect("one for each").map_err(cannot("look at a socket"));
-        let nodes = scenario.hosts.iter().map(|_| next()).collect::<Result<_, _>>()?;
-        let links = scenario.links.iter().map(|_| Ok((next()?, next()?)));
-        Ok(Addresses { nodes, links: links.collect::<Result<_, Error>>()? })
-    }
-}
-
-/// impair's: the same models, seed and streams as in the simulator.
-pub fn impair(scenario: &Scenario, addresses: &Addresses, seed: u64) -> String {
-    let mut text = format!("seed = {seed}\n");
-    for (link, (a, b)) in scenario.links.iter().zip(&addresses.links) {
-        let (Some((host_a, host_b)), Some([there, back])) = (link.hosts(), &link.wire) else {
-            continue;
-        };
-        let (peer_a, peer_b) = (addresses.nodes[host_a], addresses.nodes[host_b]);
-        let _ = write!(
-            text,
-            "[[link]]\na = {{ listen = \"{a}\", peer = \"{peer_a}\" }}\n\
-             b = {{ listen = \"{b}\", peer = \"{peer_b}\" }}\n"
-        );
-        text += &wire(there, back);
-    }
-    text
-}
-
 /// What a wire does there and back, as impair's files have it.
 pub fn wire(there: &LinkModel, back: &LinkModel) -> String {
     let line = |(key, value): (&str, fn(&LinkModel) -> Option<String>)| {
@@ -172,7 +124,7 @@ const KEYS: [Key; 8] = [
 ];
 
 /// The port of each host's daemon.
-const PORT: u16 = 7_000;
+pub const PORT: u16 = 7_000;
 
 /// The files of a host's daemon: how it is configured, its Unix socket for applications,
 /// and of a sealed overlay its key.

@@ -4,7 +4,7 @@
 
 mod calls;
 pub(crate) mod config;
-mod emulator;
+pub(crate) mod emulator;
 mod events;
 pub(crate) mod process;
 mod programs;
@@ -21,7 +21,8 @@ use calls::{Calls, Heard};
 use config::NodeFiles;
 use emulator::Emulator;
 use process::Process;
-use serde::Serialize;
+pub use process::find_default;
+use serde::{Deserialize, Serialize};
 pub use shell::shell;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -80,7 +81,7 @@ pub const MAX_LATENESS_US: f64 = 1_000.0;
 pub const MAX_LATE: f64 = 0.01;
 
 /// What a run was like for the machine.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Effort {
     /// Whether impair kept up, its p99.9 lateness is at most [`MAX_LATENESS_US`], and there
     /// was a processor for other programs: at most [`MAX_LATE`] of the calls' packets left
@@ -100,7 +101,7 @@ pub struct Effort {
 }
 
 /// Processor time of one process.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Cpu {
     /// `impair`, or a host's name.
     pub process: String,
@@ -109,6 +110,16 @@ pub struct Cpu {
 }
 
 impl Effort {
+    /// By impair's ledger alone, where nobody calls.
+    pub fn of_ledger(ledger: &serde_json::Value, cpu: Vec<Cpu>) -> Effort {
+        let kernel = ledger["kernel"].as_str().unwrap_or_default().to_owned();
+        let lateness_us = ledger["lateness_us"].clone();
+        let mut effort =
+            Effort { valid: false, lateness_us, callers_late_pct: 0.0, refused: 0, cpu, kernel };
+        effort.valid = effort.lateness_p999_us() <= MAX_LATENESS_US;
+        effort
+    }
+
     /// The p99.9 of `lateness_us`.
     pub fn lateness_p999_us(&self) -> f64 {
         self.lateness_us["p99.9"].as_f64().unwrap_or(f64::NAN)
@@ -298,12 +309,12 @@ impl<'a> Bed<'a> {
             let seconds = node.finish()?.1.as_secs_f64();
             cpu.push(Cpu { process: host.name.clone(), seconds });
         }
-        let lateness_us = ledger["lateness_us"].clone();
-        let kernel = ledger["kernel"].as_str().unwrap_or_default().to_owned();
-        let (refused, callers_late_pct) = (heard.refused, 100.0 * heard.late);
-        let mut effort =
-            Effort { valid: false, lateness_us, callers_late_pct, refused, cpu, kernel };
-        effort.valid = effort.lateness_p999_us() <= MAX_LATENESS_US && heard.late <= MAX_LATE;
-        Ok(effort)
+        let effort = Effort::of_ledger(&ledger, cpu);
+        Ok(Effort {
+            valid: effort.valid && heard.late <= MAX_LATE,
+            callers_late_pct: 100.0 * heard.late,
+            refused: heard.refused,
+            ..effort
+        })
     }
 }

@@ -140,6 +140,7 @@ pub fn experiments() -> [Experiment; 2] {
         needs_speech: false,
         points: Box::new(points),
         figures: vec![fig12(), fig13()],
+        testbed: None,
     };
     [figures, packets::experiment()]
 }

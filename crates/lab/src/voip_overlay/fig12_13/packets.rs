@@ -48,6 +48,7 @@ pub(super) fn experiment() -> Experiment {
         needs_speech: false,
         points: Box::new(points),
         figures: vec![figure()],
+        testbed: None,
     }
 }
 

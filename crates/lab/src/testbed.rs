@@ -1,0 +1,310 @@
+//! Figures in the testbed: with real daemons and the kernel's own TCP, beside the
+//! simulator. What is measured at the same time is a round; a round of which the machine
+//! was too late is measured once more, then in halves, and what is late even alone is
+//! marked as not valid.
+
+use crate::claim::largest;
+use crate::error::Error;
+use crate::experiment::{Cells, Experiment, Figure, Size};
+use crate::scenario::testbed::{self as bed, Cpu, Effort};
+use crate::store::{Manifest, read_json, write_json};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// How an experiment is measured in the testbed.
+pub struct Testbed {
+    /// Drawn and judged from the simulator's rows and those of the testbed below them.
+    pub figure: Figure,
+    /// What is measured one after the other.
+    pub rounds: Box<dyn Fn(Size) -> Vec<Round> + Send + Sync>,
+    /// The rows of all samples.
+    pub rows: Box<dyn Fn(&[Sample]) -> Cells + Send + Sync>,
+}
+
+/// What is measured at the same time.
+pub struct Round {
+    /// Tells it from the others: a file name.
+    pub name: String,
+    /// About how long it takes, in seconds.
+    pub seconds: usize,
+    /// How many parts it has; each could be measured by itself.
+    pub parts: usize,
+    /// Measures these of its parts.
+    pub run: Box<Run>,
+}
+
+/// Measures parts of a round.
+pub type Run =
+    dyn Fn(&Stage<'_>, &[usize]) -> Result<(Vec<Sample>, Effort), bed::Error> + Send + Sync;
+
+/// What a round gets besides its parts.
+pub struct Stage<'a> {
+    /// The daemon's program.
+    pub trunkline: &'a Path,
+    /// What everything random follows from: the run's, and other at each attempt.
+    pub seed: u64,
+    /// To be called once a second.
+    pub second: &'a (dyn Fn() + Sync),
+}
+
+/// A measured value, or several that belong together.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// Of what.
+    pub of: String,
+    /// The numbers, each finite.
+    pub numbers: Vec<f64>,
+    /// Whether the machine kept up.
+    pub valid: bool,
+}
+
+impl Sample {
+    /// Of a round that is not known yet to be valid.
+    pub fn new(of: impl Into<String>, numbers: Vec<f64>) -> Sample {
+        Sample { of: of.into(), numbers, valid: true }
+    }
+}
+
+/// One attempt at a round, or at some of its parts.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Attempt {
+    /// The round.
+    pub round: String,
+    /// Of its parts, so many at the same time.
+    pub parts: usize,
+    /// What it was like for the machine.
+    pub effort: Effort,
+}
+
+/// What is stored of a round.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    run: Manifest,
+    samples: Vec<Sample>,
+    attempts: Vec<Attempt>,
+}
+
+/// Where a run's rounds are stored, and whether they are the same run's.
+pub struct Shelf {
+    folder: PathBuf,
+    run: Manifest,
+}
+
+impl Shelf {
+    /// Of this experiment, in the output folder `out`.
+    pub fn new(out: &Path, experiment: &Experiment, size: Size, seed: u64) -> Shelf {
+        let folder = out.join(experiment.paper).join(experiment.name).join("testbed");
+        Shelf { folder, run: Manifest::new(experiment, size, seed, None) }
+    }
+
+    fn path(&self, round: &Round) -> PathBuf {
+        self.folder.join(format!("{}.json", round.name))
+    }
+
+    fn load(&self, round: &Round) -> Result<Option<Stored>, Error> {
+        let path = self.path(round);
+        match read_json::<Stored>(&path)? {
+            Some(stored) if stored.run != self.run => {
+                let (there, here) = (stored.run.line(), self.run.line());
+                Err(Error::OtherRun { path, there, here })
+            }
+            stored => Ok(stored),
+        }
+    }
+}
+
+/// Who is told how it gets on.
+pub trait Watch: Sync {
+    /// Another second of the rounds is over.
+    fn second(&self);
+    /// Something that a person should know.
+    fn say(&self, line: &str);
+}
+
+/// What came of all rounds.
+pub struct Outcome {
+    /// In the order of the rounds.
+    pub samples: Vec<Sample>,
+    /// Every attempt.
+    pub attempts: Vec<Attempt>,
+}
+
+impl Outcome {
+    /// Whether the machine kept up with all that counts in the end.
+    pub fn is_valid(&self) -> bool {
+        self.samples.iter().all(|sample| sample.valid)
+    }
+
+    /// The worst lateness of impair in an attempt that counts, p99.9 in microseconds; of all
+    /// attempts if none does.
+    pub fn lateness_p999_us(&self) -> f64 {
+        let is_any = self.attempts.iter().any(|a| a.effort.valid);
+        let counts = self.attempts.iter().filter(|a| a.effort.valid || !is_any);
+        largest(counts.map(|a| a.effort.lateness_p999_us()))
+    }
+
+    /// The processor time of every process, by its name, over all attempts.
+    pub fn cpu(&self) -> Vec<Cpu> {
+        let mut sum: Vec<Cpu> = Vec::new();
+        for cpu in self.attempts.iter().flat_map(|a| &a.effort.cpu) {
+            match sum.iter_mut().find(|s| s.process == cpu.process) {
+                Some(s) => s.seconds += cpu.seconds,
+                None => sum.push(cpu.clone()),
+            }
+        }
+        sum
+    }
+}
+
+impl Testbed {
+    /// Measures every round that is not on the shelf yet.
+    ///
+    /// # Errors
+    ///
+    /// A round failed, or the shelf can't be written or is another run's. What has been
+    /// measured stays there.
+    pub fn run(
+        &self,
+        (shelf, size): (&Shelf, Size),
+        trunkline: &Path,
+        watch: &dyn Watch,
+    ) -> Result<Outcome, Error> {
+        let mut outcome = Outcome { samples: Vec::new(), attempts: Vec::new() };
+        for (round, n) in (self.rounds)(size).into_iter().zip(0..) {
+            let stored = match shelf.load(&round)? {
+                Some(stored) => {
+                    (0..round.seconds).for_each(|_| watch.second());
+                    stored
+                }
+                None => {
+                    let seed = shelf.run.seed().wrapping_add(SEEDS_OF_A_ROUND * n);
+                    let attempts = Vec::new();
+                    let mut it = Measuring { round: &round, trunkline, watch, seed, attempts };
+                    let samples = it.all().map_err(|why| Error::Testbed {
+                        what: format!("{}, round {}", self.figure.name, round.name),
+                        why,
+                    })?;
+                    let (run, attempts) = (shelf.run.clone(), it.attempts);
+                    let stored = Stored { run, samples, attempts };
+                    write_json(&shelf.path(&round), &stored)?;
+                    stored
+                }
+            };
+            outcome.samples.extend(stored.samples);
+            outcome.attempts.extend(stored.attempts);
+        }
+        Ok(outcome)
+    }
+}
+
+/// Each attempt at a round has another seed.
+const SEEDS_OF_A_ROUND: u64 = 1_000;
+
+struct Measuring<'a> {
+    round: &'a Round,
+    trunkline: &'a Path,
+    watch: &'a dyn Watch,
+    seed: u64,
+    attempts: Vec<Attempt>,
+}
+
+impl Measuring<'_> {
+    /// Measures the whole round.
+    fn all(&mut self) -> Result<Vec<Sample>, bed::Error> {
+        let parts: Vec<usize> = (0..self.round.parts).collect();
+        self.measure(&parts, 2)
+    }
+
+    /// Measures these parts at the same time, at most so many times; if every time is
+    /// void, each half of them. A part that is void even alone is not valid.
+    fn measure(&mut self, parts: &[usize], times: usize) -> Result<Vec<Sample>, bed::Error> {
+        let mut void = Vec::new();
+        for _ in 0..times {
+            let (samples, valid) = self.attempt(parts)?;
+            if valid {
+                return Ok(samples);
+            }
+            void = samples;
+        }
+        if parts.len() < 2 {
+            return Ok(void.into_iter().map(|s| Sample { valid: false, ..s }).collect());
+        }
+        let (first, second) = parts.split_at(parts.len() / 2);
+        let mut samples = self.measure(first, 1)?;
+        samples.extend(self.measure(second, 1)?);
+        Ok(samples)
+    }
+
+    /// The samples, and whether they are valid.
+    fn attempt(&mut self, parts: &[usize]) -> Result<(Vec<Sample>, bool), bed::Error> {
+        let &mut Measuring { round, trunkline, watch, .. } = self;
+        let seed = self.seed + self.attempts.len() as u64;
+        let stage = Stage { trunkline, seed, second: &|| watch.second() };
+        let (samples, effort) = (round.run)(&stage, parts)?;
+        let valid = effort.valid;
+        if !valid {
+            watch.say(&format!(
+                "round {} is void: impair was late by {:.0} µs (p99.9); it is measured again, \
+                 in smaller parts in the end",
+                round.name,
+                effort.lateness_p999_us()
+            ));
+        }
+        self.attempts.push(Attempt { round: round.name.clone(), parts: parts.len(), effort });
+        Ok((samples, valid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    struct Nobody;
+
+    impl Watch for Nobody {
+        fn second(&self) {}
+        fn say(&self, _line: &str) {}
+    }
+
+    fn effort(valid: bool) -> Effort {
+        let late = if valid { 80.0 } else { 1_080.0 };
+        Effort::of_ledger(&serde_json::json!({ "lateness_us": { "p99.9": late } }), Vec::new())
+    }
+
+    /// What is measured of five parts where the machine bears so many at the same time, and how
+    /// many parts each attempt had.
+    fn of_five(bearable: usize) -> (Vec<Sample>, Vec<usize>) {
+        let seeds = Mutex::new(Vec::new());
+        let run = move |stage: &Stage<'_>, parts: &[usize]| {
+            let mut seeds = seeds.lock().expect("nobody panics");
+            assert!(!seeds.contains(&stage.seed), "each attempt has another seed");
+            seeds.push(stage.seed);
+            let samples = parts.iter().map(|n| Sample::new(n.to_string(), vec![]));
+            Ok((samples.collect(), effort(parts.len() <= bearable)))
+        };
+        let round = Round { name: "r".into(), seconds: 1, parts: 5, run: Box::new(run) };
+        let (trunkline, watch) = (Path::new("t"), &Nobody);
+        let mut measuring =
+            Measuring { round: &round, trunkline, watch, seed: 7, attempts: vec![] };
+        let samples = measuring.all().unwrap();
+        (samples, measuring.attempts.iter().map(|a| a.parts).collect())
+    }
+
+    #[test]
+    fn a_void_round_is_repeated_once_then_halved() {
+        for (bearable, attempts) in [
+            (5, vec![5]),
+            (3, vec![5, 5, 2, 3]),
+            (2, vec![5, 5, 2, 3, 1, 2]),
+            (0, vec![5, 5, 2, 1, 1, 3, 1, 2, 1, 1]),
+        ] {
+            let (samples, made) = of_five(bearable);
+            assert_eq!(made, attempts);
+            let of: Vec<&str> = samples.iter().map(|s| s.of.as_str()).collect();
+            assert_eq!(of, ["0", "1", "2", "3", "4"]);
+            assert!(samples.iter().all(|s| s.valid == (bearable > 0)));
+        }
+    }
+}
