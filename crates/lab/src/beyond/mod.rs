@@ -1,6 +1,7 @@
-//! Figures that no paper has: what an overlay does when its network fails.
-//! They put numbers to what Amir, Danilov, Goose, Hedqvist, Terzis: *An Overlay
-//! Architecture for High Quality VoIP Streams* (CNDS-2005-1) only mention.
+//! Figures that no paper has: what an overlay does when its network fails, which puts
+//! numbers to what Amir, Danilov, Goose, Hedqvist, Terzis: *An Overlay Architecture for
+//! High Quality VoIP Streams* (CNDS-2005-1) only mention; and the simulator beside real
+//! daemons and the kernel's own TCP.
 
 mod calls;
 pub mod convergence;
@@ -10,6 +11,7 @@ pub mod flap;
 pub mod heal;
 mod overlay;
 pub mod steady;
+pub mod tcp_model;
 
 use crate::experiment::Experiment;
 
@@ -25,5 +27,6 @@ pub fn experiments() -> Vec<Experiment> {
         flap::experiment(),
         heal::experiment(),
         steady::experiment(),
+        tcp_model::experiment(),
     ]
 }

@@ -15,6 +15,7 @@ use super::ways;
 use super::wire::{Direction, RedSection, Traces, Way, read_file};
 use serde::Deserialize;
 use serde::de::Deserializer;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -67,6 +68,8 @@ struct Sections {
 struct HostSection {
     name: String,
     max_sessions: Option<u16>,
+    #[serde(default)]
+    sysctl: BTreeMap<String, String>,
     #[serde(default)]
     realtime: Realtime,
     #[serde(default)]
@@ -279,9 +282,17 @@ impl Reader<'_> {
             .map_err(|why| self.text.mistake(self.text.section(why), out_of_range(why)))?;
         let mut links = Vec::new();
         for section in &file.host {
-            let &HostSection { ref name, max_sessions, realtime, best_effort, hello, routing } =
+            let HostSection { name, sysctl, .. } = section.get_ref();
+            let &HostSection { max_sessions, realtime, best_effort, hello, routing, .. } =
                 section.get_ref();
             self.check_name(section.span(), name)?;
+            let is_key = |key: &&String| key.starts_with("net.") && !key.contains('/');
+            if let Some(key) = sysctl.keys().find(|key| !is_key(key)) {
+                let what = format!(
+                    "sysctl \"{key}\" is no setting of a network: write one that begins with \"net.\""
+                );
+                return Err(self.mistake(section.span(), what));
+            }
             if routing.is_some() && file.routing.is_none() {
                 let what = "nodes route alike: write a [routing] for all, which may be empty";
                 return Err(self.mistake(section.span(), what));
@@ -291,7 +302,8 @@ impl Reader<'_> {
                 .map_err(|why| self.mistake(section.span(), out_of_range(why)))?;
             links.push(link);
             let max_sessions = max_sessions.map_or(Config::MAX_SESSIONS, usize::from);
-            self.hosts.push(Host { name: name.clone(), max_sessions, routing });
+            let (name, sysctl) = (name.clone(), sysctl.clone());
+            self.hosts.push(Host { name, max_sessions, routing, sysctl });
         }
         for section in &file.router {
             self.check_name(section.span(), &section.get_ref().name)?;

@@ -1,5 +1,6 @@
 //! What a scenario is, read and checked.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 use trunkline_net::Protocol;
@@ -46,12 +47,15 @@ pub struct Host {
     pub max_sessions: usize,
     /// Link-state routing; without it, static routes with the fewest links.
     pub routing: Option<Routing>,
+    /// Settings of its kernel's network, for the testbed: name and value.
+    pub sysctl: BTreeMap<String, String>,
 }
 
 impl Host {
     /// A host whose node has every default.
     pub fn new(name: impl Into<String>) -> Host {
-        Host { name: name.into(), max_sessions: Config::MAX_SESSIONS, routing: None }
+        let (name, sysctl) = (name.into(), BTreeMap::new());
+        Host { name, max_sessions: Config::MAX_SESSIONS, routing: None, sysctl }
     }
 }
 

@@ -32,6 +32,11 @@ pub const VALID: &str = "a configuration has valid models";
 /// some 50 to 100 µs late.
 const AWAKE: Duration = Duration::from_micros(100);
 
+/// Of each such time a punctual pump is awake for nothing but half: a kernel takes the
+/// processor from a real-time thread that never sleeps for 50 ms of each second, in one
+/// piece.
+const VIGIL: Duration = Duration::from_millis(10);
+
 /// Tokens of the descriptors that are not ports.
 const TIMER: u64 = u64::MAX;
 const SIGNAL: u64 = u64::MAX - 1;
@@ -64,8 +69,8 @@ pub struct Pump<P: Ports, S> {
     timer: TimerFd,
     /// What the timer is set to.
     pub armed: Option<Time>,
-    /// Whether it waits for the next packet awake.
-    is_punctual: bool,
+    /// How it waits for the next packet awake, if it does.
+    vigil: Option<Vigil>,
     lateness: Histogram<u64>,
     events: Vec<EpollEvent>,
 }
@@ -114,7 +119,7 @@ impl<P: Ports, S: Setup> Pump<P, S> {
             reread,
             timer,
             armed: None,
-            is_punctual,
+            vigil: is_punctual.then(Vigil::default),
             // 1 ns to 10 minutes, two digits: 60 kB.
             lateness: Histogram::new_with_bounds(1, 600_000_000_000, 2)
                 .expect("constant bounds are valid"),
@@ -223,16 +228,19 @@ impl<P: Ports, S: Setup> Pump<P, S> {
     /// Sets the timer to the next packet; how long to wait besides.
     pub fn arm(&mut self) -> Result<EpollTimeout, Error> {
         let next = Some(self.net.next_timeout()).filter(|next| *next < Time::NEVER);
-        let next = match next {
-            Some(due) if self.is_punctual => {
-                let wait = due.since(self.clock.now());
-                if wait <= AWAKE {
+        let next = match (next, &mut self.vigil) {
+            (Some(due), Some(vigil)) => {
+                let now = self.clock.now();
+                let is_soon = due.since(now) <= AWAKE;
+                if is_soon && vigil.goes_on(now) {
                     return Ok(EpollTimeout::ZERO);
                 }
+                vigil.last = None;
                 // There is nothing to subtract from a time with: count from zero.
-                Some(Time::ZERO + (due.since(Time::ZERO) - AWAKE))
+                let early = if is_soon { Duration::ZERO } else { AWAKE };
+                Some(Time::ZERO + (due.since(Time::ZERO) - early))
             }
-            next => next,
+            (next, _) => next,
         };
         if next == self.armed {
             return Ok(EpollTimeout::NONE);
@@ -260,6 +268,29 @@ impl<P: Ports, S: Setup> Pump<P, S> {
     }
 }
 
+/// How long a thread has been awake to wait.
+#[derive(Default)]
+struct Vigil {
+    /// When the present [`VIGIL`] began.
+    begun: Time,
+    awake: Duration,
+    /// When it was awake before, without sleep since.
+    last: Option<Time>,
+}
+
+impl Vigil {
+    /// Whether it may stay awake at `now`.
+    fn goes_on(&mut self, now: Time) -> bool {
+        if now.since(self.begun) >= VIGIL {
+            (self.begun, self.awake, self.last) = (now, Duration::ZERO, None);
+        }
+        if let Some(last) = self.last.replace(now) {
+            self.awake += now.since(last);
+        }
+        self.awake < VIGIL / 2
+    }
+}
+
 /// The processor time of this process, in seconds.
 pub fn cpu_seconds() -> f64 {
     getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
@@ -270,4 +301,33 @@ pub fn cpu_seconds() -> f64 {
 
 fn watch(epoll: &Epoll, fd: impl AsFd, token: u64) -> Result<(), Error> {
     epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token)).map_err(Error::os("watch a socket"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_time_it_may_stay_awake() {
+        let mut vigil = Vigil::default();
+        let mut awake = 0;
+        for us in (0..1_000_000).step_by(10) {
+            match vigil.goes_on(Time::from_micros(us)) {
+                true => awake += 1,
+                false => vigil.last = None,
+            }
+        }
+        assert!((49_000..52_000).contains(&awake), "{awake}");
+    }
+
+    #[test]
+    fn a_vigil_now_and_then_always_goes_on() {
+        let mut vigil = Vigil::default();
+        for ms in 0..1_000 {
+            for us in 0..100 {
+                assert!(vigil.goes_on(Time::from_micros(1_000 * ms + us)));
+            }
+            vigil.last = None;
+        }
+    }
 }

@@ -139,8 +139,12 @@ fn is_private(link: &Link) -> bool {
 /// The network's file: the same models, seed and streams as in the simulator.
 fn network(scenario: &Scenario, models: &Models, seed: u64) -> String {
     let mut text = format!("seed = {seed}\n");
-    for n in 0..scenario.hosts.len() {
+    for (n, host) in scenario.hosts.iter().enumerate() {
         let _ = write!(text, "[[host]]\nname = \"{}\"\n", name(Spot::Host(n)));
+        for (key, value) in &host.sysctl {
+            let value = toml::Value::String(value.clone());
+            let _ = writeln!(text, "sysctl.\"{key}\" = {value}");
+        }
     }
     for n in 0..scenario.routers.len() {
         let _ = write!(text, "[[router]]\nname = \"{}\"\n", name(Spot::Router(n)));

@@ -10,7 +10,7 @@ pub(crate) mod process;
 mod programs;
 pub(super) mod settings;
 mod shell;
-mod transfers;
+pub(crate) mod transfers;
 
 use super::model::Scenario;
 use super::rows::{COLUMNS, TRANSFER_COLUMNS, row};
@@ -184,7 +184,7 @@ impl<'a> Testbed<'a> {
                 prepared.into_iter().zip(&scenario.transfers).map(|(ready, transfer)| {
                     scope.spawn(move || {
                         sleep_until(begun + transfer.from);
-                        ready.carry()
+                        ready.carry(Duration::ZERO)
                     })
                 });
             let transfers: Vec<_> = transfers.collect();

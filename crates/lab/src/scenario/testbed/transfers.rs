@@ -89,18 +89,20 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Carries it out, from now on.
+    /// Carries it out, from now on; what comes in a time `before` isn't reckoned.
     ///
     /// # Errors
     ///
     /// iperf3 failed.
-    pub fn carry(self) -> Result<Carried, Error> {
+    pub fn carry(self, before: Duration) -> Result<Carried, Error> {
         let Transfer { ends, from, until, congestion, .. } = self.transfer;
         let (_, to) = self.emulator.addresses(ends.1);
         let seconds = (*until - *from).as_secs_f64().round().max(1.0);
+        let omitted = before.as_secs_f64().round();
         let mut client = self.emulator.bound(ends.0, "iperf3");
         client.args(["-J", "-c", &to.to_string(), "-p", &self.port.to_string()]);
-        client.args(["-t", &seconds.to_string(), "-C", congestion]);
+        client.args(["-t", &(seconds - omitted).to_string(), "-C", congestion]);
+        client.args(["-O", &omitted.to_string()]);
         // A file: a pipe that nobody reads until the end would be full before.
         let mut out = tempfile::tempfile().map_err(cannot("make a temporary file"))?;
         let stdout = out.try_clone().map_err(cannot("make a temporary file"))?;

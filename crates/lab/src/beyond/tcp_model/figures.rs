@@ -1,0 +1,241 @@
+//! Figures and claims on what a TCP carries over a single link.
+
+use super::{FIGURE, KERNELS, LOSSES, PLACES, SIMULATED};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
+use crate::experiment::Figure;
+use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::table::{Record, Table};
+
+/// The figure of the simulated TCP.
+pub fn simulated() -> Figure {
+    Figure {
+        name: FIGURE,
+        title: "What the simulated TCP carries over a single link",
+        section: "beyond",
+        says: "Linux's TCP as it is simulated (reno, selective acknowledgments, RACK-TLP), alone on \
+               links of 1, 10 and 100 Mbit/s with round trips of 10, 50 and 200 ms that lose none, \
+               0.1 and 1 % of the packets, with a queue for the bandwidth-delay product: goodput \
+               over what the rate and the square-root law allow.",
+        chart: Box::new(over_expected),
+        claims: vec![full(PLACES[0], SIMULATED), law()],
+    }
+}
+
+/// That of the simulated TCP and this kernel's.
+pub fn beside() -> Figure {
+    let mut claims: Vec<Claim> = KERNELS.map(|tcp| full(PLACES[1], tcp)).into();
+    claims.push(agrees());
+    Figure {
+        name: "tcp-model-testbed",
+        title: "What this kernel's TCP carries, against the simulated one",
+        section: "beyond",
+        says: "The same links by `trunkline impair --hosts`, with iperf3 between two hosts for each: \
+               the kernel's reno, cubic and bbr over what the simulated TCP, which is to be reno, \
+               carries. Between the dashed lines they differ by at most 10 %.",
+        chart: Box::new(against),
+        claims,
+    }
+}
+
+fn of<'a>(table: &'a Table, at: &str, tcp: &str) -> impl Iterator<Item = Record<'a>> {
+    table.iter().filter(move |r| r.is("where", at) && r.is("tcp", tcp))
+}
+
+fn goodput(r: &Record<'_>) -> Measured {
+    Measured::of(r, ["goodput_mbit_s", "goodput_low_mbit_s", "goodput_high_mbit_s"])
+}
+
+/// What the rate and the law allow, Mbit/s.
+fn expected(r: &Record<'_>) -> f64 {
+    let law = r.number("law_mbit_s");
+    r.number("room_mbit_s").min(if law.is_nan() { f64::INFINITY } else { law })
+}
+
+/// `10 Mbit/s, 50 ms, 0.1 %`.
+fn place(r: &Record<'_>) -> String {
+    let [rate, rtt, loss] = ["rate_mbit_s", "rtt_ms", "loss_pct"].map(|c| r.text(c));
+    format!("{rate} Mbit/s, {rtt} ms, {loss} %")
+}
+
+fn mark(x: f64, r: &Record<'_>) -> Mark {
+    let Measured { estimate, interval, .. } = goodput(r);
+    Mark { x, y: estimate, interval: (interval.0 < interval.1).then_some(interval) }
+}
+
+const RANGE: (f64, f64) = (0.3, 200.0);
+
+/// A straight line from corner to corner, `times` what is on the horizontal axis.
+fn line(name: &str, style: Style, times: f64) -> Series {
+    let points = [RANGE.0, RANGE.1].map(|x| Mark { x, y: times * x, interval: None });
+    Series { name: name.to_owned(), style, points: points.into() }
+}
+
+fn over_expected(table: &Table) -> Chart {
+    let one = |(n, loss): (usize, &f64)| {
+        let here = of(table, PLACES[0], SIMULATED).filter(|r| r.number("loss_pct") == *loss);
+        let points = here.map(|r| mark(expected(&r), &r)).collect();
+        Series { name: format!("{loss} % lost"), style: Style::nth(n), points }
+    };
+    let mut series: Vec<Series> = LOSSES.iter().enumerate().map(one).collect();
+    series.push(line("as much as allowed", Style::CURVE, 1.0));
+    Chart {
+        title: "The simulated TCP, alone on a link".to_owned(),
+        x: Axis::log("what rate and square-root law allow (Mbit/s)", RANGE),
+        y: Axis::log("goodput (Mbit/s)", RANGE),
+        series,
+    }
+}
+
+/// The rows of the kernel's `tcp`, each with the simulator's of the same link.
+fn pairs<'a>(table: &'a Table, tcp: &str) -> Vec<(Record<'a>, Record<'a>)> {
+    let simulated: Vec<_> = of(table, PLACES[0], SIMULATED).collect();
+    let pair = |kernel: Record<'a>| {
+        let same = simulated.iter().find(|sim| place(sim) == place(&kernel))?;
+        Some((*same, kernel))
+    };
+    of(table, PLACES[1], tcp).filter_map(pair).collect()
+}
+
+fn against(table: &Table) -> Chart {
+    let one = |(n, tcp): (usize, &str)| {
+        let pairs = pairs(table, tcp);
+        let points =
+            pairs.iter().map(|(sim, kernel)| mark(goodput(sim).estimate, kernel)).collect();
+        let style = Style::nth(n);
+        Series { name: tcp.to_owned(), style: if n == 0 { style } else { style.pale() }, points }
+    };
+    let mut series: Vec<Series> = KERNELS.into_iter().enumerate().map(one).collect();
+    series.push(line("the same", Style::CURVE, 1.0));
+    series.push(line("10 % more or less", Style::SECOND_CURVE, 1.1));
+    series.push(line("", Style::SECOND_CURVE, 0.9));
+    Chart {
+        title: "TCP alone on a link".to_owned(),
+        x: Axis::log("simulated TCP (Mbit/s)", RANGE),
+        y: Axis::log("this kernel's TCP (Mbit/s)", RANGE),
+        series,
+    }
+}
+
+/// Of all values the one that is farthest from zero, and where.
+fn farthest(values: Vec<(Measured, String)>) -> Measured {
+    let distance = |m: &Measured| {
+        let (low, high) = m.interval;
+        let nearest = if low <= 0.0 && high >= 0.0 { 0.0 } else { low.abs().min(high.abs()) };
+        Measured::new(m.estimate.abs(), (nearest, low.abs().max(high.abs())))
+    };
+    let note = values
+        .iter()
+        .max_by(|a, b| a.0.estimate.abs().total_cmp(&b.0.estimate.abs()))
+        .map_or(String::new(), |(m, place)| format!("Farthest: {:+.2} % at {place}.", m.estimate));
+    Measured::largest(values.iter().map(|(m, _)| distance(m))).noting(note)
+}
+
+/// By how many percent `m` is more than `than`.
+fn percent_off(m: &Measured, than: f64) -> Measured {
+    let of = |value: f64| 100.0 * (value / than - 1.0);
+    Measured::new(of(m.estimate), (of(m.interval.0), of(m.interval.1)))
+}
+
+/// Nothing of a link that loses nothing is left unused.
+fn full(at: &'static str, tcp: &'static str) -> Claim {
+    Claim {
+        id: match tcp {
+            "reno" => "full-reno",
+            "cubic" => "full-cubic",
+            "bbr" => "full-bbr",
+            _ => "full",
+        },
+        says: match tcp {
+            "reno" => {
+                "without loss the kernel's reno carries what headers leave of the rate, at every link"
+            }
+            "cubic" => {
+                "without loss the kernel's cubic carries what headers leave of the rate, at every link"
+            }
+            "bbr" => {
+                "without loss the kernel's bbr carries what headers leave of the rate, at every link"
+            }
+            _ => {
+                "without loss the simulated TCP carries what headers leave of the rate, at every link"
+            }
+        },
+        published: None,
+        bound: Bound::at_most(1.0, OWN_TARGET),
+        unit: "%",
+        decimals: 2,
+        measure: Box::new(move |t| {
+            let here = of(t, at, tcp).filter(|r| r.number("loss_pct") == 0.0);
+            let off = |r: Record<'_>| {
+                // Without loss hardly anything differs from run to run.
+                let mean = Measured::census(goodput(&r).estimate);
+                (percent_off(&mean, r.number("room_mbit_s")), place(&r))
+            };
+            farthest(here.map(off).collect())
+        }),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage: "window-of-20",
+    }
+}
+
+/// Where loss bounds the window, and not the rate.
+fn law() -> Claim {
+    Claim {
+        id: "square-root-law",
+        says: "at every link where the square-root law allows at most half of the rate, the \
+               simulated TCP carries as much as it says",
+        published: None,
+        bound: Bound::at_most(
+            25.0,
+            "the law has no timeouts, no recovery and no delayed acknowledgments in it: 25 %; not at \
+             200 ms and 0.1 %, where what a connection began with lasts for most of a minute",
+        ),
+        unit: "%",
+        decimals: 1,
+        measure: Box::new(|t| {
+            let is_of_loss = |r: &Record<'_>| {
+                let is_slow = r.number("rtt_ms") >= 200.0 && r.number("loss_pct") < 1.0;
+                r.number("law_mbit_s") <= 0.5 * r.number("room_mbit_s") && !is_slow
+            };
+            let here = of(t, PLACES[0], SIMULATED).filter(is_of_loss);
+            let off = |r: Record<'_>| {
+                let mean = Measured::census(goodput(&r).estimate);
+                (percent_off(&mean, r.number("law_mbit_s")), place(&r))
+            };
+            farthest(here.map(off).collect())
+        }),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage: "acks-counted",
+    }
+}
+
+/// The bound was set before anything was measured.
+fn agrees() -> Claim {
+    Claim {
+        id: "agrees",
+        says: "at every link the simulated TCP carries as much as the kernel's reno",
+        published: None,
+        bound: Bound::at_most(10.0, "10 %: set before anything was measured"),
+        unit: "%",
+        decimals: 1,
+        measure: Box::new(|t| {
+            let all = pairs(t, KERNELS[0]);
+            // Of a link that was left out nothing is known.
+            if all.len() < of(t, PLACES[0], SIMULATED).count() {
+                return Measured::census(f64::NAN);
+            }
+            let off = |(sim, kernel): &(Record<'_>, Record<'_>)| {
+                let (sim, kernel) = (goodput(sim), goodput(kernel));
+                sim.minus(&kernel).times(100.0 / kernel.estimate)
+            };
+            farthest(all.iter().map(|pair| (off(pair), place(&pair.0))).collect())
+        }),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage: "acks-counted",
+    }
+}

@@ -1,0 +1,193 @@
+//! What a TCP carries over a single link: the simulated one, and this kernel's over the
+//! same modelled link.
+
+mod figures;
+mod simulate;
+#[expect(clippy::disallowed_methods, reason = "the kernel's TCP needs real time")]
+mod testbed;
+
+use super::PAPER;
+use crate::experiment::{Cells, Experiment, Inputs, Point, Sabotage, Size};
+use crate::table::{Cell, Column};
+use std::time::Duration;
+use trunkline_base::Bitrate;
+use trunkline_base::link_model::{LinkModel, Loss, Queue};
+use trunkline_base::stats::Mean;
+use trunkline_sim::agent::tcp::Profile;
+
+const FIGURE: &str = "tcp-model";
+
+const COLUMNS: &[Column] = &[
+    Column::text("where"),
+    Column::text("tcp"),
+    Column::number("rate_mbit_s", 0),
+    Column::number("rtt_ms", 0),
+    Column::number("loss_pct", 1),
+    Column::number("runs", 0),
+    Column::number("goodput_mbit_s", 4),
+    Column::number("goodput_low_mbit_s", 4),
+    Column::number("goodput_high_mbit_s", 4),
+    Column::number("room_mbit_s", 4),
+    Column::number("law_mbit_s", 4),
+    Column::text("valid"),
+];
+
+/// Where a row was measured, in the column `where`.
+const PLACES: [&str; 2] = ["simulator", "testbed"];
+/// The TCP that is simulated, in the column `tcp`.
+const SIMULATED: &str = "linux-6";
+/// The congestion controls of the kernel, in the column `tcp`.
+const KERNELS: [&str; 3] = ["reno", "cubic", "bbr"];
+
+/// Data in a packet of [`MTU`] bytes: less 40 of IPv6, 20 of TCP and 12 of timestamps.
+const PAYLOAD: f64 = 1_428.0;
+/// The largest packet with its IPv6 header, in bytes: what the link's rate is of.
+const MTU: usize = 1_500;
+/// Room for data at both ends, in bytes: more than any window here.
+const BUFFER: usize = 64 << 20;
+
+/// A link, and what is measured at it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Place {
+    /// Mbit/s.
+    rate: u32,
+    /// The round trip without queues, ms.
+    rtt: u32,
+    /// Lost on the way there, %.
+    loss: f64,
+}
+
+const RATES: [u32; 3] = [1, 10, 100];
+const RTTS: [u32; 3] = [10, 50, 200];
+const LOSSES: [f64; 3] = [0.0, 0.1, 1.0];
+
+impl Place {
+    /// The whole grid; of [`Size::Tiny`] one place.
+    fn all(size: Size) -> Vec<Place> {
+        if size == Size::Tiny {
+            return vec![Place { rate: 10, rtt: 10, loss: 1.0 }];
+        }
+        let of = |rate, rtt| LOSSES.map(|loss| Place { rate, rtt, loss });
+        let pairs = RATES.into_iter().flat_map(|rate| RTTS.map(|rtt| (rate, rtt)));
+        pairs.flat_map(|(rate, rtt)| of(rate, rtt)).collect()
+    }
+
+    /// Its name in files and samples.
+    fn key(&self) -> String {
+        format!("{}-{}-{}", self.rate, self.rtt, self.loss)
+    }
+
+    /// The link there, and back. The queue has room for the bandwidth-delay product, and for
+    /// 20 packets at least.
+    fn link(&self) -> [LinkModel; 2] {
+        let rate = Bitrate::from_bps(u64::from(self.rate) * 1_000_000);
+        let product = (rate.as_bps() * u64::from(self.rtt) / 8_000) as usize / MTU;
+        let back = LinkModel {
+            rate: Some(rate),
+            delay: Duration::from_micros(u64::from(self.rtt) * 500),
+            queue: Queue::Packets(product.max(20)),
+            ..LinkModel::default()
+        };
+        let p = self.loss / 100.0;
+        let loss = if p > 0.0 { Loss::Bernoulli { p } } else { Loss::None };
+        [LinkModel { loss, ..back.clone() }, back]
+    }
+
+    /// What headers leave of the rate, Mbit/s.
+    fn room(&self) -> f64 {
+        f64::from(self.rate) * PAYLOAD / MTU as f64
+    }
+
+    /// What TCP carries where loss alone bounds its window, in Mbit/s: data in a packet times
+    /// √(3/2p) each round trip (Mathis, Semke, Mahdavi, Ott: *The Macroscopic Behavior of the
+    /// TCP Congestion Avoidance Algorithm*, 1997), if every packet is acknowledged.
+    fn law(&self) -> f64 {
+        let window = libm::sqrt(1.5 / (self.loss / 100.0));
+        8.0 * PAYLOAD * window / (1e3 * f64::from(self.rtt))
+    }
+
+    /// What may be expected of it, Mbit/s.
+    fn expected(&self) -> f64 {
+        self.room().min(self.law())
+    }
+}
+
+/// How long a connection has before it is measured, and how long it is.
+fn spans(size: Size) -> (Duration, Duration) {
+    let [before, measured] = size.pick([1, 4], [5, 20], [10, 60]).map(Duration::from_secs);
+    (before, measured)
+}
+
+/// The experiment on what a TCP carries.
+pub fn experiment() -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name: "tcp",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(points),
+        figures: vec![figures::simulated()],
+        testbed: Some(testbed::testbed()),
+    }
+}
+
+fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let one = |place: Place| {
+        // Without loss only the first numbers differ.
+        let runs = if place.loss > 0.0 { size.pick(1, 4, 20) } else { size.pick(1, 1, 2) };
+        let spans = spans(size);
+        let profile = profile(sabotage);
+        let measure = move |inputs: &Inputs<'_>| {
+            let run = |n| simulate::goodput(&place, &profile, spans, inputs.seed.wrapping_add(n));
+            let goodputs = (0..runs).map(run).collect::<Result<Vec<f64>, _>>()?;
+            Ok(vec![row(PLACES[0], SIMULATED, &place, &goodputs, true)])
+        };
+        Point {
+            key: place.key(),
+            x: 0.0,
+            figures: vec![FIGURE],
+            weight: 0.02 * runs as f64 * place.expected() * (spans.0 + spans.1).as_secs_f64()
+                / 60.0,
+            measure: Box::new(measure),
+        }
+    };
+    Place::all(size).into_iter().map(one).collect()
+}
+
+/// The simulated TCP, with one thing broken or nothing.
+fn profile(sabotage: Sabotage) -> Profile {
+    let mut profile = Profile { receive_buffer: BUFFER, send_buffer: BUFFER, ..Profile::linux_6() };
+    if sabotage.is("window-of-20") {
+        profile.window_limit = Some(20);
+    }
+    if sabotage.is("acks-counted") {
+        profile.count_acked = false;
+    }
+    profile
+}
+
+/// A row of these runs, in Mbit/s.
+fn row(at: &str, tcp: &str, place: &Place, goodputs: &[f64], valid: bool) -> Vec<Cell> {
+    let Mean { estimate, interval } = Mean::of(goodputs);
+    let mut row: Vec<Cell> = vec![at.into(), tcp.into()];
+    row.extend([f64::from(place.rate), f64::from(place.rtt), place.loss].map(Cell::from));
+    row.push((goodputs.len() as u64).into());
+    row.extend([estimate, interval.0.max(0.0), interval.1].map(Cell::from));
+    row.extend(
+        [place.room(), place.law()].map(|n| Cell::from(if n.is_finite() { n } else { f64::NAN })),
+    );
+    row.push(if valid { "yes" } else { "no" }.into());
+    row
+}
+
+/// The rows of several congestion controls, in the order of the grid.
+fn rows_of(samples: impl Fn(&Place, &str) -> (Vec<f64>, bool)) -> Cells {
+    let places = Place::all(Size::Full);
+    let each = KERNELS.into_iter().flat_map(|tcp| places.iter().map(move |place| (tcp, place)));
+    each.filter_map(|(tcp, place)| {
+        let (goodputs, valid) = samples(place, tcp);
+        (!goodputs.is_empty()).then(|| row(PLACES[1], tcp, place, &goodputs, valid))
+    })
+    .collect()
+}

@@ -1,0 +1,202 @@
+//! This kernel's TCP over the same links: iperf3 between two hosts for each.
+
+use super::{BUFFER, KERNELS, Place, figures, rows_of, spans};
+use crate::experiment::Size;
+use crate::scenario::testbed::emulator::Emulator;
+use crate::scenario::testbed::transfers::{Carried, Prepared};
+use crate::scenario::testbed::{Cpu, Effort, Error, cannot};
+use crate::scenario::{Host, Link, Scenario, Spot, Transfer};
+use crate::testbed::{Round, Sample, Stage, Testbed};
+use std::time::Duration;
+use trunkline_sim::agent::tcp::Profile;
+
+/// What is carried at the same time, at most: this many connections, and Mbit/s.
+const MOST: usize = 24;
+const MOST_MBIT_S: f64 = 250.0;
+
+/// One connection.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Flow {
+    place: Place,
+    tcp: &'static str,
+}
+
+impl Flow {
+    /// What its samples are called.
+    fn key(&self) -> String {
+        key(&self.place, self.tcp)
+    }
+
+    /// About what it carries at most, in Mbit/s.
+    fn expected(&self) -> f64 {
+        match self.tcp {
+            "reno" => self.place.expected(),
+            "cubic" => self.place.room().min(3.0 * self.place.law()),
+            // It doesn't heed single losses.
+            _ => self.place.room(),
+        }
+    }
+
+    /// How many there are of it. The fewer losses there are in a run, the more runs differ:
+    /// of the kernel that the simulator is held against enough to know the mean within 3 %,
+    /// where that takes no more than 20.
+    fn runs(&self, size: Size) -> usize {
+        if self.place.loss == 0.0 {
+            return 1;
+        }
+        let seconds = spans(size).1.as_secs_f64();
+        let packets = 1e6 * self.place.expected() * seconds / (8.0 * super::PAYLOAD);
+        let losses = packets * self.place.loss / 100.0;
+        let enough = (400.0 / losses).ceil() as usize;
+        match self.tcp {
+            "reno" => enough.clamp(2, size.pick(2, 6, 20)),
+            _ => size.pick(1, 1, 3),
+        }
+    }
+}
+
+fn key(place: &Place, tcp: &str) -> String {
+    format!("{tcp} {}", place.key())
+}
+
+/// How it is measured.
+pub fn testbed() -> Testbed {
+    Testbed {
+        figure: figures::beside(),
+        rounds: Box::new(rounds),
+        rows: Box::new(|samples| {
+            rows_of(|place, tcp| {
+                let key = key(place, tcp);
+                let here: Vec<_> = samples.iter().filter(|sample| sample.of == key).collect();
+                let goodputs = here.iter().flat_map(|sample| &sample.numbers).copied().collect();
+                (goodputs, here.iter().all(|sample| sample.valid))
+            })
+        }),
+    }
+}
+
+/// Every connection in some round: the fastest first, each into the first round with room.
+fn rounds(size: Size) -> Vec<Round> {
+    let flow = |place| KERNELS.map(|tcp| Flow { place, tcp });
+    let flows = Place::all(size).into_iter().flat_map(flow);
+    let mut flows: Vec<Flow> =
+        flows.flat_map(|flow| std::iter::repeat_n(flow, flow.runs(size))).collect();
+    flows.sort_by(|a, b| b.expected().total_cmp(&a.expected()));
+    let mut rounds: Vec<(Vec<Flow>, f64)> = Vec::new();
+    for flow in flows {
+        let has_room = |(flows, sum): &&mut (Vec<Flow>, f64)| {
+            flows.len() < MOST && sum + flow.expected() <= MOST_MBIT_S
+        };
+        match rounds.iter_mut().find(has_room) {
+            Some((flows, sum)) => {
+                flows.push(flow);
+                *sum += flow.expected();
+            }
+            None => rounds.push((vec![flow], flow.expected())),
+        }
+    }
+    let (before, measured) = spans(size);
+    let round = |((flows, _), n): ((Vec<Flow>, f64), usize)| Round {
+        name: format!("round-{n}"),
+        seconds: (before + measured).as_secs() as usize + 2,
+        parts: flows.len(),
+        run: Box::new(move |stage, parts| {
+            let flows: Vec<Flow> = parts.iter().map(|&n| flows[n]).collect();
+            run(stage, &flows, (before, measured))
+        }),
+    };
+    rounds.into_iter().zip(1..).map(round).collect()
+}
+
+/// Two hosts and a link for each connection.
+fn scenario(flows: &[Flow], (before, measured): (Duration, Duration)) -> Scenario {
+    let buffers = format!("4096 1048576 {BUFFER}");
+    let host = |n: usize| {
+        let mut host = Host::new(n.to_string());
+        for key in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
+            host.sysctl.insert(key.into(), buffers.clone());
+        }
+        host
+    };
+    let link = |(flow, n): (&Flow, usize)| Link {
+        name: n.to_string(),
+        named: false,
+        ends: (Spot::Host(2 * n), Spot::Host(2 * n + 1)),
+        wire: Some(flow.place.link()),
+        overlay: None,
+        routed: None,
+    };
+    let transfer = |(flow, n): (&Flow, usize)| Transfer {
+        name: flow.key(),
+        ends: (2 * n, 2 * n + 1),
+        from: Duration::ZERO,
+        until: before + measured,
+        congestion: flow.tcp.into(),
+        profile: Profile::linux_6(),
+    };
+    Scenario {
+        name: super::FIGURE.into(),
+        length: before + measured,
+        pesq: false,
+        sealed: false,
+        hosts: (0..2 * flows.len()).map(host).collect(),
+        routers: Vec::new(),
+        links: flows.iter().zip(0..).map(link).collect(),
+        calls: Vec::new(),
+        streams: Vec::new(),
+        transfers: flows.iter().zip(0..).map(transfer).collect(),
+        programs: Vec::new(),
+        faults: Vec::new(),
+    }
+}
+
+/// All of these at the same time.
+fn run(
+    stage: &Stage<'_>,
+    flows: &[Flow],
+    spans: (Duration, Duration),
+) -> Result<(Vec<Sample>, Effort), Error> {
+    let dir = tempfile::Builder::new().prefix("trunkline-lab-").tempdir();
+    let dir = dir.map_err(cannot("make a temporary folder"))?;
+    let scenario = scenario(flows, spans);
+    let emulator = Emulator::start(stage.trunkline, &scenario, stage.seed, dir.path())?;
+    let prepared = scenario.transfers.iter().zip(0..);
+    let prepared: Vec<Prepared<'_>> = prepared
+        .map(|(transfer, n)| Prepared::new(transfer, n, &emulator))
+        .collect::<Result<_, _>>()?;
+    let carried = std::thread::scope(|scope| {
+        let carry = |ready: Prepared<'_>| ready.carry(spans.0);
+        let running: Vec<_> =
+            prepared.into_iter().map(|ready| scope.spawn(move || carry(ready))).collect();
+        while running.iter().any(|transfer| !transfer.is_finished()) {
+            std::thread::sleep(Duration::from_secs(1));
+            (stage.second)();
+        }
+        let joined = running.into_iter().map(|t| t.join().expect("no transfer panics"));
+        joined.collect::<Result<Vec<Carried>, Error>>()
+    })?;
+    let (ledger, time) = emulator.finish()?;
+    let cpu = vec![Cpu { process: "impair".into(), seconds: time.as_secs_f64() }];
+    let sample = |(flow, carried): (&Flow, &Carried)| {
+        Sample::new(flow.key(), vec![carried.goodput_bps / 1e6])
+    };
+    let samples = flows.iter().zip(&carried).map(sample).collect();
+    Ok((samples, Effort::of_ledger(&ledger, cpu)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_connection_is_in_a_round_with_room() {
+        for size in Size::ALL {
+            let parts: usize = rounds(size).iter().map(|round| round.parts).sum();
+            let flow = |place| KERNELS.map(|tcp| Flow { place, tcp }.runs(size));
+            let wanted: usize = Place::all(size).into_iter().flat_map(flow).sum();
+            assert_eq!(parts, wanted);
+            assert!(rounds(size).iter().all(|round| (1..=MOST).contains(&round.parts)));
+        }
+        assert!(rounds(Size::Full).len() < 30, "{}", rounds(Size::Full).len());
+    }
+}
