@@ -3,6 +3,7 @@
 //! High Quality VoIP Streams* (CNDS-2005-1) only mention; and the simulator beside real
 //! daemons and the kernel's own TCP.
 
+pub mod agreement;
 mod calls;
 pub mod convergence;
 pub mod detection;
@@ -21,6 +22,7 @@ pub const PAPER: &str = "beyond";
 /// Every experiment behind figures that no paper has.
 pub fn experiments() -> Vec<Experiment> {
     vec![
+        agreement::experiment(),
         convergence::experiment(),
         detection::experiment(),
         failover::experiment(),

@@ -1,6 +1,8 @@
+use super::SPACING;
 use super::model::{Call, Stream, Transfer};
 use crate::speech::Speech;
 use crate::table::{Cell, Column, Record, Row, print};
+use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::stats::{Mean, quantile};
 use trunkline_media::codec::g711::{Concealing, Law};
@@ -22,6 +24,7 @@ pub const COLUMNS: &[Column] = &[
     Column::number("delay_p50_ms", 2),
     Column::number("delay_p99_ms", 2),
     Column::number("delay_max_ms", 2),
+    Column::number("gap_max_ms", 0),
     Column::number("pesq_mean", 2),
     Column::number("pesq_p5", 2),
     Column::text("valid"),
@@ -109,11 +112,26 @@ pub(super) fn row(
         ms(0.5).into(),
         ms(0.99).into(),
         ms(1.0).into(),
+        (gap(call, calls).as_nanos() as f64 / 1e6).into(),
         pesq.into(),
         quantile(&scores, 0.05).unwrap_or(f64::NAN).into(),
         if valid { "yes" } else { "no" }.into(),
     ];
     Ok(print(COLUMNS, cells))
+}
+
+/// For how long nothing that came in time was sent, in the call of which that was longest.
+fn gap(call: &Call, calls: &[Vec<Packet>]) -> Duration {
+    let mut longest = 0;
+    for packets in calls {
+        let mut now = 0;
+        for (_, arrival) in packets {
+            let in_time = arrival.is_some_and(|a| a.delay <= call.threshold);
+            now = if in_time { 0 } else { now + 1 };
+            longest = longest.max(now);
+        }
+    }
+    SPACING * longest
 }
 
 /// The PESQ scores of a call's segments, in ascending order.

@@ -1,0 +1,202 @@
+//! Figures and claims on simulator and testbed.
+
+use super::networks::{self, Kind};
+use super::{FIGURE, PLACES, QUANTITIES};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
+use crate::experiment::Figure;
+use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::table::{Record, Table};
+
+/// The figure of the simulator alone.
+pub fn simulated() -> Figure {
+    Figure {
+        name: FIGURE,
+        title: "Calls in six small networks, simulated",
+        section: "V-A, V-B, beyond",
+        says: "Sealed nodes with the default settings, or that ask for each packet once: calls over \
+               two lossy links, over losses in bursts, before a slow link, and where a link is cut \
+               or a relay crashes and there is a detour. What is missed, how long packets take, and \
+               for how long a call is silent: what a testbed is held against.",
+        chart: Box::new(|t| against(t, PLACES[0])),
+        claims: vec![silent(PLACES[0]), recovered(PLACES[0])],
+    }
+}
+
+/// That of the simulator and real daemons.
+pub fn beside() -> Figure {
+    let mut claims: Vec<Claim> = QUANTITIES.iter().map(|q| agrees(q.name)).collect();
+    claims.extend([silent(PLACES[1]), recovered(PLACES[1])]);
+    Figure {
+        name: "agreement-testbed",
+        title: "The simulator's numbers against those of real daemons",
+        section: "V-A, V-B, beyond",
+        says: "The same scenarios with a `trunkline node` for each host, in network namespaces with \
+               `trunkline impair --hosts` between them: what is missed (%), median and p99 of delays \
+               (ms), and how long a call is silent (ms), over the simulator's. On the line they are \
+               the same.",
+        chart: Box::new(|t| against(t, PLACES[1])),
+        claims,
+    }
+}
+
+/// The mean and its interval.
+fn mean(r: &Record<'_>) -> Measured {
+    Measured::of(r, ["mean", "low", "high"])
+}
+
+fn find<'a>(table: &'a Table, at: &str, network: &str, quantity: &str) -> Option<Record<'a>> {
+    let is_it = |r: &Record<'_>| {
+        r.is("where", at) && r.is("network", network) && r.is("quantity", quantity)
+    };
+    table.iter().find(is_it)
+}
+
+/// The networks in which a quantity is measured.
+fn networks_of(quantity: &str) -> impl Iterator<Item = &'static str> {
+    let kind = QUANTITIES.iter().find(|q| q.name == quantity).map(|q| q.kind);
+    networks::ALL.iter().filter(move |n| Some(n.kind) == kind).map(|n| n.name)
+}
+
+const RANGE: (f64, f64) = (0.01, 2_000.0);
+
+/// What was measured in `at` over the simulator's.
+fn against(table: &Table, at: &str) -> Chart {
+    let one = |(n, quantity): (usize, &super::Quantity)| {
+        let mark = |network| {
+            let sim = find(table, PLACES[0], network, quantity.name)?;
+            let here = find(table, at, network, quantity.name)?;
+            let Measured { estimate, interval, .. } = mean(&here);
+            let interval = (interval.0.max(RANGE.0), interval.1);
+            Some(Mark {
+                x: sim.number("mean").max(RANGE.0),
+                y: estimate.max(RANGE.0),
+                interval: (interval.0 < interval.1).then_some(interval),
+            })
+        };
+        Series {
+            name: format!("{} ({})", quantity.name, quantity.unit),
+            style: Style::nth(n),
+            points: networks_of(quantity.name).filter_map(mark).collect(),
+        }
+    };
+    let mut series: Vec<Series> = QUANTITIES.iter().enumerate().map(one).collect();
+    let points = [RANGE.0, RANGE.1].map(|x| Mark { x, y: x, interval: None });
+    series.push(Series { name: "the same".into(), style: Style::CURVE, points: points.into() });
+    Chart {
+        title: "Sealed nodes in six networks".to_owned(),
+        x: Axis::log("simulator", RANGE),
+        y: Axis::log(at, RANGE),
+        series,
+    }
+}
+
+/// By how much the testbed may differ from the simulator.
+fn allowed(quantity: &str, simulator: f64) -> f64 {
+    let (share, least) = match quantity {
+        "missed" => (0.15, 0.1),
+        "silence" => (0.15, 50.0),
+        _ => (0.05, 1.0),
+    };
+    (share * simulator).max(least)
+}
+
+/// The bounds were set before anything was measured.
+fn agrees(quantity: &'static str) -> Claim {
+    let (id, says, why) = match quantity {
+        "missed" => (
+            "missed",
+            "as much is missed as in the simulator, in each of four networks",
+            "15 % or 0.1 percentage points, whichever is more: set before anything was measured",
+        ),
+        "silence" => (
+            "silence",
+            "calls are silent for as long as in the simulator, after a cut and after a crash",
+            "15 % or 50 ms, whichever is more: set before anything was measured",
+        ),
+        "median delay" => (
+            "median-delay",
+            "the median delay is the simulator's, in each of four networks",
+            "5 % or 1 ms, whichever is more: set before anything was measured",
+        ),
+        _ => (
+            "p99-delay",
+            "the p99 of delays is the simulator's, in each of four networks",
+            "5 % or 1 ms, whichever is more: set before anything was measured",
+        ),
+    };
+    Claim {
+        id,
+        says,
+        published: None,
+        bound: Bound::at_most(1.0, why),
+        unit: "of what they may be apart",
+        decimals: 2,
+        measure: Box::new(move |t| {
+            let one = |network: &str| {
+                let both = PLACES.map(|at| find(t, at, network, quantity).map(|r| mean(&r)));
+                let [Some(sim), Some(live)] = both else {
+                    return (Measured::census(f64::NAN), String::new());
+                };
+                let apart = live.minus(&sim).times(1.0 / allowed(quantity, sim.estimate));
+                let said = format!("{network}: {:.3}, {:.3}", sim.estimate, live.estimate);
+                (distance(&apart), said)
+            };
+            let all: Vec<_> = networks_of(quantity).map(one).collect();
+            let said: Vec<&str> = all.iter().map(|(_, said)| said.as_str()).collect();
+            let note = format!("Simulator, testbed: {}.", said.join("; "));
+            Measured::largest(all.iter().map(|(apart, _)| apart.clone())).noting(note)
+        }),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage: if quantity == "silence" { "paper-hellos" } else { "no-recovery" },
+    }
+}
+
+/// How far from zero.
+fn distance(m: &Measured) -> Measured {
+    let (low, high) = m.interval;
+    let nearest = if low <= 0.0 && high >= 0.0 { 0.0 } else { low.abs().min(high.abs()) };
+    Measured::new(m.estimate.abs(), (nearest, low.abs().max(high.abs())))
+}
+
+fn silent(at: &'static str) -> Claim {
+    Claim {
+        id: if at == PLACES[0] { "soon" } else { "soon-testbed" },
+        says: "after a cut or a crash a call is silent for 1.2 s at most, in the mean",
+        published: None,
+        bound: Bound::at_most(1_200.0, OWN_TARGET),
+        unit: "ms",
+        decimals: 0,
+        measure: Box::new(move |t| of_worst(t, at, Kind::Failing, "silence")),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage: "paper-hellos",
+    }
+}
+
+fn recovered(at: &'static str) -> Claim {
+    Claim {
+        id: if at == PLACES[0] { "recovered" } else { "recovered-testbed" },
+        says: "of 5 % that links lose, by themselves or in bursts, less than 1.5 % is missed",
+        published: None,
+        bound: Bound::below(1.5, OWN_TARGET),
+        unit: "%",
+        decimals: 2,
+        measure: Box::new(move |t| of_worst(t, at, Kind::Lossy, "missed")),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage: "no-recovery",
+    }
+}
+
+/// The largest mean of a quantity.
+fn of_worst(t: &Table, at: &str, kind: Kind, quantity: &str) -> Measured {
+    let here = networks::ALL.iter().filter(|n| n.kind == kind);
+    let one = |network: &networks::Network| {
+        find(t, at, network.name, quantity).map_or(Measured::census(f64::NAN), |r| mean(&r))
+    };
+    Measured::largest(here.map(one))
+}

@@ -1,0 +1,129 @@
+//! Whether the simulator says what real daemons do: residual loss, delays, and how long calls
+//! are silent when a link or a relay fails, in the same scenarios in both.
+
+mod figures;
+mod networks;
+#[expect(clippy::disallowed_methods, reason = "real daemons need real time")]
+mod testbed;
+
+use super::PAPER;
+use crate::experiment::{Cells, Experiment, Inputs, Point, Sabotage, Size};
+use crate::scenario::{self, Scenario};
+use crate::table::{Cell, Column, Table};
+use networks::{Kind, Network};
+use trunkline_base::stats::Mean;
+
+const FIGURE: &str = "agreement";
+
+const COLUMNS: &[Column] = &[
+    Column::text("where"),
+    Column::text("network"),
+    Column::text("quantity"),
+    Column::text("unit"),
+    Column::number("runs", 0),
+    Column::number("mean", 4),
+    Column::number("low", 4),
+    Column::number("high", 4),
+    Column::text("valid"),
+];
+
+/// Where a row was measured, in the column `where`.
+const PLACES: [&str; 2] = ["simulator", "testbed"];
+
+/// What is compared: its name, its unit, and the column of a scenario's table that has it.
+struct Quantity {
+    name: &'static str,
+    unit: &'static str,
+    column: &'static str,
+    /// The networks that it is of.
+    kind: Kind,
+}
+
+const QUANTITIES: [Quantity; 4] = [
+    Quantity { name: "missed", unit: "%", column: "missed_pct", kind: Kind::Lossy },
+    Quantity { name: "median delay", unit: "ms", column: "delay_p50_ms", kind: Kind::Lossy },
+    Quantity { name: "p99 delay", unit: "ms", column: "delay_p99_ms", kind: Kind::Lossy },
+    Quantity { name: "silence", unit: "ms", column: "gap_max_ms", kind: Kind::Failing },
+];
+
+/// One number of one run.
+struct Value<'a> {
+    network: &'a str,
+    quantity: &'a str,
+    number: f64,
+}
+
+/// The experiment on simulator and testbed.
+pub fn experiment() -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name: "agreeing",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(points),
+        figures: vec![figures::simulated()],
+        testbed: Some(testbed::testbed()),
+    }
+}
+
+/// How many runs there are in the simulator, and how long the calls are, in seconds.
+fn extent(size: Size) -> (u64, u64) {
+    size.pick((1, 12), (8, 45), (30, 60))
+}
+
+fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let (runs, seconds) = extent(size);
+    let one = |network: &'static Network| {
+        let measure = move |inputs: &Inputs<'_>| {
+            let scenario = networks::scenario(&[network], seconds, sabotage);
+            let run = |n| scenario::simulate(&scenario, None, inputs.seed.wrapping_add(n));
+            let runs = (0..runs).map(run).collect::<Result<Vec<_>, _>>()?;
+            let tables: Vec<Table> = runs.into_iter().map(|results| results.calls).collect();
+            let values: Vec<_> = tables.iter().flat_map(|t| values(&scenario, t)).collect();
+            Ok(rows(PLACES[0], |name, quantity| {
+                let is_it = |v: &&Value<'_>| v.network == name && v.quantity == quantity;
+                (values.iter().filter(is_it).map(|v| v.number).collect(), true)
+            }))
+        };
+        Point {
+            key: network.name.into(),
+            x: 0.0,
+            figures: vec![FIGURE],
+            weight: 0.001 * (runs * seconds) as f64,
+            measure: Box::new(measure),
+        }
+    };
+    networks::ALL.iter().map(one).collect()
+}
+
+/// What a scenario's table says of its networks.
+fn values<'a>(scenario: &'a Scenario, calls: &'a Table) -> Vec<Value<'a>> {
+    let mut values = Vec::new();
+    for (call, row) in scenario.calls.iter().zip(calls.iter()) {
+        // Calls are called by their network, and those of a failing one are numbered.
+        let name = call.name.split('.').next().unwrap_or_default();
+        let Some(network) = networks::ALL.iter().find(|n| n.name == name) else { continue };
+        for quantity in QUANTITIES.iter().filter(|q| q.kind == network.kind) {
+            let number = row.number(quantity.column);
+            values.push(Value { network: network.name, quantity: quantity.name, number });
+        }
+    }
+    values
+}
+
+/// The rows of all networks and quantities of which there are values; whether they are valid.
+fn rows(at: &str, values: impl Fn(&str, &str) -> (Vec<f64>, bool)) -> Cells {
+    let each = networks::ALL.iter().flat_map(|n| QUANTITIES.iter().map(move |q| (n, q)));
+    each.filter_map(|(network, quantity)| {
+        let (numbers, valid) = values(network.name, quantity.name);
+        let Mean { estimate, interval } = Mean::of(&numbers);
+        let mut row: Vec<Cell> = vec![at.into(), network.name.into()];
+        row.extend([quantity.name, quantity.unit].map(Cell::from));
+        row.push((numbers.len() as u64).into());
+        row.extend([estimate, interval.0.max(0.0), interval.1].map(Cell::from));
+        row.push(if valid { "yes" } else { "no" }.into());
+        (!numbers.is_empty()).then_some(row)
+    })
+    .collect()
+}

@@ -1,0 +1,154 @@
+//! The networks that simulator and testbed are compared on, as scenarios.
+
+use crate::experiment::Sabotage;
+use crate::scenario::{self, Scenario};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// What happens in a network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Packets are lost or delayed all the time.
+    Lossy,
+    /// Something fails, once in each copy.
+    Failing,
+}
+
+/// A network.
+pub struct Network {
+    /// Its name, which its calls and hosts begin with.
+    pub name: &'static str,
+    pub kind: Kind,
+    text: fn(&mut String, u64),
+}
+
+/// All of them.
+pub const ALL: [Network; 6] = [
+    // Two links that each lose 2.5 % each way, recovered until the deadline.
+    Network { name: "chain", kind: Kind::Lossy, text: chain },
+    // Losses that follow each other.
+    Network { name: "burst", kind: Kind::Lossy, text: burst },
+    // What Amir et al. 2005 do: each packet asked for once.
+    Network { name: "once", kind: Kind::Lossy, text: once },
+    // Five calls with jitter before a link of 600 kbit/s.
+    Network { name: "queue", kind: Kind::Lossy, text: queue },
+    // The way's only link is cut, and there is a detour.
+    Network { name: "cut", kind: Kind::Failing, text: cut },
+    // The relay on the way crashes, and there is another.
+    Network { name: "crash", kind: Kind::Failing, text: crash },
+];
+
+/// Of each that fails: each fails at another time.
+const COPIES: u64 = 5;
+
+/// One that has these networks beside each other, with calls of so many seconds.
+pub fn scenario(networks: &[&Network], seconds: u64, sabotage: Sabotage) -> Scenario {
+    let mut text = format!("length = \"{seconds} s\"\nsealed = true\n[routing]\n");
+    if sabotage.is("paper-hellos") {
+        text += "[hello]\ninterval = \"1s\"\ndead_after = \"10s\"\nprobes = false\n";
+    }
+    for network in networks {
+        (network.text)(&mut text, seconds);
+    }
+    if sabotage.is("no-recovery") {
+        text = text.replace("[[call]]", "[[call]]\nservice = \"best-effort\"");
+    }
+    scenario::parse(Path::new("agreement.toml"), &text).expect("a network of ours is a scenario")
+}
+
+fn host(text: &mut String, name: &str) {
+    let _ = write!(text, "[[host]]\nname = \"{name}\"\n");
+}
+
+fn link(text: &mut String, (a, b): (&str, &str), rest: &str) {
+    let _ = write!(text, "[[link]]\nbetween = [\"{a}\", \"{b}\"]\n{rest}\n");
+}
+
+fn call(text: &mut String, name: &str, (a, b): (&str, &str), count: u32) {
+    let _ = write!(
+        text,
+        "[[call]]\nname = \"{name}\"\nfrom = \"{a}\"\nto = \"{b}\"\ncount = {count}\n"
+    );
+}
+
+/// Two hosts with a link between them, and calls over it.
+fn pair(text: &mut String, name: &str, rest: &str, calls: u32) {
+    let (a, b) = (&*format!("{name}-a"), &*format!("{name}-b"));
+    host(text, a);
+    host(text, b);
+    link(text, (a, b), rest);
+    call(text, name, (a, b), calls);
+}
+
+fn chain(text: &mut String, _seconds: u64) {
+    for name in ["chain-a", "chain-b", "chain-c"] {
+        host(text, name);
+    }
+    for ends in [("chain-a", "chain-b"), ("chain-b", "chain-c")] {
+        link(text, ends, "delay = \"20ms\"\nloss = \"2.5%\"");
+    }
+    call(text, "chain", ("chain-a", "chain-c"), 4);
+}
+
+fn burst(text: &mut String, _seconds: u64) {
+    pair(text, "burst", "delay = \"15ms\"\nloss = \"5%\"\nburst = \"50%\"", 4);
+}
+
+fn once(text: &mut String, _seconds: u64) {
+    pair(text, "once", "delay = \"10ms\"\nloss = \"5%\"\nrecovery = \"once\"", 4);
+}
+
+fn queue(text: &mut String, _seconds: u64) {
+    pair(text, "queue", "delay = \"20ms\"\njitter = \"5ms\"\nrate = \"600 kbit/s\"", 5);
+}
+
+/// When the `n`th copy fails, in seconds of `seconds`.
+fn at(n: u64, seconds: u64) -> f64 {
+    // After what is known of links has settled, and not at the same time.
+    0.4 * seconds as f64 + 0.37 * n as f64
+}
+
+fn cut(text: &mut String, seconds: u64) {
+    for n in 1..=COPIES {
+        let [a, b, c] = ["a", "b", "c"].map(|end| format!("cut-{n}-{end}"));
+        for name in [&a, &b, &c] {
+            host(text, name);
+        }
+        link(text, (&a, &b), &format!("name = \"cut-{n}\"\ndelay = \"20ms\""));
+        link(text, (&a, &c), "delay = \"12ms\"");
+        link(text, (&c, &b), "delay = \"12ms\"");
+        call(text, &format!("cut.{n}"), (&a, &b), 1);
+        let at = at(n, seconds);
+        let _ = write!(text, "[[fault]]\nat = \"{at:.3}s\"\nwhat = \"cut\"\nlink = \"cut-{n}\"\n");
+    }
+}
+
+fn crash(text: &mut String, seconds: u64) {
+    for n in 1..=COPIES {
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|end| format!("crash-{n}-{end}"));
+        for name in [&a, &b, &c, &d] {
+            host(text, name);
+        }
+        for (ends, delay) in [((&a, &b), 10), ((&b, &d), 10), ((&a, &c), 12), ((&c, &d), 12)] {
+            link(text, (ends.0, ends.1), &format!("delay = \"{delay}ms\""));
+        }
+        call(text, &format!("crash.{n}"), (&a, &d), 1);
+        let at = at(n, seconds) + 0.2;
+        let _ = write!(text, "[[fault]]\nat = \"{at:.3}s\"\nwhat = \"crash\"\nhost = \"{b}\"\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_network_is_a_scenario() {
+        for network in &ALL {
+            let scenario = scenario(&[network], 45, Sabotage::NONE);
+            assert_eq!(scenario.faults.is_empty(), network.kind == Kind::Lossy);
+        }
+        let all: Vec<&Network> = ALL.iter().collect();
+        scenario(&all, 45, Sabotage::NONE);
+    }
+}

@@ -1,0 +1,58 @@
+//! The same scenarios with real daemons.
+
+use super::networks::{self, Network};
+use super::{Value, extent, figures, rows, values};
+use crate::experiment::{Sabotage, Size};
+use crate::scenario::testbed::{self as bed, Effort, cannot};
+use crate::testbed::{Round, Sample, Stage, Testbed};
+
+/// How it is measured.
+pub fn testbed() -> Testbed {
+    Testbed {
+        figure: figures::beside(),
+        rounds: Box::new(rounds),
+        rows: Box::new(|samples| {
+            rows(super::PLACES[1], |network, quantity| {
+                let key = key(network, quantity);
+                let here: Vec<_> = samples.iter().filter(|sample| sample.of == key).collect();
+                let numbers = here.iter().flat_map(|sample| &sample.numbers).copied().collect();
+                (numbers, here.iter().all(|sample| sample.valid))
+            })
+        }),
+    }
+}
+
+fn key(network: &str, quantity: &str) -> String {
+    format!("{network} {quantity}")
+}
+
+/// All networks beside each other, so often.
+fn rounds(size: Size) -> Vec<Round> {
+    let (_, seconds) = extent(size);
+    let networks: &'static [Network] =
+        size.pick(&networks::ALL[..1], &networks::ALL, &networks::ALL);
+    let round = |n: u64| Round {
+        name: format!("round-{n}"),
+        seconds: seconds as usize + 8,
+        parts: networks.len(),
+        run: Box::new(move |stage, parts| {
+            let networks: Vec<&Network> = parts.iter().map(|&n| &networks[n]).collect();
+            run(stage, &networks, seconds)
+        }),
+    };
+    (1..=size.pick(1, 2, 8)).map(round).collect()
+}
+
+fn run(
+    stage: &Stage<'_>,
+    networks: &[&Network],
+    seconds: u64,
+) -> Result<(Vec<Sample>, Effort), bed::Error> {
+    let dir = tempfile::Builder::new().prefix("trunkline-lab-").tempdir();
+    let dir = dir.map_err(cannot("make a temporary folder"))?;
+    let scenario = networks::scenario(networks, seconds, Sabotage::NONE);
+    let bed = bed::Testbed::new(&scenario, Some(stage.trunkline))?;
+    let (live, effort) = bed.run(None, stage.seed, dir.path(), stage.second)?;
+    let sample = |v: Value<'_>| Sample::new(key(v.network, v.quantity), vec![v.number]);
+    Ok((values(&scenario, &live.calls).into_iter().map(sample).collect(), effort))
+}
