@@ -1,6 +1,7 @@
 //! What the user writes, and the links it means.
 
 mod model;
+mod traces;
 mod values;
 
 use std::collections::BTreeSet;
@@ -8,16 +9,16 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
-use trunkline_base::link_model::{BadTrace, InvalidModel, LinkModel, MAX_TRACE, parse_trace};
+use trunkline_base::link_model::{BadTrace, InvalidModel, LinkModel};
 
 use super::setup::Setup;
-use crate::files;
 use crate::units::{Fraction, Rate, Size, Span};
 pub use model::ModelText;
 pub(super) use model::modelled;
+use traces::MAX_TRACES;
+pub use traces::Traces;
 pub use values::{ChainKind, Limit, PerDirection, RedText};
 
 /// A configuration that cannot be run; each says what to change.
@@ -119,7 +120,7 @@ pub enum Problem {
         source: TraceError,
     },
     /// A queue that nothing would wait in.
-    #[error("red needs rate; add rate, or remove red")]
+    #[error("red needs rate in the same direction; add rate, or remove red")]
     RedAlone,
     /// Thresholds that cannot be compared with the queue.
     #[error(
@@ -149,6 +150,9 @@ pub enum TraceError {
     /// What is in it.
     #[error(transparent)]
     Content(#[from] BadTrace),
+    /// All of a configuration, with this one.
+    #[error("with it the traces have more than {MAX_TRACES} packets together: shorten one")]
+    TooManyTogether,
 }
 
 /// A configuration that can be run.
@@ -247,14 +251,14 @@ impl Config {
         if links.is_empty() {
             return Err(ConfigError::NoLinks);
         }
-        let mut names = BTreeSet::new();
+        let (mut names, mut traces) = (BTreeSet::new(), Traces::default());
         let links = links
             .into_iter()
             .zip(0u64..)
             .map(|(text, index)| {
                 let name = name(text.name.as_ref(), index);
                 let checked = if names.insert(name.clone()) {
-                    text.check(index)
+                    text.check(index, &mut traces)
                 } else {
                     Err(Problem::DuplicateName)
                 };
@@ -296,13 +300,13 @@ impl Setup for Config {
 }
 
 impl LinkText {
-    fn check(self, index: u64) -> Result<Link, Problem> {
+    fn check(self, index: u64, traces: &mut Traces) -> Result<Link, Problem> {
         if self.a.peer.is_none() && self.b.peer.is_none() {
             return Err(Problem::NoPeer);
         }
         let (ends, name) = ([self.a, self.b], name(self.name.as_ref(), index));
         let stream = stream(self.stream, index);
-        let directions = self.into_model().directions(stream)?;
+        let directions = self.into_model().directions(stream, traces)?;
         Ok(Link { name, ends, directions })
     }
 }
@@ -348,12 +352,6 @@ fn read_text(path: &Path) -> io::Result<String> {
     let bytes = read_file(std::fs::File::open(path)?, 16 << 20)?
         .ok_or_else(|| wrong("it has more than 16 MiB"))?;
     String::from_utf8(bytes).map_err(|_| wrong("it is no UTF-8 text"))
-}
-
-fn read_trace(path: &Path) -> Result<Arc<[bool]>, TraceError> {
-    // The longest trace with as much white space again.
-    let limit = 2 * MAX_TRACE as u64;
-    Ok(parse_trace(&read_file(files::open(path)?, limit)?.ok_or(BadTrace::TooLong)?)?)
 }
 
 impl FromStr for End {

@@ -66,7 +66,8 @@ Examples:
     red = { min = \"5 packets\", max = \"15 packets\", max_p = \"2%\",
             weight = 0.002, packet = \"500 B\", gentle = false, ecn = false }
   With ecn it marks packets that can be marked (RFC 3168) instead of dropping
-  them. If queue is a size, so are min and max.
+  them. If queue is a size, so are min and max. Of one direction alone, or of each:
+    red = { forward = { ecn = true }, reverse = { max_p = \"10%\" } }
 
 DSCP and ECN of a datagram stay as they are, but for those marks.
 
@@ -90,6 +91,8 @@ device; needs root, or user namespaces, and iproute2.
     name = \"bottleneck\"
     between = [\"r\", \"b\"]
     rate = \"10 Mbit/s\"        # all of IP counts; and the other keys of a link, and mtu
+    red = { ecn = true }
+    trace = { forward = \"outage.txt\" }
 
   It says how to enter each, and its addresses:
     impair: host a: nsenter --net=/proc/4711/fd/8 10.64.0.1 fd74:6c::1 tcp reno/1/1
@@ -375,7 +378,7 @@ impl OneLink {
             chain: PerDirection::both(self.chain),
             spacing: PerDirection::both(self.spacing),
             trace: PerDirection::both(self.trace),
-            red: None,
+            red: PerDirection::default(),
         };
         Config::new(self.seed.unwrap_or(0), self.buffer, vec![link])
     }

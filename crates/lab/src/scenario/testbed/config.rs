@@ -6,7 +6,6 @@ use super::emulator::Emulator;
 use super::{Error, settings};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use trunkline_base::link_model::{Chain, LinkModel, Loss, Queue};
 use trunkline_overlay::link;
 use trunkline_overlay::node::Config;
 
@@ -46,15 +45,6 @@ pub fn check_network(scenario: &Scenario) -> Result<(), Error> {
         let what = format!("[[host]]: there are {n}: the testbed runs a process for each of up to");
         return Err(Error::Unsupported(format!("{what} {MAX_HOSTS}")));
     }
-    let models = || scenario.links.iter().filter_map(|l| l.wire.as_ref()).flatten();
-    for (what, any) in [
-        ("[[link]] red", models().any(|m| matches!(m.queue, Queue::Red(_)))),
-        ("[[link]] trace", models().any(|m| matches!(m.loss, Loss::Trace(_)))),
-    ] {
-        if any {
-            return Err(Error::Unsupported(simulated(what)));
-        }
-    }
     Ok(())
 }
 
@@ -77,51 +67,6 @@ fn links_of(
         }
     })
 }
-
-/// What a wire does there and back, as impair's files have it.
-pub fn wire(there: &LinkModel, back: &LinkModel) -> String {
-    let line = |(key, value): (&str, fn(&LinkModel) -> Option<String>)| {
-        let way = |name, model| value(model).map(|v| format!("{name} = {v}"));
-        let ways = [way("forward", there), way("reverse", back)];
-        let ways: Vec<String> = ways.into_iter().flatten().collect();
-        format!("{key} = {{ {} }}\n", ways.join(", "))
-    };
-    KEYS.into_iter().map(line).collect()
-}
-
-/// How a part of a model is written; `None` leaves it out.
-type Key = (&'static str, fn(&LinkModel) -> Option<String>);
-
-const KEYS: [Key; 8] = [
-    ("delay", |m| Some(format!("\"{}ns\"", m.delay.as_nanos()))),
-    ("jitter", |m| Some(format!("\"{}ns\"", m.jitter.as_nanos()))),
-    ("rate", |m| m.rate.map(|r| format!("\"{} bit/s\"", r.as_bps()))),
-    ("queue", |m| match m.queue {
-        Queue::Packets(n) => Some(format!("\"{n} packets\"")),
-        Queue::Bytes(n) => Some(format!("\"{n} B\"")),
-        // Refused before.
-        Queue::Red(_) => None,
-    }),
-    ("loss", |m| match m.loss {
-        Loss::Bernoulli { p } | Loss::Burst { p, .. } => Some(p.to_string()),
-        // A trace is refused before.
-        Loss::None | Loss::Trace(_) => None,
-    }),
-    ("burst", |m| match m.loss {
-        Loss::Burst { b, .. } => Some(b.to_string()),
-        _ => None,
-    }),
-    ("chain", |m| match m.loss {
-        Loss::Burst { chain: Chain::Continuous { .. }, .. } => Some("\"continuous\"".into()),
-        _ => None,
-    }),
-    ("spacing", |m| match m.loss {
-        Loss::Burst { chain: Chain::Continuous { spacing }, .. } => {
-            Some(format!("\"{}ns\"", spacing.as_nanos()))
-        }
-        _ => None,
-    }),
-];
 
 /// The port of each host's daemon.
 pub const PORT: u16 = 7_000;

@@ -4,7 +4,8 @@
 use super::super::build::node;
 use super::super::model::{Link, Scenario, Spot};
 use super::process::{HOST, Process};
-use super::{Error, cannot, config};
+use super::wire::{Traces, wire};
+use super::{Error, cannot};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -20,6 +21,7 @@ pub type Models = Vec<Option<[LinkModel; 2]>>;
 pub struct Emulator {
     process: Process,
     file: PathBuf,
+    traces: Traces,
     entrances: Vec<Entrance>,
 }
 
@@ -60,7 +62,9 @@ impl Emulator {
         dir: &Path,
     ) -> Result<Emulator, Error> {
         let file = dir.join("net.toml");
-        write(&file, &network(scenario, &models(scenario), seed))?;
+        let traces = Traces::of(scenario);
+        traces.write(dir)?;
+        write(&file, &network((scenario, &models(scenario)), &traces, seed))?;
         let args = ["impair", "--punctual", "--hosts"];
         let (process, said) =
             Process::start(Command::new(trunkline), "impair".into(), &args, &file)?;
@@ -69,7 +73,7 @@ impl Emulator {
             Entrance::parse(said).ok_or_else(|| Error::Process(format!("impair said: {line}")))
         };
         let entrances = said.iter().map(entrance).collect::<Result<_, _>>()?;
-        Ok(Emulator { process, file, entrances })
+        Ok(Emulator { process, file, traces, entrances })
     }
 
     /// Lets links do something else from now on.
@@ -78,7 +82,7 @@ impl Emulator {
     ///
     /// Its file can't be written, or it has ended.
     pub fn change(&self, scenario: &Scenario, models: &Models, seed: u64) -> Result<(), Error> {
-        write(&self.file, &network(scenario, models, seed))?;
+        write(&self.file, &network((scenario, models), &self.traces, seed))?;
         self.process.hang_up()
     }
 
@@ -137,7 +141,7 @@ fn is_private(link: &Link) -> bool {
 }
 
 /// The network's file: the same models, seed and streams as in the simulator.
-fn network(scenario: &Scenario, models: &Models, seed: u64) -> String {
+fn network((scenario, models): (&Scenario, &Models), traces: &Traces, seed: u64) -> String {
     let mut text = format!("seed = {seed}\n");
     for (n, host) in scenario.hosts.iter().enumerate() {
         let _ = write!(text, "[[host]]\nname = \"{}\"\n", name(Spot::Host(n)));
@@ -160,7 +164,7 @@ fn network(scenario: &Scenario, models: &Models, seed: u64) -> String {
             is_private(link),
             stream(scenario, n),
         );
-        text += &config::wire(there, back);
+        text += &wire(there, back, traces);
     }
     text
 }
@@ -221,7 +225,7 @@ mod tests {
             { between = [\"a\", \"b\"], delay = \"9ms\", rate = \"1 Mbit/s\", loss = 0.1, path = \"x\" },\
             { between = [\"a\", \"b\"] }]\ncall = [{ from = \"a\", to = \"b\" }]";
         let scenario = parse(Path::new("s.toml"), text).unwrap();
-        let said = network(&scenario, &models(&scenario), 7);
+        let said = network((&scenario, &models(&scenario)), &Traces::default(), 7);
         let edges: Vec<&str> = said.split("[[edge]]\n").skip(1).collect();
         assert_eq!(edges.len(), 3, "{said}");
         for (edge, wanted) in edges.iter().zip([

@@ -11,6 +11,7 @@ mod programs;
 pub(super) mod settings;
 mod shell;
 pub(crate) mod transfers;
+mod wire;
 
 use super::model::Scenario;
 use super::rows::{COLUMNS, TRANSFER_COLUMNS, row};

@@ -1,7 +1,7 @@
 //! What happens to the packets of a link, as it is written.
 
 use super::values::{self, ChainKind, DifferentUnits, Limit, PerDirection, RedText};
-use super::{DIRECTIONS, Direction, Problem, read_trace};
+use super::{DIRECTIONS, Direction, Problem, Traces};
 use crate::units::{Fraction, Rate, Span};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,8 +23,7 @@ pub struct ModelText {
     pub spacing: PerDirection<Span>,
     /// Files of [`trunkline_base::link_model::parse_trace`], instead of loss.
     pub trace: PerDirection<PathBuf>,
-    /// Of both queues.
-    pub red: Option<RedText>,
+    pub red: PerDirection<RedText>,
 }
 
 /// A section of a file: its own keys and those of a [`ModelText`], which serde can't put
@@ -54,7 +53,8 @@ macro_rules! modelled {
             pub spacing: PerDirection<Span>,
             #[serde(default)]
             pub trace: PerDirection<PathBuf>,
-            pub red: Option<RedText>,
+            #[serde(default)]
+            pub red: PerDirection<RedText>,
         }
 
         impl $name {
@@ -82,32 +82,33 @@ impl ModelText {
     /// # Errors
     ///
     /// Values that don't go together.
-    pub fn directions(&self, stream: u64) -> Result<[Direction; 2], Problem> {
-        if self.red.is_some() && self.rate == PerDirection::default() {
+    pub fn directions(&self, stream: u64, traces: &mut Traces) -> Result<[Direction; 2], Problem> {
+        let used = |d: usize| self.red.0[d].is_some() && self.rate.0[d].is_some();
+        if self.red.0.iter().any(Option::is_some) && !used(0) && !used(1) {
             return Err(Problem::RedAlone);
         }
         Ok([
-            Direction { model: self.model(0)?, stream },
-            Direction { model: self.model(1)?, stream: stream | 1 },
+            Direction { model: self.model(0, traces)?, stream },
+            Direction { model: self.model(1, traces)?, stream: stream | 1 },
         ])
     }
 
     /// The model of direction `d`.
-    fn model(&self, d: usize) -> Result<LinkModel, Problem> {
+    fn model(&self, d: usize, traces: &mut Traces) -> Result<LinkModel, Problem> {
         let direction = DIRECTIONS[d];
         let loss = match &self.trace.0[d] {
             None => self.loss(d)?,
             Some(_) if self.loss.0[d].is_some() || self.burst.0[d].is_some() => {
                 return Err(Problem::TraceAndLoss { direction });
             }
-            Some(path) => match read_trace(path) {
+            Some(path) => match traces.get(path) {
                 Ok(lost) => Loss::Trace(lost),
                 Err(source) => {
                     return Err(Problem::Trace { direction, path: path.clone(), source });
                 }
             },
         };
-        let queue = values::queue(self.queue.0[d], self.red.as_ref())
+        let queue = values::queue(self.queue.0[d], self.red.0[d].as_ref())
             .map_err(|DifferentUnits| Problem::RedUnits { direction })?;
         let model = LinkModel {
             delay: self.delay.0[d].unwrap_or_default().0,

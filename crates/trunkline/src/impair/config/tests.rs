@@ -65,6 +65,13 @@ fn every_mistake_is_named() {
         ("trace = \"x\"\nloss = 0.1", "forward: trace and loss both say what is lost"),
         ("red = {}", "link C-D: red needs rate"),
         ("rate = \"1 Mbit/s\"\nred = { mini = 1 }", "unknown field `mini`"),
+        ("rate = { reverse = \"1 Mbit/s\" }\nred = { forward = {} }", "red needs rate in the same"),
+        (
+            "rate = \"1 Mbit/s\"\nred = { forward = { mini = 1 } }",
+            "unknown field `mini`, expected one of `min`",
+        ),
+        ("rate = \"1 Mbit/s\"\nred = { forward = {}, ecn = true }", "of both directions, or {"),
+        ("rate = \"1 Mbit/s\"\nred = { reverse = { forward = {} } }", "of both directions, or {"),
         ("rate = \"1 Mbit/s\"\nqueue = \"9 kB\"\nred = {}", "forward: queue, red.min and red.max"),
         (
             "rate = \"1 Mbit/s\"\nred = { min = \"20 packets\" }",
@@ -107,6 +114,11 @@ fn red_takes_its_limit_from_the_queue() {
         ..Red::default()
     };
     assert_eq!(config.unwrap().links[0].directions[1].model.queue, Queue::Red(red));
+
+    let config = link("rate = \"1 Mbit/s\"\nqueue = \"30 packets\"\nred = { reverse = {} }");
+    let queues = config.unwrap().links[0].directions.clone().map(|d| d.model.queue);
+    let red = Red { limit: 30, ..Red::default() };
+    assert_eq!(queues, [Queue::Packets(30), Queue::Red(red)]);
 }
 
 #[test]

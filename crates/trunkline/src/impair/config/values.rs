@@ -127,18 +127,69 @@ pub enum ChainKind {
 
 /// Random early detection in a link's queue; what is left out is as in
 /// [`Red::default`].
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RedText {
     min: Option<Limit>,
     max: Option<Limit>,
     max_p: Option<Fraction>,
     weight: Option<Fraction>,
     packet: Option<Size>,
-    #[serde(default)]
     gentle: bool,
-    #[serde(default)]
     ecn: bool,
+}
+
+/// The same as it is written: of one direction, or of both. A table itself, its keys say
+/// which.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RedKeys {
+    min: Option<Limit>,
+    max: Option<Limit>,
+    max_p: Option<Fraction>,
+    weight: Option<Fraction>,
+    packet: Option<Size>,
+    gentle: Option<bool>,
+    ecn: Option<bool>,
+    forward: Option<Box<RedKeys>>,
+    reverse: Option<Box<RedKeys>>,
+}
+
+impl RedKeys {
+    /// Whether it says nothing of one direction alone.
+    fn is_plain(&self) -> bool {
+        self.forward.is_none() && self.reverse.is_none()
+    }
+
+    /// Whether it says nothing but of one direction alone.
+    fn is_pair(&self) -> bool {
+        let &RedKeys { min, max, max_p, weight, packet, gentle, ecn, .. } = self;
+        (min, max, gentle, ecn) == (None, None, None, None)
+            && (max_p, weight, packet) == (None, None, None)
+            && !self.is_plain()
+    }
+
+    fn text(&self) -> RedText {
+        let &RedKeys { min, max, max_p, weight, packet, gentle, ecn, .. } = self;
+        let (gentle, ecn) = (gentle.unwrap_or(false), ecn.unwrap_or(false));
+        RedText { min, max, max_p, weight, packet, gentle, ecn }
+    }
+}
+
+impl<'de> Deserialize<'de> for PerDirection<RedText> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let keys = RedKeys::deserialize(deserializer)?;
+        let ways = [&keys.forward, &keys.reverse];
+        if keys.is_plain() {
+            return Ok(PerDirection::both(Some(keys.text())));
+        }
+        if keys.is_pair() && ways.into_iter().flatten().all(|way| way.is_plain()) {
+            return Ok(PerDirection(ways.map(|way| way.as_ref().map(|keys| keys.text()))));
+        }
+        Err(serde::de::Error::custom(
+            "red says min, max and so on, of both directions, or { forward = { … }, reverse = \
+             { … } }: not both",
+        ))
+    }
 }
 
 /// Limit and thresholds of a queue that count different things.

@@ -1,7 +1,8 @@
 //! What `--hosts` is given: hosts, routers, and the edges between them.
 
 use super::super::config::{
-    self, ChainKind, ConfigError, Direction, Limit, ModelText, PerDirection, RedText, modelled,
+    self, ChainKind, ConfigError, Direction, Limit, ModelText, PerDirection, RedText, Traces,
+    modelled,
 };
 use super::super::setup::Setup;
 use crate::units::{Fraction, Rate, Size, Span};
@@ -161,10 +162,10 @@ impl Hosts {
         if !(1..=MAX_HOSTS).contains(&file.host.len()) {
             return Err((0, format!("there are {} [[host]]: 1 to {MAX_HOSTS}", file.host.len())));
         }
-        let mut names = BTreeSet::new();
+        let (mut names, mut traces) = (BTreeSet::new(), Traces::default());
         let edges = file.edge.into_iter().zip(0..).map(|(edge, n)| {
             let start = edge.span().start;
-            let edge = Edge::new(edge.into_inner(), start, n, &spots)?;
+            let edge = Edge::new(edge.into_inner(), (start, n), &spots, &mut traces)?;
             match names.insert(edge.name.clone()) {
                 true => Ok(edge),
                 false => Err((start, format!("\"{}\" is the name of an earlier edge", edge.name))),
@@ -224,9 +225,9 @@ pub const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 impl Edge {
     fn new(
         text: EdgeText,
-        start: usize,
-        n: u64,
+        (start, n): (usize, u64),
         spots: &BTreeMap<String, Spot>,
+        traces: &mut Traces,
     ) -> Result<Edge, Wrong> {
         let name = config::name(text.name.as_ref(), n);
         let find = |end: &Spanned<String>| match spots.get(end.get_ref()) {
@@ -255,7 +256,7 @@ impl Edge {
         let stream = config::stream(text.stream, n);
         let is_private = text.private;
         let model: ModelText = text.into_model();
-        match model.directions(stream) {
+        match model.directions(stream, traces) {
             Ok(directions) => Ok(Edge { name, ends, is_private, mtu, directions }),
             Err(problem) => Err((start, format!("edge {name}: {problem}"))),
         }

@@ -44,6 +44,13 @@ fn every_mistake_has_a_place_and_a_way_out() {
         ("rate = \"1 Mbit/s\"", "rate = \"0 Mbit/s\"", "rate"),
         ("delay = \"1ms\"", "delay = \"-1ms\"", "is not a length of time"),
         ("delay = \"1ms\"", "name = \"narrow\"", "is the name of an earlier edge"),
+        ("rate = \"1 Mbit/s\"", "red = {}", "edge narrow: red needs rate"),
+        (
+            "rate = \"1 Mbit/s\"",
+            "red = { mini = 1 }",
+            "unknown field `mini`, expected one of `min`",
+        ),
+        ("delay = \"1ms\"", "trace = \"/\"", "cannot read the loss trace /: it is no regular file"),
         ("net.ipv4", "kernel.x", "is no setting of a namespace"),
         ("net.ipv4.tcp_sack", "net./../x", "is no setting of a namespace"),
         ("delay", "dely", "unknown field `dely`"),
