@@ -310,6 +310,63 @@ fn kernels_tcp_and_calls_share_a_modelled_queue() {
     assert!(!said.contains("eth0"), "a host's network is its own: {said}");
 }
 
+/// Runs a scenario that fails, which is to be said in one line by all of `says`, long before
+/// its calls are over.
+#[track_caller]
+fn fails_at_once(dir: &Path, text: &str, trunkline: &Path, says: &[&str]) {
+    let file = dir.join("f.toml");
+    fs::write(&file, text).unwrap();
+    let begun = Instant::now();
+    let args = ["run", file.to_str().unwrap(), "--testbed", "--out", dir.to_str().unwrap()];
+    let done = run(&[&args[..], &["--trunkline", trunkline.to_str().unwrap()]].concat());
+    if skipped(&done) {
+        return;
+    }
+    let said = text_of_errors(&done);
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    for what in says {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60), "the calls take two minutes: {said}");
+}
+
+/// What it says of what went wrong, but for what daemons complain of.
+fn text_of_errors(done: &Output) -> String {
+    let said = text(&done.stderr);
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    lines[0].to_owned()
+}
+
+#[test]
+fn what_fails_ends_the_run_at_once() {
+    let Some(good) = trunkline() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let long = ROUTED.replace("length = \"6 s\"", "length = \"2 min\"");
+    let program = long.replace("cat /proc/net/dev; echo to {paris}", "echo no disk; false");
+    assert_ne!(program, long);
+    let says = ["f.toml: 0.", " s after the calls began: program 1 (`sh -c echo no disk; false`)"];
+    let says = [&says[..], &["failed, exit status: 1; it said last: no disk (", ".log)"]].concat();
+    fails_at_once(dir.path(), &program, &good, &says);
+    let transfer = long.replace("stop = \"4 s\"", "congestion = \"nosuch\"");
+    let says = [" s after the calls began: iperf3, for stream bulk: ", "congestion"];
+    fails_at_once(dir.path(), &transfer, &good, &says);
+
+    // What keeps time must not keep what the lab listens to.
+    let after = |who: &str, seconds: u8| {
+        format!("{{ {who}; }} && (sleep {seconds}; kill -9 $$) < /dev/null > /dev/null 2>&1 &")
+    };
+    let who = "[ \"$1\" = node ] && grep -q lyon \"$3\"";
+    let Some(dies) = sabotaged(dir.path(), &after(who, 7)) else { return };
+    let says =
+        ["s after the calls began: the node of lyon has ended, signal: 9 (SIGKILL); it said"];
+    fails_at_once(dir.path(), &long, &dies, &says);
+    let Some(dies) = sabotaged(dir.path(), &after("[ \"$1\" = impair ]", 3)) else { return };
+    let says =
+        ["s before the calls began: impair has ended, signal: 9 (SIGKILL); it said last: imp"];
+    fails_at_once(dir.path(), &long, &dies, &says);
+}
+
 #[test]
 fn a_shell_has_the_network_and_nothing_is_left_of_it() {
     let Some(trunkline) = trunkline() else { return };

@@ -4,10 +4,11 @@ use super::{BUFFER, KERNELS, Place, figures, rows_of, spans};
 use crate::experiment::Size;
 use crate::scenario::testbed::emulator::Emulator;
 use crate::scenario::testbed::transfers::{Carried, Prepared};
+use crate::scenario::testbed::watch::Watch;
 use crate::scenario::testbed::{Cpu, Effort, Error, cannot};
 use crate::scenario::{Host, Link, Scenario, Spot, Transfer};
 use crate::testbed::{Round, Sample, Stage, Testbed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trunkline_sim::agent::tcp::Profile;
 
 /// What is carried at the same time, at most: this many connections, and Mbit/s.
@@ -164,8 +165,9 @@ fn run(
     let prepared: Vec<Prepared<'_>> = prepared
         .map(|(transfer, n)| Prepared::new(transfer, n, &emulator))
         .collect::<Result<_, _>>()?;
+    let watch = Watch::new(Instant::now());
     let carried = std::thread::scope(|scope| {
-        let carry = |ready: Prepared<'_>| ready.carry(spans.0);
+        let carry = |ready: Prepared<'_>| ready.carry(&watch, spans.0);
         let running: Vec<_> =
             prepared.into_iter().map(|ready| scope.spawn(move || carry(ready))).collect();
         while running.iter().any(|transfer| !transfer.is_finished()) {

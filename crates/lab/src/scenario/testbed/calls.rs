@@ -3,6 +3,7 @@
 use super::super::build::node;
 use super::super::rows::Packet;
 use super::super::{Carrier, Placed, SPACING, Scenario};
+use super::watch::Watch;
 use super::{Error, cannot};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -94,15 +95,19 @@ impl<'a> Calls<'a> {
 
     /// Holds them, and waits as long as `drain` for what is on its way;
     /// `second` is called as time goes by.
-    pub fn hold(&self, drain: Duration, second: &dyn Fn()) -> Result<Heard, Error> {
+    pub fn hold(&self, drain: Duration, watch: &Watch, second: &dyn Fn()) -> Result<Heard, Error> {
         let clock = Clock::start();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let listeners = scope.spawn(|| self.listen(clock, &done));
-            let Sent { at: sent, refused, late } = self.send(clock, second);
-            clock.sleep_until(clock.now() + drain);
+            let listeners = scope.spawn(|| watch.note(self.listen(clock, &done)));
+            let sent = self.send(clock, watch, second).and_then(|sent| {
+                watch.sleep_until(Instant::now() + drain)?;
+                Ok(sent)
+            });
             done.store(true, Ordering::Relaxed);
-            let arrivals = listeners.join().expect("listeners don't panic")?;
+            let arrivals = listeners.join().expect("listeners don't panic");
+            let Sent { at: sent, refused, late } = sent?;
+            let arrivals = arrivals.ok_or(Error::Halted)?;
             let all: usize = sent.iter().map(Vec::len).sum();
             let late = if all == 0 { 0.0 } else { late as f64 / all as f64 };
             let call = |(sent, arrivals): (Vec<Time>, Vec<_>)| sent.into_iter().zip(arrivals);
@@ -112,11 +117,12 @@ impl<'a> Calls<'a> {
     }
 
     /// Sends every packet when it is due.
-    fn send(&self, clock: Clock, second: &dyn Fn()) -> Sent {
+    fn send(&self, clock: Clock, watch: &Watch, second: &dyn Fn()) -> Result<Sent, Error> {
         let (mut sent, mut refused, mut late) = (vec![Vec::new(); self.calls.len()], 0, 0);
         let mut packet = [0; VOICE_PACKET];
         let start = clock.now() + SPACING;
         for k in 0..self.scenario.packets() {
+            watch.check()?;
             for (call, sent) in self.calls.iter().zip(&mut sent) {
                 let Placed { call: to, port, offset } = call.placed;
                 let due = start + offset + Duration::from_nanos(k * SPACING_NS);
@@ -137,7 +143,7 @@ impl<'a> Calls<'a> {
                 second();
             }
         }
-        Sent { at: sent, refused, late }
+        Ok(Sent { at: sent, refused, late })
     }
 
     /// Notes the first arrival of each packet, until `done`.

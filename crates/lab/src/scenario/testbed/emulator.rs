@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 
@@ -19,7 +20,7 @@ pub type Models = Vec<Option<[LinkModel; 2]>>;
 
 /// The hosts, as long as this is there.
 pub struct Emulator {
-    process: Process,
+    process: Mutex<Process>,
     file: PathBuf,
     traces: Traces,
     entrances: Vec<Entrance>,
@@ -73,7 +74,7 @@ impl Emulator {
             Entrance::parse(said).ok_or_else(|| Error::Process(format!("impair said: {line}")))
         };
         let entrances = said.iter().map(entrance).collect::<Result<_, _>>()?;
-        Ok(Emulator { process, file, traces, entrances })
+        Ok(Emulator { process: Mutex::new(process), file, traces, entrances })
     }
 
     /// Lets links do something else from now on.
@@ -83,7 +84,20 @@ impl Emulator {
     /// Its file can't be written, or it has ended.
     pub fn change(&self, scenario: &Scenario, models: &Models, seed: u64) -> Result<(), Error> {
         write(&self.file, &network((scenario, models), &self.traces, seed))?;
-        self.process.hang_up()
+        self.process().hang_up()
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().expect("nobody panics")
+    }
+
+    /// As [`Process::check`].
+    ///
+    /// # Errors
+    ///
+    /// Likewise.
+    pub fn check(&self) -> Result<(), Error> {
+        self.process().check()
     }
 
     /// A program that is to be run at a host. It is killed when the thread that has started
@@ -122,7 +136,7 @@ impl Emulator {
     ///
     /// It has failed before.
     pub fn finish(self) -> Result<(serde_json::Value, Duration), Error> {
-        let (ledger, time) = self.process.finish()?;
+        let (ledger, time) = self.process.into_inner().expect("nobody panics").finish()?;
         let ledger = serde_json::from_str(&ledger)
             .map_err(|e| Error::Process(format!("impair's ledger is no JSON: {e}")))?;
         Ok((ledger, time))

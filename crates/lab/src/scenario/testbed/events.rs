@@ -2,9 +2,10 @@
 
 use super::super::model::{Fault, FaultKind};
 use super::emulator::{self, Models};
-use super::{Bed, Error, sleep_until};
+use super::watch::Watch;
+use super::{Bed, Error};
 use nix::sys::signal::Signal;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 
 /// One thing that happens.
@@ -19,8 +20,9 @@ enum Act {
 }
 
 impl Bed<'_> {
-    /// Lets all of the scenario's faults happen when they are due.
-    pub(super) fn happen(&self, begun: Instant, seed: u64) -> Result<(), Error> {
+    /// Lets all of the scenario's faults happen when they are due; processes that end by
+    /// themselves meanwhile have failed.
+    pub(super) fn happen(&self, watch: &Watch, seed: u64) -> Result<(), Error> {
         let scenario = self.testbed.scenario;
         let as_said = emulator::models(scenario);
         let mut events: Vec<(Duration, Act)> =
@@ -30,7 +32,7 @@ impl Bed<'_> {
         events.sort_by_key(|&(at, _)| at);
         let mut models = as_said.clone();
         for (at, act) in events {
-            sleep_until(begun + at);
+            watch.attend(watch.begun() + at, &mut || self.check())?;
             self.act(act, &mut models, seed)?;
         }
         Ok(())

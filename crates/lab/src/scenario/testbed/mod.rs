@@ -11,6 +11,7 @@ mod programs;
 pub(super) mod settings;
 mod shell;
 pub(crate) mod transfers;
+pub(crate) mod watch;
 mod wire;
 
 use super::model::Scenario;
@@ -23,6 +24,7 @@ use config::NodeFiles;
 use emulator::Emulator;
 use process::Process;
 pub use process::find_default;
+use programs::Running;
 use serde::{Deserialize, Serialize};
 pub use shell::shell;
 use std::io;
@@ -32,6 +34,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use transfers::{Carried, Prepared};
 use trunkline_media::quality::pesq::PesqError;
+use watch::Watch;
 
 /// Why a scenario could not be run with daemons.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +69,17 @@ pub enum Error {
     /// Speech that can't be compared.
     #[error(transparent)]
     Pesq(#[from] PesqError),
+    /// Something that failed in the midst of a run, which has ended the run.
+    #[error("{when}: {why}")]
+    During {
+        /// How long before or after the calls began.
+        when: String,
+        /// What failed.
+        why: Box<Error>,
+    },
+    /// A part of a run has ended since another one has failed, which says why.
+    #[error("something else has failed")]
+    Halted,
 }
 
 pub(crate) fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
@@ -175,31 +189,10 @@ impl<'a> Testbed<'a> {
         let prepared: Vec<Prepared<'_>> = prepared
             .map(|(transfer, n)| Prepared::new(transfer, n, &bed.emulator))
             .collect::<Result<_, _>>()?;
-        for _ in 0..WARM_UP.as_secs() {
-            std::thread::sleep(Duration::from_secs(1));
-            second();
-        }
-        let begun = Instant::now();
-        let (heard, carried) = std::thread::scope(|scope| {
-            let transfers =
-                prepared.into_iter().zip(&scenario.transfers).map(|(ready, transfer)| {
-                    scope.spawn(move || {
-                        sleep_until(begun + transfer.from);
-                        ready.carry(Duration::ZERO)
-                    })
-                });
-            let transfers: Vec<_> = transfers.collect();
-            let programs = scope.spawn(|| bed.run_programs(begun, folder));
-            let heard = scope.spawn(|| calls.hold(DRAIN, second));
-            // On this thread: a node that is started again ends with the one that did it.
-            let events = bed.happen(begun, seed);
-            let heard = heard.join().expect("no call panics");
-            let carried = transfers.into_iter().map(|t| t.join().expect("no transfer panics"));
-            let carried = carried.collect::<Result<Vec<Carried>, Error>>();
-            programs.join().expect("no program panics")?;
-            events?;
-            Ok::<_, Error>((heard?, carried?))
-        })?;
+        let watch = Watch::new(Instant::now() + WARM_UP);
+        let (heard, carried) = bed.hold(&calls, prepared, (&watch, seed), (folder, second));
+        watch.end()?;
+        let heard = heard.expect("nothing has failed");
         drop(calls);
 
         let effort = bed.finish(&heard)?;
@@ -222,10 +215,6 @@ pub struct Live {
     pub calls: Table,
     /// A row for each `[[stream]]` by TCP.
     pub transfers: Table,
-}
-
-pub(crate) fn sleep_until(at: Instant) {
-    std::thread::sleep(at.saturating_duration_since(Instant::now()));
 }
 
 /// All processes of a run.
@@ -281,20 +270,74 @@ impl<'a> Bed<'a> {
         (0..self.nodes.len()).map(|n| NodeFiles::of(n, &self.dir).socket).collect()
     }
 
+    /// Lets everything happen that the scenario has, the warm-up before it included: what
+    /// came of the calls, and of the transfers. What fails is in `watch`.
+    fn hold(
+        &self,
+        calls: &Calls<'_>,
+        prepared: Vec<Prepared<'_>>,
+        (watch, seed): (&Watch, u64),
+        (folder, second): (&Path, &(dyn Fn() + Sync)),
+    ) -> (Option<Heard>, Vec<Carried>) {
+        let warm = (0..WARM_UP.as_secs()).rev().try_for_each(|left| {
+            let at = watch.begun() - Duration::from_secs(left);
+            watch.attend(at, &mut || self.check())?;
+            second();
+            Ok(())
+        });
+        if watch.note(warm).is_none() {
+            return (None, Vec::new());
+        }
+        std::thread::scope(|scope| {
+            let transfers = prepared.into_iter();
+            let transfers =
+                transfers.map(|t| scope.spawn(|| watch.note(t.carry(watch, Duration::ZERO))));
+            let transfers: Vec<_> = transfers.collect();
+            let programs = scope.spawn(|| watch.note(self.run_programs(watch, folder)));
+            let heard = scope.spawn(|| watch.note(calls.hold(DRAIN, watch, second)));
+            // On this thread: a node that is started again ends with the one that did it.
+            let happened = self.happen(watch, seed).and_then(|()| {
+                while !heard.is_finished() {
+                    self.check()?;
+                    watch.sleep_until(Instant::now() + watch::LOOK)?;
+                }
+                Ok(())
+            });
+            watch.note(happened);
+            programs.join().expect("no program panics");
+            let carried = transfers.into_iter().map(|t| t.join().expect("no transfer panics"));
+            let carried = carried.collect::<Vec<_>>().into_iter().flatten().collect();
+            (heard.join().expect("no call panics"), carried)
+        })
+    }
+
+    /// Whether all processes still run that should.
+    fn check(&self) -> Result<(), Error> {
+        self.emulator.check()?;
+        self.nodes.iter().try_for_each(|node| {
+            let mut node = node.lock().expect("nobody panics");
+            node.as_mut().map_or(Ok(()), Process::check)
+        })
+    }
+
     /// Starts each program when it is due, and ends them with the calls.
-    fn run_programs(&self, begun: Instant, folder: &Path) -> Result<(), Error> {
+    fn run_programs(&self, watch: &Watch, folder: &Path) -> Result<(), Error> {
         let scenario = self.testbed.scenario;
         let mut order: Vec<usize> = (0..scenario.programs.len()).collect();
         order.sort_by_key(|&n| scenario.programs[n].start);
-        let mut running = Vec::new();
+        let mut running: Vec<Running> = Vec::new();
+        let wait = |running: &mut Vec<Running>, at: Duration| {
+            let look = &mut || running.iter_mut().try_for_each(|r| r.has_ended().map(drop));
+            watch.attend(watch.begun() + at, look)
+        };
         for n in order {
-            sleep_until(begun + scenario.programs[n].start);
+            wait(&mut running, scenario.programs[n].start)?;
             running.push(programs::start(scenario, n, &self.emulator, folder)?);
         }
         if !running.is_empty() {
-            sleep_until(begun + scenario.length);
+            wait(&mut running, scenario.length)?;
         }
-        running.into_iter().try_for_each(programs::Running::finish)
+        running.into_iter().try_for_each(Running::finish)
     }
 
     /// Ends all.

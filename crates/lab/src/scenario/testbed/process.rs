@@ -9,11 +9,15 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// How `impair` begins to say of a host how it is entered.
 pub const HOST: &str = "impair: host ";
+
+/// How long what a process said last may take to be read, once it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A daemon takes milliseconds to start, also where ten do at once.
 const READY: Duration = Duration::from_secs(30);
@@ -43,21 +47,28 @@ pub fn find(given: Option<&Path>, folder: Option<&Path>, path: &OsStr) -> Result
     folders.map(|f| f.join("trunkline")).find(|p| p.is_file()).ok_or_else(missing)
 }
 
+/// A child that ends with this.
+pub struct Owned(pub Child);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A running subcommand of `trunkline`.
 pub struct Process {
     name: String,
-    child: Child,
+    child: Owned,
     /// As long as it is open, the process runs.
     stdin: Option<ChildStdin>,
     /// Until it is ready.
     stderr: Option<ChildStderr>,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    /// From then on.
+    reader: Option<JoinHandle<()>>,
+    /// What it said last.
+    last: Arc<Mutex<String>>,
 }
 
 impl Process {
@@ -95,7 +106,8 @@ impl Process {
             .spawn()
             .map_err(cannot(format!("start {}", program.get_program().display())))?;
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
-        Ok(Process { name, child, stdin, stderr })
+        let (child, last) = (Owned(child), Arc::default());
+        Ok(Process { name, child, stdin, stderr, reader: None, last })
     }
 
     /// Waits until it is ready, [`READY`] at most; what it has said until then. From then
@@ -107,8 +119,9 @@ impl Process {
     fn ready_within(&mut self, limit: Duration) -> Result<Vec<String>, Error> {
         let Some(stderr) = self.stderr.take() else { return Ok(Vec::new()) };
         let (tell, told) = mpsc::channel();
-        std::thread::spawn(move || {
-            let (mut said, mut all) = (String::new(), Vec::new());
+        let last = Arc::clone(&self.last);
+        self.reader = Some(std::thread::spawn(move || {
+            let mut all = Vec::new();
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 if line.starts_with(HOST) {
                     all.push(line);
@@ -123,20 +136,40 @@ impl Process {
                     // Who has closed standard error wants to hear none.
                     drop(writeln!(io::stderr(), "{line}"));
                 }
-                said = line;
+                *last.lock().unwrap_or_else(PoisonError::into_inner) = line;
             }
-            let _ = tell.send(Err(said));
-        });
+            let _ = tell.send(Err(()));
+        }));
         let name = &self.name;
         Err(Error::Process(match told.recv_timeout(limit) {
             Ok(Ok(said)) => return Ok(said),
-            Ok(Err(said)) => format!("{name} ended at once: {said}"),
+            Ok(Err(())) => format!("{name} ended at once: {}", self.last()),
             Err(_) => format!(
                 "{name} was not ready after {} s: this machine is too busy, or --trunkline is \
                  another program",
                 limit.as_secs()
             ),
         }))
+    }
+
+    fn last(&self) -> String {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    ///
+    /// It has ended by itself: how, and what it said last.
+    pub fn check(&mut self) -> Result<(), Error> {
+        let name = &self.name;
+        let looked = self.child.0.try_wait().map_err(cannot(format!("look at {name}")))?;
+        let Some(status) = looked else { return Ok(()) };
+        let until = Instant::now() + LAST_WORDS;
+        while self.reader.as_ref().is_some_and(|r| !r.is_finished()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Err(Error::Process(format!("{name} has ended, {status}{}", last_words(&self.last()))))
     }
 
     /// Has it read its file again.
@@ -146,7 +179,7 @@ impl Process {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal)
+        kill(Pid::from_raw(self.child.0.id().cast_signed()), signal)
             .map_err(|e| cannot(format!("send {signal} to {}", self.name))(e.into()))
     }
 
@@ -162,16 +195,24 @@ impl Process {
         let _ = self.signal(Signal::SIGCONT);
         let what = || format!("see how {} ended", self.name);
         let mut text = String::new();
-        if let Some(mut stdout) = self.child.stdout.take() {
+        if let Some(mut stdout) = self.child.0.stdout.take() {
             stdout.read_to_string(&mut text).map_err(cannot(what()))?;
         }
         // Children count when they are waited for, which only this does.
         let before = children()?;
-        let status = self.child.wait().map_err(cannot(what()))?;
+        let status = self.child.0.wait().map_err(cannot(what()))?;
         if !status.success() {
             return Err(Error::Process(format!("{} ended before its time: {status}", self.name)));
         }
         Ok((text, children()?.saturating_sub(before)))
+    }
+}
+
+/// What something has said last, at the end of a sentence about its end.
+pub fn last_words(last: &str) -> String {
+    match last.trim() {
+        "" => ", without a word".to_owned(),
+        last => format!("; it said last: {last}"),
     }
 }
 
@@ -217,6 +258,19 @@ mod tests {
         let hosts = why("echo impair: host ready: x >&2; echo impair: ready, >&2; exec sleep 9");
         assert_eq!(hosts, Ok(vec!["impair: host ready: x".into()]));
         assert!(why("echo no file >&2").unwrap_err().contains("node 7 ended at once: no file"));
+        let mut ends = spawn("echo ready >&2; read x; echo too full >&2; exit 3");
+        ends.ready_within(limit).unwrap();
+        ends.check().unwrap();
+        ends.close();
+        let until = Instant::now() + limit;
+        let why_it_ended = loop {
+            match ends.check() {
+                Ok(()) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
+                checked => break checked.unwrap_err().to_string(),
+            }
+        };
+        let wanted = "node 7 has ended, exit status: 3; it said last: too full";
+        assert_eq!(why_it_ended, wanted);
         let hangs = why("echo starting >&2; exec sleep 9").unwrap_err();
         assert!(hangs.contains("node 7 was not ready after 2 s"), "{hangs}");
     }

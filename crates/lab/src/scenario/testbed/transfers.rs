@@ -3,11 +3,13 @@
 use super::super::model::Transfer;
 use super::super::rows::transfer_row;
 use super::emulator::Emulator;
+use super::process::Owned;
+use super::watch::Watch;
 use super::{Error, cannot};
 use crate::table::Row;
 use serde_json::Value;
 use std::io::{Read as _, Seek as _};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The port of the first; the others follow.
@@ -30,15 +32,8 @@ pub struct Carried {
 pub struct Prepared<'a> {
     transfer: &'a Transfer,
     emulator: &'a Emulator,
-    server: Child,
+    server: Owned,
     port: u16,
-}
-
-impl Drop for Prepared<'_> {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
 }
 
 fn failed(transfer: &Transfer, why: &str) -> Error {
@@ -65,7 +60,7 @@ impl<'a> Prepared<'a> {
             .stderr(Stdio::null())
             .spawn()
             .map_err(cannot("start iperf3"))?;
-        let mut prepared = Prepared { transfer, emulator, server, port };
+        let mut prepared = Prepared { transfer, emulator, server: Owned(server), port };
         prepared.wait()?;
         Ok(prepared)
     }
@@ -81,7 +76,7 @@ impl<'a> Prepared<'a> {
             if String::from_utf8_lossy(&said.stdout).contains(&listens) {
                 return Ok(());
             }
-            let ended = self.server.try_wait().map_err(cannot("look at iperf3"))?;
+            let ended = self.server.0.try_wait().map_err(cannot("look at iperf3"))?;
             if ended.is_some() || Instant::now() > until {
                 return Err(failed(self.transfer, "it does not listen; is it installed?"));
             }
@@ -89,12 +84,13 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Carries it out, from now on; what comes in a time `before` isn't reckoned.
+    /// Carries it out when it is due; what comes in a time `before` isn't reckoned.
     ///
     /// # Errors
     ///
-    /// iperf3 failed.
-    pub fn carry(self, before: Duration) -> Result<Carried, Error> {
+    /// iperf3 failed, or something else has.
+    pub fn carry(self, watch: &Watch, before: Duration) -> Result<Carried, Error> {
+        watch.sleep_until(watch.begun() + self.transfer.from)?;
         let Transfer { ends, from, until, congestion, .. } = self.transfer;
         let (_, to) = self.emulator.addresses(ends.1);
         let seconds = (*until - *from).as_secs_f64().round().max(1.0);
@@ -107,8 +103,9 @@ impl<'a> Prepared<'a> {
         let mut out = tempfile::tempfile().map_err(cannot("make a temporary file"))?;
         let stdout = out.try_clone().map_err(cannot("make a temporary file"))?;
         let client = client.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
-        let client = client.spawn().map_err(cannot("start iperf3"))?;
-        if !ends_within(client, Duration::from_secs_f64(seconds) + PATIENCE)? {
+        let client = Owned(client.spawn().map_err(cannot("start iperf3"))?);
+        let limit = Duration::from_secs_f64(seconds) + PATIENCE;
+        if !ends_within(client, limit, watch)? {
             return Err(failed(self.transfer, "it does not end: is the way cut for good?"));
         }
         let mut said = Vec::new();
@@ -120,15 +117,13 @@ impl<'a> Prepared<'a> {
 }
 
 /// Whether a process ends by itself in time; it is ended otherwise.
-fn ends_within(mut child: Child, limit: Duration) -> Result<bool, Error> {
+fn ends_within(mut child: Owned, limit: Duration, watch: &Watch) -> Result<bool, Error> {
     let until = Instant::now() + limit;
-    while child.try_wait().map_err(cannot("look at iperf3"))?.is_none() {
+    while child.0.try_wait().map_err(cannot("look at iperf3"))?.is_none() {
         if Instant::now() > until {
-            let _ = child.kill();
-            let _ = child.wait();
             return Ok(false);
         }
-        std::thread::sleep(Duration::from_millis(20));
+        watch.sleep_until(Instant::now() + Duration::from_millis(20))?;
     }
     Ok(true)
 }
