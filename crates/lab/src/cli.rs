@@ -2,6 +2,7 @@
 
 mod load;
 mod phones;
+mod plain_flows;
 mod scenario;
 mod shell;
 
@@ -63,6 +64,7 @@ enum Command {
     Phones(phones::Phones),
     Load(load::Load),
     Shell(shell::Shell),
+    PlainFlows(plain_flows::PlainFlows),
 }
 
 /// Measure a figure, draw it and judge its claims
@@ -275,6 +277,7 @@ pub fn run(args: &Args) -> ExitCode {
         Command::Phones(args) => phones::run(args),
         Command::Load(args) => load::run(args),
         Command::Shell(args) => shell::run(args),
+        Command::PlainFlows(args) => plain_flows::run(args),
     };
     let broken = |why: &dyn Display| {
         errln!("error: {why}");

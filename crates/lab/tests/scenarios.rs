@@ -386,8 +386,4 @@ fn everything_is_written_and_said_as_json() {
     assert!(json["calls"][0]["pesq_mean"].is_null() && json["testbed"].is_null());
 
     bad(&["run", "voip-overlay/fig4", "--out", out, "--json"], &["--json is for scenarios"]);
-    let program = std::env::current_exe().unwrap();
-    let testbed =
-        ["run", file, "--out", out, "--testbed", "--trunkline", program.to_str().unwrap()];
-    bad(&testbed, &["the testbed can't: [[stream]] of a constant rate is for the simulator alone"]);
 }

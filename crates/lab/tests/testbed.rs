@@ -310,6 +310,80 @@ fn kernels_tcp_and_calls_share_a_modelled_queue() {
     assert!(!said.contains("eth0"), "a host's network is its own: {said}");
 }
 
+/// Outside of the overlay: two streams and a plain call over a wire that loses each fourth
+/// packet, and a stream that a narrow one marks.
+const PLAIN: &str = r#"
+length = "3 s"
+host = [{ name = "paris" }, { name = "lyon" }, { name = "rome" }]
+link = [
+  { between = ["paris", "lyon"], plain = true, delay = "5ms", there = { trace = "losses" } },
+  { between = ["paris", "rome"], plain = true, delay = "5ms", rate = "2 Mbit/s",
+    queue = "60 packets",
+    there = { red = { min = "5 packets", max = "50 packets", max_p = "20%", ecn = true } } },
+  { between = ["paris", "lyon"], delay = "5ms", path = "overlay" },
+]
+stream = [
+  { name = "udp", from = "paris", to = "lyon", protocol = "udp", packet = "56 B",
+    interval = "10ms" },
+  { name = "tcp", from = "paris", to = "lyon", packet = "200 B", interval = "20ms",
+    start = "1 s", dscp = 10 },
+  { name = "marked", from = "paris", to = "rome", rate = "2.2 Mbit/s", ecn = true },
+]
+call = [
+  { name = "plain", from = "paris", to = "lyon", service = "plain", count = 2 },
+  { name = "overlay", from = "paris", to = "lyon" },
+]
+"#;
+
+#[test]
+fn plain_calls_and_streams_meet_the_same_wires_as_in_the_simulator() {
+    let Some(trunkline) = trunkline() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.toml");
+    fs::write(&file, PLAIN).unwrap();
+    fs::write(dir.path().join("losses"), "0001").unwrap();
+    let (file, out) = (file.to_str().unwrap(), dir.path().to_str().unwrap());
+    let trunkline = trunkline.to_str().unwrap();
+    let done = run(&["run", file, "--testbed", "--out", out, "--trunkline", trunkline, "--json"]);
+    if skipped(&done) {
+        return;
+    }
+    let json: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let is_valid = json["testbed"]["valid"].as_bool().unwrap();
+    for place in ["simulator", "testbed"] {
+        let row = |table: &str, key: &str, name: &str| {
+            let rows = json[table].as_array().unwrap();
+            let row = rows.iter().find(|row| row["where"] == place && row[key] == name);
+            row.unwrap_or_else(|| panic!("{name}: {json}")).clone()
+        };
+        let number = |row: &serde_json::Value, column: &str| row[column].as_f64().unwrap();
+        let [udp, tcp, marked] =
+            ["udp", "tcp", "marked"].map(|name| row("streams", "stream", name));
+        let [plain, overlay] = ["plain", "overlay"].map(|name| row("calls", "calls", name));
+        let sent = [&udp, &tcp, &plain, &overlay].map(|row| number(row, "sent"));
+        assert_eq!(sent, [300.0, 100.0, 300.0, 150.0], "{json}");
+        // The others share a wire, of whose packets each fourth is lost, whatever their order.
+        let lost: f64 = [&udp, &tcp, &plain].map(|row| number(row, "lost")).iter().sum();
+        assert_eq!((lost, number(&overlay, "lost")), (175.0, 0.0), "{json}");
+        assert_eq!(number(&udp, "marked") + number(&tcp, "marked"), 0.0, "{json}");
+        // One each 5,454,545 ns, a tenth more than there is room for.
+        assert_eq!(number(&marked, "sent"), 551.0, "{json}");
+        assert!((5.0..150.0).contains(&number(&marked, "marked")), "{json}");
+        let most = if is_valid { 8.0 } else { 100.0 };
+        for row in [&plain, &overlay] {
+            assert!((5.0..most).contains(&number(row, "delay_p50_ms")), "{json}");
+        }
+        for row in [&udp, &tcp] {
+            assert!((5.0..100.0).contains(&number(row, "delay_max_ms")), "{json}");
+        }
+        assert!(number(&marked, "delay_max_ms") > 30.0, "it waits in a queue: {json}");
+        let valid = if place == "simulator" || is_valid { "yes" } else { "no" };
+        assert!([&udp, &plain].iter().all(|row| row["valid"] == valid), "{json}");
+    }
+    let cpu = json["testbed"]["cpu"].as_array().unwrap();
+    assert_eq!(cpu.len(), 7, "impair, three nodes, and who sends or hears outside: {json}");
+}
+
 /// Runs a scenario that fails, which is to be said in one line by all of `says`, long before
 /// its calls are over.
 #[track_caller]

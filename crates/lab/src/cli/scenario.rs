@@ -31,6 +31,7 @@ pub fn run(args: &Run) -> Result<bool, Error> {
         bar.clear();
         let (live, took) = run.map_err(no_testbed)?;
         results.calls.rows.extend(live.calls.rows);
+        results.streams.rows.extend(live.streams.rows);
         results.transfers.rows.extend(live.transfers.rows);
         write_json(&folder.join("testbed.json"), &took)?;
         effort = Some(took);
@@ -84,8 +85,9 @@ fn show(scenario: &Scenario, results: &Results) {
         }
     }
     for row in results.streams.iter() {
-        let [name, sent, lost, share] = ["stream", "sent", "lost", "lost_pct"].map(|c| row.text(c));
-        outln!("{name}: {sent} sent, {lost} lost ({share} %)");
+        let [place, name, sent, lost, share] =
+            ["where", "stream", "sent", "lost", "lost_pct"].map(|c| row.text(c));
+        outln!("{name}, {place}: {sent} sent, {lost} lost ({share} %)");
     }
     for row in results.transfers.iter() {
         let [place, name, goodput, again, rtt] =
@@ -129,10 +131,14 @@ fn verdict(rows: &[Record<'_>], effort: &Effort) -> bool {
     cpu(&effort.cpu);
     let mut good = in_time(effort.lateness_p999_us(), effort.valid);
     if effort.callers_late_pct > 0.0 {
-        outln!("{:.2} % of the calls' packets left more than 1 ms late", effort.callers_late_pct);
+        let share = effort.callers_late_pct;
+        outln!("{share:.2} % of the packets of calls and streams left more than 1 ms late");
     }
     if effort.refused > 0 {
-        outln!("{} packets were not taken by the first daemon, and are lost", effort.refused);
+        outln!(
+            "{} packets were not taken by the first daemon or kernel, and are lost",
+            effort.refused
+        );
     }
     for (a, b) in disagreements(rows) {
         let calls = a.text("calls");

@@ -11,7 +11,8 @@ pub struct Results {
     /// A row for each `[[call]]`; see [`COLUMNS`](super::COLUMNS). With the testbed
     /// its rows follow those of the simulator.
     pub calls: Table,
-    /// A row for each `[[stream]]`; see [`STREAM_COLUMNS`](super::STREAM_COLUMNS).
+    /// A row for each `[[stream]]`; see [`STREAM_COLUMNS`](super::STREAM_COLUMNS). With the
+    /// testbed its rows follow.
     pub streams: Table,
     /// A row for each `[[stream]]` by TCP; see
     /// [`TRANSFER_COLUMNS`](super::TRANSFER_COLUMNS). With the testbed its rows follow.

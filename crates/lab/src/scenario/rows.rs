@@ -7,7 +7,6 @@ use trunkline_base::Time;
 use trunkline_base::stats::{Mean, quantile};
 use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::quality::pesq::PesqError;
-use trunkline_sim::agent::{Cbr, Meter};
 use trunkline_sim::voice::{Arrival, Outcome};
 
 /// A row: the calls of one `[[call]]`, in the simulator or in the testbed.
@@ -30,14 +29,16 @@ pub const COLUMNS: &[Column] = &[
     Column::text("valid"),
 ];
 
-/// A row: the packets of a `[[stream]]`, from end to end.
+/// A row: the packets of a `[[stream]]`, from end to end, in the simulator or in the testbed.
 pub const STREAM_COLUMNS: &[Column] = &[
+    Column::text("where"),
     Column::text("stream"),
     Column::number("sent", 0),
     Column::number("lost", 0),
     Column::number("lost_pct", 4),
     Column::number("marked", 0),
     Column::number("delay_max_ms", 2),
+    Column::text("valid"),
 ];
 
 /// A row: what TCP carried of a `[[stream]]`, in the simulator or in the testbed.
@@ -68,16 +69,37 @@ pub(super) fn transfer_row(
     print(TRANSFER_COLUMNS, cells)
 }
 
-/// The row of a stream by what was sent and received.
-pub(super) fn stream_row(stream: &Stream, cbr: &Cbr, meter: &Meter) -> Row {
-    let (sent, lost) = (cbr.sent(), cbr.sent() - meter.received.packets);
+/// What arrived of a stream.
+pub(super) struct Received {
+    pub packets: u64,
+    /// Those that a queue had marked.
+    pub marked: u64,
+    /// The longest that one was under way.
+    pub longest: Duration,
+}
+
+/// The row of a stream by how many packets were sent and what was received.
+pub(super) fn stream_row(
+    place: &str,
+    stream: &Stream,
+    (sent, received): (u64, &Received),
+    valid: bool,
+) -> Row {
+    let lost = sent.saturating_sub(received.packets);
     let share = if sent == 0 { f64::NAN } else { lost as f64 / sent as f64 };
-    let longest = meter.longest.as_nanos() as f64 / 1e6;
-    let longest = if meter.received.packets == 0 { f64::NAN } else { longest };
-    let name = stream.name.as_str().into();
-    let marked = meter.marked.into();
-    let share = (100.0 * share).into();
-    print(STREAM_COLUMNS, vec![name, sent.into(), lost.into(), share, marked, longest.into()])
+    let longest = received.longest.as_nanos() as f64 / 1e6;
+    let longest = if received.packets == 0 { f64::NAN } else { longest };
+    let cells: Vec<Cell> = vec![
+        place.into(),
+        stream.name.as_str().into(),
+        sent.into(),
+        lost.into(),
+        (100.0 * share).into(),
+        received.marked.into(),
+        longest.into(),
+        if valid { "yes" } else { "no" }.into(),
+    ];
+    print(STREAM_COLUMNS, cells)
 }
 
 /// A packet of a call: when it was sent, and what came of it.

@@ -1,7 +1,9 @@
 use super::build::{self, Built, CALL, STREAM, events, host, node};
 use super::model::{Call, Carrier, Scenario};
 use super::results::Results;
-use super::rows::{COLUMNS, STREAM_COLUMNS, TRANSFER_COLUMNS, row, stream_row, transfer_row};
+use super::rows::{
+    COLUMNS, Received, STREAM_COLUMNS, TRANSFER_COLUMNS, row, stream_row, transfer_row,
+};
 use super::{DRAIN, FIRST_PORT, Placed, SPACING, WARM_UP, draw, ledger};
 use crate::experiment::PointError;
 use crate::speech::Speech;
@@ -16,10 +18,10 @@ use trunkline_sim::voice::{self, Sinks, VoiceSink, VoiceSource};
 use trunkline_sim::{World, WorldError};
 
 /// Ports of plain calls' callers; each is [`FIRST_PORT`]'s of the same number away.
-const FIRST_CALLER: u16 = 6_000;
+pub const FIRST_CALLER: u16 = 6_000;
 /// Ports where streams end, and where they come from. All are below the nodes'.
-const FIRST_METER: u16 = 2_000;
-const FIRST_STREAM: u16 = 3_000;
+pub const FIRST_METER: u16 = 2_000;
+pub const FIRST_STREAM: u16 = 3_000;
 /// Ports where transfers come from, and where they end.
 const FIRST_BULK: u16 = 3_500;
 const FIRST_SINK: u16 = 3_700;
@@ -78,7 +80,11 @@ pub fn simulate(
     }
     let calls = Table { columns: COLUMNS, rows };
     let each = scenario.streams.iter().zip(streams);
-    let rows = each.map(|(s, (cbr, meter))| stream_row(s, world.agent(cbr), world.agent(meter)));
+    let rows = each.map(|(s, (cbr, meter))| {
+        let Meter { received, marked, longest, .. } = *world.agent(meter);
+        let received = Received { packets: received.packets, marked, longest };
+        stream_row("simulator", s, (world.agent(cbr).sent(), &received), true)
+    });
     let streams = Table { columns: STREAM_COLUMNS, rows: rows.collect() };
     let links = ledger::links(scenario, &world, &wires);
     let mut figures = draw::figures(scenario, &world, &wires);

@@ -1,4 +1,4 @@
-//! Callers and listeners, in real time.
+//! Callers and listeners over the overlay, in real time.
 
 use super::super::build::node;
 use super::super::rows::Packet;
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trunkline_base::Time;
 use trunkline_client::{Address, DatagramSocket, SocketOption};
+use trunkline_overlay::wire::Service;
 use trunkline_sim::voice::{Arrival, VOICE_PACKET};
 
 /// The time of a run.
@@ -42,7 +43,7 @@ struct Call<'a> {
     listener: DatagramSocket,
 }
 
-/// All calls of a scenario.
+/// All calls of a scenario that are over its overlay.
 pub struct Calls<'a> {
     scenario: &'a Scenario,
     calls: Vec<Call<'a>>,
@@ -50,12 +51,12 @@ pub struct Calls<'a> {
 
 /// What came of them.
 pub struct Heard {
-    /// Of each call, in the order of the file.
+    /// Of each call over the overlay, in the order of the file.
     pub packets: Vec<Vec<Packet>>,
     /// How many a daemon did not take. They count as lost.
     pub refused: u64,
-    /// The share that was sent more than [`LATE`] after it was due.
-    pub late: f64,
+    /// How many were sent more than [`LATE`] after they were due.
+    pub late: u64,
 }
 
 /// Programs that find a processor free are on time by less.
@@ -76,12 +77,13 @@ impl<'a> Calls<'a> {
         // Where that fails, attaching says so.
         let _ = getrlimit(Resource::RLIMIT_NOFILE)
             .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
-        let attach = |placed: Placed<'a>| {
+        let overlay = |placed: Placed<'a>| match placed.call.carrier {
+            Carrier::Overlay(service) => Some((placed, service)),
+            Carrier::Plain => None,
+        };
+        let attach = |(placed, service): (Placed<'a>, Service)| {
             let call = placed.call;
             let caller = DatagramSocket::bind(sockets[call.ends.0].as_path(), 0)?;
-            let Carrier::Overlay(service) = call.carrier else {
-                return Err(Error::Unsupported("a plain call".into()));
-            };
             caller.set_option(SocketOption::Service(service))?;
             caller.set_option(SocketOption::Deadline(call.threshold))?;
             // One that a daemon has no room for is lost, and nobody waits for it.
@@ -90,7 +92,8 @@ impl<'a> Calls<'a> {
             listener.set_option(SocketOption::Nonblocking(true))?;
             Ok(Call { placed, caller, listener })
         };
-        Ok(Calls { scenario, calls: scenario.placed().map(attach).collect::<Result<_, Error>>()? })
+        let calls = scenario.placed().filter_map(overlay).map(attach);
+        Ok(Calls { scenario, calls: calls.collect::<Result<_, Error>>()? })
     }
 
     /// Holds them, and waits as long as `drain` for what is on its way;
@@ -108,8 +111,6 @@ impl<'a> Calls<'a> {
             let arrivals = listeners.join().expect("listeners don't panic");
             let Sent { at: sent, refused, late } = sent?;
             let arrivals = arrivals.ok_or(Error::Halted)?;
-            let all: usize = sent.iter().map(Vec::len).sum();
-            let late = if all == 0 { 0.0 } else { late as f64 / all as f64 };
             let call = |(sent, arrivals): (Vec<Time>, Vec<_>)| sent.into_iter().zip(arrivals);
             let packets = sent.into_iter().zip(arrivals).map(|both| call(both).collect());
             Ok(Heard { packets: packets.collect(), refused, late })

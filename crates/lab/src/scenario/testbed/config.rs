@@ -1,7 +1,7 @@
 //! A scenario as the configuration files of daemons and of their network.
 
 use super::super::build::{host, node, topology};
-use super::super::model::{Carrier, Scenario};
+use super::super::model::Scenario;
 use super::emulator::Emulator;
 use super::{Error, settings};
 use std::fmt::Write as _;
@@ -16,14 +16,6 @@ const MAX_HOSTS: usize = 64;
 pub fn check(scenario: &Scenario) -> Result<(), Error> {
     let unsupported = |what: String| Err(Error::Unsupported(what));
     check_network(scenario)?;
-    for (what, any) in [
-        ("[[stream]] of a constant rate", !scenario.streams.is_empty()),
-        ("[[call]] service plain", scenario.calls.iter().any(|c| c.carrier == Carrier::Plain)),
-    ] {
-        if any {
-            return unsupported(simulated(what));
-        }
-    }
     for (n, host) in scenario.hosts.iter().enumerate() {
         let mut links = links_of(scenario, n).map(|(_, _, settings)| settings.realtime.recovery);
         let first = links.next();
@@ -46,10 +38,6 @@ pub fn check_network(scenario: &Scenario) -> Result<(), Error> {
         return Err(Error::Unsupported(format!("{what} {MAX_HOSTS}")));
     }
     Ok(())
-}
-
-fn simulated(what: &str) -> String {
-    format!("{what} is for the simulator alone: run without --testbed")
 }
 
 /// The links of the overlay at `host`: which, the host at the other end, and the

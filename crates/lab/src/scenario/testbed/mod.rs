@@ -6,6 +6,7 @@ mod calls;
 pub(crate) mod config;
 pub(crate) mod emulator;
 mod events;
+mod plain;
 pub(crate) mod process;
 mod programs;
 pub(super) mod settings;
@@ -15,13 +16,15 @@ pub(crate) mod watch;
 mod wire;
 
 use super::model::Scenario;
-use super::rows::{COLUMNS, TRANSFER_COLUMNS, row};
-use super::{DRAIN, WARM_UP};
+use super::rows::{COLUMNS, STREAM_COLUMNS, TRANSFER_COLUMNS, row};
+use super::{Carrier, DRAIN, WARM_UP};
 use crate::speech::Speech;
 use crate::table::Table;
 use calls::{Calls, Heard};
 use config::NodeFiles;
 use emulator::Emulator;
+use plain::{Agents, Outcome};
+pub use plain::{Report, agent};
 use process::Process;
 pub use process::find_default;
 use programs::Running;
@@ -99,15 +102,16 @@ pub const MAX_LATE: f64 = 0.01;
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Effort {
     /// Whether impair kept up, its p99.9 lateness is at most [`MAX_LATENESS_US`], and there
-    /// was a processor for other programs: at most [`MAX_LATE`] of the calls' packets left
-    /// more than 1 ms late.
+    /// was a processor for other programs: at most [`MAX_LATE`] of the packets of calls and
+    /// of streams of a constant rate left more than 1 ms late.
     pub valid: bool,
     /// How late impair sent packets on, microseconds.
     pub lateness_us: serde_json::Value,
-    /// The share of the calls' packets that left more than 1 ms late, in percent.
+    /// The share of the packets of calls and of streams of a constant rate that left more
+    /// than 1 ms late, in percent.
     pub callers_late_pct: f64,
-    /// Packets that a daemon did not take from an application: they count as
-    /// lost.
+    /// Packets that a daemon, or outside of the overlay the kernel, did not take: they count
+    /// as lost.
     pub refused: u64,
     /// Processor time of each process.
     pub cpu: Vec<Cpu>,
@@ -195,17 +199,25 @@ impl<'a> Testbed<'a> {
         let heard = heard.expect("nothing has failed");
         drop(calls);
 
-        let effort = bed.finish(&heard)?;
-        let (mut rows, mut packets) = (Vec::new(), heard.packets.into_iter());
+        let (effort, plain) = bed.finish(&heard)?;
+        let mut rows = Vec::new();
+        let mut overlay = heard.packets.into_iter();
+        let mut outside = plain.calls(scenario).into_iter();
         for call in &scenario.calls {
-            let group: Vec<_> = packets.by_ref().take(call.count as usize).collect();
+            let packets = match call.carrier {
+                Carrier::Overlay(_) => &mut overlay,
+                Carrier::Plain => &mut outside,
+            };
+            let group: Vec<_> = packets.take(call.count as usize).collect();
             let speech = speech.filter(|_| scenario.pesq);
             rows.push(row("testbed", call, &group, speech, effort.valid)?);
         }
         let calls = Table { columns: COLUMNS, rows };
         let rows = transfers::rows(&scenario.transfers, &carried, effort.valid);
         let transfers = Table { columns: TRANSFER_COLUMNS, rows };
-        Ok((Live { calls, transfers }, effort))
+        let rows = plain.streams(scenario, effort.valid);
+        let streams = Table { columns: STREAM_COLUMNS, rows };
+        Ok((Live { calls, streams, transfers }, effort))
     }
 }
 
@@ -213,6 +225,8 @@ impl<'a> Testbed<'a> {
 pub struct Live {
     /// A row for each `[[call]]`.
     pub calls: Table,
+    /// A row for each `[[stream]]` of a constant rate.
+    pub streams: Table,
     /// A row for each `[[stream]]` by TCP.
     pub transfers: Table,
 }
@@ -226,6 +240,8 @@ struct Bed<'a> {
     dir: PathBuf,
     /// By host; `None` where none runs.
     nodes: Vec<Mutex<Option<Process>>>,
+    /// What sends and listens outside of the overlay.
+    agents: Agents,
 }
 
 impl<'a> Bed<'a> {
@@ -246,7 +262,8 @@ impl<'a> Bed<'a> {
         let keys = keys.transpose()?;
         let emulator = Emulator::start(&testbed.trunkline, scenario, seed, dir)?;
         let nodes = hosts.clone().map(|_| Mutex::new(None)).collect();
-        let bed = Bed { testbed, emulator, keys, dir: dir.to_owned(), nodes };
+        let agents = Agents::start(scenario, &emulator, dir)?;
+        let bed = Bed { testbed, emulator, keys, dir: dir.to_owned(), nodes, agents };
         hosts.clone().try_for_each(|n| bed.start_node(n))?;
         Ok(bed)
     }
@@ -279,11 +296,13 @@ impl<'a> Bed<'a> {
         (watch, seed): (&Watch, u64),
         (folder, second): (&Path, &(dyn Fn() + Sync)),
     ) -> (Option<Heard>, Vec<Carried>) {
-        let warm = (0..WARM_UP.as_secs()).rev().try_for_each(|left| {
-            let at = watch.begun() - Duration::from_secs(left);
-            watch.attend(at, &mut || self.check())?;
-            second();
-            Ok(())
+        let warm = self.agents.begin(watch.begun()).and_then(|()| {
+            (0..WARM_UP.as_secs()).rev().try_for_each(|left| {
+                let at = watch.begun() - Duration::from_secs(left);
+                watch.attend(at, &mut || self.check())?;
+                second();
+                Ok(())
+            })
         });
         if watch.note(warm).is_none() {
             return (None, Vec::new());
@@ -314,6 +333,7 @@ impl<'a> Bed<'a> {
     /// Whether all processes still run that should.
     fn check(&self) -> Result<(), Error> {
         self.emulator.check()?;
+        self.agents.check()?;
         self.nodes.iter().try_for_each(|node| {
             let mut node = node.lock().expect("nobody panics");
             node.as_mut().map_or(Ok(()), Process::check)
@@ -340,8 +360,9 @@ impl<'a> Bed<'a> {
         running.into_iter().try_for_each(Running::finish)
     }
 
-    /// Ends all.
-    fn finish(self, heard: &Heard) -> Result<Effort, Error> {
+    /// Ends all; what it took, and what came of what was outside of the overlay.
+    fn finish(self, heard: &Heard) -> Result<(Effort, Outcome), Error> {
+        let (plain, agents) = self.agents.finish()?;
         let (ledger, time) = self.emulator.finish()?;
         let mut cpu = vec![Cpu { process: "impair".into(), seconds: time.as_secs_f64() }];
         let nodes = self.nodes.into_iter().map(|node| node.into_inner().expect("nobody panics"));
@@ -353,12 +374,17 @@ impl<'a> Bed<'a> {
             let seconds = node.finish()?.1.as_secs_f64();
             cpu.push(Cpu { process: host.name.clone(), seconds });
         }
+        cpu.extend(agents);
+        let (sent, late, refused) = plain.counts();
+        let sent = sent + heard.packets.iter().map(Vec::len).sum::<usize>() as u64;
+        let late = (late + heard.late) as f64 / sent.max(1) as f64;
         let effort = Effort::of_ledger(&ledger, cpu);
-        Ok(Effort {
-            valid: effort.valid && heard.late <= MAX_LATE,
-            callers_late_pct: 100.0 * heard.late,
-            refused: heard.refused,
+        let effort = Effort {
+            valid: effort.valid && late <= MAX_LATE,
+            callers_late_pct: 100.0 * late,
+            refused: refused + heard.refused,
             ..effort
-        })
+        };
+        Ok((effort, plain))
     }
 }

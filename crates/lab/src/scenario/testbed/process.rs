@@ -57,7 +57,7 @@ impl Drop for Owned {
     }
 }
 
-/// A running subcommand of `trunkline`.
+/// A running subcommand of `trunkline`, or of this program.
 pub struct Process {
     name: String,
     child: Owned,
@@ -175,6 +175,12 @@ impl Process {
     /// Has it read its file again.
     pub fn hang_up(&self) -> Result<(), Error> {
         self.signal(Signal::SIGHUP)
+    }
+
+    /// Writes a line to its standard input.
+    pub fn tell(&mut self, line: &str) -> Result<(), Error> {
+        let Some(stdin) = &mut self.stdin else { return Ok(()) };
+        writeln!(stdin, "{line}").map_err(cannot(format!("tell {} anything", self.name)))
     }
 
     /// Sends it a signal.

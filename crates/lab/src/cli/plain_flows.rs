@@ -1,0 +1,24 @@
+//! What a testbed runs in its hosts.
+
+use std::path::PathBuf;
+use trunkline_lab::Error;
+use trunkline_lab::scenario::testbed;
+
+/// Send and hear a scenario's plain calls and streams at one host of a testbed
+#[derive(clap::Args, Debug)]
+#[command(hide = true)]
+pub struct PlainFlows {
+    /// What the lab has written for it
+    file: PathBuf,
+    /// As processes of a testbed do
+    #[arg(long, required = true)]
+    until_stdin_closes: bool,
+}
+
+/// Runs it, and prints what came of it.
+pub fn run(args: &PlainFlows) -> Result<bool, Error> {
+    let report = testbed::agent(&args.file)
+        .map_err(|why| Error::Testbed { what: args.file.display().to_string(), why })?;
+    outln!("{}", serde_json::to_string(&report).expect("plain values are JSON"));
+    Ok(true)
+}

@@ -1,0 +1,152 @@
+//! Who hears flows that end at a host.
+
+use super::super::{Error, cannot};
+use super::{Flow, Heard, clock_ns, packet};
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg, setsockopt, sockopt};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddrV6;
+use std::os::fd::AsRawFd as _;
+use trunkline_base::link_model::Ecn;
+
+/// What waits for this process while it has no processor.
+const BUFFER: usize = 4 << 20;
+
+/// Standard input, among the sockets.
+const STDIN: u64 = u64::MAX;
+
+/// A socket, and which flow it is of; nothing for all that look like TCP.
+struct Ear {
+    socket: Socket,
+    flow: Option<usize>,
+}
+
+/// All sockets of a host.
+pub struct Ears<'a> {
+    flows: &'a [Flow],
+    ears: Vec<Ear>,
+    heard: Vec<Heard>,
+}
+
+/// A socket at `at`, whose packets' marks are told.
+fn open(kind: Type, protocol: Protocol, at: SocketAddrV6) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV6, kind, Some(protocol))?;
+    // The kernel's limit may be less.
+    let _ = socket.set_recv_buffer_size(BUFFER);
+    let _ = setsockopt(&socket, sockopt::RcvBufForce, &BUFFER);
+    setsockopt(&socket, sockopt::Ipv6RecvTClass, &true)?;
+    socket.bind(&at.into())?;
+    Ok(socket)
+}
+
+impl<'a> Ears<'a> {
+    /// Binds all sockets.
+    pub fn open(flows: &'a [Flow]) -> Result<Ears<'a>, Error> {
+        let bind = |at: SocketAddrV6| cannot(format!("listen at {at}"));
+        let mut ears = Vec::new();
+        for (n, flow) in flows.iter().enumerate().filter(|(_, flow)| flow.udp) {
+            let socket = open(Type::DGRAM, Protocol::UDP, flow.to).map_err(bind(flow.to))?;
+            ears.push(Ear { socket, flow: Some(n) });
+        }
+        if let Some(flow) = flows.iter().find(|flow| !flow.udp) {
+            // It has no ports.
+            let at = SocketAddrV6::new(*flow.to.ip(), 0, 0, 0);
+            let socket = open(Type::RAW, Protocol::TCP, at).map_err(bind(at))?;
+            ears.push(Ear { socket, flow: None });
+        }
+        let heard = flows.iter().map(|flow| Heard {
+            number: flow.number,
+            delays_ns: if flow.each { vec![None; flow.count as usize] } else { Vec::new() },
+            ..Heard::default()
+        });
+        Ok(Ears { flows, ears, heard: heard.collect() })
+    }
+
+    /// Notes what arrives, until standard input is closed.
+    pub fn listen(mut self) -> Result<Vec<Heard>, Error> {
+        let wait = |e: Errno| cannot("wait for packets")(e.into());
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(wait)?;
+        for (ear, n) in self.ears.iter().zip(0..) {
+            epoll.add(&ear.socket, EpollEvent::new(EpollFlags::EPOLLIN, n)).map_err(wait)?;
+        }
+        epoll.add(io::stdin(), EpollEvent::new(EpollFlags::EPOLLIN, STDIN)).map_err(wait)?;
+        let mut events = [EpollEvent::empty(); 64];
+        loop {
+            let n = match epoll.wait(&mut events, EpollTimeout::NONE) {
+                Err(Errno::EINTR) => 0,
+                n => n.map_err(wait)?,
+            };
+            let is_over = events[..n].iter().any(|event| event.data() == STDIN);
+            let mut ready = events[..n].iter().map(EpollEvent::data).filter(|&n| n != STDIN);
+            ready.try_for_each(|n| self.take(n as usize)).map_err(wait)?;
+            if is_over {
+                return Ok(self.heard);
+            }
+        }
+    }
+
+    /// Takes all that has come at a socket.
+    fn take(&mut self, ear: usize) -> Result<(), Errno> {
+        let mut buf = [0; 2_048];
+        let mut space = cmsg_space!(i32);
+        loop {
+            let Ear { socket, flow } = &self.ears[ear];
+            let mut slices = [IoSliceMut::new(&mut buf)];
+            let flags = MsgFlags::MSG_DONTWAIT;
+            let got =
+                recvmsg::<SockaddrIn6>(socket.as_raw_fd(), &mut slices, Some(&mut space), flags);
+            let now = clock_ns();
+            let got = match got {
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(Errno::EINTR) => continue,
+                got => got?,
+            };
+            let class = got.cmsgs()?.find_map(|message| match message {
+                ControlMessageOwned::Ipv6TClass(class) => u8::try_from(class).ok(),
+                _ => None,
+            });
+            let (length, flow, from) = (got.bytes, *flow, got.address.map(SocketAddrV6::from));
+            if let Some((n, payload)) = self.whose(flow, from, &buf[..length]) {
+                self.note(n, payload, class.unwrap_or_default(), now);
+            }
+        }
+    }
+
+    /// The flow that a packet is of, and its payload. Any program at a host may send and
+    /// receive what it likes.
+    fn whose<'b>(
+        &self,
+        flow: Option<usize>,
+        from: Option<SocketAddrV6>,
+        packet: &'b [u8],
+    ) -> Option<(usize, &'b [u8])> {
+        let from = from?;
+        match flow {
+            Some(n) => {
+                let own = self.flows[n].from;
+                ((own.ip(), own.port()) == (from.ip(), from.port())).then_some((n, packet))
+            }
+            None => {
+                let (ports, payload) = packet::segment(packet)?;
+                let is_of = |f: &Flow| {
+                    !f.udp && f.from.ip() == from.ip() && (f.from.port(), f.to.port()) == ports
+                };
+                Some((self.flows.iter().position(is_of)?, payload))
+            }
+        }
+    }
+
+    fn note(&mut self, n: usize, payload: &[u8], class: u8, now: u64) {
+        let Some((sent, k)) = packet::read(payload) else { return };
+        let (delay, heard) = (now.saturating_sub(sent), &mut self.heard[n]);
+        heard.packets += 1;
+        heard.marked += u64::from(Ecn::of_tos(class) == Ecn::Marked);
+        heard.longest_ns = heard.longest_ns.max(delay);
+        if let Some(each) = k.and_then(|k| heard.delays_ns.get_mut(usize::try_from(k).ok()?)) {
+            each.get_or_insert(delay);
+        }
+    }
+}

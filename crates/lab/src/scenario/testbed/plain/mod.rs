@@ -1,0 +1,270 @@
+//! What is sent outside of the overlay at equal distance: plain calls, and streams of a
+//! constant rate. Each host that has an end of one has a process in its namespace, which
+//! sends and listens for all of them; the lab tells it what, and when calls begin.
+
+mod agent;
+mod listen;
+mod packet;
+
+use super::super::model::{Carrier, Scenario, Stream};
+use super::super::rows::{Packet, Received, stream_row};
+use super::super::simulate::{FIRST_CALLER, FIRST_METER, FIRST_STREAM};
+use super::super::{FIRST_PORT, Placed, SPACING};
+use super::emulator::Emulator;
+use super::process::Process;
+use super::{Cpu, Error, cannot};
+use crate::table::Row;
+pub use agent::agent;
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddrV6;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use trunkline_base::Time;
+use trunkline_base::link_model::Ecn;
+use trunkline_net::Protocol;
+use trunkline_sim::voice::{Arrival, VOICE_PACKET};
+
+/// Packets of one size at equal distance.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+struct Flow {
+    /// Its number: of each plain call, then of each stream.
+    number: usize,
+    /// By UDP, or in packets with headers of TCP.
+    udp: bool,
+    from: SocketAddrV6,
+    to: SocketAddrV6,
+    /// Bytes behind the headers, at least 8.
+    payload: usize,
+    /// DSCP and ECN, as in IPv6's traffic class.
+    class: u8,
+    /// When the first is sent after the calls have begun.
+    first_ns: u64,
+    /// Between two.
+    interval_ns: u64,
+    count: u64,
+    /// Whether it is told of each packet how long it was under way.
+    each: bool,
+}
+
+/// What the process of a host does.
+#[derive(Serialize, Deserialize, Default)]
+struct Plan {
+    sends: Vec<Flow>,
+    listens: Vec<Flow>,
+}
+
+/// What came of the flows of a host.
+#[derive(Serialize, Deserialize, Default)]
+pub struct Report {
+    sent: Vec<Sent>,
+    heard: Vec<Heard>,
+}
+
+/// How a flow was sent.
+#[derive(Serialize, Deserialize, Default, Clone, Copy)]
+struct Sent {
+    number: usize,
+    packets: u64,
+    /// Those more than [`LATE`](super::calls::LATE) after they were due.
+    late: u64,
+    /// Those that the kernel did not take.
+    refused: u64,
+}
+
+/// How a flow arrived.
+#[derive(Serialize, Deserialize, Default, Clone)]
+struct Heard {
+    number: usize,
+    packets: u64,
+    /// Those that a queue had marked (RFC 3168).
+    marked: u64,
+    longest_ns: u64,
+    /// Where that is asked for, how long each packet was under way.
+    delays_ns: Vec<Option<u64>>,
+}
+
+/// The moment, as all processes of a machine count it.
+fn clock_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every kernel has this clock");
+    now.tv_sec().cast_unsigned() * 1_000_000_000 + now.tv_nsec().cast_unsigned()
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// All flows of a scenario, each with the hosts of its ends.
+fn flows(scenario: &Scenario, emulator: &Emulator) -> Vec<((usize, usize), Flow)> {
+    let address =
+        |host: usize, port: u16| SocketAddrV6::new(emulator.addresses(host).1, port, 0, 0);
+    let plain = |p: &Placed<'_>| p.call.carrier == Carrier::Plain;
+    let calls = scenario.placed().filter(plain).map(|Placed { call, port, offset }| {
+        let ends = call.ends;
+        let flow = Flow {
+            number: 0,
+            udp: true,
+            from: address(ends.0, FIRST_CALLER + (port - FIRST_PORT)),
+            to: address(ends.1, port),
+            payload: VOICE_PACKET,
+            class: 0,
+            // As those over the overlay.
+            first_ns: nanos(SPACING + offset),
+            interval_ns: nanos(SPACING),
+            count: scenario.packets(),
+            each: true,
+        };
+        (ends, flow)
+    });
+    let streams = scenario.streams.iter().zip(0..).map(|(s, n)| {
+        let &Stream { ends, protocol, payload, interval, dscp, ecn, start, count, .. } = s;
+        let ecn = if ecn { Ecn::Ect0 } else { Ecn::NotCapable };
+        let flow = Flow {
+            number: 0,
+            udp: protocol == Protocol::UDP,
+            from: address(ends.0, FIRST_STREAM + n),
+            to: address(ends.1, FIRST_METER + n),
+            payload,
+            class: ecn.in_tos(dscp << 2),
+            first_ns: nanos(start),
+            interval_ns: nanos(interval),
+            count,
+            each: false,
+        };
+        (ends, flow)
+    });
+    let all = calls.chain(streams).enumerate();
+    all.map(|(number, (ends, flow))| (ends, Flow { number, ..flow })).collect()
+}
+
+/// The processes that send and listen.
+pub struct Agents(Vec<Mutex<(String, Process)>>);
+
+impl Agents {
+    /// Starts one at each host that has an end of anything; their files go into `dir`.
+    ///
+    /// # Errors
+    ///
+    /// A file can't be written, or a process failed.
+    pub fn start(scenario: &Scenario, emulator: &Emulator, dir: &Path) -> Result<Agents, Error> {
+        let flows = flows(scenario, emulator);
+        let own = std::env::current_exe().map_err(cannot("find this program"))?;
+        let mut agents = Vec::new();
+        for (n, host) in scenario.hosts.iter().enumerate() {
+            let of = |end: fn(&(usize, usize)) -> usize| {
+                let own = flows.iter().filter(|(ends, _)| end(ends) == n);
+                own.map(|(_, flow)| flow.clone()).collect::<Vec<Flow>>()
+            };
+            let plan = Plan { sends: of(|ends| ends.0), listens: of(|ends| ends.1) };
+            if plan.sends.is_empty() && plan.listens.is_empty() {
+                continue;
+            }
+            let file = dir.join(format!("{}.json", n + 1));
+            let text = serde_json::to_vec(&plan).expect("plain values are JSON");
+            std::fs::write(&file, text).map_err(cannot(format!("write {}", file.display())))?;
+            let name = format!("who sends and listens at {}", host.name);
+            let program = emulator.bound(n, &own);
+            let (process, _) = Process::start(program, name, &[AGENT], &file)?;
+            agents.push(Mutex::new((host.name.clone(), process)));
+        }
+        Ok(Agents(agents))
+    }
+
+    /// Tells all of them when calls begin.
+    ///
+    /// # Errors
+    ///
+    /// One has ended.
+    pub fn begin(&self, begun: Instant) -> Result<(), Error> {
+        let begun = clock_ns() + nanos(begun.saturating_duration_since(Instant::now()));
+        self.each(|process| process.tell(&begun.to_string()))
+    }
+
+    /// As [`Process::check`], of all.
+    ///
+    /// # Errors
+    ///
+    /// Likewise.
+    pub fn check(&self) -> Result<(), Error> {
+        self.each(Process::check)
+    }
+
+    fn each(&self, act: impl Fn(&mut Process) -> Result<(), Error>) -> Result<(), Error> {
+        self.0.iter().try_for_each(|a| act(&mut a.lock().expect("nobody panics").1))
+    }
+
+    /// Ends them: what came of all flows, and their processor time.
+    ///
+    /// # Errors
+    ///
+    /// One has failed.
+    pub fn finish(self) -> Result<(Outcome, Vec<Cpu>), Error> {
+        let agents = self.0.into_iter().map(|a| a.into_inner().expect("nobody panics"));
+        let mut agents: Vec<(String, Process)> = agents.collect();
+        agents.iter_mut().for_each(|(_, process)| process.close());
+        let (mut outcome, mut cpu) = (Outcome::default(), Vec::new());
+        for (host, process) in agents {
+            let (said, time) = process.finish()?;
+            let report: Report = serde_json::from_str(&said)
+                .map_err(|e| Error::Process(format!("what {host} heard is no JSON: {e}")))?;
+            outcome.sent.extend(report.sent);
+            outcome.heard.extend(report.heard);
+            let process = format!("{host}, outside of the overlay");
+            cpu.push(Cpu { process, seconds: time.as_secs_f64() });
+        }
+        outcome.sent.sort_by_key(|sent| sent.number);
+        outcome.heard.sort_by_key(|heard| heard.number);
+        Ok((outcome, cpu))
+    }
+}
+
+/// The subcommand of `trunkline-lab` that is such a process.
+pub const AGENT: &str = "plain-flows";
+
+/// What came of all flows, by their numbers.
+#[derive(Default)]
+pub struct Outcome {
+    sent: Vec<Sent>,
+    heard: Vec<Heard>,
+}
+
+impl Outcome {
+    /// How many packets were sent, how many of them late, and how many the kernel did not
+    /// take.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        let sum = |of: fn(&Sent) -> u64| self.sent.iter().map(of).sum();
+        (sum(|s| s.packets), sum(|s| s.late), sum(|s| s.refused))
+    }
+
+    /// What became of each plain call's packets, in the order of the file.
+    pub fn calls(&self, scenario: &Scenario) -> Vec<Vec<Packet>> {
+        let plain = scenario.placed().filter(|p| p.call.carrier == Carrier::Plain);
+        let calls = plain.zip(self.sent.iter().zip(&self.heard)).map(|(placed, (sent, heard))| {
+            let delays = heard.delays_ns.iter().take(sent.packets as usize);
+            let packets = (0..).zip(delays).map(|(k, delay)| {
+                let sent = Time::ZERO + placed.offset + SPACING * k;
+                let delay = delay.map(Duration::from_nanos);
+                (sent, delay.map(|delay| Arrival { delay, recovered: false }))
+            });
+            packets.collect()
+        });
+        calls.collect()
+    }
+
+    /// A row for each stream.
+    pub fn streams(&self, scenario: &Scenario, is_valid: bool) -> Vec<Row> {
+        let streams = scenario.streams.len();
+        let own = |all: usize| all - streams..all;
+        let each = self.sent[own(self.sent.len())].iter().zip(&self.heard[own(self.heard.len())]);
+        let row = |(stream, (sent, heard)): (&Stream, (&Sent, &Heard))| {
+            let received = Received {
+                packets: heard.packets,
+                marked: heard.marked,
+                longest: Duration::from_nanos(heard.longest_ns),
+            };
+            stream_row("testbed", stream, (sent.packets, &received), is_valid)
+        };
+        scenario.streams.iter().zip(each).map(row).collect()
+    }
+}

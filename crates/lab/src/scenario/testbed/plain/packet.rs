@@ -1,0 +1,90 @@
+//! Packets of a flow: the moment of sending and a number, behind UDP or what looks like TCP.
+
+use super::Flow;
+use etherparse::TcpHeader;
+
+/// Of TCP's headers, without options.
+const TCP: usize = 20;
+/// The moment of sending, in nanoseconds.
+const STAMP: usize = 8;
+/// It, and the packet's number.
+const BOTH: usize = 16;
+
+/// What is sent of packet `k` at `now`: by UDP the payload, else with TCP's headers. These
+/// say that a connection is reset: of all segments the only ones that a kernel without such
+/// a connection does not answer (RFC 9293, 3.10.7.1).
+pub fn write(flow: &Flow, k: u64, now: u64, packet: &mut Vec<u8>) {
+    let mut payload = vec![0; flow.payload];
+    payload[..STAMP].copy_from_slice(&now.to_be_bytes());
+    if let Some(number) = payload.get_mut(STAMP..BOTH) {
+        number.copy_from_slice(&k.to_be_bytes());
+    }
+    packet.clear();
+    if !flow.udp {
+        // It wraps, as TCP's does.
+        let sequence = k.wrapping_mul(flow.payload as u64) as u32;
+        let mut header = TcpHeader::new(flow.from.port(), flow.to.port(), sequence, u16::MAX);
+        header.rst = true;
+        let (from, to) = (flow.from.ip().octets(), flow.to.ip().octets());
+        // A payload is much shorter than what TCP can't have.
+        header.checksum = header.calc_checksum_ipv6_raw(from, to, &payload).unwrap_or_default();
+        packet.extend_from_slice(&header.to_bytes());
+    }
+    packet.extend_from_slice(&payload);
+}
+
+/// The ports, from and to, of what looks like TCP, and what is behind its headers.
+pub fn segment(packet: &[u8]) -> Option<((u16, u16), &[u8])> {
+    let (header, payload) = packet.split_at_checked(TCP)?;
+    let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    Some(((port(0), port(2)), payload))
+}
+
+/// When a packet was sent, and which of its flow it is, if it has room to say so.
+pub fn read(payload: &[u8]) -> Option<(u64, Option<u64>)> {
+    let word = |at: usize| Some(u64::from_be_bytes(*payload.get(at..)?.first_chunk()?));
+    Some((word(0)?, word(STAMP)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::{SlicedPacket, TransportSlice, ip_number};
+
+    #[test]
+    fn packets_say_when_they_were_sent_behind_headers_that_are_tcps() {
+        let end = |port| std::net::SocketAddrV6::new("fd74:6c::1".parse().unwrap(), port, 0, 0);
+        let flow = Flow {
+            number: 0,
+            udp: false,
+            from: end(3_000),
+            to: end(2_000),
+            payload: 1_440,
+            class: 0,
+            first_ns: 0,
+            interval_ns: 1,
+            count: 1,
+            each: false,
+        };
+        let mut packet = Vec::new();
+        write(&flow, 7, 42, &mut packet);
+        assert_eq!(packet.len(), 1_460);
+        let (ports, payload) = segment(&packet).unwrap();
+        assert_eq!((ports, read(payload)), ((3_000, 2_000), Some((42, Some(7)))));
+        let mut ip =
+            etherparse::Ipv6Header { payload_length: 1_460, hop_limit: 9, ..Default::default() };
+        ip.next_header = ip_number::TCP;
+        let whole = [&ip.to_bytes()[..], &packet].concat();
+        let Some(TransportSlice::Tcp(tcp)) = SlicedPacket::from_ip(&whole).unwrap().transport
+        else {
+            panic!("no TCP");
+        };
+        assert!(tcp.rst());
+        let sum = tcp.calc_checksum_ipv6(end(0).ip().octets(), end(0).ip().octets());
+        assert_eq!(tcp.checksum(), sum.unwrap());
+
+        write(&Flow { udp: true, payload: 8, ..flow }, 7, 42, &mut packet);
+        assert_eq!(read(&packet), Some((42, None)));
+        assert_eq!((read(&packet[..7]), segment(&packet)), (None, None));
+    }
+}
