@@ -25,11 +25,20 @@ pub fn run(args: &Run) -> Result<bool, Error> {
         .map_err(|why| Error::Point { point: args.what.clone(), why })?;
     let mut effort = None;
     if let Some(testbed) = testbed {
-        let bar = Bar::new(testbed.seconds(), "seconds");
-        let progress = Weighed(&bar, testbed.seconds() as f64);
-        let run = testbed.run(speech, how.seed, &folder, &|| progress.done(1.0));
-        bar.clear();
-        let (live, took) = run.map_err(no_testbed)?;
+        let once = || {
+            let bar = Bar::new(testbed.seconds(), "seconds");
+            let progress = Weighed(&bar, testbed.seconds() as f64);
+            let run = testbed.run(speech, how.seed, &folder, &|| progress.done(1.0));
+            bar.clear();
+            run.map_err(no_testbed)
+        };
+        let (live, took) = match once()? {
+            (_, took) if !took.valid => {
+                errln!("void: {}; once more", why_void(&took));
+                once()?
+            }
+            good => good,
+        };
         results.calls.rows.extend(live.calls.rows);
         results.streams.rows.extend(live.streams.rows);
         results.transfers.rows.extend(live.transfers.rows);
@@ -49,6 +58,15 @@ pub fn run(args: &Run) -> Result<bool, Error> {
         outln!("{}", file.display());
     }
     Ok(effort.is_none_or(|effort| verdict(&rows, &effort)))
+}
+
+/// Why a run says nothing of the network.
+fn why_void(effort: &Effort) -> String {
+    let (impair, callers) = (effort.lateness_p999_us(), effort.callers_late_pct);
+    format!(
+        "this machine did not keep up (impair late by {impair:.0} µs, {callers:.2} % of the packets \
+         of calls and streams by more than 1 ms)"
+    )
 }
 
 /// Writes what there is; the files.
