@@ -18,7 +18,7 @@ pub struct Testbed {
     /// What is measured one after the other.
     pub rounds: Box<dyn Fn(Size) -> Vec<Round> + Send + Sync>,
     /// The rows of all samples.
-    pub rows: Box<dyn Fn(&[Sample]) -> Cells + Send + Sync>,
+    pub rows: Box<Rows>,
 }
 
 /// What is measured at the same time.
@@ -36,6 +36,9 @@ pub struct Round {
 /// Measures parts of a round.
 pub type Run =
     dyn Fn(&Stage<'_>, &[usize]) -> Result<(Vec<Sample>, Effort), bed::Error> + Send + Sync;
+
+/// Makes rows of samples.
+pub type Rows = dyn Fn(&[Sample]) -> Cells + Send + Sync;
 
 /// What a round gets besides its parts.
 pub struct Stage<'a> {

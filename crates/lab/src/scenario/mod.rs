@@ -59,15 +59,17 @@ struct Placed<'a> {
 }
 
 impl Scenario {
-    /// Every call, in the order of the file: all calls share [`SPACING`] evenly.
+    /// Every call, in the order of the file. The calls of a `[[call]]` share [`SPACING`]
+    /// evenly, whatever others there are; those of another one are between them.
     fn placed(&self) -> impl Iterator<Item = Placed<'_>> {
-        let total: u32 = self.calls.iter().map(|c| c.count).sum();
-        let each = self.calls.iter().flat_map(|c| std::iter::repeat_n(c, c.count as usize));
-        each.zip(0..).map(move |(call, n)| Placed {
-            call,
-            port: FIRST_PORT + n as u16,
-            offset: SPACING * n / total,
-        })
+        let kinds = self.calls.len() as u32;
+        let place = move |(call, kind)| {
+            let call: &Call = call;
+            (0..call.count)
+                .map(move |n| (call, SPACING * (n * kinds + kind) / (call.count * kinds)))
+        };
+        let each = self.calls.iter().zip(0..).flat_map(place);
+        each.zip(0..).map(|((call, offset), n)| Placed { call, port: FIRST_PORT + n, offset })
     }
 
     /// Of each call.

@@ -3,7 +3,6 @@
 
 mod figures;
 mod networks;
-#[expect(clippy::disallowed_methods, reason = "real daemons need real time")]
 mod testbed;
 
 use super::PAPER;

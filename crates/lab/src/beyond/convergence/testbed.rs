@@ -8,6 +8,7 @@ use super::script::{
 };
 use super::{PLACES, rows};
 use crate::experiment::{Cells, Size};
+use crate::scenario::testbed::certified::{certify, files};
 use crate::scenario::testbed::emulator::{self, Emulator, Models};
 use crate::scenario::testbed::process::{self, Process};
 use crate::scenario::testbed::{Cpu, Effort, Error, cannot, config};
@@ -16,12 +17,12 @@ use crate::testbed::{Round, Sample, Stage, Testbed};
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::rng;
+use trunkline_overlay::wire::NodeId;
 
 /// Between two looks at a daemon's table: its control socket answers no more
 /// often.
@@ -37,7 +38,7 @@ pub fn testbed() -> Testbed {
     Testbed {
         figure: super::figures::beside(),
         rounds: Box::new(|size| vec![round(size)]),
-        rows: Box::new(|samples| settled_rows(samples)),
+        rows: Box::new(settled_rows),
     }
 }
 
@@ -129,30 +130,13 @@ impl Lives {
     }
 }
 
-/// A key and a certificate for each node; the overlay's public key.
-fn keys(trunkline: &Path, dir: &Path) -> Result<String, Error> {
-    let at = |name: &str| dir.join(name).to_string_lossy().into_owned();
-    let overlay = tool(trunkline, &["keygen", &at("overlay.key")])?;
-    for node in 1..=NODES {
-        let key = tool(trunkline, &["keygen", &at(&format!("{node}.key"))])?;
-        let (id, name) = (node.to_string(), format!("node-{node}"));
-        let (signer, file) = (at("overlay.key"), at(&format!("{node}.cert")));
-        let says = ["--node", &id, "--name", &name, "--key", &key, &file];
-        tool(trunkline, &[&["certify", "--overlay-key", &signer][..], &says].concat())?;
-    }
-    Ok(overlay)
+/// A node's id in each overlay.
+fn id(node: usize) -> NodeId {
+    NodeId(node as u32 + 1)
 }
 
-/// What a command of the program prints.
-fn tool(trunkline: &Path, args: &[&str]) -> Result<String, Error> {
-    let out = Command::new(trunkline).args(args).output();
-    let out = out.map_err(cannot(format!("start {}", trunkline.display())))?;
-    if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr);
-        let said = said.lines().last().unwrap_or("nothing");
-        return Err(Error::Process(format!("trunkline {} failed: {said}", args[0])));
-    }
-    Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
+fn name(node: usize) -> String {
+    format!("node-{}", id(node))
 }
 
 /// The links of all overlays, and the files of their daemons.
@@ -170,8 +154,11 @@ struct Network {
 impl Network {
     fn start(stage: &Stage<'_>, dir: &Path, lanes: usize) -> Result<Network, Error> {
         let (trunkline, seed, scenario) = (stage.trunkline.to_owned(), stage.seed, scenario(lanes));
+        // Each overlay has nodes with these.
+        let names: Vec<String> = (0..NODES).map(name).collect();
+        let nodes = names.iter().enumerate().map(|(n, name)| (id(n), name.as_str()));
         Ok(Network {
-            overlay_key: keys(&trunkline, dir)?,
+            overlay_key: certify(&trunkline, dir, nodes)?,
             emulator: Emulator::start(&trunkline, &scenario, seed, dir)?,
             models: Mutex::new(emulator::models(&scenario)),
             dir: dir.to_owned(),
@@ -198,13 +185,15 @@ impl Network {
 
     /// The configuration of a daemon.
     fn config(&self, lane: usize, node: usize) -> String {
-        let id = node + 1;
         let quoted = |p: PathBuf| toml::Value::String(p.to_string_lossy().into_owned()).to_string();
+        let [key, certificate] = files(&self.dir, id(node));
         let mut text = format!(
-            "[node]\nid = {id}\nname = \"node-{id}\"\nkey = {}\ncertificate = {}\nlisten = [\"[::]:{}\"]\n\
+            "[node]\nid = {}\nname = \"{}\"\nkey = {}\ncertificate = {}\nlisten = [\"[::]:{}\"]\n\
              control = {}\n[log]\nfilter = \"error,trunkline::node=info\"\n[overlay]\nkeys = [\"{}\"]\n",
-            quoted(self.dir.join(format!("{id}.key"))),
-            quoted(self.dir.join(format!("{id}.cert"))),
+            id(node),
+            name(node),
+            quoted(key),
+            quoted(certificate),
             config::PORT,
             quoted(self.control(lane, node)),
             self.overlay_key,

@@ -122,9 +122,12 @@ impl<'a> Calls<'a> {
         let (mut sent, mut refused, mut late) = (vec![Vec::new(); self.calls.len()], 0, 0);
         let mut packet = [0; VOICE_PACKET];
         let start = clock.now() + SPACING;
+        let mut order: Vec<usize> = (0..self.calls.len()).collect();
+        order.sort_by_key(|&n| self.calls[n].placed.offset);
         for k in 0..self.scenario.packets() {
             watch.check()?;
-            for (call, sent) in self.calls.iter().zip(&mut sent) {
+            for &n in &order {
+                let (call, sent) = (&self.calls[n], &mut sent[n]);
                 let Placed { call: to, port, offset } = call.placed;
                 let due = start + offset + Duration::from_nanos(k * SPACING_NS);
                 clock.sleep_until(due);

@@ -3,7 +3,7 @@
 use super::super::build::{host, node, topology};
 use super::super::model::Scenario;
 use super::emulator::Emulator;
-use super::{Error, settings};
+use super::{Error, certified, settings};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use trunkline_overlay::link;
@@ -60,49 +60,56 @@ fn links_of(
 pub const PORT: u16 = 7_000;
 
 /// The files of a host's daemon: how it is configured, its Unix socket for applications,
-/// and of a sealed overlay its key.
+/// and of a sealed overlay its key and its certificate.
 pub struct NodeFiles {
     pub config: PathBuf,
     pub socket: PathBuf,
-    pub key: PathBuf,
+    key: PathBuf,
+    certificate: PathBuf,
 }
 
 impl NodeFiles {
     /// Those of host `n`, in `dir`.
     pub fn of(n: usize, dir: &Path) -> NodeFiles {
-        let file = |ending: &str| dir.join(format!("{}.{ending}", n + 1));
-        NodeFiles { config: file("toml"), socket: file("sock"), key: file("key") }
+        let [config, socket] =
+            ["toml", "sock"].map(|ending| dir.join(format!("{}.{ending}", node(n))));
+        let [key, certificate] = certified::files(dir, node(n));
+        NodeFiles { config, socket, key, certificate }
     }
 }
 
-/// How the daemon of host `n` is configured: the simulator's routes, and defaults. `keys` are
-/// all public ones, if the overlay is sealed.
+/// How the daemon of host `n` is configured: the simulator's routes, and defaults.
+/// `overlay_key` is the public key of the overlay, if it is sealed.
 pub fn node_text(
     scenario: &Scenario,
-    (emulator, keys): (&Emulator, Option<&[String]>),
+    (emulator, overlay_key): (&Emulator, Option<&str>),
     n: usize,
     files: &NodeFiles,
 ) -> String {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    let seal = match keys {
-        Some(_) => format!("key = {}", quoted(&files.key.to_string_lossy())),
-        None => "unsealed = true".to_owned(),
+    let file = |path: &Path| quoted(&path.to_string_lossy());
+    let (seal, overlay) = match overlay_key {
+        Some(public) => (
+            format!("key = {}\ncertificate = {}", file(&files.key), file(&files.certificate)),
+            format!("[overlay]\nkeys = [\"{public}\"]\n"),
+        ),
+        None => ("unsealed = true".to_owned(), String::new()),
     };
     let mut text = format!(
         "[node]\nid = {}\nname = {}\n{seal}\nlisten = [\"[::]:{PORT}\"]\nsocket = {}\n",
         node(n),
         quoted(&scenario.hosts[n].name),
-        quoted(&files.socket.to_string_lossy()),
+        file(&files.socket),
     );
     if scenario.hosts[n].max_sessions != Config::MAX_SESSIONS {
         let _ = writeln!(text, "max_sessions = {}", scenario.hosts[n].max_sessions);
     }
+    // That links go down is what a scenario is about; `ready` is waited for.
+    text += "[log]\nfilter = \"error,trunkline::node=info\"\n";
+    text += &overlay;
     for (link, neighbour, settings) in links_of(scenario, n) {
         let (end, id) = (emulator.end(scenario, link, neighbour), node(neighbour));
         let _ = write!(text, "[[link]]\nneighbour = {id}\naddress = \"[{end}]:{PORT}\"\n");
-        if let Some(keys) = keys {
-            let _ = writeln!(text, "key = \"{}\"", keys[neighbour]);
-        }
         text += &settings::of_link(settings);
     }
     // The simulator's keys would be in the way; routes are the same without.

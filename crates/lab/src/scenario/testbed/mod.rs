@@ -3,6 +3,7 @@
 //! routers and link models, in real time, for the kernel's own TCP and any program as well.
 
 mod calls;
+pub(crate) mod certified;
 pub(crate) mod config;
 pub(crate) mod emulator;
 mod events;
@@ -15,12 +16,14 @@ pub(crate) mod transfers;
 pub(crate) mod watch;
 mod wire;
 
+use super::build::node;
 use super::model::Scenario;
 use super::rows::{COLUMNS, STREAM_COLUMNS, TRANSFER_COLUMNS, row};
 use super::{Carrier, DRAIN, WARM_UP};
 use crate::speech::Speech;
 use crate::table::Table;
 use calls::{Calls, Heard};
+use certified::certify;
 use config::NodeFiles;
 use emulator::Emulator;
 use plain::{Agents, Outcome};
@@ -32,7 +35,6 @@ use serde::{Deserialize, Serialize};
 pub use shell::shell;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use transfers::{Carried, Prepared};
@@ -235,8 +237,8 @@ pub struct Live {
 struct Bed<'a> {
     testbed: &'a Testbed<'a>,
     emulator: Emulator,
-    /// The public keys of a sealed overlay.
-    keys: Option<Vec<String>>,
+    /// The public key of a sealed overlay.
+    overlay_key: Option<String>,
     dir: PathBuf,
     /// By host; `None` where none runs.
     nodes: Vec<Mutex<Option<Process>>>,
@@ -249,21 +251,13 @@ impl<'a> Bed<'a> {
     fn start(testbed: &'a Testbed<'a>, seed: u64, dir: &Path) -> Result<Bed<'a>, Error> {
         let scenario = testbed.scenario;
         let hosts = 0..scenario.hosts.len();
-        let key = |n: usize| {
-            let file = NodeFiles::of(n, dir).key;
-            let mut keygen = Command::new(&testbed.trunkline);
-            let done = keygen.arg("keygen").arg(file).output().map_err(cannot("make a key"))?;
-            match done.status.success() {
-                true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
-                false => Err(Error::Process("trunkline keygen failed".into())),
-            }
-        };
-        let keys = scenario.sealed.then(|| hosts.clone().map(key).collect::<Result<Vec<_>, _>>());
-        let keys = keys.transpose()?;
+        let nodes = || scenario.hosts.iter().enumerate().map(|(n, h)| (node(n), h.name.as_str()));
+        let certify = || certify(&testbed.trunkline, dir, nodes());
+        let overlay_key = scenario.sealed.then(certify).transpose()?;
         let emulator = Emulator::start(&testbed.trunkline, scenario, seed, dir)?;
         let nodes = hosts.clone().map(|_| Mutex::new(None)).collect();
         let agents = Agents::start(scenario, &emulator, dir)?;
-        let bed = Bed { testbed, emulator, keys, dir: dir.to_owned(), nodes, agents };
+        let bed = Bed { testbed, emulator, overlay_key, dir: dir.to_owned(), nodes, agents };
         hosts.clone().try_for_each(|n| bed.start_node(n))?;
         Ok(bed)
     }
@@ -272,7 +266,8 @@ impl<'a> Bed<'a> {
     fn start_node(&self, n: usize) -> Result<(), Error> {
         let scenario = self.testbed.scenario;
         let files = NodeFiles::of(n, &self.dir);
-        let text = config::node_text(scenario, (&self.emulator, self.keys.as_deref()), n, &files);
+        let text =
+            config::node_text(scenario, (&self.emulator, self.overlay_key.as_deref()), n, &files);
         let file = &files.config;
         std::fs::write(file, text).map_err(cannot(format!("write {}", file.display())))?;
         let name = format!("the node of {}", scenario.hosts[n].name);
