@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use trunkline_sim::agent::tcp::Profile;
 
 /// What is carried at the same time, at most: this many connections, and Mbit/s.
-const MOST: usize = 24;
+const MOST: usize = 40;
 const MOST_MBIT_S: f64 = 250.0;
 
 /// One connection.
@@ -40,7 +40,7 @@ impl Flow {
 
     /// How many there are of it. The fewer losses there are in a run, the more runs differ:
     /// of the kernel that the simulator is held against enough to know the mean within 3 %,
-    /// where that takes no more than 20.
+    /// where that takes no more than 12.
     fn runs(&self, size: Size) -> usize {
         if self.place.loss == 0.0 {
             return 1;
@@ -50,8 +50,8 @@ impl Flow {
         let losses = packets * self.place.loss / 100.0;
         let enough = (400.0 / losses).ceil() as usize;
         match self.tcp {
-            "reno" => enough.clamp(2, size.pick(2, 6, 20)),
-            _ => size.pick(1, 1, 3),
+            "reno" => enough.clamp(2, size.pick(2, 6, 12)),
+            _ => 1,
         }
     }
 }
@@ -199,6 +199,6 @@ mod tests {
             assert_eq!(parts, wanted);
             assert!(rounds(size).iter().all(|round| (1..=MOST).contains(&round.parts)));
         }
-        assert!(rounds(Size::Full).len() < 30, "{}", rounds(Size::Full).len());
+        assert!(rounds(Size::Full).len() < 16, "{}", rounds(Size::Full).len());
     }
 }
