@@ -76,6 +76,29 @@ impl Emulator {
         })
     }
 
+    /// Has `ip` do something in a host.
+    fn ip(&self, host: usize, arguments: &str) {
+        let net = format!("--net={}", self.hosts[host].0.display());
+        let done = Command::new("nsenter").arg(net).arg("ip").args(arguments.split(' ')).status();
+        assert!(done.expect("it runs").success(), "{arguments}");
+    }
+
+    /// The next line that it says.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).expect("text");
+        line
+    }
+
+    /// The processor time that it has taken.
+    fn cpu_seconds(&self) -> f64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        let after_name = stat.rsplit(") ").next().expect("a state");
+        let ticks = after_name.split(' ').skip(11).take(2);
+        // Linux counts hundredths of a second everywhere.
+        ticks.map(|n| n.parse::<f64>().expect("a number") / 100.0).sum()
+    }
+
     fn at(&self, host: usize, port: u16) -> [SocketAddr; 2] {
         let addresses = &self.hosts[host].1;
         [addresses[0], addresses[1]].map(|ip| SocketAddr::new(ip, port))
@@ -232,6 +255,54 @@ fn delay_is_the_models_and_what_links_do_may_change() {
     let report = emulator.stop();
     assert_eq!(packets(&report["hosts"][0]["too_big"]), 1, "{report}");
     assert!(packets(&report["edges"][1]["forward"]["lost"]) >= 20, "{report}");
+}
+
+/// Three hosts at one router.
+const THREE: &str = "\
+host = [{ name = \"a\" }, { name = \"b\" }, { name = \"c\" }]
+router = [{ name = \"r\" }]
+edge = [{ between = [\"a\", \"r\"] }, { between = [\"b\", \"r\"] }, { between = [\"c\", \"r\"] }]
+";
+
+/// Whether a datagram that `from` sends comes to `to`.
+fn is_reached(emulator: &Emulator, from: usize, to: usize) -> bool {
+    let at = emulator.at(to, 5_000)[0];
+    let socket = emulator.within(to, move || {
+        // Its own address may be gone.
+        let socket = UdpSocket::bind(("0.0.0.0", at.port())).expect("bound");
+        socket.set_read_timeout(Some(ms(500))).expect("set");
+        socket
+    });
+    let socket = socket.join().expect("it listens");
+    let send = move || UdpSocket::bind("0.0.0.0:0").and_then(|from| from.send_to(b"well?", at));
+    emulator.within(from, send).join().expect("it ends").is_ok() && socket.recv(&mut [0; 9]).is_ok()
+}
+
+#[test]
+fn a_host_that_loses_its_device_is_named_and_the_others_go_on() {
+    let dir = temp_dir();
+    let Some(mut emulator) = Emulator::start(dir.path(), THREE, &[]) else { return };
+    assert!(is_reached(&emulator, 0, 1) && is_reached(&emulator, 1, 2));
+    for command in ["link set tl0 down", "link set tl0 up", "link set tl0 mtu 9000"] {
+        emulator.ip(0, command);
+        assert!(is_reached(&emulator, 1, 2), "{command}");
+    }
+    // Its kernel has forgotten routes, not what comes in.
+    assert!(is_reached(&emulator, 1, 0));
+    emulator.ip(0, "link del tl0");
+    let said = emulator.line();
+    assert!(said.contains("host a has lost its device"), "{said}");
+    assert!(!is_reached(&emulator, 1, 0) && is_reached(&emulator, 1, 2));
+    emulator.ip(1, "link del tl0");
+    let said = emulator.line();
+    assert!(said.contains("host b has lost its device"), "once of each: {said}");
+    let before = emulator.cpu_seconds();
+    thread::sleep(ms(1_000));
+    let took = emulator.cpu_seconds() - before;
+    assert!(took < 0.2, "it does nothing, for {took} s of a second");
+    let report = emulator.stop();
+    assert_eq!(packets(&report["hosts"][0]["refused"]), 1, "{report}");
+    assert_eq!(packets(&report["hosts"][2]["refused"]), 0, "{report}");
 }
 
 /// How many processes are in a network namespace, by its number.

@@ -5,8 +5,8 @@ use super::super::pump::{BATCH, Ports};
 use super::capture::Captures;
 use super::ip::{Head, Refusal, pass_on, refusal};
 use super::layout::{Layout, Way, router_addresses};
-use super::namespace::Namespace;
-use std::io::{Read as _, Write as _};
+use super::namespace::{DEVICE, Namespace};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use trunkline_base::link_model::Count;
 use trunkline_net::{Class, Endpoint, Header, Network, Packet, VertexId};
 
@@ -16,6 +16,8 @@ const MAX_PACKET: usize = 65_535;
 /// A host's device, and what passed it.
 #[derive(Debug)]
 pub struct Device {
+    /// The host's name.
+    name: String,
     pub namespace: Namespace,
     /// Sent by the host into the network.
     pub sent: Count,
@@ -31,7 +33,7 @@ pub struct Device {
     pub expired: Count,
     /// No IP packet.
     pub malformed: Count,
-    /// The host's kernel didn't take it.
+    /// The host's kernel didn't take it: the device is down, or gone.
     pub refused: Count,
 }
 
@@ -44,9 +46,10 @@ pub struct Devices {
 }
 
 impl Device {
-    pub fn new(namespace: Namespace) -> Device {
+    pub fn new(name: String, namespace: Namespace) -> Device {
         let none = Count::default();
         Device {
+            name,
             namespace,
             sent: none,
             received: none,
@@ -61,10 +64,33 @@ impl Device {
 
     /// Hands a packet to the host.
     fn hand_over(&mut self, packet: &[u8]) -> bool {
-        let taken = self.namespace.tun.write(packet).is_ok();
+        let tun = self.namespace.tun.as_mut();
+        let taken = tun.is_some_and(|tun| tun.write(packet).is_ok());
         let count = if taken { &mut self.received } else { &mut self.refused };
         count.add(packet.len());
         taken
+    }
+
+    /// The next packet that the host sends, if there is one; how long it is. A device that
+    /// is gone would always have something to say: it is given up.
+    fn take(&mut self, packet: &mut [u8]) -> Option<usize> {
+        match self.namespace.tun.as_mut()?.read(packet) {
+            Ok(length) => Some(length),
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                None
+            }
+            Err(_) => {
+                self.namespace.tun = None;
+                // Nobody may read standard error, which is no reason to fail.
+                let _ = writeln!(
+                    io::stderr(),
+                    "impair: host {} has lost its device {DEVICE}: what goes there is \
+                     refused; start impair again for a new one",
+                    self.name
+                );
+                None
+            }
+        }
     }
 }
 
@@ -121,10 +147,8 @@ impl Ports for Devices {
 
     fn receive(&mut self, n: usize, clock: &Clock, net: &mut Network) {
         for _ in 0..BATCH {
-            match self.devices[n].namespace.tun.read(&mut self.rx) {
-                Ok(length @ 1..) => self.accept(n, length, clock, net),
-                _ => return,
-            }
+            let Some(length) = self.devices[n].take(&mut self.rx) else { return };
+            self.accept(n, length, clock, net);
         }
     }
 

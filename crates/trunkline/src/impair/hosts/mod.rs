@@ -64,13 +64,16 @@ impl Emulator {
         let is_own_user = namespace::become_root()?;
         let (net, layout) = layout::build(&hosts);
         let devices = (0..hosts.hosts.len())
-            .map(|n| Ok(Device::new(namespace::make(&hosts, n, &layout)?)))
+            .map(|n| {
+                let namespace = namespace::make(&hosts, n, &layout)?;
+                Ok(Device::new(hosts.hosts[n].name.clone(), namespace))
+            })
             .collect::<Result<Vec<_>, NamespaceError>>()?;
         announce(&hosts, &devices, &layout, is_own_user);
         let devices = Devices::new(devices, Captures::begin(wanted)?, layout);
         let pump = Pump::new((devices, net, hosts), stop, Some(reread), *is_punctual)?;
         for (n, device) in pump.ports.devices.iter().enumerate() {
-            pump.watch(&device.namespace.tun, n)?;
+            device.namespace.tun.iter().try_for_each(|tun| pump.watch(tun, n))?;
         }
         Ok(Emulator { pump })
     }

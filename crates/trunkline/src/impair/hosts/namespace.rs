@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 /// The device's name, in each host.
-const DEVICE: &str = "tl0";
+pub const DEVICE: &str = "tl0";
 
 /// What is said of each host's TCP.
 const TOLD: [&str; 3] = [CONGESTION_CONTROL, "net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps"];
@@ -27,8 +27,9 @@ const TOLD: [&str; 3] = [CONGESTION_CONTROL, "net.ipv4.tcp_sack", "net.ipv4.tcp_
 pub struct Namespace {
     /// Itself.
     pub handle: File,
-    /// The other end of its device: whole IP packets.
-    pub tun: File,
+    /// The other end of its device: whole IP packets. `None` once somebody there has
+    /// deleted the device.
+    pub tun: Option<File>,
     /// Settings of its TCP, as they are.
     pub tcp: BTreeMap<&'static str, String>,
 }
@@ -100,7 +101,7 @@ pub fn make(hosts: &Hosts, n: usize, layout: &Layout) -> Result<Namespace, Names
     // Of a thread that ends, so that this one stays where it is.
     let made = || {
         unshare(CloneFlags::CLONE_NEWNET).map_err(|e| NamespaceError::Network(e.into()))?;
-        let tun = open_tun(DEVICE).map_err(NamespaceError::Device)?;
+        let tun = Some(open_tun(DEVICE).map_err(NamespaceError::Device)?);
         batch(&lines).map_err(|why| NamespaceError::Routes { host: host.name.clone(), why })?;
         set(host)?;
         let handle = File::open("/proc/thread-self/ns/net").map_err(NamespaceError::Network)?;
