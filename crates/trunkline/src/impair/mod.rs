@@ -5,6 +5,7 @@
 //! other node. The network is the simulator's, with its models, seeds and streams,
 //! so both lose the same packets.
 
+mod background;
 mod clock;
 mod config;
 mod hosts;
@@ -20,11 +21,12 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 
 use crate::sys::run_fifo;
 use crate::units::{Fraction, Rate, Size, Span};
+use background::Background;
 pub use config::ConfigError;
 use config::{ChainKind, Config, End, Limit, LinkText, PerDirection};
 use hosts::Emulator;
@@ -276,8 +278,9 @@ pub fn run(args: Args) -> Result<(), Error> {
 }
 
 fn run_links(args: Args) -> Result<(), Error> {
+    let background = Background::new();
     // Before anything else: an early SIGHUP would end the process.
-    let reread = args.config.clone().map(Reread::new).transpose()?;
+    let reread = args.config.clone().map(|file| Reread::new(file, background)).transpose()?;
     let config = match &args.config {
         Some(path) => Config::read(path)?,
         None => args.link.config()?,
@@ -285,7 +288,7 @@ fn run_links(args: Args) -> Result<(), Error> {
     let ledger = args.ledger.map(Ledger::create).transpose()?;
     let stop = Stop::new(args.until_stdin_closes)?;
     if args.punctual {
-        hurry();
+        hurry(background);
     }
     let asked: Vec<End> = config.links.iter().flat_map(|l| l.ends).collect();
     let mut relay = Relay::bind(config, stop, reread, args.punctual)?;
@@ -295,13 +298,14 @@ fn run_links(args: Args) -> Result<(), Error> {
 }
 
 fn run_hosts(path: &Path, args: &Args) -> Result<(), Error> {
-    let reread = Reread::new(path.to_owned())?;
+    let background = Background::new();
+    let reread = Reread::new(path.to_owned(), background)?;
     let ledger = args.ledger.clone().map(Ledger::create).transpose()?;
     let stop = Stop::new(args.until_stdin_closes)?;
     let run = hosts::Run { path, captures: &args.pcap, is_punctual: args.punctual };
     let mut emulator = Emulator::new(&run, stop, reread)?;
     if args.punctual {
-        hurry();
+        hurry(background);
     }
     emulator.run()?;
     write(&emulator.report(), ledger)
@@ -334,15 +338,15 @@ fn write(report: &impl Serialize, ledger: Option<Ledger>) -> Result<(), Error> {
 }
 
 /// Gives this thread what keeps others from delaying it, as far as that is permitted.
-fn hurry() {
+fn hurry(background: Background) {
     if let Err(why) = run_fifo(PRIORITY) {
         let _ = writeln!(io::stderr(), "impair: no real-time priority ({why}): others delay it");
+        return;
     }
-    // Others' threads leave the processor that a real-time thread is bound to.
-    let all = std::thread::available_parallelism().map_or(1, usize::from);
-    if all > 1 {
-        let mut last = CpuSet::new();
-        let _ = last.set(all - 1).and_then(|()| sched_setaffinity(Pid::from_raw(0), &last));
+    // Others' threads leave the processor that a real-time thread is bound to. They
+    // wouldn't for an ordinary one, which is better off where there is room.
+    if let Some(last) = background.last_of_several() {
+        let _ = sched_setaffinity(Pid::from_raw(0), &last);
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
-use std::thread;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -19,7 +18,6 @@ use super::clock::Clock;
 use super::report::Lateness;
 use super::setup::{Change, Setup};
 use super::stop::{Reread, Stop};
-use crate::sys::run_ordinary;
 
 /// What is taken in per port and turn, so that one flood does not hold up the
 /// packets that are due.
@@ -187,7 +185,12 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         let Some(change) = self.reread.as_mut().and_then(Reread::change) else { return };
         // Nobody may read standard error, which is no reason to fail.
         let _ = match change.map(|change| self.apply(change)) {
-            Ok(n) => writeln!(io::stderr(), "impair: {n} directions changed"),
+            Ok((n, old)) => {
+                if let Some(reread) = &self.reread {
+                    reread.dispose(old);
+                }
+                writeln!(io::stderr(), "impair: {n} directions changed")
+            }
             Err(why) => writeln!(io::stderr(), "error: the links stay as they are: {why}"),
         };
         if let Some(reread) = &mut self.reread {
@@ -195,21 +198,15 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         }
     }
 
-    /// Lets each direction that differs do what it now shall; how many. The others'
-    /// loss processes go on where they are, and what is under way keeps its time of
-    /// arrival.
-    pub fn apply(&mut self, Change { setup, directions }: Change<S>) -> usize {
+    /// Lets each direction that differs do what it now shall; how many, and what was said of
+    /// all before. The others' loss processes go on where they are, and what is under way
+    /// keeps its time of arrival.
+    pub fn apply(&mut self, Change { setup, directions }: Change<S>) -> (usize, S) {
         let models: Vec<_> = setup.models().collect();
         for &k in &directions {
             self.net.change(DirectionId(k), models[k as usize].clone()).expect(VALID);
         }
-        let old = std::mem::replace(&mut self.setup, setup);
-        // To give back a long trace takes milliseconds.
-        thread::spawn(move || {
-            run_ordinary();
-            drop(old);
-        });
-        directions.len()
+        (directions.len(), std::mem::replace(&mut self.setup, setup))
     }
 
     /// Hands out what is due.

@@ -5,15 +5,15 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::Error;
+use super::background::Background;
 use super::config::ConfigError;
 use super::setup::{Change, Setup};
 use crate::stop::{Hangup, Signals};
-use crate::sys::run_ordinary;
 
 /// The descriptors that become readable when it may be time to stop.
 #[derive(Debug)]
@@ -57,6 +57,7 @@ impl Stop {
 pub struct Reread<S> {
     file: PathBuf,
     hangup: Hangup,
+    background: Background,
     reader: Option<JoinHandle<Result<Change<S>, ConfigError>>>,
     /// Readable when the reader has done.
     done: Arc<EventFd>,
@@ -65,13 +66,14 @@ pub struct Reread<S> {
 }
 
 impl<S: Setup> Reread<S> {
-    /// Takes SIGHUP away from this thread; call it before starting others.
-    pub fn new(file: PathBuf) -> Result<Reread<S>, Error> {
+    /// Takes SIGHUP away from this thread; call it before starting others. The file will be
+    /// read in `background`.
+    pub fn new(file: PathBuf, background: Background) -> Result<Reread<S>, Error> {
         let hangup =
             Hangup::block().map_err(|source| Error::Os { what: "block SIGHUP", source })?;
         let done = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
             .map_err(Error::os("create an event"))?;
-        Ok(Reread { file, hangup, reader: None, done: Arc::new(done), again: false })
+        Ok(Reread { file, hangup, background, reader: None, done: Arc::new(done), again: false })
     }
 
     /// Readable when a signal came.
@@ -97,8 +99,7 @@ impl<S: Setup> Reread<S> {
             return;
         }
         let (file, running, done) = (self.file.clone(), running.clone(), self.done.clone());
-        self.reader = Some(thread::spawn(move || {
-            run_ordinary();
+        self.reader = Some(self.background.spawn(move || {
             let change = S::read(&file).and_then(|new| running.change(new));
             // The counter of an event can't overflow by one.
             let _ = done.write(1);
@@ -110,6 +111,11 @@ impl<S: Setup> Reread<S> {
     pub fn change(&mut self) -> Option<Result<Change<S>, ConfigError>> {
         self.done.read().ok()?;
         Some(self.reader.take()?.join().expect("the reader does not panic"))
+    }
+
+    /// Gives back what has become of no use. Of a long trace that takes milliseconds.
+    pub fn dispose(&self, old: S) {
+        self.background.spawn(move || drop(old));
     }
 
     /// Reads once more if a signal came while the file was being read.

@@ -93,5 +93,5 @@ fn a_medium_sends_in_its_own_time() {
     assert_eq!(report["lateness_us"]["samples"], 3);
     // No file says anything of it.
     let change = relay.pump.setup.change(config(&nodes)).unwrap();
-    assert_eq!(relay.pump.apply(change), 0);
+    assert_eq!(relay.pump.apply(change).0, 0);
 }

@@ -1,0 +1,69 @@
+//! What may take long, on threads of its own: they compete with other programs as this
+//! process did when it started, not as the thread that packets are due on.
+
+use std::thread::{self, JoinHandle};
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::sys::run_ordinary;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Background {
+    /// The processors that threads may have; `None` where nobody can say.
+    processors: Option<CpuSet>,
+}
+
+impl Background {
+    /// As this thread is scheduled now, but never with real-time priority.
+    pub fn new() -> Background {
+        Background { processors: sched_getaffinity(Pid::from_raw(0)).ok() }
+    }
+
+    /// Has a thread do it.
+    pub fn spawn<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        thread::spawn(move || {
+            run_ordinary();
+            // A processor may have been taken away since: then any will do.
+            let _ = self.processors.map(|all| sched_setaffinity(Pid::from_raw(0), &all));
+            work()
+        })
+    }
+
+    /// The last processor that threads may have, if there are others besides.
+    pub fn last_of_several(&self) -> Option<CpuSet> {
+        let all = self.processors?;
+        let mut each = (0..CpuSet::count()).filter(|&n| all.is_set(n).unwrap_or(false));
+        let (first, last) = (each.next()?, each.next_back()?);
+        let mut only = CpuSet::new();
+        (first < last && only.set(last).is_ok()).then_some(only)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_of_a_pinned_one_is_not_pinned() {
+        let affinity = || sched_getaffinity(Pid::from_raw(0)).expect("known");
+        let before = affinity();
+        let background = Background::new();
+        let Some(last) = background.last_of_several() else {
+            println!("skipped: there is one processor");
+            return;
+        };
+        // Only of this thread.
+        sched_setaffinity(Pid::from_raw(0), &last).expect("pinned");
+        let pinned = affinity();
+        assert!(pinned == last && pinned != before);
+        assert_eq!(thread::spawn(affinity).join().expect("told"), pinned, "threads inherit it");
+        assert_eq!(background.spawn(affinity).join().expect("told"), before);
+        // Whoever has one processor alone isn't moved to another.
+        assert_eq!(Background::new().last_of_several(), None);
+    }
+}
