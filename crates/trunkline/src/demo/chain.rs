@@ -155,7 +155,9 @@ impl Chain {
         let config = dir.path().join("impair.toml");
         let text = impair_config(setup, &rows, udp, exit);
         std::fs::write(&config, text).map_err(cannot("write a configuration"))?;
-        let mut impair = spawn(&["impair", &config.to_string_lossy(), "--until-stdin-closes"])?;
+        // Punctual as far as that is permitted: what it is late is added to every delay.
+        let arguments = ["--punctual", "--until-stdin-closes"];
+        let mut impair = spawn(&[&["impair", &config.to_string_lossy()], &arguments[..]].concat())?;
         wait_for_line(&mut impair, "ready")?;
 
         let operator = Operator::new()?;
