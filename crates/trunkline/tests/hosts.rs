@@ -7,9 +7,10 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
@@ -19,47 +20,69 @@ use std::time::{Duration, Instant};
 struct Emulator {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    /// Where each host's namespace is, and its addresses.
-    hosts: Vec<(PathBuf, Vec<IpAddr>)>,
+    hosts: Vec<Host>,
+}
+
+/// What it says of a host.
+struct Host {
+    /// Its namespace.
+    net: PathBuf,
+    /// The options of `nsenter`.
+    enter: Vec<String>,
+    addresses: Vec<IpAddr>,
+}
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_trunkline");
+
+/// Whether this is root, or a line that says that a test is left out.
+fn is_root() -> bool {
+    let is_root = nix::unistd::geteuid().is_root();
+    if !is_root {
+        println!("skipped: a test can't enter the namespaces of another's user namespace");
+    }
+    is_root
+}
+
+/// Says what is missing here. In CI nothing may be.
+fn skip(why: &str) {
+    assert!(["namespace", "iproute2"].iter().any(|word| why.contains(word)), "{why}");
+    assert!(std::env::var_os("CI").is_none(), "in CI nothing may be missing: {why}");
+    println!("skipped: {why}");
 }
 
 impl Emulator {
     /// `None`, with a line that says so, where there can be no hosts.
     fn start(dir: &Path, text: &str, more: &[&str]) -> Option<Emulator> {
-        if !nix::unistd::geteuid().is_root() {
-            println!("skipped: a test can't enter the namespaces of another's user namespace");
+        if !is_root() {
             return None;
         }
         let file = dir.join("net.toml");
         fs::write(&file, text).expect("written");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_trunkline"))
-            .args(["impair", "--hosts"])
-            .arg(file)
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+        let mut command = Command::new(PROGRAM);
+        command.args(["impair", "--hosts"]).arg(file).args(more);
+        let started = Emulator::run(&mut command);
+        started.map_err(|why| skip(&why)).ok()
+    }
+
+    /// Fails with what it says if there can be no hosts.
+    fn run(command: &mut Command) -> Result<Emulator, String> {
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().expect("it starts");
         let stderr = BufReader::new(child.stderr.take().expect("piped"));
         let mut emulator = Emulator { child, stderr, hosts: Vec::new() };
         loop {
-            let mut line = String::new();
-            assert_ne!(emulator.stderr.read_line(&mut line).expect("text"), 0, "it ended at once");
-            if ["namespace", "iproute2"]
-                .iter()
-                .any(|w| line.starts_with("trunkline:") && line.contains(w))
-            {
-                assert!(std::env::var_os("CI").is_none(), "in CI nothing may be missing: {line}");
-                println!("skipped: {line}");
-                return None;
-            }
+            let line = emulator.line();
+            assert_ne!(line, "", "it ended at once");
             if line.contains("impair: ready") {
-                return Some(emulator);
+                return Ok(emulator);
             }
-            let words: Vec<&str> = line.split_whitespace().collect();
+            let Some((_, host)) = line.split_once(": nsenter ") else { return Err(line) };
+            let words: Vec<&str> = host.split_whitespace().collect();
             let net = words.iter().find_map(|word| word.strip_prefix("--net=")).expect(&line);
             let addresses = words.iter().filter_map(|word| word.parse().ok()).collect();
-            emulator.hosts.push((net.into(), addresses));
+            let enter = words.iter().take_while(|word| word.starts_with("--"));
+            let enter = enter.map(|word| (*word).to_owned()).collect();
+            emulator.hosts.push(Host { net: net.into(), enter, addresses });
         }
     }
 
@@ -69,17 +92,23 @@ impl Emulator {
         host: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> thread::JoinHandle<T> {
-        let net = File::open(&self.hosts[host].0).expect("a namespace");
+        let net = File::open(&self.hosts[host].net).expect("a namespace");
         thread::spawn(move || {
             setns(&net, CloneFlags::CLONE_NEWNET).expect("entered");
             work()
         })
     }
 
+    /// A command in a host, by the words that were said.
+    fn enter(&self, host: usize) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(&self.hosts[host].enter);
+        command
+    }
+
     /// Has `ip` do something in a host.
     fn ip(&self, host: usize, arguments: &str) {
-        let net = format!("--net={}", self.hosts[host].0.display());
-        let done = Command::new("nsenter").arg(net).arg("ip").args(arguments.split(' ')).status();
+        let done = self.enter(host).arg("ip").args(arguments.split(' ')).status();
         assert!(done.expect("it runs").success(), "{arguments}");
     }
 
@@ -100,7 +129,7 @@ impl Emulator {
     }
 
     fn at(&self, host: usize, port: u16) -> [SocketAddr; 2] {
-        let addresses = &self.hosts[host].1;
+        let addresses = &self.hosts[host].addresses;
         [addresses[0], addresses[1]].map(|ip| SocketAddr::new(ip, port))
     }
 
@@ -200,8 +229,9 @@ fn delay_is_the_models_and_what_links_do_may_change() {
     let dir = temp_dir();
     let Some(emulator) = Emulator::start(dir.path(), TEXT, &["--punctual"]) else { return };
     let to = emulator.at(1, 5_000)[1];
-    let echo = emulator.within(1, move || {
-        let socket = UdpSocket::bind(to).expect("bound");
+    let socket = emulator.within(1, move || UdpSocket::bind(to).expect("bound"));
+    let socket = socket.join().expect("it listens");
+    let echo = thread::spawn(move || {
         let mut buffer = [0; 2_000];
         loop {
             let (n, from) = socket.recv_from(&mut buffer).expect("a datagram");
@@ -315,14 +345,13 @@ fn inhabitants(namespace: &Path) -> usize {
 fn a_run_that_is_killed_leaves_nothing() {
     let dir = temp_dir();
     let Some(mut emulator) = Emulator::start(dir.path(), TEXT, &[]) else { return };
-    let net = emulator.hosts[0].0.clone();
+    let net = emulator.hosts[0].net.clone();
     let number = fs::read_link(&net).expect("a namespace");
     assert_eq!(inhabitants(&number), 0, "it is held by its descriptor alone");
     let own = fs::read_link("/proc/self/ns/net").expect("a namespace");
     assert!(own != number && inhabitants(&own) > 0);
     // Who runs there gets no descriptor of the others' devices.
-    let word = format!("--net={}", net.display());
-    let seen = Command::new("nsenter").arg(word).args(["ls", "-l", "/proc/self/fd"]).output();
+    let seen = emulator.enter(0).args(["ls", "-l", "/proc/self/fd"]).output();
     let seen = String::from_utf8_lossy(&seen.expect("it ends").stdout).into_owned();
     assert!(seen.contains("0 ->") && !seen.contains("tun") && !seen.contains("net:"), "{seen}");
     emulator.child.kill().expect("killed");
@@ -346,7 +375,7 @@ fn mistakes_end_it_with_2_and_are_named() {
     ] {
         assert!(TEXT.contains(from), "{from}");
         fs::write(&file, TEXT.replacen(from, to, 1)).expect("written");
-        let mut run = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+        let mut run = Command::new(PROGRAM);
         let run = run.args(["impair", "--hosts"]).arg(&file).output().expect("it ends");
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         if said.contains("namespace") && !said.contains(says) {
@@ -354,5 +383,96 @@ fn mistakes_end_it_with_2_and_are_named() {
             continue;
         }
         assert!(run.status.code() == Some(2) && said.contains(says), "{to}: {said}");
+    }
+}
+
+/// As [`Command::new`], of a user who may do nothing in particular, with a /dev/net/tun of
+/// this kind in a mount namespace of its own: `node`, a device that everybody may use;
+/// `secret`, one that this user may not; `null`, /dev/null; `none`.
+fn nobody(dir: &Path, tun: &str, before: &str) -> Command {
+    fs::set_permissions(dir, Permissions::from_mode(0o755)).expect("set");
+    let program = dir.join("trunkline");
+    // What it was built in may be nobody else's to read.
+    if !program.exists() {
+        fs::hard_link(PROGRAM, &program)
+            .or_else(|_| fs::copy(PROGRAM, &program).map(drop))
+            .expect("copied");
+    }
+    let script = "set -e
+        case $1 in
+            node) mknod -m 666 $0/tun c 10 200; mount --bind $0/tun /dev/net/tun;;
+            secret) mknod -m 600 $0/tun c 10 200; mount --bind $0/tun /dev/net/tun;;
+            null) mount --bind /dev/null /dev/net/tun;;
+            none) mount -t tmpfs none /dev/net;;
+        esac
+        eval \"$2\"
+        exec setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all \
+            $0/trunkline impair --hosts $0/net.toml";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation=private", "sh", "-c", script]).arg(dir);
+    let _ = fs::remove_file(dir.join("tun"));
+    command.args([tun, before]);
+    command
+}
+
+#[test]
+fn who_is_not_root_has_hosts_in_a_user_namespace() {
+    let dir = temp_dir();
+    if !is_root() {
+        return;
+    }
+    fs::write(dir.path().join("net.toml"), THREE).expect("written");
+    let started = Emulator::run(&mut nobody(dir.path(), "node", ""));
+    let Ok(mut emulator) = started.map_err(|why| skip(&why)) else { return };
+    let number = fs::read_link(&emulator.hosts[0].net).expect("a namespace");
+    assert!(is_reached(&emulator, 0, 1) && is_reached(&emulator, 1, 2));
+    // By the words that were said, as the same user.
+    let to = emulator.at(1, 5_000)[0];
+    let listener = emulator.within(1, move || TcpListener::bind(to).expect("bound"));
+    let listener = listener.join().expect("it listens");
+    let user = ["--reuid=65534", "--regid=65534", "--clear-groups", "nsenter"];
+    let words = format!("ip link set lo down && echo well > /dev/tcp/{}/{}", to.ip(), to.port());
+    let entered = Command::new("setpriv")
+        .args(user)
+        .args(&emulator.hosts[0].enter)
+        .args(["bash", "-c", &words])
+        .output()
+        .expect("it runs");
+    assert!(entered.status.success(), "{}", String::from_utf8_lossy(&entered.stderr));
+    let mut heard = String::new();
+    listener.accept().expect("a connection").0.read_to_string(&mut heard).expect("text");
+    assert_eq!(heard, "well\n");
+    emulator.child.kill().expect("killed");
+    emulator.child.wait().expect("dead");
+    assert_eq!(inhabitants(&number), 0, "nothing stays behind");
+}
+
+#[test]
+fn what_is_missing_is_named_with_a_way_out() {
+    let dir = temp_dir();
+    if !is_root() {
+        return;
+    }
+    fs::write(dir.path().join("net.toml"), THREE).expect("written");
+    let unable = Emulator::run(&mut nobody(dir.path(), "node", ""));
+    if let Err(why) = unable {
+        return skip(&why);
+    }
+    drop(unable);
+    // Whoever is in a user namespace may have fewer of them there than outside.
+    let none = "exec unshare --user --map-user=65534 --map-group=65534 --keep-caps sh -c '
+        echo 0 >/proc/sys/user/max_user_namespaces
+        exec setpriv --ambient-caps=-all --inh-caps=-all $0/trunkline impair --hosts $0/net.toml
+    ' $0";
+    for (tun, before, says) in [
+        ("none", "", "/dev/net/tun: modprobe tun"),
+        ("null", "", "is /dev/net/tun what the kernel's driver has made?"),
+        ("secret", "", "chmod a+rw /dev/net/tun"),
+        ("node", none, "run it as root, or allow them (sysctl user.max_user_namespaces"),
+    ] {
+        let run = nobody(dir.path(), tun, before).output().expect("it ends");
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(said.contains(says) && said.lines().count() == 1, "{tun}: {said}");
+        assert_eq!(run.status.code(), Some(2), "{tun}: {said}");
     }
 }

@@ -6,6 +6,7 @@
 use super::config::{CONGESTION_CONTROL, Host, Hosts};
 use super::layout::{Layout, PREFIXES, addresses};
 use crate::sys::open_tun;
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
 use std::collections::BTreeMap;
@@ -40,18 +41,16 @@ pub enum NamespaceError {
     /// Neither root nor allowed to be it in a namespace.
     #[error(
         "network namespaces need root or user namespaces, which are not permitted here ({0}): \
-         run it as root, or allow them (sysctl kernel.unprivileged_userns_clone, \
-         user.max_user_namespaces; in a container, --privileged)"
+         run it as root, or allow them (sysctl user.max_user_namespaces=10000, \
+         kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, \
+         which of them there are; in a container, --privileged)"
     )]
     User(io::Error),
     /// A namespace can't be made.
-    #[error("cannot make a network namespace: {0}; in a container, it needs --privileged")]
+    #[error("cannot make a network namespace: {}; {}", .0, network_advice(.0))]
     Network(io::Error),
     /// No device.
-    #[error(
-        "cannot make a device in a namespace: {0}; it needs /dev/net/tun (modprobe tun; in a \
-         container, --device /dev/net/tun)"
-    )]
+    #[error("cannot make a device in a namespace: {}; {}", .0, device_advice(.0))]
     Device(io::Error),
     /// iproute2 failed.
     #[error("host {host}: cannot give its device addresses and routes: {why}")]
@@ -75,6 +74,38 @@ pub enum NamespaceError {
         /// What there is.
         hint: String,
     },
+}
+
+/// What to do about a network namespace that can't be made.
+fn network_advice(why: &io::Error) -> &'static str {
+    match why.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "run it as root, or let user namespaces have them (sysctl \
+             kernel.apparmor_restrict_unprivileged_userns=0); in a container, it needs --privileged"
+        }
+        _ => {
+            "there may be too many (sysctl user.max_net_namespaces), or the kernel has none \
+             (CONFIG_NET_NS)"
+        }
+    }
+}
+
+/// What to do about a TUN device that can't be made.
+fn device_advice(why: &io::Error) -> &'static str {
+    let number = why.raw_os_error().map(Errno::from_raw);
+    match number {
+        Some(Errno::ENOENT | Errno::ENODEV | Errno::ENXIO) => {
+            "there must be a /dev/net/tun: modprobe tun; in a container, --device /dev/net/tun"
+        }
+        Some(Errno::EACCES) => {
+            "this user must be able to read and write /dev/net/tun: chmod a+rw /dev/net/tun, as \
+             most systems have it, or run it as root"
+        }
+        Some(Errno::EPERM) => {
+            "in a container, it needs --device /dev/net/tun and --cap-add NET_ADMIN, or --privileged"
+        }
+        _ => "is /dev/net/tun what the kernel's driver has made? modprobe tun",
+    }
 }
 
 /// Becomes root in a user namespace of its own, if this process is no root; whether it was
