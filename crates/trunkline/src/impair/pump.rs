@@ -3,6 +3,7 @@
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
+use std::thread;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -149,8 +150,11 @@ impl<P: Ports, S: Setup> Pump<P, S> {
                 Err(nix::Error::EINTR) => continue,
                 Err(error) => return Err(Error::os("wait for packets")(error)),
             };
-            if ready > 0 {
-                self.clock.sample();
+            match ready {
+                // Awake until the next is due. Of two that are, on one processor, neither
+                // would otherwise ever let the other have it.
+                0 => thread::yield_now(),
+                _ => self.clock.sample(),
             }
             for k in 0..ready {
                 match self.events[k].data() {
