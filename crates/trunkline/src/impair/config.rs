@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 use trunkline_base::link_model::{BadTrace, InvalidModel, LinkModel};
 
 use super::setup::Setup;
+use crate::node::config::{plain, suggestion};
 use crate::units::{Fraction, Rate, Size, Span};
 pub use model::ModelText;
 pub(super) use model::modelled;
@@ -334,7 +335,9 @@ pub fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(String,
         Err(error) => {
             let at = error.span().map_or(0, |s| s.start);
             // Some parser messages have several lines; ours have one.
-            Err(ConfigError::at(path, &text, at, error.message().replace('\n', ", ")))
+            let what = plain(&error.message().replace('\n', ", "));
+            let hint = suggestion(&what).map(|name| format!("; did you mean `{name}`?"));
+            Err(ConfigError::at(path, &text, at, what + &hint.unwrap_or_default()))
         }
     }
 }

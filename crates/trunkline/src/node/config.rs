@@ -8,7 +8,7 @@ mod sealing;
 mod sip;
 
 pub use access::KnownClient;
-pub use mistake::Mistake;
+pub use mistake::{Mistake, plain, suggestion};
 pub use sealing::{KeyFiles, Secrets};
 pub use sip::{Sip, Tls};
 

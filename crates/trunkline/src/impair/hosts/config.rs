@@ -159,8 +159,10 @@ impl Hosts {
                 return Err((name.span().start, what));
             }
         }
-        if !(1..=MAX_HOSTS).contains(&file.host.len()) {
-            return Err((0, format!("there are {} [[host]]: 1 to {MAX_HOSTS}", file.host.len())));
+        let too_many = file.host.get(MAX_HOSTS).map(|host| host.name.span().start);
+        if file.host.is_empty() || too_many.is_some() {
+            let what = format!("there are {} [[host]]: 1 to {MAX_HOSTS}", file.host.len());
+            return Err((too_many.unwrap_or(0), what));
         }
         let (mut names, mut traces) = (BTreeSet::new(), Traces::default());
         let edges = file.edge.into_iter().zip(0..).map(|(edge, n)| {
@@ -172,26 +174,55 @@ impl Hosts {
             }
         });
         let edges = edges.collect::<Result<Vec<Edge>, Wrong>>()?;
+        let places: Vec<usize> = file.host.iter().map(|host| host.name.span().start).collect();
         let hosts = file.host.into_iter().map(HostText::check).collect::<Result<_, Wrong>>()?;
         let routers = file.router.into_iter().map(|r| r.name.into_inner()).collect();
         let buffer = file.buffer.unwrap_or(config::DEFAULT_BUFFER).0;
         let hosts = Hosts { seed: file.seed, buffer, hosts, routers, edges };
-        hosts.check_joined()?;
+        hosts.check_joined(&places)?;
         Ok(hosts)
     }
 
-    /// That hosts can be reached at all.
-    fn check_joined(&self) -> Result<(), Wrong> {
+    /// That hosts, which are named at these places, can be reached at all.
+    fn check_joined(&self, places: &[usize]) -> Result<(), Wrong> {
         let ends = self.edges.iter().flat_map(|edge| edge.ends);
         if ends.filter(|end| matches!(end, Spot::Host(_))).count() > MAX_INTERFACES {
             return Err((0, format!("more than {MAX_INTERFACES} ends of edges at hosts")));
         }
-        for (n, host) in self.hosts.iter().enumerate() {
-            if !self.edges.iter().any(|edge| edge.ends.contains(&Spot::Host(n))) {
-                return Err((0, format!("no [[edge]] leads to host \"{}\"", host.name)));
+        let joined = self.joined_to_first();
+        for ((n, host), place) in self.hosts.iter().enumerate().zip(places) {
+            let spot = Spot::Host(n);
+            let has_edge = self.edges.iter().any(|edge| edge.ends.contains(&spot));
+            if !has_edge {
+                let what = format!("no [[edge]] leads to host \"{}\": add one", host.name);
+                return Err((*place, what));
+            }
+            if !joined.contains(&spot) {
+                let what = format!(
+                    "nothing leads from host \"{}\" to host \"{}\": join them by an [[edge]], or \
+                     run each part by itself",
+                    self.hosts[0].name, host.name
+                );
+                return Err((*place, what));
             }
         }
         Ok(())
+    }
+
+    /// Everything that edges join to the first host.
+    fn joined_to_first(&self) -> BTreeSet<Spot> {
+        let mut ways: BTreeMap<Spot, Vec<Spot>> = BTreeMap::new();
+        for [a, b] in self.edges.iter().map(|edge| edge.ends) {
+            ways.entry(a).or_default().push(b);
+            ways.entry(b).or_default().push(a);
+        }
+        let (mut joined, mut ahead) = (BTreeSet::new(), vec![Spot::Host(0)]);
+        while let Some(spot) = ahead.pop() {
+            if joined.insert(spot) {
+                ahead.extend(ways.get(&spot).into_iter().flatten());
+            }
+        }
+        joined
     }
 }
 

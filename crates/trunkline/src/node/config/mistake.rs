@@ -71,7 +71,7 @@ fn named(text: &str, what: &str) -> Option<Range<usize>> {
 }
 
 /// serde's message, without Rust's names of types.
-fn plain(message: &str) -> String {
+pub fn plain(message: &str) -> String {
     const WORDS: [(&str, &str); 8] = [
         ("map, expected a sequence", "one section in [ ]: there may be several, write it in [[ ]]"),
         ("expected a sequence", "expected a list in [ ]"),
@@ -88,7 +88,7 @@ fn plain(message: &str) -> String {
 
 /// The known name that is most like the unknown one in serde's message
 /// "unknown field `x`, expected one of `a`, `b`".
-fn suggestion(message: &str) -> Option<String> {
+pub fn suggestion(message: &str) -> Option<String> {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let unknown = message.starts_with("unknown").then(|| quoted.next())??;
     let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
