@@ -110,13 +110,12 @@ impl Sender {
     /// Takes what the ACK and its SACK blocks report off the scoreboard.
     fn deliver(&mut self, now: Time, ack: &Ack<'_>, dsack: Option<(u64, u64)>) -> Delivered {
         let mut done = Delivered { advanced: ack.number > self.una, ..Delivered::default() };
-        let min_rtt = self.rtt.min();
         let (high, sack) = (self.high, self.profile.sack());
         let (by_time, counting) = (self.profile.recovery == Recovery::Rack, self.profile.counting);
         let note = |rack: &mut Rack, s: &Sent, echo: Option<u32>| {
             if by_time {
                 let older = |echo: u32| is_older(echo, super::connection::timestamp(s.at));
-                rack.delivered(now, s, echo.is_some_and(older), min_rtt);
+                rack.delivered(now, s, echo.is_some_and(older));
             }
         };
         if done.advanced {
@@ -153,7 +152,8 @@ impl Sender {
     fn measure(&mut self, now: Time, ack: &Ack<'_>, done: &Delivered) {
         if let Some((first, last)) = done.rtt {
             self.rtt.sample(first);
-            self.rtt.sample_min(last);
+            // Without what a delayed ACK adds.
+            self.rack.min_rtt.sample(now, last);
         } else if let Some(echo) = ack.echo.filter(|_| done.advanced && self.profile.timestamps) {
             // Timestamps tell which transmission is acknowledged (RFC 7323, section 4).
             let ticks = super::connection::timestamp(now).wrapping_sub(echo);

@@ -36,6 +36,7 @@ mod congestion;
 mod connection;
 mod driver;
 mod messages;
+mod min_rtt;
 mod profile;
 mod rack;
 mod ranges;

@@ -1,5 +1,6 @@
 //! RACK-TLP (RFC 8985): losses found by time, and probes at the tail.
 
+use super::min_rtt::MinRtt;
 use super::profile::Recovery;
 use super::sender::{Phase, Sender};
 use super::sent::Sent;
@@ -21,6 +22,7 @@ pub struct Rack {
     /// Of the transmissions that were delivered, the last to be sent.
     latest: u64,
     rtt: Duration,
+    pub min_rtt: MinRtt,
     /// The highest number that has come.
     fack: u64,
     reordering_seen: bool,
@@ -39,6 +41,7 @@ impl Default for Rack {
         Rack {
             latest: 0,
             rtt: Duration::ZERO,
+            min_rtt: MinRtt::default(),
             fack: 0,
             reordering_seen: false,
             multiple: 1,
@@ -102,14 +105,14 @@ impl Rack {
 
     /// A segment has been delivered (section 6.2, steps 2 and 3). Of one that was sent
     /// again, `echo_is_older` says that the ACK is for an earlier transmission.
-    pub fn delivered(&mut self, now: Time, s: &Sent, echo_is_older: bool, min_rtt: Duration) {
+    pub fn delivered(&mut self, now: Time, s: &Sent, echo_is_older: bool) {
         if s.end > self.fack {
             self.fack = s.end;
         } else if s.end < self.fack && !s.repeated {
             self.reordering_seen = true;
         }
         let rtt = now.since(s.at);
-        if s.repeated && (echo_is_older || rtt < min_rtt) {
+        if s.repeated && (echo_is_older || rtt < self.min_rtt.get()) {
             return;
         }
         if s.nth > self.latest {
@@ -123,7 +126,7 @@ impl Rack {
         if !self.reordering_seen && (recovers || of.board.sacked_segments() >= DUP_THRESH) {
             return Duration::ZERO;
         }
-        (of.rtt.min() * self.multiple / 4).min(of.rtt.srtt().unwrap_or_default())
+        (self.min_rtt.get() * self.multiple / 4).min(of.rtt.srtt().unwrap_or_default())
     }
 
     /// A DSACK widens the window once per round trip (section 6.2, step 4).

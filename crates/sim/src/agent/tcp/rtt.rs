@@ -25,14 +25,13 @@ pub struct Rtt {
     rules: RtoRules,
     srtt: Option<Duration>,
     var: Duration,
-    min: Option<Duration>,
     backoff: u32,
 }
 
 impl Rtt {
     /// Nothing has been measured.
     pub fn new(rules: RtoRules) -> Rtt {
-        Rtt { rules, srtt: None, var: Duration::ZERO, min: None, backoff: 0 }
+        Rtt { rules, srtt: None, var: Duration::ZERO, backoff: 0 }
     }
 
     /// A round trip has taken so long; ends the backoff.
@@ -50,20 +49,9 @@ impl Rtt {
         }
     }
 
-    /// A round trip, without what a delayed ACK adds, has taken so long. Linux
-    /// takes the minimum of five minutes; here it is that of the connection.
-    pub fn sample_min(&mut self, rtt: Duration) {
-        self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
-    }
-
     /// The smoothed round-trip time, once one has been measured.
     pub fn srtt(&self) -> Option<Duration> {
         self.srtt
-    }
-
-    /// The least round-trip time; zero before the first.
-    pub fn min(&self) -> Duration {
-        self.min.unwrap_or_default()
     }
 
     /// The retransmission timeout, backed off.

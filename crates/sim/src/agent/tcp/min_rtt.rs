@@ -1,0 +1,94 @@
+//! The least round-trip time of late, which RACK's reordering window is a quarter of
+//! (RFC 8985, section 6.2, step 1).
+
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// What is older is forgotten: Linux's `net.ipv4.tcp_min_rtt_wlen`.
+const WINDOW: Duration = Duration::from_secs(300);
+
+/// The minimum of a window in constant memory, as Linux keeps it: the least time, and two
+/// later ones that take its place when it has grown old. It may be more than the true
+/// minimum of the window by what only a time between those would tell.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct MinRtt {
+    /// Each was measured no earlier than the one before it, and is no less.
+    kept: Option<[Measured; 3]>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Measured {
+    at: Time,
+    rtt: Duration,
+}
+
+impl MinRtt {
+    /// The minimum; zero before the first measurement.
+    pub fn get(&self) -> Duration {
+        self.kept.map_or(Duration::ZERO, |[least, ..]| least.rtt)
+    }
+
+    /// A round trip has taken so long.
+    pub fn sample(&mut self, at: Time, rtt: Duration) {
+        let new = Measured { at, rtt };
+        let kept = self.kept.get_or_insert([new; 3]);
+        if let Some(k) = kept.iter().position(|old| rtt <= old.rtt) {
+            kept[k..].fill(new);
+        }
+        let age = at.since(kept[0].at);
+        if age > WINDOW {
+            while at.since(kept[0].at) > WINDOW {
+                *kept = [kept[1], kept[2], new];
+            }
+        } else if kept[1] == kept[0] && age > WINDOW / 4 {
+            kept[1..].fill(new);
+        } else if kept[2] == kept[1] && age > WINDOW / 2 {
+            kept[2] = new;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn secs(n: u64) -> Time {
+        Time::from_millis(1_000 * n)
+    }
+
+    #[test]
+    fn a_shorter_way_is_forgotten_when_it_is_gone() {
+        let mut min = MinRtt::default();
+        assert_eq!(min.get(), Duration::ZERO);
+        // Of ten minutes the first two go a way of 20 ms, the others one of 100 ms.
+        let changes = 120;
+        for second in 0..600 {
+            let rtt = Duration::from_millis(if second < changes { 20 } else { 100 + second % 7 });
+            min.sample(secs(second), rtt);
+            let expected = if second < changes + 300 { 20 } else { 100 };
+            assert_eq!(min.get(), Duration::from_millis(expected), "after {second} s");
+        }
+        min.sample(secs(600), Duration::from_millis(7));
+        assert_eq!(min.get(), Duration::from_millis(7), "a shorter one counts at once");
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_one_of_the_windows_and_not_more_than_late_ones(
+            steps in proptest::collection::vec((0u64..90, 1u64..200), 1..200),
+        ) {
+            let (mut min, mut all, mut now) = (MinRtt::default(), Vec::new(), 0);
+            for (step, rtt) in steps {
+                now += step;
+                all.push((now, Duration::from_millis(rtt)));
+                min.sample(secs(now), Duration::from_millis(rtt));
+                let within = |s: u64| all.iter().filter(move |(at, _)| now - at <= s);
+                prop_assert!(within(300).any(|(_, rtt)| *rtt == min.get()));
+                prop_assert!(within(300).map(|(_, rtt)| *rtt).min() <= Some(min.get()));
+                // Whatever is in the last quarter is known.
+                prop_assert!(within(75).all(|(_, rtt)| *rtt >= min.get()));
+            }
+        }
+    }
+}
