@@ -2,172 +2,19 @@
 
 mod common;
 
+use common::emulator::{
+    Emulator, PROGRAM, TEXT, THREE, inhabitants, is_reached, is_root, packets, skip,
+};
 use common::{ms, temp_dir};
-use nix::sched::{CloneFlags, setns};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use serde_json::Value;
-use std::fs::{self, File, Permissions};
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use nix::sys::signal::Signal;
+use std::fs::{self, Permissions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// An emulator that runs; killed if the test fails.
-struct Emulator {
-    child: Child,
-    stderr: BufReader<ChildStderr>,
-    hosts: Vec<Host>,
-}
-
-/// What it says of a host.
-struct Host {
-    /// Its namespace.
-    net: PathBuf,
-    /// The options of `nsenter`.
-    enter: Vec<String>,
-    addresses: Vec<IpAddr>,
-}
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_trunkline");
-
-/// Whether this is root, or a line that says that a test is left out.
-fn is_root() -> bool {
-    let is_root = nix::unistd::geteuid().is_root();
-    if !is_root {
-        println!("skipped: a test can't enter the namespaces of another's user namespace");
-    }
-    is_root
-}
-
-/// Says what is missing here. In CI nothing may be.
-fn skip(why: &str) {
-    assert!(["namespace", "iproute2"].iter().any(|word| why.contains(word)), "{why}");
-    assert!(std::env::var_os("CI").is_none(), "in CI nothing may be missing: {why}");
-    println!("skipped: {why}");
-}
-
-impl Emulator {
-    /// `None`, with a line that says so, where there can be no hosts.
-    fn start(dir: &Path, text: &str, more: &[&str]) -> Option<Emulator> {
-        if !is_root() {
-            return None;
-        }
-        let file = dir.join("net.toml");
-        fs::write(&file, text).expect("written");
-        let mut command = Command::new(PROGRAM);
-        command.args(["impair", "--hosts"]).arg(file).args(more);
-        let started = Emulator::run(&mut command);
-        started.map_err(|why| skip(&why)).ok()
-    }
-
-    /// Fails with what it says if there can be no hosts.
-    fn run(command: &mut Command) -> Result<Emulator, String> {
-        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = piped.spawn().expect("it starts");
-        let stderr = BufReader::new(child.stderr.take().expect("piped"));
-        let mut emulator = Emulator { child, stderr, hosts: Vec::new() };
-        loop {
-            let line = emulator.line();
-            assert_ne!(line, "", "it ended at once");
-            if line.contains("impair: ready") {
-                return Ok(emulator);
-            }
-            let Some((_, host)) = line.split_once(": nsenter ") else { return Err(line) };
-            let words: Vec<&str> = host.split_whitespace().collect();
-            let net = words.iter().find_map(|word| word.strip_prefix("--net=")).expect(&line);
-            let addresses = words.iter().filter_map(|word| word.parse().ok()).collect();
-            let enter = words.iter().take_while(|word| word.starts_with("--"));
-            let enter = enter.map(|word| (*word).to_owned()).collect();
-            emulator.hosts.push(Host { net: net.into(), enter, addresses });
-        }
-    }
-
-    /// Runs `work` on a thread in a host.
-    fn within<T: Send + 'static>(
-        &self,
-        host: usize,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> thread::JoinHandle<T> {
-        let net = File::open(&self.hosts[host].net).expect("a namespace");
-        thread::spawn(move || {
-            setns(&net, CloneFlags::CLONE_NEWNET).expect("entered");
-            work()
-        })
-    }
-
-    /// A command in a host, by the words that were said.
-    fn enter(&self, host: usize) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(&self.hosts[host].enter);
-        command
-    }
-
-    /// Has `ip` do something in a host.
-    fn ip(&self, host: usize, arguments: &str) {
-        let done = self.enter(host).arg("ip").args(arguments.split(' ')).status();
-        assert!(done.expect("it runs").success(), "{arguments}");
-    }
-
-    /// The next line that it says.
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stderr.read_line(&mut line).expect("text");
-        line
-    }
-
-    /// The processor time that it has taken.
-    fn cpu_seconds(&self) -> f64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
-        let after_name = stat.rsplit(") ").next().expect("a state");
-        let ticks = after_name.split(' ').skip(11).take(2);
-        // Linux counts hundredths of a second everywhere.
-        ticks.map(|n| n.parse::<f64>().expect("a number") / 100.0).sum()
-    }
-
-    fn at(&self, host: usize, port: u16) -> [SocketAddr; 2] {
-        let addresses = &self.hosts[host].addresses;
-        [addresses[0], addresses[1]].map(|ip| SocketAddr::new(ip, port))
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("it runs");
-    }
-
-    /// Ends it; its ledger.
-    fn stop(mut self) -> Value {
-        self.signal(Signal::SIGTERM);
-        let mut out = String::new();
-        self.child.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
-        assert!(self.child.wait().expect("it ends").success());
-        serde_json::from_str(&out).expect("JSON")
-    }
-}
-
-impl Drop for Emulator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-const TEXT: &str = "\
-seed = 3
-host = [{ name = \"a\", tcp = \"reno\" }, { name = \"b\", tcp = \"reno\" }]
-router = [{ name = \"r\" }, { name = \"s\" }]
-edge = [
-  { between = [\"a\", \"r\"], mtu = 1500 },
-  { name = \"narrow\", between = [\"r\", \"s\"], rate = \"10 Mbit/s\", delay = \"5ms\", queue = \"100 packets\" },
-  { between = [\"s\", \"b\"], mtu = 1400 },
-]
-";
-
-fn packets(value: &Value) -> u64 {
-    value["packets"].as_u64().unwrap_or_else(|| panic!("{value}"))
-}
 
 /// Sends bytes by TCP for a while; how many a second came.
 fn transfer(emulator: &Emulator, to: SocketAddr, seconds: f64) -> f64 {
@@ -346,78 +193,6 @@ fn routers_say_what_they_do_not_pass_on() {
     let report = emulator.stop();
     let a = &report["hosts"][0];
     assert_eq!((packets(&a["expired"]), packets(&a["too_big"])), (4, 2), "{report}");
-}
-
-/// Three hosts at one router.
-const THREE: &str = "\
-host = [{ name = \"a\" }, { name = \"b\" }, { name = \"c\" }]
-router = [{ name = \"r\" }]
-edge = [{ between = [\"a\", \"r\"] }, { between = [\"b\", \"r\"] }, { between = [\"c\", \"r\"] }]
-";
-
-/// Whether a datagram that `from` sends comes to `to`.
-fn is_reached(emulator: &Emulator, from: usize, to: usize) -> bool {
-    let at = emulator.at(to, 5_000)[0];
-    let socket = emulator.within(to, move || {
-        // Its own address may be gone.
-        let socket = UdpSocket::bind(("0.0.0.0", at.port())).expect("bound");
-        socket.set_read_timeout(Some(ms(500))).expect("set");
-        socket
-    });
-    let socket = socket.join().expect("it listens");
-    let send = move || UdpSocket::bind("0.0.0.0:0").and_then(|from| from.send_to(b"well?", at));
-    emulator.within(from, send).join().expect("it ends").is_ok() && socket.recv(&mut [0; 9]).is_ok()
-}
-
-#[test]
-fn a_host_that_loses_its_device_is_named_and_the_others_go_on() {
-    let dir = temp_dir();
-    let Some(mut emulator) = Emulator::start(dir.path(), THREE, &[]) else { return };
-    assert!(is_reached(&emulator, 0, 1) && is_reached(&emulator, 1, 2));
-    for command in ["link set tl0 down", "link set tl0 up", "link set tl0 mtu 9000"] {
-        emulator.ip(0, command);
-        assert!(is_reached(&emulator, 1, 2), "{command}");
-    }
-    // Its kernel has forgotten routes, not what comes in.
-    assert!(is_reached(&emulator, 1, 0));
-    emulator.ip(0, "link del tl0");
-    let said = emulator.line();
-    assert!(said.contains("host a has lost its device"), "{said}");
-    assert!(!is_reached(&emulator, 1, 0) && is_reached(&emulator, 1, 2));
-    emulator.ip(1, "link del tl0");
-    let said = emulator.line();
-    assert!(said.contains("host b has lost its device"), "once of each: {said}");
-    let before = emulator.cpu_seconds();
-    thread::sleep(ms(1_000));
-    let took = emulator.cpu_seconds() - before;
-    assert!(took < 0.2, "it does nothing, for {took} s of a second");
-    let report = emulator.stop();
-    assert_eq!(packets(&report["hosts"][0]["refused"]), 1, "{report}");
-    assert_eq!(packets(&report["hosts"][2]["refused"]), 0, "{report}");
-}
-
-/// How many processes are in a network namespace, by its number.
-fn inhabitants(namespace: &Path) -> usize {
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    all.filter(|p| fs::read_link(p.path().join("ns/net")).is_ok_and(|net| net == namespace)).count()
-}
-
-#[test]
-fn a_run_that_is_killed_leaves_nothing() {
-    let dir = temp_dir();
-    let Some(mut emulator) = Emulator::start(dir.path(), TEXT, &[]) else { return };
-    let net = emulator.hosts[0].net.clone();
-    let number = fs::read_link(&net).expect("a namespace");
-    assert_eq!(inhabitants(&number), 0, "it is held by its descriptor alone");
-    let own = fs::read_link("/proc/self/ns/net").expect("a namespace");
-    assert!(own != number && inhabitants(&own) > 0);
-    // Who runs there gets no descriptor of the others' devices.
-    let seen = emulator.enter(0).args(["ls", "-l", "/proc/self/fd"]).output();
-    let seen = String::from_utf8_lossy(&seen.expect("it ends").stdout).into_owned();
-    assert!(seen.contains("0 ->") && !seen.contains("tun") && !seen.contains("net:"), "{seen}");
-    emulator.child.kill().expect("killed");
-    emulator.child.wait().expect("dead");
-    assert!(!net.exists() && inhabitants(&number) == 0);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod hosts;
 mod pump;
 mod relay;
 mod report;
+mod say;
 mod setup;
 mod socket;
 mod stop;

@@ -1,7 +1,6 @@
 //! One thread that takes packets in, asks the network, and hands each out when it is
 //! due.
 
-use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use trunkline_net::{DirectionId, Header, Network, Tap};
 use super::Error;
 use super::clock::Clock;
 use super::report::Lateness;
+use super::say::say;
 use super::setup::{Change, Setup};
 use super::stop::{Reread, Stop};
 
@@ -187,16 +187,15 @@ impl<P: Ports, S: Setup> Pump<P, S> {
     /// everything stays as it is.
     fn change(&mut self) {
         let Some(change) = self.reread.as_mut().and_then(Reread::change) else { return };
-        // Nobody may read standard error, which is no reason to fail.
-        let _ = match change.map(|change| self.apply(change)) {
+        match change.map(|change| self.apply(change)) {
             Ok((n, old)) => {
                 if let Some(reread) = &self.reread {
                     reread.dispose(old);
                 }
-                writeln!(io::stderr(), "impair: {n} directions changed")
+                say(&format!("impair: {n} directions changed"));
             }
-            Err(why) => writeln!(io::stderr(), "error: the links stay as they are: {why}"),
-        };
+            Err(why) => say(&format!("error: the links stay as they are: {why}")),
+        }
         if let Some(reread) = &mut self.reread {
             reread.go_on(&self.setup);
         }

@@ -2,6 +2,7 @@
 //! signals, HTTP. Whatever a test starts ends with it.
 #![allow(dead_code, reason = "every test binary uses another part")]
 
+pub mod emulator;
 pub mod keys;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

@@ -2,11 +2,12 @@
 
 use super::super::clock::Clock;
 use super::super::pump::{BATCH, Ports};
+use super::super::say::say;
 use super::capture::Captures;
 use super::ip::{Head, Refusal, pass_on, refusal};
 use super::layout::{Layout, Way, router_addresses};
 use super::namespace::{DEVICE, Namespace};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use trunkline_base::link_model::Count;
 use trunkline_net::{Class, Endpoint, Header, Network, Packet, VertexId};
 
@@ -81,13 +82,11 @@ impl Device {
             }
             Err(_) => {
                 self.namespace.tun = None;
-                // Nobody may read standard error, which is no reason to fail.
-                let _ = writeln!(
-                    io::stderr(),
-                    "impair: host {} has lost its device {DEVICE}: what goes there is \
-                     refused; start impair again for a new one",
+                say(&format!(
+                    "impair: host {} has lost its device {DEVICE}: what goes there is refused; \
+                     start impair again for a new one",
                     self.name
-                );
+                ));
                 None
             }
         }
