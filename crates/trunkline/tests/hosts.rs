@@ -3,7 +3,7 @@
 mod common;
 
 use common::emulator::{
-    Emulator, PROGRAM, TEXT, THREE, inhabitants, is_reached, is_root, packets, skip,
+    Emulator, PROGRAM, TEXT, THREE, counted, inhabitants, is_reached, is_root, packets, skip,
 };
 use common::{ms, temp_dir};
 use nix::sys::signal::Signal;
@@ -132,21 +132,6 @@ fn delay_is_the_models_and_what_links_do_may_change() {
     let report = emulator.stop();
     assert_eq!(packets(&report["hosts"][0]["too_big"]), 1, "{report}");
     assert!(packets(&report["edges"][1]["forward"]["lost"]) >= 20, "{report}");
-}
-
-/// What this thread's kernel has counted as `name`, as in netstat(8): `Icmp: InTimeExcds`.
-fn counted(name: &str) -> u64 {
-    let read = |file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).expect("read");
-    let Some((protocol, key)) = name.split_once(' ') else {
-        let snmp6 = read("snmp6");
-        let line = snmp6.lines().find(|line| line.split_whitespace().next() == Some(name));
-        return line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).expect(name);
-    };
-    let snmp = read("snmp");
-    let mut lines = snmp.lines().filter(|line| line.starts_with(protocol));
-    let [keys, values] = [(); 2].map(|()| lines.next().expect(name).split_whitespace());
-    let value = keys.zip(values).find_map(|(k, value)| (k == key).then_some(value));
-    value.and_then(|value| value.parse().ok()).expect(name)
 }
 
 #[test]

@@ -2,11 +2,16 @@
 
 mod common;
 
-use common::emulator::{Emulator, TEXT, THREE, inhabitants, is_reached, packets};
+use common::emulator::{Emulator, TEXT, THREE, counted, inhabitants, is_reached, packets};
 use common::{ms, temp_dir};
 use nix::sys::signal::Signal;
+use rand::RngExt as _;
+use rand_pcg::Pcg64Mcg;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::fs;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
+use std::time::Instant;
 
 #[test]
 fn a_host_that_loses_its_device_is_named_and_the_others_go_on() {
@@ -66,4 +71,69 @@ fn whoever_says_what_nobody_reads_passes_packets_on() {
     assert!(is_reached(&emulator, 0, 1));
     // It ends, too.
     emulator.stop();
+}
+
+#[test]
+fn whoever_provokes_errors_gets_few_of_them() {
+    let dir = temp_dir();
+    let Some(emulator) = Emulator::start(dir.path(), THREE, &[]) else { return };
+    let all = emulator.at(1, 9);
+    let provoke = emulator.within(0, move || {
+        let start = Instant::now();
+        let sockets = ["0.0.0.0:0", "[::]:0"].map(|any| UdpSocket::bind(any).expect("bound"));
+        SockRef::from(&sockets[0]).set_ttl_v4(1).expect("set");
+        SockRef::from(&sockets[1]).set_unicast_hops_v6(1).expect("set");
+        while start.elapsed() < ms(500) {
+            for (socket, to) in sockets.iter().zip(all) {
+                let _ = socket.send_to(b"", to);
+            }
+        }
+        // What waits is read, and answered.
+        thread::sleep(ms(200));
+        let told = ["Icmp: InTimeExcds", "Icmp6InTimeExcds"].map(counted);
+        (told[0] + told[1], start.elapsed())
+    });
+    let (told, elapsed) = provoke.join().expect("it ends");
+    assert!(is_reached(&emulator, 0, 1));
+    let report = emulator.stop();
+    let expired = packets(&report["hosts"][0]["expired"]);
+    let most = 50 + elapsed.as_millis() as u64;
+    assert!((50..=most).contains(&told) && expired > 2 * most, "{told} of {expired}");
+}
+
+#[test]
+fn what_is_no_packet_goes_nowhere_and_a_flood_is_soon_over() {
+    let dir = temp_dir();
+    let Some(emulator) = Emulator::start(dir.path(), TEXT, &[]) else { return };
+    let (from, to) = (emulator.at(0, 0)[0].ip(), emulator.at(1, 9)[0].ip());
+    let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) else { panic!("{from} {to}") };
+    let flood = emulator.within(0, move || {
+        // The kernel puts in a length and a checksum, and no more.
+        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(255)));
+        let (socket, to_any) = (socket.expect("root"), SocketAddr::from((to, 0)).into());
+        let mut rng = Pcg64Mcg::new(5);
+        for n in 0..200_000_usize {
+            let right = [0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
+            let mut packet = [&right[..], &from.octets(), &to.octets()].concat();
+            packet.extend((0..n % 60).map(|_| rng.random::<u8>()));
+            // Nothing, a byte, or all of the header is wrong.
+            let wrong = match n % 3 {
+                0 => 0..0,
+                1 => (n / 3 % 20)..(n / 3 % 20 + 1),
+                _ => 0..20,
+            };
+            wrong.for_each(|at| packet[at] = rng.random());
+            let _ = socket.send_to(&packet, &to_any);
+        }
+    });
+    flood.join().expect("it ends");
+    let start = Instant::now();
+    while !is_reached(&emulator, 0, 1) {
+        assert!(start.elapsed() < ms(1_000), "it doesn't recover");
+    }
+    let report = emulator.stop();
+    let a = &report["hosts"][0];
+    for count in ["malformed", "foreign", "unroutable", "sent"] {
+        assert!(packets(&a[count]) > 0, "{count}: {a}");
+    }
 }

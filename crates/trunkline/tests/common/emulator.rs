@@ -194,3 +194,18 @@ pub fn inhabitants(namespace: &Path) -> usize {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter(|p| fs::read_link(p.path().join("ns/net")).is_ok_and(|net| net == namespace)).count()
 }
+
+/// What this thread's kernel has counted as `name`, as in netstat(8): `Icmp: InTimeExcds`.
+pub fn counted(name: &str) -> u64 {
+    let read = |file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).expect("read");
+    let Some((protocol, key)) = name.split_once(' ') else {
+        let snmp6 = read("snmp6");
+        let line = snmp6.lines().find(|line| line.split_whitespace().next() == Some(name));
+        return line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).expect(name);
+    };
+    let snmp = read("snmp");
+    let mut lines = snmp.lines().filter(|line| line.starts_with(protocol));
+    let [keys, values] = [(); 2].map(|()| lines.next().expect(name).split_whitespace());
+    let value = keys.zip(values).find_map(|(k, value)| (k == key).then_some(value));
+    value.and_then(|value| value.parse().ok()).expect(name)
+}

@@ -8,11 +8,18 @@ use super::ip::{Head, Refusal, pass_on, refusal};
 use super::layout::{Layout, Way, router_addresses};
 use super::namespace::{DEVICE, Namespace};
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::time::Duration;
+use trunkline_base::Time;
 use trunkline_base::link_model::Count;
 use trunkline_net::{Class, Endpoint, Header, Network, Packet, VertexId};
 
 /// The longest IP packet that a device gives or takes.
 const MAX_PACKET: usize = 65_535;
+
+/// Routers bound how many errors they send (RFC 1812, 4.3.2.8; RFC 4443, 2.4): to a host as
+/// many a second as Linux sends in all by default, and as many at once.
+const ERROR_EVERY: Duration = Duration::from_millis(1);
+const ERRORS_AT_ONCE: u32 = 50;
 
 /// A host's device, and what passed it.
 #[derive(Debug)]
@@ -34,6 +41,8 @@ pub struct Device {
     pub expired: Count,
     /// No IP packet.
     pub malformed: Count,
+    /// When errors that it has been told are as rare as they shall be.
+    told_until: Time,
     /// The host's kernel didn't take it: the device is down, or gone.
     pub refused: Count,
 }
@@ -59,8 +68,19 @@ impl Device {
             too_big: none,
             expired: none,
             malformed: none,
+            told_until: Time::ZERO,
             refused: none,
         }
+    }
+
+    /// Whether the host is told of one more packet that isn't passed on.
+    fn may_be_told(&mut self, now: Time) -> bool {
+        let until = self.told_until.max(now) + ERROR_EVERY;
+        let may = until.since(now) <= ERROR_EVERY * ERRORS_AT_ONCE;
+        if may {
+            self.told_until = until;
+        }
+        may
     }
 
     /// Hands a packet to the host.
@@ -134,6 +154,7 @@ impl Devices {
         count.add(length);
         // Of an expired packet it may be another router: which one doesn't matter here.
         if let Some(said) = refusal(router_addresses(narrow as usize), packet, &head, why)
+            && device.may_be_told(now)
             && device.hand_over(&said)
         {
             self.captures.packet(n, now, &said);

@@ -9,6 +9,12 @@ const V4: usize = 20;
 const V6: usize = 40;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
+/// IPv6's extension headers.
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;
 /// The most that an error quotes of a packet: then no link is too narrow for it.
 const QUOTE: usize = 1_280 - V6 - 8;
 /// Of IPv4 it is enough to quote less (RFC 1812, 4.3.2.3).
@@ -142,9 +148,7 @@ pub fn refusal(
             Some(out)
         }
         (IpAddr::V6(to), IpAddr::V6(_)) => {
-            let is_error =
-                head.protocol == Protocol(ICMPV6) && packet.get(V6).is_none_or(|kind| *kind < 128);
-            if is_error {
+            if is_v6_error(packet) {
                 return None;
             }
             let (kind, rest) = match why {
@@ -164,6 +168,28 @@ pub fn refusal(
             Some(out)
         }
         _ => None,
+    }
+}
+
+/// Whether an IPv6 packet may be an error, behind any extension headers (RFC 8200, 4): of
+/// what is cut off, or the end of a packet in parts, nobody can say.
+fn is_v6_error(packet: &[u8]) -> bool {
+    let (mut kind, mut at) = (packet[6], V6);
+    loop {
+        let Some(&[next, length, high, low]) = packet.get(at..).and_then(<[u8]>::first_chunk)
+        else {
+            return !matches!(Protocol(kind), Protocol::TCP | Protocol::UDP);
+        };
+        at += match kind {
+            HOP_BY_HOP | ROUTING | DESTINATION => 8 + 8 * usize::from(length),
+            AUTHENTICATION => 8 + 4 * usize::from(length),
+            FRAGMENT if u16::from_be_bytes([high, low]) >= 8 => return next == ICMPV6,
+            FRAGMENT => 8,
+            // The first byte is the kind of message.
+            ICMPV6 => return next < 128,
+            _ => return false,
+        };
+        kind = next;
     }
 }
 
@@ -254,6 +280,34 @@ mod tests {
         let around = add(0, &said[8..40]) + (said.len() - V6) as u32 + u32::from(ICMPV6);
         assert_eq!(checksum(around, &said[V6..]), 0);
         assert_eq!(refusal(router, &said, &outer, Refusal::Expired), None);
+    }
+
+    #[test]
+    fn an_error_behind_extension_headers_is_one() {
+        let packet = |first: u8, rest: &[u8]| {
+            let mut packet = v6_tcp();
+            packet[6] = first;
+            packet.truncate(V6);
+            packet.extend(rest);
+            packet[5] = rest.len() as u8;
+            let head = Head::parse(&packet).expect("a packet");
+            let router = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+            refusal(router, &packet, &head, Refusal::Expired).is_some()
+        };
+        let [error, request] = [[1, 0, 0, 0], [128, 0, 0, 0]];
+        assert!(!packet(ICMPV6, &error) && packet(ICMPV6, &request));
+        for (kind, length) in [(HOP_BY_HOP, 1), (ROUTING, 1), (DESTINATION, 1), (AUTHENTICATION, 2)]
+        {
+            let header = [&[ICMPV6, length][..], &[0; 14]].concat();
+            assert!(!packet(kind, &[&header[..], &error].concat()), "{kind}");
+            assert!(packet(kind, &[&header[..], &request].concat()), "{kind}");
+            // Cut off within the header.
+            assert!(!packet(kind, &header[..8]), "{kind}");
+        }
+        // The first part of a packet, and the second.
+        let part = |of: u8, at: u8| [of, 0, 0, at, 0, 0, 0, 9, 1, 0, 0, 0];
+        assert!(!packet(FRAGMENT, &part(ICMPV6, 1)) && packet(FRAGMENT, &part(17, 1)));
+        assert!(!packet(FRAGMENT, &part(ICMPV6, 8)) && packet(FRAGMENT, &part(17, 8)));
     }
 
     proptest! {
