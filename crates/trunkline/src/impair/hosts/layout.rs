@@ -48,8 +48,10 @@ pub struct Layout {
 /// The network that a file describes, without a packet in it.
 pub fn build(hosts: &Hosts) -> (Network, Layout) {
     let mut net = Network::new(hosts.seed);
-    net.set_limit((usize::try_from(hosts.buffer).unwrap_or(usize::MAX) / SLOT).max(1));
-    net.set_payload_memory(SLOT);
+    // A place may have to hold the longest packet of all.
+    let place = hosts.edges.iter().map(|edge| usize::from(edge.mtu)).fold(SLOT, usize::max);
+    net.set_limit((usize::try_from(hosts.buffer).unwrap_or(usize::MAX) / place).max(1));
+    net.set_payload_memory(place);
     let mut ends: Vec<[VertexId; 2]> = vec![[VertexId::default(); 2]; hosts.edges.len()];
     let (mut of_host, mut host_of) = (Vec::new(), Vec::new());
     for n in 0..hosts.hosts.len() {
@@ -172,6 +174,8 @@ fn numbered([a, b]: [u8; 2], group: u16, n: usize) -> (Ipv4Addr, Ipv6Addr) {
 mod tests {
     use super::super::config::tests::parse;
     use super::*;
+    use trunkline_base::Time;
+    use trunkline_net::{Class, Endpoint, Packet, Protocol};
 
     const TEXT: &str = "host = [{ name = \"a\" }, { name = \"b\" }]\n\
         router = [{ name = \"r\" }, { name = \"s\" }]\n\
@@ -194,6 +198,27 @@ mod tests {
         for other in ["10.64.0.0", "10.64.0.5", "10.65.0.1", "fd74:6c::", "fd74:6c::5", "fe80::1"] {
             assert_eq!(layout.find(other.parse().expect("an address")), None, "{other}");
         }
+    }
+
+    #[test]
+    fn memory_is_for_packets_as_long_as_the_widest_edge_takes() {
+        let text = TEXT.replace("3ms\" }", "3ms\", mtu = 9000 }");
+        let hosts = parse(&format!("buffer = \"90 kB\"\n{text}")).expect("valid");
+        let (mut net, _) = build(&hosts);
+        let end = |n| Endpoint { vertex: VertexId(n), port: 0 };
+        for _ in 0..15 {
+            let packet = Packet {
+                from: end(0),
+                to: end(2),
+                protocol: Protocol::UDP,
+                tos: 0,
+                class: Class::default(),
+                bytes: 1_000,
+                payload: &[],
+            };
+            net.send(Time::ZERO, &packet);
+        }
+        assert_eq!(net.ledger(DirectionId(0)).no_room.packets, 5, "there is room for ten");
     }
 
     #[test]
