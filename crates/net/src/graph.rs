@@ -187,25 +187,27 @@ impl Graph {
         Some(table[at.0 as usize]).filter(|&d| d != NONE).map(DirectionId)
     }
 
-    /// All directions that a packet takes from `from` to `to`; `None` if it doesn't
-    /// come there.
-    pub fn path(&self, from: VertexId, to: VertexId) -> Option<Vec<DirectionId>> {
+    /// All directions that a packet takes to `to` from each place that is asked for;
+    /// `None` if it doesn't come there.
+    pub fn paths(&self, to: VertexId) -> impl Fn(VertexId) -> Option<Vec<DirectionId>> {
         let kept = self.tables.get(to.0 as usize).and_then(Option::as_deref);
         let table = kept.map_or_else(|| Cow::Owned(self.table(to).into_vec()), Cow::Borrowed);
-        let (mut here, mut path) = (from, Vec::new());
-        while here != to {
-            let stray = here != from && !self.vertices[here.0 as usize].router;
-            if stray || path.len() > usize::from(HOP_LIMIT) {
-                return None;
+        move |from| {
+            let (mut here, mut path) = (from, Vec::new());
+            while here != to {
+                let stray = here != from && !self.vertices[here.0 as usize].router;
+                if stray || path.len() > usize::from(HOP_LIMIT) {
+                    return None;
+                }
+                let direction = match self.only[here.0 as usize] {
+                    NONE => table[here.0 as usize],
+                    only => only,
+                };
+                path.push(DirectionId(Some(direction).filter(|&d| d != NONE)?));
+                here = VertexId(self.ends[direction as usize]);
             }
-            let direction = match self.only[here.0 as usize] {
-                NONE => table[here.0 as usize],
-                only => only,
-            };
-            path.push(DirectionId(Some(direction).filter(|&d| d != NONE)?));
-            here = VertexId(self.ends[direction as usize]);
+            Some(path)
         }
-        Some(path)
     }
 
     fn table(&self, to: VertexId) -> Box<[u32]> {

@@ -222,7 +222,12 @@ impl<T: Tap> Network<T> {
     /// if it doesn't come there: for want of a route, or since it goes in circles
     /// or to another host.
     pub fn path(&self, from: VertexId, to: VertexId) -> Option<Vec<DirectionId>> {
-        self.graph.path(from, to)
+        self.graph.paths(to)(from)
+    }
+
+    /// As [`Network::path`], from many places to one: routes to there are found once.
+    pub fn paths(&self, to: VertexId) -> impl Fn(VertexId) -> Option<Vec<DirectionId>> {
+        self.graph.paths(to)
     }
 
     /// The direction that a packet for `to` takes at `at`.

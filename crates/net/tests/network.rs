@@ -32,6 +32,9 @@ fn the_shorter_way_and_after_a_set_route_the_longer() {
     };
     assert_eq!(trip(&mut net, a, b), (ms(7), b"x".to_vec()), "1 + 2 + 3 + 1");
     assert_eq!(net.path(a, b), longer, "and after that");
+    let to_b = net.paths(b);
+    assert_eq!([a, b].map(&to_b), [longer, Some(Vec::new())]);
+    drop(to_b);
     assert_eq!(trip(&mut net, b, a).0, ms(12), "1 + 10 + 1: the way back is another");
     net.set_route(r, b, direct.forward()).unwrap();
     assert_eq!(net.path(a, b), Some([first, direct, last].map(EdgeId::forward).to_vec()));

@@ -93,12 +93,7 @@ fn ways(
     host_of: &[usize],
     first_router: u32,
 ) -> BTreeMap<(u32, u32), Way> {
-    let all = 0..host_of.len();
-    let pairs = all.clone().flat_map(|a| all.clone().map(move |b| (a, b)));
-    let pairs = pairs.filter(|&(a, b)| host_of[a] != host_of[b]);
-    let way = |(a, b): (usize, usize)| {
-        let (a, b) = (a as u32, b as u32);
-        let path = net.path(VertexId(a), VertexId(b))?;
+    let way = |path: Vec<DirectionId>| {
         let edge = |d: &DirectionId| &hosts.edges[d.edge().0 as usize];
         let mtu = path.iter().map(|d| edge(d).mtu).min()?;
         let narrow = path.iter().find(|d| edge(d).mtu == mtu)?;
@@ -108,15 +103,24 @@ fn ways(
             Spot::Host(_) => None,
         });
         let delays = path.iter().filter_map(|&d| Some(net.model(d)?.delay));
-        let way = Way {
+        Some(Way {
             routers: u8::try_from(path.len() - 1).unwrap_or(u8::MAX),
             mtu,
             narrow: router.unwrap_or(first_router) - first_router,
             delay: delays.sum(),
-        };
-        Some(((a, b), way))
+        })
     };
-    pairs.filter_map(way).collect()
+    let mut ways = BTreeMap::new();
+    for to in 0..host_of.len() {
+        let paths = net.paths(VertexId(to as u32));
+        let others = (0..host_of.len()).filter(|from| host_of[*from] != host_of[to]);
+        let found = others.map(|from| from as u32).filter_map(|from| {
+            let way = way(paths(VertexId(from))?)?;
+            Some(((from, to as u32), way))
+        });
+        ways.extend(found);
+    }
+    ways
 }
 
 impl Layout {
