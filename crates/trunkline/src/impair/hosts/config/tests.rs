@@ -59,13 +59,16 @@ fn every_mistake_has_a_place_and_a_way_out() {
         let why = parse(&TEXT.replacen(from, to, 1)).expect_err(to);
         assert!(why.contains(says), "{to}: {why}");
     }
-    let parts =
-        "[[host]]\nname = \"x\"\n[[host]]\nname = \"y\"\n[[edge]]\nbetween = [\"x\", \"y\"]\n";
-    let why = parse(&format!("{TEXT}{parts}")).expect_err("two parts");
-    assert!(why.contains("nothing leads from host \"a\" to host \"x\""), "{why}");
     let many: String = (0..=MAX_HOSTS).map(|n| format!("[[host]]\nname = \"h{n}\"\n")).collect();
     assert!(parse(&many).expect_err("too many").contains("there are 257 [[host]]: 1 to 256"));
     assert!(parse("").expect_err("nobody").contains("0 [[host]]"));
+}
+
+#[test]
+fn a_file_may_have_several_networks() {
+    let other =
+        "[[host]]\nname = \"x\"\n[[host]]\nname = \"y\"\n[[edge]]\nbetween = [\"x\", \"y\"]\n";
+    assert_eq!(parse(&format!("{TEXT}{other}")).expect("valid").hosts.len(), 4);
 }
 
 #[test]
