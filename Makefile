@@ -37,15 +37,20 @@ lab-check:
 	@$(STEP) "build of the lab" cargo build --quiet --release $(LOCKED) -p trunkline-lab
 	@$(STEP) "the papers' claims" "$(CARGO_TARGET_DIR)/release/trunkline-lab" check --quick --sabotage
 
+# The simulator beside the daemons themselves.
+.PHONY: testbed
+testbed:
+	@$(STEP) "daemons beside the simulator" scripts/testbed.sh
+
 .PHONY: setup
 setup: ## Install the tools that `make test` needs
 	@scripts/setup.sh
 
 .PHONY: test
-test: ## Everything CI checks: format, lints, tests, Miri, docs, licences, MSRV, wasm, the papers' claims, fuzz smoke
+test: ## Everything CI checks: format, lints, tests, Miri, docs, licences, MSRV, wasm, the papers' claims, two minutes of real daemons, fuzz smoke
 	@$(STEP) --start
 	@# The same inputs each time: what did not change must not fail. `cargo test` and `make fuzz` look for new ones.
-	@PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-1} $(MAKE) --no-print-directory fmt-check rules lint unit miri doc deny wasm msrv lab-check
+	@PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-1} $(MAKE) --no-print-directory fmt-check rules lint unit miri doc deny wasm msrv lab-check testbed
 	@FUZZ_SEED=$${FUZZ_SEED:-1} $(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(if $(filter file,$(origin FUZZ_SECONDS)),5,$(FUZZ_SECONDS))
 	@$(STEP) --summary
 
