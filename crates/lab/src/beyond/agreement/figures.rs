@@ -147,8 +147,18 @@ fn agrees(quantity: &'static str) -> Claim {
             Measured::largest(all.iter().map(|(apart, _)| apart.clone())).noting(note)
         }),
         at: &[],
-        expected: Verdict::Holds,
-        why: "",
+        expected: match quantity {
+            "missed" | "p99 delay" => Verdict::Undecided,
+            _ => Verdict::Holds,
+        },
+        why: match quantity {
+            "missed" => "Eight minutes of calls tell what is missed to within 0.07 percentage points.",
+            "p99 delay" => {
+                "Callers of a real machine are now and then late by a millisecond or two, and what \
+                 then comes together waits where a link is used by five sixths: 2 ms more there."
+            }
+            _ => "",
+        },
         sabotage: if quantity == "silence" { "paper-hellos" } else { "no-recovery" },
     }
 }
