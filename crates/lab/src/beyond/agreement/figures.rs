@@ -152,7 +152,9 @@ fn agrees(quantity: &'static str) -> Claim {
             _ => Verdict::Holds,
         },
         why: match quantity {
-            "missed" => "Eight minutes of calls tell what is missed to within 0.07 percentage points.",
+            "missed" => {
+                "Eight minutes of calls tell what is missed to within 0.07 percentage points."
+            }
             "p99 delay" => {
                 "Callers of a real machine are now and then late by a millisecond or two, and what \
                  then comes together waits where a link is used by five sixths: 2 ms more there."
