@@ -110,9 +110,13 @@ pub fn quantile_interval<T: Copy>(sorted: &[T], share: f64) -> Option<(T, T)> {
     Some((at(n * share - half)?, at(n * share + half + 1.0)?))
 }
 
-/// Student's 97.5 % quantile for `v` degrees of freedom (Abramowitz and
-/// Stegun, 26.7.5): within 0.3 % from four degrees on, too low below.
+/// Student's 97.5 % quantile for `v` degrees of freedom: from four on within 0.3 %
+/// (Abramowitz and Stegun, 26.7.5), which is too low below.
 fn t_quantile(v: f64) -> f64 {
+    const OF_FEW: [f64; 3] = [12.706, 4.303, 3.182];
+    if let Some(quantile) = OF_FEW.get((v as usize).saturating_sub(1)) {
+        return *quantile;
+    }
     let z2 = Z * Z;
     let g1 = Z * (z2 + 1.0) / 4.0;
     let g2 = Z * ((5.0 * z2 + 16.0) * z2 + 3.0) / 96.0;

@@ -76,7 +76,14 @@ pub const NOTHING: &str = "nothing";
 pub fn judge(claim: &Claim, table: &Table) -> Judged {
     let measured = (claim.measure)(table);
     let there = measured.estimate.is_finite();
-    let verdict = if there { claim.bound.judge(measured.interval) } else { Verdict::Fails };
+    // What a machine was too late for says nothing of the claim.
+    let void = table.columns.iter().any(|c| c.name == "valid")
+        && table.iter().any(|row| row.is("valid", "no"));
+    let verdict = match there {
+        true if void => Verdict::Undecided,
+        true => claim.bound.judge(measured.interval),
+        false => Verdict::Fails,
+    };
     let print = |n: f64| match n {
         n if n.is_finite() => format!("{n:.*}", claim.decimals),
         f64::INFINITY => "∞".into(),
@@ -87,7 +94,8 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
     let note = if there { measured.note.as_str() } else { missing };
     // Said where the claim does what it was published as doing.
     let why = if verdict == claim.expected && there { claim.why } else { "" };
-    let note: Vec<&str> = [why, note].into_iter().filter(|n| !n.is_empty()).collect();
+    let late = if void { "Rows are not valid: the machine was too late." } else { "" };
+    let note: Vec<&str> = [late, why, note].into_iter().filter(|n| !n.is_empty()).collect();
     let (low, high) = measured.interval;
     Judged {
         id: claim.id.to_owned(),

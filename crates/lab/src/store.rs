@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Raised when the files change their meaning.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 
 /// Which run an experiment's points are of. Two runs with equal manifests give
 /// equal points.

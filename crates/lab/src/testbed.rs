@@ -1,13 +1,14 @@
 //! Figures in the testbed: with real daemons and the kernel's own TCP, beside the
-//! simulator. What is measured at the same time is a round; a round of which the machine
-//! was too late is measured once more, then in halves, and what is late even alone is
+//! simulator. What is measured at the same time is a round; a round for which the machine
+//! was too slow is measured once more, then in halves, and what is late even alone is
 //! marked as not valid.
 
 use crate::claim::largest;
 use crate::error::Error;
-use crate::experiment::{Cells, Experiment, Figure, Size};
+use crate::experiment::{Cells, Experiment, Figure, Size, fnv1a};
 use crate::scenario::testbed::{self as bed, Cpu, Effort};
 use crate::store::{Manifest, read_json, write_json};
+use nix::sys::utsname::uname;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,7 @@ pub type Rows = dyn Fn(&[Sample]) -> Cells + Send + Sync;
 pub struct Stage<'a> {
     /// The daemon's program.
     pub trunkline: &'a Path,
-    /// What everything random follows from: the run's, and other at each attempt.
+    /// What everything random follows from: a different one for each attempt.
     pub seed: u64,
     /// To be called once a second.
     pub second: &'a (dyn Fn() + Sync),
@@ -76,6 +77,8 @@ pub struct Attempt {
     pub round: String,
     /// Of its parts, so many at the same time.
     pub parts: usize,
+    /// Whether its samples are among the results.
+    pub counts: bool,
     /// What it was like for the machine.
     pub effort: Effort,
 }
@@ -84,8 +87,26 @@ pub struct Attempt {
 #[derive(Serialize, Deserialize)]
 struct Stored {
     run: Manifest,
+    machine: Machine,
     samples: Vec<Sample>,
     attempts: Vec<Attempt>,
+}
+
+/// What was measured, besides the lab itself: rounds of two are not put together.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+struct Machine {
+    kernel: String,
+    /// Of the daemon's program.
+    digest: String,
+}
+
+impl Machine {
+    fn here(trunkline: &Path) -> Result<Machine, Error> {
+        let kernel = uname().map_err(|e| Error::file(Path::new("uname"))(e.into()))?;
+        let program = std::fs::read(trunkline).map_err(Error::file(trunkline))?;
+        let kernel = kernel.release().to_string_lossy().into_owned();
+        Ok(Machine { kernel, digest: format!("{:016x}", fnv1a(program)) })
+    }
 }
 
 /// Where a run's rounds are stored, and whether they are the same run's.
@@ -105,14 +126,19 @@ impl Shelf {
         self.folder.join(format!("{}.json", round.name))
     }
 
-    fn load(&self, round: &Round) -> Result<Option<Stored>, Error> {
+    /// What is there of a round that counts: what the machine was late for, or what another
+    /// kernel or daemon did, is measured again.
+    fn load(&self, round: &Round, machine: &Machine) -> Result<Option<Stored>, Error> {
         let path = self.path(round);
+        let counts = |stored: &Stored| {
+            stored.machine == *machine && stored.samples.iter().all(|sample| sample.valid)
+        };
         match read_json::<Stored>(&path)? {
             Some(stored) if stored.run != self.run => {
                 let (there, here) = (stored.run.line(), self.run.line());
                 Err(Error::OtherRun { path, there, here })
             }
-            stored => Ok(stored),
+            stored => Ok(stored.filter(counts)),
         }
     }
 }
@@ -139,11 +165,9 @@ impl Outcome {
         self.samples.iter().all(|sample| sample.valid)
     }
 
-    /// The worst lateness of impair in an attempt that counts, p99.9 in microseconds; of all
-    /// attempts if none does.
+    /// The worst lateness of impair in an attempt that counts, p99.9 in microseconds.
     pub fn lateness_p999_us(&self) -> f64 {
-        let is_any = self.attempts.iter().any(|a| a.effort.valid);
-        let counts = self.attempts.iter().filter(|a| a.effort.valid || !is_any);
+        let counts = self.attempts.iter().filter(|a| a.counts);
         largest(counts.map(|a| a.effort.lateness_p999_us()))
     }
 
@@ -173,15 +197,16 @@ impl Testbed {
         trunkline: &Path,
         watch: &dyn Watch,
     ) -> Result<Outcome, Error> {
+        let machine = Machine::here(trunkline)?;
         let mut outcome = Outcome { samples: Vec::new(), attempts: Vec::new() };
-        for (round, n) in (self.rounds)(size).into_iter().zip(0..) {
-            let stored = match shelf.load(&round)? {
+        for round in (self.rounds)(size) {
+            let stored = match shelf.load(&round, &machine)? {
                 Some(stored) => {
                     (0..round.seconds).for_each(|_| watch.second());
                     stored
                 }
                 None => {
-                    let seed = shelf.run.seed().wrapping_add(SEEDS_OF_A_ROUND * n);
+                    let seed = shelf.run.seed();
                     let attempts = Vec::new();
                     let mut it = Measuring { round: &round, trunkline, watch, seed, attempts };
                     let samples = it.all().map_err(|why| Error::Testbed {
@@ -189,7 +214,8 @@ impl Testbed {
                         why,
                     })?;
                     let (run, attempts) = (shelf.run.clone(), it.attempts);
-                    let stored = Stored { run, samples, attempts };
+                    let machine = machine.clone();
+                    let stored = Stored { run, machine, samples, attempts };
                     write_json(&shelf.path(&round), &stored)?;
                     stored
                 }
@@ -200,9 +226,6 @@ impl Testbed {
         Ok(outcome)
     }
 }
-
-/// Each attempt at a round has another seed.
-const SEEDS_OF_A_ROUND: u64 = 1_000;
 
 struct Measuring<'a> {
     round: &'a Round,
@@ -231,6 +254,10 @@ impl Measuring<'_> {
             void = samples;
         }
         if parts.len() < 2 {
+            // They are what there is.
+            if let Some(last) = self.attempts.last_mut() {
+                last.counts = true;
+            }
             return Ok(void.into_iter().map(|s| Sample { valid: false, ..s }).collect());
         }
         let (first, second) = parts.split_at(parts.len() / 2);
@@ -242,19 +269,17 @@ impl Measuring<'_> {
     /// The samples, and whether they are valid.
     fn attempt(&mut self, parts: &[usize]) -> Result<(Vec<Sample>, bool), bed::Error> {
         let &mut Measuring { round, trunkline, watch, .. } = self;
-        let seed = self.seed + self.attempts.len() as u64;
+        // No two attempts, of any rounds, share randomness.
+        let name = format!("{} {}", round.name, self.attempts.len());
+        let seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ fnv1a(name.bytes());
         let stage = Stage { trunkline, seed, second: &|| watch.second() };
         let (samples, effort) = (round.run)(&stage, parts)?;
         let valid = effort.valid;
         if !valid {
-            watch.say(&format!(
-                "round {} is void: impair was late by {:.0} µs (p99.9); it is measured again, \
-                 in smaller parts in the end",
-                round.name,
-                effort.lateness_p999_us()
-            ));
+            watch.say(&format!("round {} is void: {}", round.name, effort.why_void()));
         }
-        self.attempts.push(Attempt { round: round.name.clone(), parts: parts.len(), effort });
+        let (counts, round, parts) = (valid, round.name.clone(), parts.len());
+        self.attempts.push(Attempt { round, parts, counts, effort });
         Ok((samples, valid))
     }
 }

@@ -34,7 +34,7 @@ pub fn run(args: &Run) -> Result<bool, Error> {
         };
         let (live, took) = match once()? {
             (_, took) if !took.valid => {
-                errln!("void: {}; once more", why_void(&took));
+                errln!("void: {}; once more", took.why_void());
                 once()?
             }
             good => good,
@@ -58,15 +58,6 @@ pub fn run(args: &Run) -> Result<bool, Error> {
         outln!("{}", file.display());
     }
     Ok(effort.is_none_or(|effort| verdict(&rows, &effort)))
-}
-
-/// Why a run says nothing of the network.
-fn why_void(effort: &Effort) -> String {
-    let (impair, callers) = (effort.lateness_p999_us(), effort.callers_late_pct);
-    format!(
-        "this machine did not keep up (impair late by {impair:.0} µs, {callers:.2} % of the packets \
-         of calls and streams by more than 1 ms)"
-    )
 }
 
 /// Writes what there is; the files.

@@ -286,7 +286,10 @@ impl Reader<'_> {
             let &HostSection { max_sessions, realtime, best_effort, hello, routing, .. } =
                 section.get_ref();
             self.check_name(section.span(), name)?;
-            let is_key = |key: &&String| key.starts_with("net.") && !key.contains('/');
+            let is_word = |word: &str| {
+                !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            };
+            let is_key = |key: &&String| key.starts_with("net.") && key.split('.').all(is_word);
             if let Some(key) = sysctl.keys().find(|key| !is_key(key)) {
                 let what = format!(
                     "sysctl \"{key}\" is no setting of a network: write one that begins with \"net.\""

@@ -157,11 +157,15 @@ fn agrees(quantity: &'static str) -> Claim {
             }
             "p99 delay" => {
                 "Callers of a real machine are now and then late by a millisecond or two, and what \
-                 then comes together waits where a link is used by five sixths: 2 ms more there."
+                 then comes together waits where a link is used by seven eighths: 2 ms more there."
             }
             _ => "",
         },
-        sabotage: if quantity == "silence" { "paper-hellos" } else { "no-recovery" },
+        sabotage: match quantity {
+            "silence" => "paper-hellos",
+            "median delay" => "a-slow-relay",
+            _ => "no-recovery",
+        },
     }
 }
 
@@ -211,4 +215,47 @@ fn of_worst(t: &Table, at: &str, kind: Kind, quantity: &str) -> Measured {
         find(t, at, network.name, quantity).map_or(Measured::census(f64::NAN), |r| mean(&r))
     };
     Measured::largest(here.map(one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{COLUMNS, rows};
+    use super::*;
+    use crate::output::judge;
+    use crate::table::print;
+
+    /// What everything is in the simulator, and with daemons, eight runs each.
+    fn table(simulator: f64, daemons: f64, valid: bool) -> Table {
+        let of = |at, number, valid| rows(at, |_, _| (vec![number; 8], valid));
+        let cells = [of(PLACES[0], simulator, true), of(PLACES[1], daemons, valid)].concat();
+        Table { columns: COLUMNS, rows: cells.into_iter().map(|row| print(COLUMNS, row)).collect() }
+    }
+
+    #[test]
+    fn the_testbeds_claims_can_fail() {
+        let verdicts = |table: &Table| {
+            let claims = beside().claims;
+            let verdict = |claim: &Claim| (claim.id, judge(claim, table).verdict);
+            let all = claims.iter().map(verdict).filter(|(_, v)| *v != Verdict::Holds);
+            all.collect::<Vec<_>>()
+        };
+        let fails =
+            |ids: &[&'static str]| ids.iter().map(|id| (*id, Verdict::Fails)).collect::<Vec<_>>();
+        assert_eq!(verdicts(&table(1.0, 1.1, true)), []);
+        let apart = fails(&["missed", "median-delay", "p99-delay", "recovered-testbed"]);
+        assert_eq!(verdicts(&table(1.0, 2.1, true)), apart);
+        let late = fails(&[
+            "missed",
+            "median-delay",
+            "p99-delay",
+            "silence",
+            "soon-testbed",
+            "recovered-testbed",
+        ]);
+        assert_eq!(verdicts(&table(1_000.0, 1_250.0, true)), late);
+        // What a machine was late for decides nothing.
+        assert!(verdicts(&table(1.0, 1.1, false)).iter().all(|(_, v)| *v == Verdict::Undecided));
+        let none = Table { rows: Vec::new(), ..table(1.0, 1.0, true) };
+        assert_eq!(verdicts(&none).len(), beside().claims.len());
+    }
 }

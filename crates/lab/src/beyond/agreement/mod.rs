@@ -6,7 +6,7 @@ mod networks;
 mod testbed;
 
 use super::PAPER;
-use crate::experiment::{Cells, Experiment, Inputs, Point, Sabotage, Size};
+use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::scenario::{self, Scenario};
 use crate::table::{Cell, Column, Table};
 use networks::{Kind, Network};
@@ -46,9 +46,10 @@ const QUANTITIES: [Quantity; 4] = [
 ];
 
 /// One number of one run.
-struct Value<'a> {
-    network: &'a str,
-    quantity: &'a str,
+#[derive(Clone, Copy)]
+struct Value {
+    network: &'static str,
+    quantity: &'static str,
     number: f64,
 }
 
@@ -75,13 +76,14 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let (runs, seconds) = extent(size);
     let one = |network: &'static Network| {
         let measure = move |inputs: &Inputs<'_>| {
-            let scenario = networks::scenario(&[network], seconds, sabotage);
-            let run = |n| scenario::simulate(&scenario, None, inputs.seed.wrapping_add(n));
-            let runs = (0..runs).map(run).collect::<Result<Vec<_>, _>>()?;
-            let tables: Vec<Table> = runs.into_iter().map(|results| results.calls).collect();
-            let values: Vec<_> = tables.iter().flat_map(|t| values(&scenario, t)).collect();
+            let run = |n| {
+                let seed = inputs.seed.wrapping_add(n);
+                let scenario = networks::scenario(&[network], (seconds, seed), sabotage);
+                Ok(values(&scenario, &scenario::simulate(&scenario, None, seed)?.calls))
+            };
+            let values = (0..runs).map(run).collect::<Result<Vec<_>, PointError>>()?.concat();
             Ok(rows(PLACES[0], |name, quantity| {
-                let is_it = |v: &&Value<'_>| v.network == name && v.quantity == quantity;
+                let is_it = |v: &&Value| v.network == name && v.quantity == quantity;
                 (values.iter().filter(is_it).map(|v| v.number).collect(), true)
             }))
         };
@@ -96,15 +98,18 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     networks::ALL.iter().map(one).collect()
 }
 
-/// What a scenario's table says of its networks.
-fn values<'a>(scenario: &'a Scenario, calls: &'a Table) -> Vec<Value<'a>> {
+/// What a scenario's table says of its networks: of the copies of one the mean, since they share
+/// a run.
+fn values(scenario: &Scenario, calls: &Table) -> Vec<Value> {
     let mut values = Vec::new();
-    for (call, row) in scenario.calls.iter().zip(calls.iter()) {
+    for network in &networks::ALL {
         // Calls are called by their network, and those of a failing one are numbered.
-        let name = call.name.split('.').next().unwrap_or_default();
-        let Some(network) = networks::ALL.iter().find(|n| n.name == name) else { continue };
-        for quantity in QUANTITIES.iter().filter(|q| q.kind == network.kind) {
-            let number = row.number(quantity.column);
+        let is_of = |name: &str| name.split('.').next() == Some(network.name);
+        let rows: Vec<_> =
+            scenario.calls.iter().zip(calls.iter()).filter(|(call, _)| is_of(&call.name)).collect();
+        for quantity in QUANTITIES.iter().filter(|q| q.kind == network.kind && !rows.is_empty()) {
+            let sum: f64 = rows.iter().map(|(_, row)| row.number(quantity.column)).sum();
+            let number = sum / rows.len() as f64;
             values.push(Value { network: network.name, quantity: quantity.name, number });
         }
     }

@@ -1,9 +1,11 @@
 //! The networks that simulator and testbed are compared on, as scenarios.
 
-use crate::experiment::Sabotage;
+use crate::experiment::{Sabotage, fnv1a};
 use crate::scenario::{self, Scenario};
+use rand::Rng as _;
 use std::fmt::Write as _;
 use std::path::Path;
+use trunkline_base::{Rng, rng};
 
 /// What happens in a network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +21,7 @@ pub struct Network {
     /// Its name, which its calls and hosts begin with.
     pub name: &'static str,
     pub kind: Kind,
-    text: fn(&mut String, u64),
+    text: fn(&mut String, u64, &mut Rng),
 }
 
 /// All of them.
@@ -38,17 +40,23 @@ pub const ALL: [Network; 6] = [
     Network { name: "crash", kind: Kind::Failing, text: crash },
 ];
 
-/// Of each that fails: each fails at another time.
+/// Of each that fails: each fails at a time of its own.
 const COPIES: u64 = 5;
 
 /// One that has these networks beside each other, with calls of so many seconds.
-pub fn scenario(networks: &[&Network], seconds: u64, sabotage: Sabotage) -> Scenario {
+pub fn scenario(
+    networks: &[&Network],
+    (seconds, seed): (u64, u64),
+    sabotage: Sabotage,
+) -> Scenario {
     let mut text = format!("length = \"{seconds} s\"\nsealed = true\n[routing]\n");
     if sabotage.is("paper-hellos") {
         text += "[hello]\ninterval = \"1s\"\ndead_after = \"10s\"\nprobes = false\n";
     }
     for network in networks {
-        (network.text)(&mut text, seconds);
+        // The same, whichever others there are.
+        let mut luck = rng(seed, fnv1a(network.name.bytes()));
+        (network.text)(&mut text, seconds, &mut luck);
     }
     if sabotage.is("no-recovery") {
         text = text.replace("[[call]]", "[[call]]\nservice = \"best-effort\"");
@@ -80,7 +88,7 @@ fn pair(text: &mut String, name: &str, rest: &str, calls: u32) {
     call(text, name, (a, b), calls);
 }
 
-fn chain(text: &mut String, _seconds: u64) {
+fn chain(text: &mut String, _seconds: u64, _luck: &mut Rng) {
     for name in ["chain-a", "chain-b", "chain-c"] {
         host(text, name);
     }
@@ -90,25 +98,25 @@ fn chain(text: &mut String, _seconds: u64) {
     call(text, "chain", ("chain-a", "chain-c"), 4);
 }
 
-fn burst(text: &mut String, _seconds: u64) {
+fn burst(text: &mut String, _seconds: u64, _luck: &mut Rng) {
     pair(text, "burst", "delay = \"15ms\"\nloss = \"5%\"\nburst = \"50%\"", 4);
 }
 
-fn once(text: &mut String, _seconds: u64) {
+fn once(text: &mut String, _seconds: u64, _luck: &mut Rng) {
     pair(text, "once", "delay = \"10ms\"\nloss = \"5%\"\nrecovery = \"once\"", 4);
 }
 
-fn queue(text: &mut String, _seconds: u64) {
+fn queue(text: &mut String, _seconds: u64, _luck: &mut Rng) {
     pair(text, "queue", "delay = \"20ms\"\njitter = \"5ms\"\nrate = \"600 kbit/s\"", 5);
 }
 
-/// When the `n`th copy fails, in seconds of `seconds`.
-fn at(n: u64, seconds: u64) -> f64 {
-    // After what is known of links has settled, and not at the same time.
-    0.4 * seconds as f64 + 0.37 * n as f64
+/// When a copy fails, in ms of `seconds`: after what is known of links has settled, and at
+/// any moment between two hellos.
+fn at(seconds: u64, luck: &mut Rng) -> u64 {
+    400 * seconds + luck.next_u64() % 2_000
 }
 
-fn cut(text: &mut String, seconds: u64) {
+fn cut(text: &mut String, seconds: u64, luck: &mut Rng) {
     for n in 1..=COPIES {
         let [a, b, c] = ["a", "b", "c"].map(|end| format!("cut-{n}-{end}"));
         for name in [&a, &b, &c] {
@@ -118,12 +126,12 @@ fn cut(text: &mut String, seconds: u64) {
         link(text, (&a, &c), "delay = \"12ms\"");
         link(text, (&c, &b), "delay = \"12ms\"");
         call(text, &format!("cut.{n}"), (&a, &b), 1);
-        let at = at(n, seconds);
-        let _ = write!(text, "[[fault]]\nat = \"{at:.3}s\"\nwhat = \"cut\"\nlink = \"cut-{n}\"\n");
+        let at = at(seconds, luck);
+        let _ = write!(text, "[[fault]]\nat = \"{at}ms\"\nwhat = \"cut\"\nlink = \"cut-{n}\"\n");
     }
 }
 
-fn crash(text: &mut String, seconds: u64) {
+fn crash(text: &mut String, seconds: u64, luck: &mut Rng) {
     for n in 1..=COPIES {
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|end| format!("crash-{n}-{end}"));
         for name in [&a, &b, &c, &d] {
@@ -133,8 +141,8 @@ fn crash(text: &mut String, seconds: u64) {
             link(text, (ends.0, ends.1), &format!("delay = \"{delay}ms\""));
         }
         call(text, &format!("crash.{n}"), (&a, &d), 1);
-        let at = at(n, seconds) + 0.2;
-        let _ = write!(text, "[[fault]]\nat = \"{at:.3}s\"\nwhat = \"crash\"\nhost = \"{b}\"\n");
+        let at = at(seconds, luck);
+        let _ = write!(text, "[[fault]]\nat = \"{at}ms\"\nwhat = \"crash\"\nhost = \"{b}\"\n");
     }
 }
 
@@ -145,10 +153,10 @@ mod tests {
     #[test]
     fn every_network_is_a_scenario() {
         for network in &ALL {
-            let scenario = scenario(&[network], 45, Sabotage::NONE);
+            let scenario = scenario(&[network], (45, 1), Sabotage::NONE);
             assert_eq!(scenario.faults.is_empty(), network.kind == Kind::Lossy);
         }
         let all: Vec<&Network> = ALL.iter().collect();
-        scenario(&all, 45, Sabotage::NONE);
+        scenario(&all, (45, 1), Sabotage::NONE);
     }
 }

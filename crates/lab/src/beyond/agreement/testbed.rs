@@ -50,9 +50,9 @@ fn run(
 ) -> Result<(Vec<Sample>, Effort), bed::Error> {
     let dir = tempfile::Builder::new().prefix("trunkline-lab-").tempdir();
     let dir = dir.map_err(cannot("make a temporary folder"))?;
-    let scenario = networks::scenario(networks, seconds, Sabotage::NONE);
+    let scenario = networks::scenario(networks, (seconds, stage.seed), Sabotage::NONE);
     let bed = bed::Testbed::new(&scenario, Some(stage.trunkline))?;
     let (live, effort) = bed.run(None, stage.seed, dir.path(), stage.second)?;
-    let sample = |v: Value<'_>| Sample::new(key(v.network, v.quantity), vec![v.number]);
+    let sample = |v: Value| Sample::new(key(v.network, v.quantity), vec![v.number]);
     Ok((values(&scenario, &live.calls).into_iter().map(sample).collect(), effort))
 }

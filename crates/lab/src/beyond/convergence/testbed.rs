@@ -74,7 +74,8 @@ fn settled_rows(samples: &[Sample]) -> Cells {
     let settled = |sample: &Sample| {
         let event = Event::ALL.into_iter().find(|e| e.name() == sample.of)?;
         let [took, for_good, look] = sample.numbers[..] else { return None };
-        let [took, look] = [took, look].map(Duration::from_secs_f64);
+        let [took, look] = [took, look].map(|s| Duration::try_from_secs_f64(s).ok());
+        let (took, look) = took.zip(look)?;
         Some(Settled { event, took, for_good: for_good > 0.0, look })
     };
     let all: Vec<Settled> = samples.iter().filter_map(settled).collect();

@@ -173,8 +173,14 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
             farthest(here.map(off).collect())
         }),
         at: &[],
-        expected: Verdict::Holds,
-        why: "",
+        expected: if tcp == "bbr" { Verdict::Fails } else { Verdict::Holds },
+        why: match tcp {
+            "bbr" => {
+                "It leaves 1 % by design (it paces at 99 % of what it has measured), and every ten \
+                 seconds the most of two round trips or 200 ms, to measure the shortest."
+            }
+            _ => "",
+        },
         sabotage: "window-of-20",
     }
 }
@@ -237,5 +243,44 @@ fn agrees() -> Claim {
         expected: Verdict::Holds,
         why: "",
         sabotage: "acks-counted",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{COLUMNS, Place, row};
+    use super::*;
+    use crate::experiment::Size;
+    use crate::output::judge;
+    use crate::table::print;
+
+    /// At every link shares of what may be expected there: the simulator's, and the kernel's.
+    fn table(simulator: f64, kernel: f64) -> Table {
+        let of = |at: &'static str, tcp: &'static str, share: f64| {
+            let one = move |place: Place| row(at, tcp, &place, &[share * place.expected()], true);
+            Place::all(Size::Full).into_iter().map(one)
+        };
+        let mut cells: Vec<_> = of(PLACES[0], SIMULATED, simulator).collect();
+        KERNELS.map(|tcp| cells.extend(of(PLACES[1], tcp, kernel)));
+        Table { columns: COLUMNS, rows: cells.into_iter().map(|row| print(COLUMNS, row)).collect() }
+    }
+
+    #[test]
+    fn the_testbeds_claims_can_fail() {
+        let failing = |simulator, kernel| {
+            let table = table(simulator, kernel);
+            let claims = beside().claims;
+            let fails = claims.iter().filter(|c| judge(c, &table).verdict == Verdict::Fails);
+            fails.map(|c| c.id).collect::<Vec<_>>()
+        };
+        let full = ["full-reno", "full-cubic", "full-bbr"];
+        assert_eq!(failing(1.0, 0.995), [""; 0]);
+        assert_eq!(failing(1.05, 0.98), full);
+        assert_eq!(failing(1.12, 1.0), ["agrees"]);
+        assert_eq!(failing(0.88, 1.0), ["agrees"]);
+        let mut without = table(1.0, 1.0);
+        without.rows.pop();
+        without.rows.retain(|row| !(row[1] == "reno" && row[4] == "1.0" && row[3] == "50"));
+        assert_eq!(judge(&agrees(), &without).verdict, Verdict::Fails);
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use trunkline_sim::agent::tcp::Profile;
 
 /// What is carried at the same time, at most: this many connections, and Mbit/s.
-const MOST: usize = 40;
+const MOST: usize = 24;
 const MOST_MBIT_S: f64 = 250.0;
 
 /// One connection.
@@ -166,23 +166,25 @@ fn run(
         .map(|(transfer, n)| Prepared::new(transfer, n, &emulator))
         .collect::<Result<_, _>>()?;
     let watch = Watch::new(Instant::now());
-    let carried = std::thread::scope(|scope| {
-        let carry = |ready: Prepared<'_>| ready.carry(&watch, spans.0);
+    let carried: Vec<Option<Carried>> = std::thread::scope(|scope| {
+        let (watch, before) = (&watch, spans.0);
+        let carry = move |ready: Prepared<'_>| watch.note(ready.carry(watch, before));
         let running: Vec<_> =
             prepared.into_iter().map(|ready| scope.spawn(move || carry(ready))).collect();
         while running.iter().any(|transfer| !transfer.is_finished()) {
             std::thread::sleep(Duration::from_secs(1));
+            watch.note(emulator.check());
             (stage.second)();
         }
-        let joined = running.into_iter().map(|t| t.join().expect("no transfer panics"));
-        joined.collect::<Result<Vec<Carried>, Error>>()
-    })?;
+        running.into_iter().map(|t| t.join().expect("no transfer panics")).collect()
+    });
+    watch.end()?;
     let (ledger, time) = emulator.finish()?;
     let cpu = vec![Cpu { process: "impair".into(), seconds: time.as_secs_f64() }];
     let sample = |(flow, carried): (&Flow, &Carried)| {
         Sample::new(flow.key(), vec![carried.goodput_bps / 1e6])
     };
-    let samples = flows.iter().zip(&carried).map(sample).collect();
+    let samples = flows.iter().zip(carried.iter().flatten()).map(sample).collect();
     Ok((samples, Effort::of_ledger(&ledger, cpu)))
 }
 

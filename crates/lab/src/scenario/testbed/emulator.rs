@@ -73,7 +73,12 @@ impl Emulator {
             let said = line.strip_prefix(HOST).unwrap_or(line);
             Entrance::parse(said).ok_or_else(|| Error::Process(format!("impair said: {line}")))
         };
-        let entrances = said.iter().map(entrance).collect::<Result<_, _>>()?;
+        let entrances = said.iter().map(entrance).collect::<Result<Vec<_>, _>>()?;
+        if entrances.len() != scenario.hosts.len() {
+            let what =
+                "impair names other hosts than it was given: is --trunkline of another version?";
+            return Err(Error::Process(what.into()));
+        }
         Ok(Emulator { process: Mutex::new(process), file, traces, entrances })
     }
 

@@ -141,6 +141,15 @@ impl Effort {
         effort
     }
 
+    /// Why a run that is not valid says nothing of the network.
+    pub fn why_void(&self) -> String {
+        let (impair, callers) = (self.lateness_p999_us(), self.callers_late_pct);
+        format!(
+            "this machine did not keep up (impair late by {impair:.0} µs, {callers:.2} % of the \
+             packets of calls and streams by more than 1 ms)"
+        )
+    }
+
     /// The p99.9 of `lateness_us`.
     pub fn lateness_p999_us(&self) -> f64 {
         self.lateness_us["p99.9"].as_f64().unwrap_or(f64::NAN)
