@@ -261,7 +261,7 @@ mod tests {
             Place::all(Size::Full).into_iter().map(one)
         };
         let mut cells: Vec<_> = of(PLACES[0], SIMULATED, simulator).collect();
-        KERNELS.map(|tcp| cells.extend(of(PLACES[1], tcp, kernel)));
+        cells.extend(KERNELS.iter().flat_map(|tcp| of(PLACES[1], tcp, kernel)));
         Table { columns: COLUMNS, rows: cells.into_iter().map(|row| print(COLUMNS, row)).collect() }
     }
 
