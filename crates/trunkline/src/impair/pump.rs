@@ -31,9 +31,9 @@ pub const VALID: &str = "a configuration has valid models";
 /// some 50 to 100 µs late.
 const AWAKE: Duration = Duration::from_micros(100);
 
-/// Of each such time a punctual pump is awake for nothing but half: a kernel takes the
-/// processor from a real-time thread that never sleeps for 50 ms of each second, in one
-/// piece.
+/// In each such time a punctual pump may wait awake for half of it at most: from a real-time
+/// thread that never sleeps the kernel takes the processor for 50 ms in one piece, once a
+/// second.
 const VIGIL: Duration = Duration::from_millis(10);
 
 /// Tokens of the descriptors that are not ports.

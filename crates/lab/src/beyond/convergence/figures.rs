@@ -31,8 +31,7 @@ pub fn simulated() -> Figure {
     }
 }
 
-/// That of the simulator and a testbed: below the simulator's rows those of
-/// [`super::Testbed::run`].
+/// That of the simulator and the testbed, whose rows are below the simulator's.
 pub fn beside() -> Figure {
     let mut claims: Vec<Claim> = EVENTS.map(agrees).into();
     claims.push(soon("leave", PLACES[1], &FAILURES, 1.2, "paper-hellos"));

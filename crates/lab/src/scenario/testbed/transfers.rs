@@ -84,7 +84,7 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Carries it out when it is due; what comes in a time `before` isn't reckoned.
+    /// Carries it out when it is due; what comes in the first `before` isn't counted.
     ///
     /// # Errors
     ///

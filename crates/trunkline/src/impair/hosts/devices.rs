@@ -41,7 +41,7 @@ pub struct Device {
     pub expired: Count,
     /// No IP packet.
     pub malformed: Count,
-    /// When errors that it has been told are as rare as they shall be.
+    /// Until when the errors that it has been told use up its allowance.
     told_until: Time,
     /// The host's kernel didn't take it: the device is down, or gone.
     pub refused: Count,
