@@ -22,7 +22,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A daemon takes milliseconds to start, also where ten do at once.
 const READY: Duration = Duration::from_secs(30);
 
-/// As [`find`], beside this program and in PATH.
+/// The daemon's program: the one that is `given`, else the one beside this program, else the first
+/// in PATH.
 ///
 /// # Errors
 ///
