@@ -196,6 +196,13 @@ impl Measured {
         Measured::new(k * self.estimate, if k < 0.0 { (high, low) } else { (low, high) })
     }
 
+    /// How far from zero, whichever way.
+    pub fn abs(&self) -> Measured {
+        let (low, high) = self.interval;
+        let nearest = if low <= 0.0 && high >= 0.0 { 0.0 } else { low.abs().min(high.abs()) };
+        Measured::new(self.estimate.abs(), (nearest, low.abs().max(high.abs())))
+    }
+
     /// The mean of values measured independently of each other.
     pub fn mean(values: &[Measured]) -> Measured {
         let n = values.len() as f64;
@@ -264,6 +271,16 @@ mod tests {
             assert!(Measured::largest(measured).estimate.is_nan());
         }
         assert!(Measured::range(&[]).estimate.is_nan() && Measured::mean(&[]).estimate.is_nan());
+    }
+
+    #[test]
+    fn a_distance_from_zero_has_the_nearest_and_the_farthest_of_an_interval() {
+        for (interval, wanted) in
+            [((-3.0, 1.0), (0.0, 3.0)), ((-3.0, -1.0), (1.0, 3.0)), ((2.0, 4.0), (2.0, 4.0))]
+        {
+            assert_eq!(Measured::new(1.0, interval).abs().interval, wanted);
+        }
+        assert_eq!(Measured::census(-2.0).abs(), Measured::census(2.0));
     }
 
     #[test]

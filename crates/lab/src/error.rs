@@ -98,7 +98,7 @@ pub enum Error {
 
 impl Error {
     /// For `map_err` after an operation on `path`.
-    pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    pub fn file(path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
         |why| Error::File { path, why }
     }

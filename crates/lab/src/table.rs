@@ -41,6 +41,13 @@ pub enum Cell {
     Number(f64),
 }
 
+impl Cell {
+    /// `yes` or `no`.
+    pub fn yes(is_so: bool) -> Cell {
+        if is_so { "yes" } else { "no" }.into()
+    }
+}
+
 impl From<&str> for Cell {
     fn from(text: &str) -> Cell {
         Cell::Text(text.to_owned())

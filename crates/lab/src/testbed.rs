@@ -3,14 +3,16 @@
 //! was too slow is measured once more, then in halves, and what is late even alone is
 //! marked as not valid.
 
-use crate::claim::largest;
 use crate::error::Error;
 use crate::experiment::{Cells, Experiment, Figure, Size, fnv1a};
 use crate::scenario::testbed::{self as bed, Cpu, Effort};
 use crate::store::{Manifest, read_json, write_json};
 use nix::sys::utsname::uname;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::path::{Path, PathBuf};
+
+/// Where a row was measured, in a column `where`.
+pub const PLACES: [&str; 2] = ["simulator", "testbed"];
 
 /// How an experiment is measured in the testbed.
 pub struct Testbed {
@@ -22,7 +24,7 @@ pub struct Testbed {
     pub rows: Box<Rows>,
 }
 
-/// What is measured at the same time.
+/// Parts of an experiment that are measured at the same time.
 pub struct Round {
     /// Tells it from the others: a file name.
     pub name: String,
@@ -34,11 +36,11 @@ pub struct Round {
     pub run: Box<Run>,
 }
 
-/// Measures parts of a round.
+/// Measures the parts of a round whose indices it is given, all at the same time.
 pub type Run =
     dyn Fn(&Stage<'_>, &[usize]) -> Result<(Vec<Sample>, Effort), bed::Error> + Send + Sync;
 
-/// Makes rows of samples.
+/// Makes the rows of a table from the samples of all rounds.
 pub type Rows = dyn Fn(&[Sample]) -> Cells + Send + Sync;
 
 /// What a round gets besides its parts.
@@ -55,12 +57,19 @@ pub struct Stage<'a> {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// Of what.
+    /// What was measured: samples of the same name are pooled.
     pub of: String,
-    /// The numbers, each finite.
+    /// The measured numbers; not a number where there was nothing to measure.
+    #[serde(deserialize_with = "numbers")]
     pub numbers: Vec<f64>,
     /// Whether the machine kept up.
     pub valid: bool,
+}
+
+/// Numbers as JSON has them: what is not a number is null.
+fn numbers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+    let numbers = Vec::<Option<f64>>::deserialize(from)?;
+    Ok(numbers.into_iter().map(|number| number.unwrap_or(f64::NAN)).collect())
 }
 
 impl Sample {
@@ -68,14 +77,20 @@ impl Sample {
     pub fn new(of: impl Into<String>, numbers: Vec<f64>) -> Sample {
         Sample { of: of.into(), numbers, valid: true }
     }
+
+    /// The numbers of all samples of that name, and whether all of them are valid.
+    pub fn pooled(samples: &[Sample], of: &str) -> (Vec<f64>, bool) {
+        let here = || samples.iter().filter(|sample| sample.of == of);
+        (here().flat_map(|s| &s.numbers).copied().collect(), here().all(|s| s.valid))
+    }
 }
 
 /// One attempt at a round, or at some of its parts.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Attempt {
-    /// The round.
+    /// The name of the round.
     pub round: String,
-    /// Of its parts, so many at the same time.
+    /// How many of its parts were measured at the same time.
     pub parts: usize,
     /// Whether its samples are among the results.
     pub counts: bool,
@@ -95,8 +110,9 @@ struct Stored {
 /// What was measured, besides the lab itself: rounds of two are not put together.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 struct Machine {
+    /// Its release, as `uname -r` has it.
     kernel: String,
-    /// Of the daemon's program.
+    /// A digest of the daemon's program.
     digest: String,
 }
 
@@ -153,9 +169,9 @@ pub trait Watch: Sync {
 
 /// What came of all rounds.
 pub struct Outcome {
-    /// In the order of the rounds.
+    /// All samples, in the order of the rounds.
     pub samples: Vec<Sample>,
-    /// Every attempt.
+    /// All attempts, also those whose samples don't count.
     pub attempts: Vec<Attempt>,
 }
 
@@ -165,10 +181,11 @@ impl Outcome {
         self.samples.iter().all(|sample| sample.valid)
     }
 
-    /// The worst lateness of impair in an attempt that counts, p99.9 in microseconds.
-    pub fn lateness_p999_us(&self) -> f64 {
-        let counts = self.attempts.iter().filter(|a| a.counts);
-        largest(counts.map(|a| a.effort.lateness_p999_us()))
+    /// How late the machine was at worst in the attempts that count, in a line.
+    pub fn worst(&self) -> String {
+        let efforts = self.attempts.iter().filter(|a| a.counts).map(|a| &a.effort);
+        let worst = efforts.cloned().reduce(|a, b| a.worse(&b));
+        worst.map_or(String::new(), |effort| effort.line())
     }
 
     /// The processor time of every process, by its name, over all attempts.
@@ -287,7 +304,8 @@ impl Measuring<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
 
     struct Nobody;
 
@@ -298,7 +316,7 @@ mod tests {
 
     fn effort(valid: bool) -> Effort {
         let late = if valid { 80.0 } else { 1_080.0 };
-        Effort::of_ledger(&serde_json::json!({ "lateness_us": { "p99.9": late } }), Vec::new())
+        Effort::new(&serde_json::json!({ "lateness_us": { "p99.9": late } }), 0.0, Vec::new())
     }
 
     /// What is measured of five parts where the machine bears so many at the same time, and how
@@ -318,6 +336,56 @@ mod tests {
             Measuring { round: &round, trunkline, watch, seed: 7, attempts: vec![] };
         let samples = measuring.all().unwrap();
         (samples, measuring.attempts.iter().map(|a| a.parts).collect())
+    }
+
+    /// An experiment whose testbed has two rounds, each of a part, of which each attempt is
+    /// counted.
+    fn two_rounds(attempts: &Arc<AtomicUsize>, valid: bool) -> Testbed {
+        let attempts = Arc::clone(attempts);
+        let round = move |name: &str| {
+            let attempts = Arc::clone(&attempts);
+            let run = move |_: &Stage<'_>, _: &[usize]| {
+                attempts.fetch_add(1, Ordering::Relaxed);
+                let samples = vec![Sample::new("a", vec![1.0, f64::NAN])];
+                Ok((samples, effort(valid)))
+            };
+            Round { name: name.into(), seconds: 1, parts: 1, run: Box::new(run) }
+        };
+        Testbed {
+            figure: crate::beyond::experiments().remove(0).figures.remove(0),
+            rounds: Box::new(move |_| ["one", "two"].map(&round).into()),
+            rows: Box::new(|_| Vec::new()),
+        }
+    }
+
+    #[test]
+    fn rounds_that_count_are_not_measured_again() {
+        let out = tempfile::tempdir().unwrap();
+        let trunkline = out.path().join("trunkline");
+        std::fs::write(&trunkline, "1").unwrap();
+        let experiment = &crate::beyond::experiments()[0];
+        let shelf = |seed| Shelf::new(out.path(), experiment, Size::Tiny, seed);
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let run = |valid, seed| {
+            let before = attempts.load(Ordering::Relaxed);
+            let testbed = two_rounds(&attempts, valid);
+            let outcome = testbed.run((&shelf(seed), Size::Tiny), &trunkline, &Nobody)?;
+            let (of_a, is_valid) = Sample::pooled(&outcome.samples, "a");
+            assert_eq!((of_a.len(), is_valid), (4, outcome.is_valid()));
+            assert!(of_a[0] == 1.0 && of_a[1].is_nan(), "also as it is read again");
+            assert_eq!(Sample::pooled(&outcome.samples, "b"), (vec![], true));
+            Ok::<_, Error>((attempts.load(Ordering::Relaxed) - before, is_valid))
+        };
+        // Each round twice, and then they are what there is.
+        assert_eq!(run(false, 1).unwrap(), (4, false));
+        assert_eq!(run(true, 1).unwrap(), (2, true));
+        assert_eq!(run(true, 1).unwrap(), (0, true));
+        std::fs::remove_file(shelf(1).folder.join("two.json")).unwrap();
+        assert_eq!(run(true, 1).unwrap(), (1, true));
+        assert!(matches!(run(true, 2), Err(Error::OtherRun { .. })));
+        // Another daemon.
+        std::fs::write(&trunkline, "2").unwrap();
+        assert_eq!(run(true, 1).unwrap(), (2, true));
     }
 
     #[test]

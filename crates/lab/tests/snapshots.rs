@@ -31,7 +31,9 @@ fn every_experiment() {
 /// Nothing measured, nothing shown.
 #[test]
 fn no_claim_holds_of_an_empty_table() {
-    for (experiment, figure) in papers().figures() {
+    let papers = papers();
+    let beside = papers.testbeds().map(|(experiment, testbed)| (experiment, &testbed.figure));
+    for (experiment, figure) in papers.figures().chain(beside) {
         let table = Table { columns: experiment.columns, rows: Vec::new() };
         for claim in &figure.claims {
             let judged = output::judge(claim, &table);
@@ -44,7 +46,9 @@ fn no_claim_holds_of_an_empty_table() {
 /// `check --sabotage` shows that each fails; here only that each can be named.
 #[test]
 fn claims_have_names_of_their_own() {
-    for (_, figure) in papers().figures() {
+    let papers = papers();
+    let beside = papers.testbeds().map(|(_, testbed)| &testbed.figure);
+    for figure in papers.figures().map(|(_, figure)| figure).chain(beside) {
         let mut ids: Vec<_> = figure.claims.iter().map(|c| c.id).collect();
         ids.sort_unstable();
         ids.dedup();

@@ -4,8 +4,11 @@
 mod common;
 
 use common::*;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -55,18 +58,33 @@ fn sabotaged(dir: &Path, script: &str) -> Option<PathBuf> {
     Some(path)
 }
 
+/// What isn't permitted or installed here, if something is; in CI nothing may be.
+fn skipped(done: &Output) -> bool {
+    let said = text(&done.stderr);
+    let missing = ["namespace", "iproute2", "is it installed"].iter().any(|w| said.contains(w));
+    let is = done.status.code() == Some(2) && missing;
+    assert!(!is || std::env::var_os("CI").is_none(), "{said}");
+    if is {
+        println!("skipped: {said}");
+    }
+    is
+}
+
 /// Runs [`SCENARIO`] with this program: what it printed, its rows and
-/// testbed.json.
-fn both(dir: &Path, trunkline: &Path) -> (Output, Vec<Vec<String>>, serde_json::Value) {
+/// testbed.json. Nothing where it can't be run.
+fn both(dir: &Path, trunkline: &Path) -> Option<(Output, Vec<Vec<String>>, serde_json::Value)> {
     let file = dir.join("s.toml");
     fs::write(&file, SCENARIO).unwrap();
     let (out, trunkline) = (dir.to_str().unwrap(), trunkline.to_str().unwrap());
     let args = ["run", file.to_str().unwrap(), "--out", out, "--testbed", "--trunkline", trunkline];
     let done = run(&args);
+    if skipped(&done) {
+        return None;
+    }
     let read = |name| fs::read_to_string(dir.join("scenario/s").join(name)).unwrap_or_default();
     let csv = read("data.csv");
     let rows = csv.lines().skip(1).map(|l| l.split(',').map(str::to_owned).collect()).collect();
-    (done, rows, serde_json::from_str(&read("testbed.json")).unwrap_or_default())
+    Some((done, rows, serde_json::from_str(&read("testbed.json")).unwrap_or_default()))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -77,12 +95,21 @@ fn text(bytes: &[u8]) -> String {
 fn daemons_do_what_the_simulator_says() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let (done, rows, effort) = both(dir.path(), &trunkline);
+    let Some((done, rows, effort)) = both(dir.path(), &trunkline) else { return };
     let shown = text(&done.stdout) + &text(&done.stderr);
     let valid = effort["valid"].as_bool().unwrap();
     // A busy machine is late, which must be said, and delays packets.
     assert_eq!(shown.contains("INVALID"), !valid, "{shown}");
     assert!(!shown.contains("DISAGREE") || !valid, "{shown}");
+    if valid {
+        for name in ["recovered", "plain"] {
+            assert!(
+                shown.contains(&format!("\nagree: {name}: missed in the simulator ")),
+                "{shown}"
+            );
+            assert!(shown.contains(&format!("\nnot judged: {name}: median delay 1")), "{shown}");
+        }
+    }
     assert_eq!(done.status.code(), Some(if valid { 0 } else { 1 }), "{shown}");
     let names: Vec<_> = rows.iter().map(|r| (r[0].as_str(), r[1].as_str())).collect();
     let [sim, live] = ["simulator", "testbed"].map(|w| [(w, "recovered"), (w, "plain")]);
@@ -117,7 +144,7 @@ case $1 in
     "$real" "$@" | sed 's/"p99.9":[0-9.]*/"p99.9":1001.5/'; exit ;;
 esac"#;
     let Some(trunkline) = sabotaged(dir.path(), script) else { return };
-    let (done, rows, effort) = both(dir.path(), &trunkline);
+    let Some((done, rows, effort)) = both(dir.path(), &trunkline) else { return };
     let shown = text(&done.stdout);
     assert_eq!(done.status.code(), Some(1), "{shown}");
     assert!(shown.contains("DISAGREE: recovered: missed in the simulator"), "{shown}");
@@ -131,11 +158,18 @@ esac"#;
 }
 
 /// Runs beyond/convergence with this program, as short as it can be: what it
-/// printed, the testbed's rows of all runs, and what the last attempt cost.
-fn converging(out: &Path, trunkline: &Path) -> (String, Vec<Vec<String>>, serde_json::Value) {
+/// printed, the testbed's rows of all runs, and what the last attempt cost. Nothing where it
+/// can't be run.
+fn converging(
+    out: &Path,
+    trunkline: &Path,
+) -> Option<(String, Vec<Vec<String>>, serde_json::Value)> {
     let (out_arg, trunkline) = (out.to_str().unwrap(), trunkline.to_str().unwrap());
     let what = ["run", "beyond/convergence", "--testbed", "--tiny", "--out", out_arg];
     let done = run(&[&what[..], &["--trunkline", trunkline]].concat());
+    if skipped(&done) {
+        return None;
+    }
     let folder = out.join("beyond/convergence-testbed");
     let read = |name| fs::read_to_string(folder.join(name)).unwrap_or_default();
     let csv = read("data.csv");
@@ -144,17 +178,17 @@ fn converging(out: &Path, trunkline: &Path) -> (String, Vec<Vec<String>>, serde_
     let attempts: serde_json::Value =
         serde_json::from_str(&read("testbed.json")).unwrap_or_default();
     let last = attempts.as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
-    (text(&done.stdout) + &text(&done.stderr), rows, last["effort"].clone())
+    Some((text(&done.stdout) + &text(&done.stderr), rows, last["effort"].clone()))
 }
 
 #[test]
 fn four_daemons_route_alike_soon_after_they_start_and_one_dies() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let (shown, rows, effort) = converging(dir.path(), &trunkline);
-    let events: Vec<_> = rows.iter().map(|r| (r[1].as_str(), r[8].as_str())).collect();
-    assert_eq!(events, [("start", "0"), ("crash", "0")], "{shown}");
+    let Some((shown, rows, effort)) = converging(dir.path(), &trunkline) else { return };
     let valid = effort["valid"].as_bool().unwrap();
+    let events: Vec<_> = rows.iter().map(|r| (r[1].as_str(), r[8].as_str())).collect();
+    assert!(!valid || events == [("start", "0"), ("crash", "0")], "{shown}");
     for row in rows.iter().filter(|_| valid) {
         let took: f64 = row[4].parse().unwrap();
         assert!((0.01..1.5).contains(&took), "{row:?}");
@@ -174,7 +208,7 @@ fn daemons_that_notice_late_are_noticed() {
     let script = r#"
 [ $1 = node ] && printf '[hello]\ninterval = "500 ms"\ndead_after = "4 s"\n' >> "$3""#;
     let Some(trunkline) = sabotaged(dir.path(), script) else { return };
-    let (shown, rows, _) = converging(dir.path(), &trunkline);
+    let Some((shown, rows, _)) = converging(dir.path(), &trunkline) else { return };
     let crash = rows.iter().find(|r| r[1] == "crash").expect("a row");
     assert!(crash[4].parse::<f64>().unwrap() > 3.0, "{crash:?}");
     assert!(shown.contains("fails: medians agree: B is killed"), "{shown}");
@@ -188,9 +222,9 @@ tried="$(dirname "$0")/tried"
 [ $1 = impair ] && [ ! -e "$tried" ] && touch "$tried" &&
   { "$real" "$@" | sed 's/"p99.9":[0-9.]*/"p99.9":1001.5/'; exit; }"#;
     let Some(trunkline) = sabotaged(dir.path(), script) else { return };
-    let (done, rows, effort) = both(dir.path(), &trunkline);
+    let Some((done, rows, effort)) = both(dir.path(), &trunkline) else { return };
     let said = text(&done.stderr);
-    assert!(said.contains("void: this machine did not keep up (impair late by 1002 µs"), "{said}");
+    assert!(said.contains("void: this machine did not keep up: impair late by 1002 µs"), "{said}");
     assert!(said.contains("; once more"), "{said}");
     // The second is the one that counts.
     assert!(effort["lateness_us"]["p99.9"].as_f64().unwrap() != 1001.5, "{effort}");
@@ -199,12 +233,11 @@ tried="$(dirname "$0")/tried"
     assert!(rows[2..].iter().all(|row| row.last().unwrap() == valid), "{rows:?}");
 }
 
-#[test]
-fn nothing_is_left_behind() {
+/// Ends a run in its midst by a signal: whether its folder in TMPDIR is left. Nothing where
+/// there can be no run.
+fn ended_by(signal: Signal) -> Option<bool> {
     let dir = tempfile::tempdir().unwrap();
-    let Some(trunkline) = sabotaged(dir.path(), "echo $$ >> \"$(dirname \"$0\")/pids\"") else {
-        return;
-    };
+    let trunkline = sabotaged(dir.path(), "echo $$ >> \"$(dirname \"$0\")/pids\"")?;
     let temporary = dir.path().join("tmp");
     fs::create_dir(&temporary).unwrap();
     let file = dir.path().join("s.toml");
@@ -212,23 +245,40 @@ fn nothing_is_left_behind() {
     let args = ["run", file.to_str().unwrap(), "--testbed", "--trunkline"];
     let mut run = lab(&args);
     run.arg(&trunkline).arg("--out").arg(dir.path()).env("TMPDIR", &temporary);
-    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let pids = || fs::read_to_string(dir.path().join("pids")).unwrap_or_default();
+    let folders = || fs::read_dir(&temporary).unwrap().flatten();
     // The network and three daemons, of which each has a socket for its calls.
     let sockets = || {
-        let folders = fs::read_dir(&temporary).unwrap().flatten();
-        let files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
+        let files = folders().flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
         files.flatten().filter(|f| f.path().extension().is_some_and(|e| e == "sock")).count()
     };
-    eventually(|| pids().lines().count() == 4 && sockets() == 3);
-    assert!(run.try_wait().unwrap().is_none(), "the calls take twelve seconds");
-    run.kill().unwrap();
-    run.wait().unwrap();
+    let mut ended = false;
+    eventually(|| {
+        ended = run.try_wait().unwrap().is_some();
+        ended || (pids().lines().count() >= 4 && sockets() == 3)
+    });
+    if ended {
+        let done = run.wait_with_output().unwrap();
+        assert!(skipped(&done), "the calls take twelve seconds: {}", text(&done.stderr));
+        return None;
+    }
+    kill(Pid::from_raw(run.id().cast_signed()), signal).unwrap();
+    assert_eq!(run.wait().unwrap().signal(), Some(signal as i32));
     eventually(|| pids().lines().all(|pid| !Path::new("/proc").join(pid).exists()));
+    Some(folders().next().is_some())
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let left = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT].map(ended_by);
+    if left != [None; 3] {
+        assert_eq!(left, [Some(true), Some(false), Some(false)]);
+    }
 }
 
 #[track_caller]
-fn eventually(test: impl Fn() -> bool) {
+fn eventually(mut test: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !test() {
         assert!(begun.elapsed() < Duration::from_secs(20));
@@ -285,18 +335,6 @@ lasts = "500ms"
 what = "cut"
 link = "bottleneck"
 "#;
-
-/// What isn't permitted or installed here, if something is; in CI nothing may be.
-fn skipped(done: &Output) -> bool {
-    let said = text(&done.stderr);
-    let missing = ["namespace", "iproute2", "is it installed"].iter().any(|w| said.contains(w));
-    let is = done.status.code() == Some(2) && missing;
-    assert!(!is || std::env::var_os("CI").is_none(), "{said}");
-    if is {
-        println!("skipped: {said}");
-    }
-    is
-}
 
 #[test]
 fn kernels_tcp_and_calls_share_a_modelled_queue() {
@@ -444,11 +482,23 @@ fn what_fails_ends_the_run_at_once() {
     let long = ROUTED.replace("length = \"6 s\"", "length = \"2 min\"");
     let program = long.replace("cat /proc/net/dev; echo to {paris}", "echo no disk; false");
     assert_ne!(program, long);
+    let results = dir.path().join("scenario/f");
+    fs::create_dir_all(&results).unwrap();
+    for old in ["testbed.json", "data.csv", "streams.csv"] {
+        fs::write(results.join(old), "of an earlier run").unwrap();
+    }
     let says = ["f.toml: 0.", " s after the calls began: program 1 (`sh -c echo no disk; false`)"];
     let says = [&says[..], &["failed, exit status: 1; it said last: no disk (", ".log)"]].concat();
     fails_at_once(dir.path(), &program, &good, &says);
-    let transfer = long.replace("stop = \"4 s\"", "congestion = \"nosuch\"");
-    let says = [" s after the calls began: iperf3, for stream bulk: ", "congestion"];
+    // What the simulator has found is there, and nothing of an earlier run.
+    let rows = fs::read_to_string(results.join("data.csv")).unwrap();
+    assert!(rows.contains("\nsimulator,") && !rows.contains("\ntestbed,"), "{rows}");
+    assert!(results.join("transfers.csv").exists());
+    assert!(!results.join("testbed.json").exists() && !results.join("streams.csv").exists());
+    let transfer = long.replace("at = \"4500ms\"\nlasts = \"500ms\"", "at = \"500ms\"");
+    assert_ne!(transfer, long);
+    let says =
+        [" s after the calls began: iperf3, for stream bulk: it does not end: is the way cut"];
     fails_at_once(dir.path(), &transfer, &good, &says);
 
     // What keeps time must not keep what the lab listens to.

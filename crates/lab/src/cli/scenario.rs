@@ -2,12 +2,13 @@
 
 use super::{Run, cpu, in_time};
 use crate::progress::{Bar, Weighed};
+use std::io;
 use std::path::{Path, PathBuf};
 use trunkline_lab::run::Progress as _;
 use trunkline_lab::scenario::testbed::{Effort, Testbed};
 use trunkline_lab::scenario::{self, Results, Scenario};
 use trunkline_lab::store::write_json;
-use trunkline_lab::table::Record;
+use trunkline_lab::table::{Record, Table};
 use trunkline_lab::{Error, output};
 
 /// Runs a scenario; whether a testbed kept up and agrees.
@@ -23,6 +24,8 @@ pub fn run(args: &Run) -> Result<bool, Error> {
     let speech = speech.as_ref();
     let mut results = scenario::simulate(&scenario, speech, how.seed)
         .map_err(|why| Error::Point { point: args.what.clone(), why })?;
+    // Nothing of an earlier run is to be taken for a part of this one, should it fail.
+    let mut files = write(&folder, &results)?;
     let mut effort = None;
     if let Some(testbed) = testbed {
         let once = || {
@@ -42,26 +45,55 @@ pub fn run(args: &Run) -> Result<bool, Error> {
         results.calls.rows.extend(live.calls.rows);
         results.streams.rows.extend(live.streams.rows);
         results.transfers.rows.extend(live.transfers.rows);
-        write_json(&folder.join("testbed.json"), &took)?;
+        files = write_tables(&folder, &results)?;
+        let file = folder.join(TESTBED);
+        write_json(&file, &took)?;
+        files.push(file);
         effort = Some(took);
     }
-    let files = write(&folder, &results)?;
-    let rows: Vec<_> = results.calls.iter().collect();
+    let comparison = Comparison::of(&results);
+    let good = effort.as_ref().is_none_or(|effort| effort.valid && comparison.agrees());
     if args.json {
         let all = results.json(&scenario, how.seed, effort.as_ref());
         outln!("{}", serde_json::to_string_pretty(&all).expect("plain values are JSON"));
-        let good = |effort: &Effort| effort.valid && disagreements(&rows).is_empty();
-        return Ok(effort.as_ref().is_none_or(good));
+        return Ok(good);
     }
     show(&scenario, &results);
-    for file in files {
-        outln!("{}", file.display());
+    files.iter().for_each(|file| outln!("{}", file.display()));
+    match effort {
+        Some(effort) => {
+            took(&effort);
+            comparison.show();
+        }
+        None if !scenario.programs.is_empty() => {
+            outln!("programs run with --testbed alone: the simulator has none");
+        }
+        None => {}
     }
-    Ok(effort.is_none_or(|effort| verdict(&rows, &effort)))
+    Ok(good)
 }
 
-/// Writes what there is; the files.
+const TESTBED: &str = "testbed.json";
+
+/// Writes what there is of a simulation, in place of what there was; the files.
 fn write(folder: &Path, results: &Results) -> Result<Vec<PathBuf>, Error> {
+    for name in ["streams.csv", "transfers.csv", "links.csv", TESTBED] {
+        match std::fs::remove_file(folder.join(name)) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::file(&folder.join(name))(why));
+            }
+            _ => {}
+        }
+    }
+    let mut files = write_tables(folder, results)?;
+    for (name, figure) in &results.figures {
+        files.push(output::write_figure(folder, name, figure)?);
+    }
+    Ok(files)
+}
+
+/// Writes the tables that have rows; the files.
+fn write_tables(folder: &Path, results: &Results) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for (name, table) in [
         ("data.csv", &results.calls),
@@ -73,9 +105,6 @@ fn write(folder: &Path, results: &Results) -> Result<Vec<PathBuf>, Error> {
             files.push(folder.join(name));
             output::write_table(&folder.join(name), table)?;
         }
-    }
-    for (name, figure) in &results.figures {
-        files.push(output::write_figure(folder, name, figure)?);
     }
     Ok(files)
 }
@@ -102,15 +131,15 @@ fn show(scenario: &Scenario, results: &Results) {
         let [place, name, goodput, again, rtt] =
             ["where", "stream", "goodput_mbit_s", "retransmitted", "rtt_mean_ms"]
                 .map(|c| row.text(c));
-        outln!(
-            "{name}, {place}: {goodput} Mbit/s, {again} segments sent again, round trip {rtt} ms"
-        );
+        let rtt = if rtt.is_empty() { String::new() } else { format!(", round trip {rtt} ms") };
+        outln!("{name}, {place}: {goodput} Mbit/s, {again} segments sent again{rtt}");
     }
     let named = |name: &str| scenario.links.iter().any(|l| l.named && l.name == name);
     let rows: Vec<_> = results.links.iter().filter(|r| named(r.text("link"))).collect();
     if !rows.is_empty() {
         let shown = results.links.columns.iter().map(|c| c.name);
         let shown: Vec<_> = shown.filter(|name| !name.ends_with("_bytes")).collect();
+        outln!("links with a name, in the simulator:");
         outln!("{}", aligned(shown.iter().copied()));
         for row in rows {
             outln!("{}", aligned(shown.iter().map(|name| row.text(name))));
@@ -128,33 +157,75 @@ fn aligned<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     cells.enumerate().map(cell).collect()
 }
 
-/// Where the intervals of the simulator and the testbed have nothing in common.
-fn disagreements<'a>(rows: &[Record<'a>]) -> Vec<(Record<'a>, Record<'a>)> {
-    let (simulator, testbed) = rows.split_at(rows.len() / 2);
-    let both = simulator.iter().copied().zip(testbed.iter().copied());
-    both.filter(|&(a, b)| !scenario::agree(a, b)).collect()
+/// Simulator and testbed, side by side.
+struct Comparison<'a> {
+    calls: Vec<Pair<'a>>,
+    streams: Vec<Pair<'a>>,
+    transfers: Vec<Pair<'a>>,
 }
 
-/// Says what a testbed took, and whether it counts and agrees.
-fn verdict(rows: &[Record<'_>], effort: &Effort) -> bool {
-    cpu(&effort.cpu);
-    let mut good = in_time(effort.lateness_p999_us(), effort.valid);
-    if effort.callers_late_pct > 0.0 {
-        let share = effort.callers_late_pct;
-        outln!("{share:.2} % of the packets of calls and streams left more than 1 ms late");
+/// The row of the simulator, and that of the testbed.
+type Pair<'a> = [Record<'a>; 2];
+
+impl<'a> Comparison<'a> {
+    /// Of a run with a testbed.
+    fn of(results: &'a Results) -> Comparison<'a> {
+        let pairs = |table: &'a Table| {
+            let rows: Vec<_> = table.iter().collect();
+            let (simulator, testbed) = rows.split_at(rows.len() / 2);
+            simulator.iter().zip(testbed).map(|(&a, &b)| [a, b]).collect()
+        };
+        let Results { calls, streams, transfers, .. } = results;
+        let [calls, streams, transfers] = [calls, streams, transfers].map(pairs);
+        Comparison { calls, streams, transfers }
     }
+
+    /// Whether of all calls the intervals of what is missed have something in common.
+    fn agrees(&self) -> bool {
+        self.calls.iter().all(|&[a, b]| scenario::agree(a, b))
+    }
+
+    /// Says what is judged, and then what a single run of each is too few to judge.
+    fn show(&self) {
+        for &[a, b] in &self.calls {
+            let calls = a.text("calls");
+            let word = if scenario::agree(a, b) { "agree" } else { "DISAGREE" };
+            let [sim, live] = [a, b].map(|r| {
+                ["missed_low_pct", "missed_high_pct"].map(|column| r.text(column)).join(" to ")
+            });
+            outln!("{word}: {calls}: missed in the simulator {sim} %, in the testbed {live} %");
+            beside(calls, ["delay_p50_ms", "median delay", "ms"], [a, b]);
+            beside(calls, ["delay_p99_ms", "p99 of delays", "ms"], [a, b]);
+        }
+        for pair in &self.streams {
+            beside(pair[0].text("stream"), ["lost_pct", "lost", "%"], *pair);
+        }
+        for pair in &self.transfers {
+            beside(pair[0].text("stream"), ["goodput_mbit_s", "goodput", "Mbit/s"], *pair);
+        }
+    }
+}
+
+/// Says what a column has in both.
+fn beside(name: &str, [column, what, unit]: [&str; 3], pair: Pair<'_>) {
+    let [sim, live] = pair.map(|r| r.number(column));
+    if !(sim.is_finite() && live.is_finite()) {
+        return;
+    }
+    let apart = 100.0 * (live / sim - 1.0);
+    let apart = if apart.is_finite() { format!(" ({apart:+.0} %)") } else { String::new() };
+    let [sim, live] = pair.map(|r| r.text(column));
+    outln!("not judged: {name}: {what} {sim} {unit}, in the testbed {live} {unit}{apart}");
+}
+
+/// Says what a testbed took, and whether it counts.
+fn took(effort: &Effort) {
+    cpu(&effort.cpu);
+    in_time(&effort.line(), effort.valid);
     if effort.refused > 0 {
         outln!(
             "{} packets were not taken by the first daemon or kernel, and are lost",
             effort.refused
         );
     }
-    for (a, b) in disagreements(rows) {
-        let calls = a.text("calls");
-        let [a, b] =
-            [a, b].map(|r| ["missed_low_pct", "missed_high_pct"].map(|c| r.text(c)).join(" to "));
-        outln!("DISAGREE: {calls}: missed in the simulator {a} %, in the testbed {b} %");
-        good = false;
-    }
-    good
 }

@@ -1,6 +1,7 @@
 //! The file: hosts, routers and links; what goes over them is in `flows` and
 //! `faults`.
 
+use super::MAX_LENGTH;
 use super::build;
 use super::faults::FaultSection;
 use super::flows::{CallSection, Flow, ProgramSection, StreamSection};
@@ -162,7 +163,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     let file: Sections = toml::from_str(text.text).map_err(|e| text.syntax(&e))?;
     let length = file.length.get_ref().0;
     let at_length = |what: &str| Err(text.mistake(Some(file.length.span()), what));
-    if !(Duration::from_secs(1)..=Duration::from_secs(7_200)).contains(&length) {
+    if !(Duration::from_secs(1)..=MAX_LENGTH).contains(&length) {
         return at_length("length is out of range (1 s to 2 h)");
     }
     if file.pesq && length.as_secs() < 12 {

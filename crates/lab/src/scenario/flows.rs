@@ -62,7 +62,7 @@ pub struct StreamSection {
     ecn: bool,
     start: Option<Span>,
     stop: Option<Span>,
-    congestion: Option<String>,
+    congestion: Option<CongestionName>,
     profile: Option<ProfileName>,
 }
 
@@ -97,6 +97,32 @@ named!(
     /// A protocol whose headers a stream has.
     ProtocolName(Protocol),
     [("tcp", Protocol::TCP), ("udp", Protocol::UDP)]
+);
+
+/// Every congestion control of Linux, as it names them; a kernel has some of them.
+const CONGESTION: [&str; 16] = [
+    "reno",
+    "cubic",
+    "bbr",
+    "bic",
+    "cdg",
+    "dctcp",
+    "highspeed",
+    "htcp",
+    "hybla",
+    "illinois",
+    "lp",
+    "scalable",
+    "vegas",
+    "veno",
+    "westwood",
+    "yeah",
+];
+
+named!(
+    /// The name of a kernel's congestion control.
+    CongestionName(&'static str),
+    CONGESTION.map(|name| (name, name))
 );
 
 /// A simulated TCP.
@@ -211,10 +237,7 @@ impl Reader<'_> {
                  interval, dscp and ecn out, or kind = \"tcp\"",
             );
         }
-        let congestion = s.congestion.clone().unwrap_or_else(|| "reno".into());
-        if congestion.is_empty() || !congestion.bytes().all(|b| b.is_ascii_lowercase()) {
-            return wrong("congestion is the kernel's name of one, such as \"reno\" or \"cubic\"");
-        }
+        let congestion = s.congestion.map_or("reno", |c| c.0);
         let (from, until) = self.times(s, &span)?;
         let profile = s.profile.map_or_else(Profile::linux_6, |profile| profile.0());
         Ok(Transfer { name, ends, from, until, congestion, profile })
@@ -246,6 +269,15 @@ impl Reader<'_> {
         if s.command.first().is_none_or(String::is_empty) || start >= self.length {
             let what = "a program has a command of one word or more, and starts before the end";
             return Err(self.mistake(span, what));
+        }
+        // What is much like the name of a host is meant to be one.
+        for word in s.command.iter().flat_map(|word| word.split('{').skip(1)) {
+            let Some((name, _)) = word.split_once('}') else { continue };
+            if let Err(mistake) = self.text.find(span.clone(), "host", name, hosts())
+                && mistake.suggestion.is_some()
+            {
+                return Err(mistake);
+            }
         }
         Ok(Program { host, command: s.command.clone(), start })
     }

@@ -42,6 +42,8 @@ pub use units::share;
 const WARM_UP: Duration = Duration::from_secs(5);
 /// What is under way when the last packet is sent arrives within this time.
 const DRAIN: Duration = Duration::from_secs(3);
+/// The longest that calls may be.
+const MAX_LENGTH: Duration = Duration::from_secs(7_200);
 /// Between two packets of a call.
 const SPACING: Duration = Duration::from_millis(20);
 /// The port that the first call goes to; the others follow.

@@ -168,8 +168,8 @@ pub struct Transfer {
     pub from: Duration,
     /// See `from`.
     pub until: Duration,
-    /// The kernel's congestion control, for the testbed: `reno`, `cubic`, `bbr`.
-    pub congestion: String,
+    /// The kernel's congestion control, for the testbed, by its name there: `reno`.
+    pub congestion: &'static str,
     /// The TCP that is simulated.
     pub profile: Profile,
 }

@@ -64,7 +64,7 @@ pub(super) fn transfer_row(
         (goodput_bps / 1e6).into(),
         retransmitted.into(),
         rtt_ms.into(),
-        if valid { "yes" } else { "no" }.into(),
+        Cell::yes(valid),
     ];
     print(TRANSFER_COLUMNS, cells)
 }
@@ -97,7 +97,7 @@ pub(super) fn stream_row(
         (100.0 * share).into(),
         received.marked.into(),
         longest.into(),
-        if valid { "yes" } else { "no" }.into(),
+        Cell::yes(valid),
     ];
     print(STREAM_COLUMNS, cells)
 }
@@ -137,7 +137,7 @@ pub(super) fn row(
         (gap(call, calls).as_nanos() as f64 / 1e6).into(),
         pesq.into(),
         quantile(&scores, 0.05).unwrap_or(f64::NAN).into(),
-        if valid { "yes" } else { "no" }.into(),
+        Cell::yes(valid),
     ];
     Ok(print(COLUMNS, cells))
 }

@@ -296,26 +296,32 @@ fn tcp_says_how_much_by_itself() {
     let transfer =
         |more: &str| with(SHARED, &format!("{head}{more}")).map(|s| s.transfers[0].clone());
     let t = transfer("").unwrap();
-    assert_eq!((t.profile.name, &*t.congestion, &*t.name), ("linux-6", "reno", "paris-lyon"));
+    assert_eq!((t.profile.name, t.congestion, &*t.name), ("linux-6", "reno", "paris-lyon"));
     let t = transfer("profile = \"ns2-reno\"\ncongestion = \"bbr\"\nstop = \"3 s\"").unwrap();
-    assert_eq!((t.profile.name, &*t.congestion, t.until.as_secs()), ("ns2-reno", "bbr", 3));
+    assert_eq!((t.profile.name, t.congestion, t.until.as_secs()), ("ns2-reno", "bbr", 3));
     for (more, says) in [
         ("rate = \"1 Mbit/s\"", "TCP itself says how much"),
         ("dscp = 46", "TCP itself says how much"),
         ("profile = \"linux\"", "did you mean `linux-6`?"),
-        ("congestion = \"re no\"", "the kernel's name"),
+        ("congestion = \"cubik\"", "did you mean `cubic`?"),
         ("stop = \"99 s\"", "within the 20s"),
     ] {
         let error = transfer(more).unwrap_err();
         assert!(error.contains(says) && error.starts_with("x.toml:"), "{more}: {error}");
     }
     let program = |text: &str| with(SHARED, &format!("[[program]]\n{text}"));
+    // Braces may mean something else.
+    program("host = \"lyon\"\ncommand = [\"awk\", \"{ print }\", \"{}\", \"{x\"]").unwrap();
     let found = program("host = \"lyon\"\ncommand = [\"ls\", \"{paris}\"]").unwrap();
     assert_eq!((found.programs[0].host, found.programs[0].command.len()), (1, 2));
     for (text, says) in [
         ("host = \"lyon\"\ncommand = []", "one word or more"),
         ("host = \"lyons\"\ncommand = [\"ls\"]", "did you mean `lyon`?"),
         ("host = \"lyon\"\ncommand = [\"ls\"]\nstart = \"20 s\"", "starts before the end"),
+        (
+            "host = \"lyon\"\ncommand = [\"ls\", \"to:{pariss}\"]",
+            "no host \"pariss\"; did you mean",
+        ),
     ] {
         assert!(program(text).unwrap_err().contains(says), "{text}");
     }

@@ -1,11 +1,12 @@
 //! Figures and claims on simulator and testbed.
 
 use super::networks::{self, Kind};
-use super::{FIGURE, PLACES, QUANTITIES};
+use super::{FIGURE, QUANTITIES};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
+use crate::testbed::PLACES;
 
 /// The figure of the simulator alone.
 pub fn simulated() -> Figure {
@@ -139,7 +140,7 @@ fn agrees(quantity: &'static str) -> Claim {
                 };
                 let apart = live.minus(&sim).times(1.0 / allowed(quantity, sim.estimate));
                 let said = format!("{network}: {:.3}, {:.3}", sim.estimate, live.estimate);
-                (distance(&apart), said)
+                (apart.abs(), said)
             };
             let all: Vec<_> = networks_of(quantity).map(one).collect();
             let said: Vec<&str> = all.iter().map(|(_, said)| said.as_str()).collect();
@@ -167,13 +168,6 @@ fn agrees(quantity: &'static str) -> Claim {
             _ => "no-recovery",
         },
     }
-}
-
-/// How far from zero.
-fn distance(m: &Measured) -> Measured {
-    let (low, high) = m.interval;
-    let nearest = if low <= 0.0 && high >= 0.0 { 0.0 } else { low.abs().min(high.abs()) };
-    Measured::new(m.estimate.abs(), (nearest, low.abs().max(high.abs())))
 }
 
 fn silent(at: &'static str) -> Claim {

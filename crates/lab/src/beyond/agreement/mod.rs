@@ -9,6 +9,7 @@ use super::PAPER;
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::scenario::{self, Scenario};
 use crate::table::{Cell, Column, Table};
+use crate::testbed::PLACES;
 use networks::{Kind, Network};
 use trunkline_base::stats::Mean;
 
@@ -25,9 +26,6 @@ const COLUMNS: &[Column] = &[
     Column::number("high", 4),
     Column::text("valid"),
 ];
-
-/// Where a row was measured, in the column `where`.
-const PLACES: [&str; 2] = ["simulator", "testbed"];
 
 /// What is compared: its name, its unit, and the column of a scenario's table that has it.
 struct Quantity {
@@ -126,7 +124,7 @@ fn rows(at: &str, values: impl Fn(&str, &str) -> (Vec<f64>, bool)) -> Cells {
         row.extend([quantity.name, quantity.unit].map(Cell::from));
         row.push((numbers.len() as u64).into());
         row.extend([estimate, interval.0.max(0.0), interval.1].map(Cell::from));
-        row.push(if valid { "yes" } else { "no" }.into());
+        row.push(Cell::yes(valid));
         (!numbers.is_empty()).then_some(row)
     })
     .collect()

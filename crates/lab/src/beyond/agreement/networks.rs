@@ -16,7 +16,7 @@ pub enum Kind {
     Failing,
 }
 
-/// A network.
+/// Hosts and links that nothing else is connected to, and calls between them.
 pub struct Network {
     /// Its name, which its calls and hosts begin with.
     pub name: &'static str,
@@ -24,7 +24,7 @@ pub struct Network {
     text: fn(&mut String, u64, &mut Rng),
 }
 
-/// All of them.
+/// The networks of the figure, in its order.
 pub const ALL: [Network; 6] = [
     // Two links that each lose 2.5 % each way, recovered until the deadline.
     Network { name: "chain", kind: Kind::Lossy, text: chain },
@@ -40,10 +40,10 @@ pub const ALL: [Network; 6] = [
     Network { name: "crash", kind: Kind::Failing, text: crash },
 ];
 
-/// Of each that fails: each fails at a time of its own.
+/// How many there are of each network in which something fails, each at a time of its own.
 const COPIES: u64 = 5;
 
-/// One that has these networks beside each other, with calls of so many seconds.
+/// A scenario that has these networks beside each other, with calls of so many seconds.
 pub fn scenario(
     networks: &[&Network],
     (seconds, seed): (u64, u64),

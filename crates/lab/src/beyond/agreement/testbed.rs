@@ -3,21 +3,17 @@
 use super::networks::{self, Network};
 use super::{Value, extent, figures, rows, values};
 use crate::experiment::{Sabotage, Size};
-use crate::scenario::testbed::{self as bed, Effort, cannot};
-use crate::testbed::{Round, Sample, Stage, Testbed};
+use crate::scenario::testbed::folder::Folder;
+use crate::scenario::testbed::{self as bed, Effort};
+use crate::testbed::{PLACES, Round, Sample, Stage, Testbed};
 
-/// How it is measured.
+/// How agreement is measured with daemons.
 pub fn testbed() -> Testbed {
     Testbed {
         figure: figures::beside(),
         rounds: Box::new(rounds),
         rows: Box::new(|samples| {
-            rows(super::PLACES[1], |network, quantity| {
-                let key = key(network, quantity);
-                let here: Vec<_> = samples.iter().filter(|sample| sample.of == key).collect();
-                let numbers = here.iter().flat_map(|sample| &sample.numbers).copied().collect();
-                (numbers, here.iter().all(|sample| sample.valid))
-            })
+            rows(PLACES[1], |network, quantity| Sample::pooled(samples, &key(network, quantity)))
         }),
     }
 }
@@ -48,8 +44,7 @@ fn run(
     networks: &[&Network],
     seconds: u64,
 ) -> Result<(Vec<Sample>, Effort), bed::Error> {
-    let dir = tempfile::Builder::new().prefix("trunkline-lab-").tempdir();
-    let dir = dir.map_err(cannot("make a temporary folder"))?;
+    let dir = Folder::new()?;
     let scenario = networks::scenario(networks, (seconds, stage.seed), Sabotage::NONE);
     let bed = bed::Testbed::new(&scenario, Some(stage.trunkline))?;
     let (live, effort) = bed.run(None, stage.seed, dir.path(), stage.second)?;

@@ -1,11 +1,12 @@
 //! Figures and claims on how soon four nodes route alike.
 
+use super::FIGURE;
 use super::script::Event;
-use super::{FIGURE, PLACES};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
+use crate::testbed::PLACES;
 
 const EVENTS: [Event; 6] = Event::ALL;
 /// What has to be noticed first, and what only has to come up.

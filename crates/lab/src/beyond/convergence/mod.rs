@@ -12,6 +12,7 @@ use super::PAPER;
 use super::overlay::Settings;
 use crate::experiment::{Cells, Experiment, Inputs, Point, Sabotage, Size};
 use crate::table::{Cell, Column};
+use crate::testbed::PLACES;
 use rand::Rng as _;
 use script::{Event, SCRIPT, Settled};
 use simulate::Simulated;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use trunkline_base::rng;
 use trunkline_base::stats::{quantile, quantile_interval};
 
-/// The figure's name.
+/// The figure's name in files and on the command line.
 const FIGURE: &str = "convergence";
 
 const COLUMNS: &[Column] = &[
@@ -37,9 +38,6 @@ const COLUMNS: &[Column] = &[
 
 /// Of the runs: how soon is it over in so many percent of them?
 const SHARES: [u32; 7] = [5, 25, 50, 75, 90, 95, 100];
-/// Where a row was measured, in the column `where`.
-const PLACES: [&str; 2] = ["simulator", "testbed"];
-
 /// The experiment on how soon four nodes route alike.
 pub fn experiment() -> Experiment {
     Experiment {
@@ -93,11 +91,7 @@ fn rows(place: &str, all: &[Settled], valid: bool) -> Cells {
             let (low, high) = quantile_interval(&took, share).unwrap_or((f64::NAN, f64::NAN));
             let mut row: Vec<Cell> = vec![place.into(), event.name().into()];
             row.extend([took.len() as f64, f64::from(percent), value, low, high].map(Cell::from));
-            row.extend([
-                Cell::from(look),
-                unsettled.into(),
-                if valid { "yes" } else { "no" }.into(),
-            ]);
+            row.extend([look.into(), unsettled.into(), Cell::yes(valid)]);
             row
         })
     };

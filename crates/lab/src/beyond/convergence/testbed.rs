@@ -2,18 +2,21 @@
 //! of its own, and `trunkline impair --hosts` between them.
 
 use super::control::Control;
+use super::rows;
 use super::script::{
     self, B, CALM, Event, FAILING, LINKS, NODES, Overlay, PATIENCE, SCRIPT, Settled, Step, Table,
     is_right,
 };
-use super::{PLACES, rows};
 use crate::experiment::{Cells, Size};
 use crate::scenario::testbed::certified::{certify, files};
 use crate::scenario::testbed::emulator::{self, Emulator, Models};
+use crate::scenario::testbed::folder::Folder;
 use crate::scenario::testbed::process::{self, Process};
+use crate::scenario::testbed::wakes::Sleeper;
+use crate::scenario::testbed::watch::Watch;
 use crate::scenario::testbed::{Cpu, Effort, Error, cannot, config};
 use crate::scenario::{Host, Link, Scenario};
-use crate::testbed::{Round, Sample, Stage, Testbed};
+use crate::testbed::{PLACES, Round, Sample, Stage, Testbed};
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -33,7 +36,7 @@ const AT_ONCE: usize = 2;
 /// The beginning of [`SCRIPT`], without what needs ten seconds of quiet before.
 const SHORTEST: [Step; 2] = [SCRIPT[0], Step { after: Duration::ZERO, ..SCRIPT[1] }];
 
-/// How it is measured.
+/// How convergence is measured with daemons.
 pub fn testbed() -> Testbed {
     Testbed {
         figure: super::figures::beside(),
@@ -92,42 +95,36 @@ struct Lives {
 impl Lives {
     /// Lets it happen in these lanes.
     fn run(&self, stage: &Stage<'_>, lanes: &[usize]) -> Result<(Vec<Sample>, Effort), Error> {
-        let dir = tempfile::Builder::new().prefix("trunkline-lab-").tempdir();
-        let dir = dir.map_err(cannot("make a temporary folder"))?;
+        let dir = Folder::new()?;
         let network = Network::start(stage, dir.path(), lanes.len())?;
-        let (before, over) = (process::children()?, AtomicBool::new(false));
+        let (before, watch) = (process::children()?, Watch::new(Instant::now()));
+        let sleeper = Sleeper::start();
         let live = |lane: usize| {
-            let mut overlay = Daemons::new(&network, lane);
+            let mut overlay = Daemons::new(&network, lane, &watch);
             let mut luck = rng(stage.seed, 1 + lanes[lane] as u64);
             let mut settled = Vec::new();
             for _ in 0..self.runs {
-                let run = script::live(&mut overlay, self.script, &mut luck);
-                over.fetch_or(run.is_err(), Ordering::Relaxed);
-                settled.extend(run?.iter().map(sample));
-                if over.load(Ordering::Relaxed) {
-                    break;
-                }
+                let run = script::live(&mut overlay, self.script, &mut luck)?;
+                settled.extend(run.iter().map(sample));
             }
             Ok(settled)
         };
-        let samples = std::thread::scope(|scope| {
-            let live = &live;
-            let lanes: Vec<_> = (0..lanes.len()).map(|n| scope.spawn(move || live(n))).collect();
-            while lanes.iter().any(|lane| !lane.is_finished()) {
-                std::thread::sleep(Duration::from_secs(1));
-                (stage.second)();
-            }
-            let joined = lanes.into_iter().map(|l| l.join().expect("no lane panics"));
-            joined.collect::<Result<Vec<_>, Error>>()
-        })?
-        .concat();
+        let samples: Vec<_> = std::thread::scope(|scope| {
+            let (live, watch) = (&live, &watch);
+            let lanes = (0..lanes.len()).map(|n| scope.spawn(move || watch.note(live(n))));
+            let lanes: Vec<_> = lanes.collect();
+            watch.attend_threads(&lanes, &network.emulator, stage.second);
+            lanes.into_iter().filter_map(|l| l.join().expect("no lane panics")).collect()
+        });
+        let wakes_late = sleeper.finish();
+        watch.end()?;
         let daemons = process::children()?.saturating_sub(before).as_secs_f64();
         let (ledger, impair) = network.emulator.finish()?;
         let cpu = vec![
             Cpu { process: "impair".into(), seconds: impair.as_secs_f64() },
             Cpu { process: "daemons".into(), seconds: daemons },
         ];
-        Ok((samples, Effort::of_ledger(&ledger, cpu)))
+        Ok((samples.concat(), Effort::new(&ledger, wakes_late, cpu)))
     }
 }
 
@@ -252,6 +249,7 @@ fn scenario(lanes: usize) -> Scenario {
 struct Daemons<'a> {
     network: &'a Network,
     lane: usize,
+    watch: &'a Watch,
     /// The daemons by number; `None` where one does not run.
     nodes: [Option<Process>; NODES],
 }
@@ -266,8 +264,8 @@ struct Right {
 }
 
 impl<'a> Daemons<'a> {
-    fn new(network: &'a Network, lane: usize) -> Daemons<'a> {
-        Daemons { network, lane, nodes: [const { None }; NODES] }
+    fn new(network: &'a Network, lane: usize, watch: &'a Watch) -> Daemons<'a> {
+        Daemons { network, lane, watch, nodes: [const { None }; NODES] }
     }
 
     fn spawn(&mut self, node: usize) -> Result<(), Error> {
@@ -305,17 +303,19 @@ impl<'a> Daemons<'a> {
     }
 
     /// Waits until the tables of all daemons that run are right.
-    fn settle(&self, event: Event, begun: Instant) -> Settled {
+    fn settle(&self, event: Event, begun: Instant) -> Result<Settled, Error> {
         let running: Vec<usize> = (0..NODES).filter(|&n| self.nodes[n].is_some()).collect();
         let rights: Vec<Mutex<Option<Right>>> = running.iter().map(|_| Mutex::default()).collect();
         let (over, wanted) = (AtomicBool::new(false), event.wanted());
         std::thread::scope(|scope| {
             for (&node, right) in running.iter().zip(&rights) {
                 let (socket, over) = (self.network.control(self.lane, node), &over);
-                scope.spawn(move || watch(&socket, wanted[node], begun, right, over));
+                scope.spawn(move || look_on(&socket, wanted[node], begun, right, over));
             }
             let settled = loop {
-                std::thread::sleep(LOOK);
+                if let Err(halted) = self.watch.sleep_until(Instant::now() + LOOK) {
+                    break Err(halted);
+                }
                 let all = rights.iter().map(|r| *r.lock().expect("nobody panics"));
                 let last = all
                     .collect::<Option<Vec<_>>>()
@@ -323,10 +323,10 @@ impl<'a> Daemons<'a> {
                 match last {
                     Some(Right { after, by }) if by.elapsed() >= CALM => {
                         let (took, look) = (by - begun, by - after);
-                        break Settled { event, took, for_good: true, look };
+                        break Ok(Settled { event, took, for_good: true, look });
                     }
                     _ if begun.elapsed() >= PATIENCE => {
-                        break Settled { event, took: PATIENCE, for_good: false, look: LOOK };
+                        break Ok(Settled { event, took: PATIENCE, for_good: false, look: LOOK });
                     }
                     _ => {}
                 }
@@ -341,21 +341,23 @@ impl Overlay for Daemons<'_> {
     type Error = Error;
 
     fn rest(&mut self, how_long: Duration) -> Result<(), Error> {
-        std::thread::sleep(how_long);
-        Ok(())
+        self.watch.sleep_until(Instant::now() + how_long)
     }
 
     fn strike(&mut self, event: Event) -> Result<Settled, Error> {
         let begun = self.begin(event)?;
-        let settled = self.settle(event, begun);
-        self.nodes.iter_mut().flatten().try_for_each(|node| node.ready().map(drop))?;
+        let settled = self.settle(event, begun)?;
+        self.nodes.iter_mut().flatten().try_for_each(|node| {
+            node.ready()?;
+            node.check()
+        })?;
         Ok(settled)
     }
 }
 
 /// Looks at a daemon's table until `over`, and notes since when it is right.
 /// One that does not answer, since it has only been started, has none.
-fn watch(
+fn look_on(
     socket: &Path,
     wanted: Table,
     begun: Instant,

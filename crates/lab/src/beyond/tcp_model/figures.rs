@@ -1,10 +1,11 @@
 //! Figures and claims on what a TCP carries over a single link.
 
-use super::{FIGURE, KERNELS, LOSSES, PLACES, SIMULATED};
+use super::{FIGURE, KERNELS, LOSSES, SIMULATED};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
+use crate::testbed::PLACES;
 
 /// The figure of the simulated TCP.
 pub fn simulated() -> Figure {
@@ -118,16 +119,11 @@ fn against(table: &Table) -> Chart {
 
 /// Of all values the one that is farthest from zero, and where.
 fn farthest(values: Vec<(Measured, String)>) -> Measured {
-    let distance = |m: &Measured| {
-        let (low, high) = m.interval;
-        let nearest = if low <= 0.0 && high >= 0.0 { 0.0 } else { low.abs().min(high.abs()) };
-        Measured::new(m.estimate.abs(), (nearest, low.abs().max(high.abs())))
-    };
     let note = values
         .iter()
         .max_by(|a, b| a.0.estimate.abs().total_cmp(&b.0.estimate.abs()))
         .map_or(String::new(), |(m, place)| format!("Farthest: {:+.2} % at {place}.", m.estimate));
-    Measured::largest(values.iter().map(|(m, _)| distance(m))).noting(note)
+    Measured::largest(values.iter().map(|(m, _)| m.abs())).noting(note)
 }
 
 /// By how many percent `m` is more than `than`.

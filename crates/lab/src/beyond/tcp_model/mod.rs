@@ -9,6 +9,7 @@ mod testbed;
 use super::PAPER;
 use crate::experiment::{Cells, Experiment, Inputs, Point, Sabotage, Size};
 use crate::table::{Cell, Column};
+use crate::testbed::PLACES;
 use std::time::Duration;
 use trunkline_base::Bitrate;
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
@@ -32,8 +33,6 @@ const COLUMNS: &[Column] = &[
     Column::text("valid"),
 ];
 
-/// Where a row was measured, in the column `where`.
-const PLACES: [&str; 2] = ["simulator", "testbed"];
 /// The TCP that is simulated, in the column `tcp`.
 const SIMULATED: &str = "linux-6";
 /// The congestion controls of the kernel, in the column `tcp`.
@@ -49,7 +48,7 @@ const BUFFER: usize = 64 << 20;
 /// A link, and what is measured at it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Place {
-    /// Mbit/s.
+    /// Its rate, Mbit/s.
     rate: u32,
     /// The round trip without queues, ms.
     rtt: u32,
@@ -177,7 +176,7 @@ fn row(at: &str, tcp: &str, place: &Place, goodputs: &[f64], valid: bool) -> Vec
     row.extend(
         [place.room(), place.law()].map(|n| Cell::from(if n.is_finite() { n } else { f64::NAN })),
     );
-    row.push(if valid { "yes" } else { "no" }.into());
+    row.push(Cell::yes(valid));
     row
 }
 

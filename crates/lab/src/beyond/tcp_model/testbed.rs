@@ -3,9 +3,11 @@
 use super::{BUFFER, KERNELS, Place, figures, rows_of, spans};
 use crate::experiment::Size;
 use crate::scenario::testbed::emulator::Emulator;
-use crate::scenario::testbed::transfers::{Carried, Prepared};
+use crate::scenario::testbed::folder::Folder;
+use crate::scenario::testbed::transfers::{Carried, Prepared, has};
+use crate::scenario::testbed::wakes::Sleeper;
 use crate::scenario::testbed::watch::Watch;
-use crate::scenario::testbed::{Cpu, Effort, Error, cannot};
+use crate::scenario::testbed::{Cpu, Effort, Error};
 use crate::scenario::{Host, Link, Scenario, Spot, Transfer};
 use crate::testbed::{Round, Sample, Stage, Testbed};
 use std::time::{Duration, Instant};
@@ -15,7 +17,7 @@ use trunkline_sim::agent::tcp::Profile;
 const MOST: usize = 24;
 const MOST_MBIT_S: f64 = 250.0;
 
-/// One connection.
+/// A TCP connection over a link of its own.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Flow {
     place: Place,
@@ -60,25 +62,21 @@ fn key(place: &Place, tcp: &str) -> String {
     format!("{tcp} {}", place.key())
 }
 
-/// How it is measured.
+/// How the kernel's TCP is measured.
 pub fn testbed() -> Testbed {
     Testbed {
         figure: figures::beside(),
-        rounds: Box::new(rounds),
-        rows: Box::new(|samples| {
-            rows_of(|place, tcp| {
-                let key = key(place, tcp);
-                let here: Vec<_> = samples.iter().filter(|sample| sample.of == key).collect();
-                let goodputs = here.iter().flat_map(|sample| &sample.numbers).copied().collect();
-                (goodputs, here.iter().all(|sample| sample.valid))
-            })
+        // What this kernel lacks is left out.
+        rounds: Box::new(|size| {
+            rounds(size, &KERNELS.into_iter().filter(|tcp| has(tcp)).collect::<Vec<_>>())
         }),
+        rows: Box::new(|samples| rows_of(|place, tcp| Sample::pooled(samples, &key(place, tcp)))),
     }
 }
 
 /// Every connection in some round: the fastest first, each into the first round with room.
-fn rounds(size: Size) -> Vec<Round> {
-    let flow = |place| KERNELS.map(|tcp| Flow { place, tcp });
+fn rounds(size: Size, kernels: &[&'static str]) -> Vec<Round> {
+    let flow = |place| kernels.iter().map(move |&tcp| Flow { place, tcp });
     let flows = Place::all(size).into_iter().flat_map(flow);
     let mut flows: Vec<Flow> =
         flows.flat_map(|flow| std::iter::repeat_n(flow, flow.runs(size))).collect();
@@ -132,7 +130,7 @@ fn scenario(flows: &[Flow], (before, measured): (Duration, Duration)) -> Scenari
         ends: (2 * n, 2 * n + 1),
         from: Duration::ZERO,
         until: before + measured,
-        congestion: flow.tcp.into(),
+        congestion: flow.tcp,
         profile: Profile::linux_6(),
     };
     Scenario {
@@ -157,27 +155,23 @@ fn run(
     flows: &[Flow],
     spans: (Duration, Duration),
 ) -> Result<(Vec<Sample>, Effort), Error> {
-    let dir = tempfile::Builder::new().prefix("trunkline-lab-").tempdir();
-    let dir = dir.map_err(cannot("make a temporary folder"))?;
+    let dir = Folder::new()?;
     let scenario = scenario(flows, spans);
     let emulator = Emulator::start(stage.trunkline, &scenario, stage.seed, dir.path())?;
     let prepared = scenario.transfers.iter().zip(0..);
     let prepared: Vec<Prepared<'_>> = prepared
         .map(|(transfer, n)| Prepared::new(transfer, n, &emulator))
         .collect::<Result<_, _>>()?;
-    let watch = Watch::new(Instant::now());
+    let (watch, sleeper) = (Watch::new(Instant::now()), Sleeper::start());
     let carried: Vec<Option<Carried>> = std::thread::scope(|scope| {
         let (watch, before) = (&watch, spans.0);
         let carry = move |ready: Prepared<'_>| watch.note(ready.carry(watch, before));
         let running: Vec<_> =
             prepared.into_iter().map(|ready| scope.spawn(move || carry(ready))).collect();
-        while running.iter().any(|transfer| !transfer.is_finished()) {
-            std::thread::sleep(Duration::from_secs(1));
-            watch.note(emulator.check());
-            (stage.second)();
-        }
+        watch.attend_threads(&running, &emulator, stage.second);
         running.into_iter().map(|t| t.join().expect("no transfer panics")).collect()
     });
+    let wakes_late = sleeper.finish();
     watch.end()?;
     let (ledger, time) = emulator.finish()?;
     let cpu = vec![Cpu { process: "impair".into(), seconds: time.as_secs_f64() }];
@@ -185,7 +179,7 @@ fn run(
         Sample::new(flow.key(), vec![carried.goodput_bps / 1e6])
     };
     let samples = flows.iter().zip(carried.iter().flatten()).map(sample).collect();
-    Ok((samples, Effort::of_ledger(&ledger, cpu)))
+    Ok((samples, Effort::new(&ledger, wakes_late, cpu)))
 }
 
 #[cfg(test)]
@@ -195,12 +189,12 @@ mod tests {
     #[test]
     fn every_connection_is_in_a_round_with_room() {
         for size in Size::ALL {
-            let parts: usize = rounds(size).iter().map(|round| round.parts).sum();
+            let parts: usize = rounds(size, &KERNELS).iter().map(|round| round.parts).sum();
             let flow = |place| KERNELS.map(|tcp| Flow { place, tcp }.runs(size));
             let wanted: usize = Place::all(size).into_iter().flat_map(flow).sum();
             assert_eq!(parts, wanted);
-            assert!(rounds(size).iter().all(|round| (1..=MOST).contains(&round.parts)));
+            assert!(rounds(size, &KERNELS).iter().all(|round| (1..=MOST).contains(&round.parts)));
         }
-        assert!(rounds(Size::Full).len() < 16, "{}", rounds(Size::Full).len());
+        assert!(rounds(Size::Full, &KERNELS).len() < 16, "{}", rounds(Size::Full, &KERNELS).len());
     }
 }

@@ -4,9 +4,8 @@ use super::super::build::node;
 use super::super::rows::Packet;
 use super::super::{Carrier, Placed, SPACING, Scenario};
 use super::watch::Watch;
-use super::{Error, cannot};
+use super::{Error, LATE, cannot};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -55,28 +54,21 @@ pub struct Heard {
     pub packets: Vec<Vec<Packet>>,
     /// How many a daemon did not take. They count as lost.
     pub refused: u64,
-    /// How many were sent more than [`LATE`] after they were due.
-    pub late: u64,
+    /// How many of each were sent more than [`LATE`] after they were due.
+    pub late: Vec<u64>,
 }
-
-/// Programs that find a processor free are on time by less.
-pub const LATE: Duration = Duration::from_millis(1);
 
 /// What was sent.
 struct Sent {
     /// Of each call, when each packet left.
     at: Vec<Vec<Time>>,
     refused: u64,
-    late: u64,
+    late: Vec<u64>,
 }
 
 impl<'a> Calls<'a> {
     /// Attaches every caller and listener at the Unix sockets of their hosts.
     pub fn attach(scenario: &'a Scenario, sockets: &[PathBuf]) -> Result<Calls<'a>, Error> {
-        // A call takes some descriptors, and the soft limit may be a thousand.
-        // Where that fails, attaching says so.
-        let _ = getrlimit(Resource::RLIMIT_NOFILE)
-            .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
         let overlay = |placed: Placed<'a>| match placed.call.carrier {
             Carrier::Overlay(service) => Some((placed, service)),
             Carrier::Plain => None,
@@ -119,7 +111,8 @@ impl<'a> Calls<'a> {
 
     /// Sends every packet when it is due.
     fn send(&self, clock: Clock, watch: &Watch, second: &dyn Fn()) -> Result<Sent, Error> {
-        let (mut sent, mut refused, mut late) = (vec![Vec::new(); self.calls.len()], 0, 0);
+        let (mut sent, mut refused) = (vec![Vec::new(); self.calls.len()], 0);
+        let mut late = vec![0; self.calls.len()];
         let mut packet = [0; VOICE_PACKET];
         let start = clock.now() + SPACING;
         let mut order: Vec<usize> = (0..self.calls.len()).collect();
@@ -132,7 +125,7 @@ impl<'a> Calls<'a> {
                 let due = start + offset + Duration::from_nanos(k * SPACING_NS);
                 clock.sleep_until(due);
                 let now = clock.now();
-                late += u64::from(now.since(due) > LATE);
+                late[n] += u64::from(now.since(due) > LATE);
                 // Daemons don't look into it.
                 packet[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
                 packet[8..16].copy_from_slice(&k.to_be_bytes());

@@ -3,19 +3,27 @@
 use super::super::build::{host, node, topology};
 use super::super::model::Scenario;
 use super::emulator::Emulator;
-use super::{Error, certified, settings};
+use super::{Error, certified, settings, transfers};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use trunkline_overlay::link;
 use trunkline_overlay::node::Config;
 
-/// Each is a process.
+/// Each has a daemon, and one more process where a plain call or stream ends.
 const MAX_HOSTS: usize = 64;
 
 /// Refuses what daemons can't do.
 pub fn check(scenario: &Scenario) -> Result<(), Error> {
     let unsupported = |what: String| Err(Error::Unsupported(what));
     check_network(scenario)?;
+    if let Some(transfer) = scenario.transfers.iter().find(|t| !transfers::has(t.congestion)) {
+        let (name, congestion) = (&transfer.name, transfer.congestion);
+        return unsupported(format!(
+            "[[stream]] congestion: \"{name}\" is to have \"{congestion}\", which this kernel lacks: \
+             load tcp_{congestion}, or take one that /proc/sys/net/ipv4/tcp_available_congestion_control \
+             has"
+        ));
+    }
     for (n, host) in scenario.hosts.iter().enumerate() {
         let mut links = links_of(scenario, n).map(|(_, _, settings)| settings.realtime.recovery);
         let first = links.next();

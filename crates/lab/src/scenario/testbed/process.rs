@@ -19,8 +19,11 @@ pub const HOST: &str = "impair: host ";
 /// How long what a process said last may take to be read, once it has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// A daemon takes milliseconds to start, also where ten do at once.
+/// A daemon takes milliseconds to start; many at once, on a busy machine, may take seconds.
 const READY: Duration = Duration::from_secs(30);
+
+/// How long one may take to end once it is told to: a node says goodbye first.
+const END: Duration = Duration::from_secs(10);
 
 /// The daemon's program: the one that is `given`, else the one beside this program, else the first
 /// in PATH.
@@ -64,11 +67,11 @@ pub struct Process {
     child: Owned,
     /// As long as it is open, the process runs.
     stdin: Option<ChildStdin>,
-    /// Until it is ready.
+    /// Its standard error, until it is ready.
     stderr: Option<ChildStderr>,
-    /// From then on.
+    /// The thread that reads its standard error from then on.
     reader: Option<JoinHandle<()>>,
-    /// What it said last.
+    /// The last line of its standard error.
     last: Arc<Mutex<String>>,
 }
 
@@ -131,8 +134,10 @@ impl Process {
                 // Not as in "already".
                 if line.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "ready") {
                     let _ = tell.send(Ok(std::mem::take(&mut all)));
-                } else if ["WARN", "ERROR"].iter().any(|w| line.contains(w))
-                    || line.starts_with("error: ")
+                } else if (["WARN", "ERROR"].iter().any(|w| line.contains(w))
+                    || line.starts_with("error: "))
+                    // Here every node is for measuring only.
+                    && !line.contains("UNSEALED")
                 {
                     // Who has closed standard error wants to hear none.
                     drop(writeln!(io::stderr(), "{line}"));
@@ -195,21 +200,37 @@ impl Process {
         self.stdin.take();
     }
 
-    /// Ends it; what it printed, and its processor time.
-    pub fn finish(mut self) -> Result<(String, Duration), Error> {
+    /// Ends it, within [`END`]; what it printed, and its processor time.
+    pub fn finish(self) -> Result<(String, Duration), Error> {
+        self.finish_within(END)
+    }
+
+    fn finish_within(mut self, limit: Duration) -> Result<(String, Duration), Error> {
         self.close();
         // One that has been stopped would not hear of it.
         let _ = self.signal(Signal::SIGCONT);
         let what = || format!("see how {} ended", self.name);
-        let mut text = String::new();
+        let (tell, told) = mpsc::channel();
         if let Some(mut stdout) = self.child.0.stdout.take() {
-            stdout.read_to_string(&mut text).map_err(cannot(what()))?;
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                let _ = tell.send(stdout.read_to_string(&mut text).map(|_| text));
+            });
         }
+        let text = match told.recv_timeout(limit) {
+            Ok(text) => text.map_err(cannot(what()))?,
+            Err(_) => {
+                let (name, seconds) = (&self.name, limit.as_secs());
+                let why = format!("{name} did not end within {seconds} s, and was killed");
+                return Err(Error::Process(why));
+            }
+        };
         // Children count when they are waited for, which only this does.
         let before = children()?;
         let status = self.child.0.wait().map_err(cannot(what()))?;
         if !status.success() {
-            return Err(Error::Process(format!("{} ended before its time: {status}", self.name)));
+            let last = last_words(&self.last());
+            return Err(Error::Process(format!("{} failed, {status}{last}", self.name)));
         }
         Ok((text, children()?.saturating_sub(before)))
     }
@@ -253,6 +274,24 @@ mod tests {
         let nowhere = found(Some(Path::new("/nowhere/t"))).unwrap_err().to_string();
         assert!(nowhere.starts_with("/nowhere/t: ") && !nowhere.contains('\n'), "{nowhere}");
     }
+
+    #[test]
+    fn what_never_ends_is_killed() {
+        let spawn = |script: &str| {
+            let args = ["-c", script, "sh"];
+            Process::spawn(Command::new("sh"), "node 7".into(), &args, Path::new("x.toml")).unwrap()
+        };
+        let deaf = spawn("exec sleep 99");
+        let pid = deaf.child.0.id();
+        let why = deaf.finish_within(Duration::from_millis(200)).unwrap_err().to_string();
+        assert!(why.contains("node 7 did not end within 0 s"), "{why}");
+        assert!(!Path::new("/proc").join(pid.to_string()).exists());
+        let (said, _) = spawn("read x; echo good").finish_within(END).unwrap();
+        assert_eq!(said, "good\n");
+        let why = spawn("read x; exit 3").finish_within(END).unwrap_err().to_string();
+        assert!(why.contains("node 7 failed, exit status: 3"), "{why}");
+    }
+
     #[test]
     fn what_never_gets_ready_is_not_waited_for() {
         let spawn = |script: &str| {

@@ -1,6 +1,7 @@
 //! A program of one's own in the network of a scenario.
 
 use super::emulator::Emulator;
+use super::folder::Folder;
 use super::{Error, cannot, config, process};
 use crate::scenario::Scenario;
 use std::path::Path;
@@ -24,8 +25,7 @@ pub fn shell(
         return Err(Error::Unsupported(what));
     };
     let trunkline = process::find_default(trunkline)?;
-    let dir = tempfile::Builder::new().prefix("trunkline-lab-").tempdir();
-    let dir = dir.map_err(cannot("make a temporary folder"))?;
+    let dir = Folder::new()?;
     let emulator = Emulator::start(&trunkline, scenario, seed, dir.path())?;
     let each = |line: &dyn Fn(usize, &str) -> String| {
         let hosts = scenario.hosts.iter().enumerate();

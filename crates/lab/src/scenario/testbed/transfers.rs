@@ -7,7 +7,11 @@ use super::process::Owned;
 use super::watch::Watch;
 use super::{Error, cannot};
 use crate::table::Row;
+use nix::errno::Errno;
+use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::ffi::OsString;
 use std::io::{Read as _, Seek as _};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -17,10 +21,18 @@ const FIRST_PORT: u16 = 5_201;
 /// What a server may take to listen, and iperf3 to end after its time.
 const PATIENCE: Duration = Duration::from_secs(15);
 
+/// Whether this kernel has a congestion control of that name, or loads it when asked.
+pub fn has(congestion: &str) -> bool {
+    let socket = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP));
+    let tried = |s: &Socket| setsockopt(s, sockopt::TcpCongestion, &OsString::from(congestion));
+    // One that this user may not take is there.
+    !socket.is_ok_and(|socket| tried(&socket) == Err(Errno::ENOENT))
+}
+
 /// What came of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Carried {
-    /// Payload that arrived, in bits per second, from the first to the last.
+    /// Payload that arrived in the measured time, in bits per second.
     pub goodput_bps: f64,
     /// Segments that were sent again.
     pub retransmitted: f64,
@@ -155,6 +167,11 @@ pub fn rows(transfers: &[Transfer], carried: &[Carried], is_valid: bool) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_kernel_has_reno_and_none_what_there_is_not() {
+        assert_eq!((has("reno"), has("renno")), (true, false));
+    }
 
     #[test]
     fn what_iperf3_says_is_read() {

@@ -1,7 +1,9 @@
 //! What fails ends the run at once.
 
 use super::Error;
+use super::emulator::Emulator;
 use std::sync::{Condvar, Mutex, MutexGuard};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often it is looked whether everything still runs.
@@ -83,6 +85,21 @@ impl Watch {
             if next == at {
                 return Ok(());
             }
+        }
+    }
+
+    /// Waits until all of these threads have ended, and calls `second` once a second. That
+    /// the emulator has ended is a failure.
+    pub fn attend_threads<T>(
+        &self,
+        threads: &[ScopedJoinHandle<'_, T>],
+        emulator: &Emulator,
+        second: &dyn Fn(),
+    ) {
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            std::thread::sleep(Duration::from_secs(1));
+            self.note(emulator.check());
+            second();
         }
     }
 

@@ -1,7 +1,6 @@
 //! What runs in a host's namespace.
 
-use super::super::calls::LATE;
-use super::super::{Error, cannot};
+use super::super::{Error, LATE, cannot};
 use super::listen::Ears;
 use super::{Flow, Plan, Report, Sent, clock_ns, packet};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -29,6 +28,9 @@ pub fn agent(file: &Path) -> Result<Report, Error> {
         Ok(plan) => plan,
         Err(why) => return wrong(&why),
     };
+    if !plan.is_sane() {
+        return wrong(&"no scenario has such flows");
+    }
     let ears = Ears::open(&plan.listens)?;
     let mouths = plan.sends.iter().map(Mouth::open).collect::<Result<Vec<_>, _>>()?;
     // Who does not listen learns it by an error.

@@ -9,7 +9,7 @@ mod packet;
 use super::super::model::{Carrier, Scenario, Stream};
 use super::super::rows::{Packet, Received, stream_row};
 use super::super::simulate::{FIRST_CALLER, FIRST_METER, FIRST_STREAM};
-use super::super::{FIRST_PORT, Placed, SPACING};
+use super::super::{FIRST_PORT, MAX_LENGTH, Placed, SPACING};
 use super::emulator::Emulator;
 use super::process::Process;
 use super::{Cpu, Error, cannot};
@@ -35,16 +35,16 @@ struct Flow {
     udp: bool,
     from: SocketAddrV6,
     to: SocketAddrV6,
-    /// Bytes behind the headers, at least 8.
+    /// Bytes behind the headers, from [`packet::STAMP`] to [`packet::MOST`].
     payload: usize,
     /// DSCP and ECN, as in IPv6's traffic class.
     class: u8,
     /// When the first is sent after the calls have begun.
     first_ns: u64,
-    /// Between two.
+    /// From one packet to the next.
     interval_ns: u64,
     count: u64,
-    /// Whether it is told of each packet how long it was under way.
+    /// Whether the delay of each packet is told, and not the longest alone.
     each: bool,
 }
 
@@ -53,6 +53,22 @@ struct Flow {
 struct Plan {
     sends: Vec<Flow>,
     listens: Vec<Flow>,
+}
+
+impl Plan {
+    /// Whether it is one that a scenario can lead to.
+    fn is_sane(&self) -> bool {
+        let mut flows = self.sends.iter().chain(&self.listens);
+        let most = u64::try_from(MAX_LENGTH.as_nanos()).unwrap_or(u64::MAX);
+        flows.all(|flow| {
+            let packets = flow.count.checked_mul(flow.interval_ns.max(1));
+            let fits = (packet::STAMP..=packet::MOST).contains(&flow.payload);
+            // A packet more than fits may begin.
+            let is_short = packets.is_some_and(|all| all <= 2 * most) && flow.first_ns <= 2 * most;
+            let is_slow = !flow.each || flow.interval_ns >= nanos(SPACING);
+            fits && is_short && is_slow
+        })
+    }
 }
 
 /// What came of the flows of a host.
@@ -67,7 +83,7 @@ pub struct Report {
 struct Sent {
     number: usize,
     packets: u64,
-    /// Those more than [`LATE`](super::calls::LATE) after they were due.
+    /// Those more than [`LATE`](super::LATE) after they were due.
     late: u64,
     /// Those that the kernel did not take.
     refused: u64,
@@ -230,11 +246,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How many packets were sent, how many of them late, and how many the kernel did not
-    /// take.
-    pub fn counts(&self) -> (u64, u64, u64) {
-        let sum = |of: fn(&Sent) -> u64| self.sent.iter().map(of).sum();
-        (sum(|s| s.packets), sum(|s| s.late), sum(|s| s.refused))
+    /// Of each flow how many packets were late, and how many there were.
+    pub fn late(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.sent.iter().map(|sent| (sent.late, sent.packets))
+    }
+
+    /// How many packets the kernel did not take.
+    pub fn refused(&self) -> u64 {
+        self.sent.iter().map(|sent| sent.refused).sum()
     }
 
     /// What became of each plain call's packets, in the order of the file.
@@ -266,5 +285,35 @@ impl Outcome {
             stream_row("testbed", stream, (sent.packets, &received), is_valid)
         };
         scenario.streams.iter().zip(each).map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_no_scenario_has_is_refused() {
+        let end = SocketAddrV6::new(std::net::Ipv6Addr::LOCALHOST, 5_000, 0, 0);
+        let good = Flow {
+            number: 0,
+            udp: true,
+            from: end,
+            to: end,
+            payload: 172,
+            class: 0,
+            first_ns: 0,
+            interval_ns: nanos(SPACING),
+            count: 360_000,
+            each: true,
+        };
+        let is_sane = |flow: Flow| Plan { sends: vec![flow], ..Plan::default() }.is_sane();
+        assert!(is_sane(good.clone()));
+        assert!(!is_sane(Flow { payload: 7, ..good.clone() }));
+        assert!(!is_sane(Flow { payload: 1_453, ..good.clone() }));
+        assert!(!is_sane(Flow { count: u64::MAX, ..good.clone() }));
+        assert!(!is_sane(Flow { first_ns: u64::MAX, ..good.clone() }));
+        assert!(!is_sane(Flow { interval_ns: 0, ..good.clone() }));
+        assert!(is_sane(Flow { interval_ns: 1_000, each: false, ..good }));
     }
 }

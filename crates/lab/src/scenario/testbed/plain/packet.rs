@@ -6,7 +6,9 @@ use etherparse::TcpHeader;
 /// Of TCP's headers, without options.
 const TCP: usize = 20;
 /// The moment of sending, in nanoseconds.
-const STAMP: usize = 8;
+pub const STAMP: usize = 8;
+/// The longest payload: what IPv6 and UDP leave of the largest packet of a stream.
+pub const MOST: usize = 1_500 - 40 - 8;
 /// It, and the packet's number.
 const BOTH: usize = 16;
 
