@@ -28,7 +28,8 @@ pub struct Claim {
     pub expected: Verdict,
     /// Why it fails or is undecided, or what the reader should know anyway.
     pub why: &'static str,
-    /// The sabotage that must make it fail.
+    /// The sabotage that must make it fail; nothing where real daemons would have to be
+    /// broken.
     pub sabotage: &'static str,
 }
 

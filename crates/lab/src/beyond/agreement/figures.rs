@@ -164,7 +164,7 @@ fn agrees(quantity: &'static str) -> Claim {
         },
         sabotage: match quantity {
             "silence" => "paper-hellos",
-            "median delay" => "a-slow-relay",
+            "median delay" => "",
             _ => "no-recovery",
         },
     }
