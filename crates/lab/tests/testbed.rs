@@ -70,17 +70,21 @@ fn skipped(done: &Output) -> bool {
     is
 }
 
+/// Runs a scenario beside its simulation, with these arguments, too. Nothing where it can't
+/// be run.
+fn beside(dir: &Path, name: &str, text: &str, args: &[&str], trunkline: &Path) -> Option<Output> {
+    let file = dir.join(name);
+    fs::write(&file, text).unwrap();
+    let mut lab = lab(&["run", "--testbed"]);
+    lab.arg(file).arg("--out").arg(dir).arg("--trunkline").arg(trunkline).args(args);
+    let done = lab.output().unwrap();
+    (!skipped(&done)).then_some(done)
+}
+
 /// Runs [`SCENARIO`] with this program: what it printed, its rows and
 /// testbed.json. Nothing where it can't be run.
 fn both(dir: &Path, trunkline: &Path) -> Option<(Output, Vec<Vec<String>>, serde_json::Value)> {
-    let file = dir.join("s.toml");
-    fs::write(&file, SCENARIO).unwrap();
-    let (out, trunkline) = (dir.to_str().unwrap(), trunkline.to_str().unwrap());
-    let args = ["run", file.to_str().unwrap(), "--out", out, "--testbed", "--trunkline", trunkline];
-    let done = run(&args);
-    if skipped(&done) {
-        return None;
-    }
+    let done = beside(dir, "s.toml", SCENARIO, &[], trunkline)?;
     let read = |name| fs::read_to_string(dir.join("scenario/s").join(name)).unwrap_or_default();
     let csv = read("data.csv");
     let rows = csv.lines().skip(1).map(|l| l.split(',').map(str::to_owned).collect()).collect();
@@ -340,14 +344,7 @@ link = "bottleneck"
 fn kernels_tcp_and_calls_share_a_modelled_queue() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("r.toml");
-    fs::write(&file, ROUTED).unwrap();
-    let (file, out) = (file.to_str().unwrap(), dir.path().to_str().unwrap());
-    let trunkline = trunkline.to_str().unwrap();
-    let done = run(&["run", file, "--testbed", "--out", out, "--trunkline", trunkline]);
-    if skipped(&done) {
-        return;
-    }
+    let Some(done) = beside(dir.path(), "r.toml", ROUTED, &[], &trunkline) else { return };
     let shown = text(&done.stdout) + &text(&done.stderr);
     let read = |name: &str| fs::read_to_string(dir.path().join("scenario/r").join(name)).unwrap();
     let row = |csv: &str, place: &str| -> Vec<String> {
@@ -402,15 +399,8 @@ call = [
 fn plain_calls_and_streams_meet_the_same_wires_as_in_the_simulator() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("p.toml");
-    fs::write(&file, PLAIN).unwrap();
     fs::write(dir.path().join("losses"), "0001").unwrap();
-    let (file, out) = (file.to_str().unwrap(), dir.path().to_str().unwrap());
-    let trunkline = trunkline.to_str().unwrap();
-    let done = run(&["run", file, "--testbed", "--out", out, "--trunkline", trunkline, "--json"]);
-    if skipped(&done) {
-        return;
-    }
+    let Some(done) = beside(dir.path(), "p.toml", PLAIN, &["--json"], &trunkline) else { return };
     let json: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
     let is_valid = json["testbed"]["valid"].as_bool().unwrap();
     for place in ["simulator", "testbed"] {
@@ -451,14 +441,8 @@ fn plain_calls_and_streams_meet_the_same_wires_as_in_the_simulator() {
 /// its calls are over.
 #[track_caller]
 fn fails_at_once(dir: &Path, text: &str, trunkline: &Path, says: &[&str]) {
-    let file = dir.join("f.toml");
-    fs::write(&file, text).unwrap();
     let begun = Instant::now();
-    let args = ["run", file.to_str().unwrap(), "--testbed", "--out", dir.to_str().unwrap()];
-    let done = run(&[&args[..], &["--trunkline", trunkline.to_str().unwrap()]].concat());
-    if skipped(&done) {
-        return;
-    }
+    let Some(done) = beside(dir, "f.toml", text, &[], trunkline) else { return };
     let said = text_of_errors(&done);
     assert_eq!(done.status.code(), Some(2), "{said}");
     for what in says {

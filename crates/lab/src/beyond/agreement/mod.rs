@@ -56,7 +56,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "agreeing",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),
