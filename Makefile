@@ -78,7 +78,7 @@ lint: ## clippy, all targets, warnings are errors
 unit: ## Unit, property, snapshot and doc tests only, some beside the previous version's binary
 	@$(STEP) "build of the tests" cargo test --quiet $(LOCKED) --workspace --no-run
 	@$(STEP) "previous version's binary" scripts/previous-binary.sh
-	@$(STEP) "tests" cargo test $(LOCKED) --workspace
+	@$(STEP) "tests" scripts/tests.sh $(LOCKED)
 
 .PHONY: miri
 miri: ## Run under Miri what of the unsafe code it can
