@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Sends bytes by TCP for a while; how many a second came.
+/// Sends bytes by TCP for so many seconds; how many bytes arrived per second.
 fn transfer(emulator: &Emulator, to: SocketAddr, seconds: f64) -> f64 {
     let (listening, listens) = std::sync::mpsc::channel();
     let listener = emulator.within(1, move || {
@@ -48,7 +48,7 @@ fn a_kernels_tcp_fills_a_modelled_link() {
     let pcap = format!("a={}", capture.display());
     let Some(emulator) = Emulator::start(dir.path(), TEXT, &["--pcap", &pcap]) else { return };
     for to in emulator.at(1, 5_000) {
-        // Of 1,400 bytes 1,348 or 1,328 are payload; some are in flight at either end.
+        // Of 1,400 bytes 1,348 or 1,328 are payload. Some are in flight at either end.
         let share = if to.is_ipv4() { 1_348.0 } else { 1_328.0 } / 1_400.0;
         let goodput = transfer(&emulator, to, 3.0) * 8.0;
         let most = 10e6 * share;
@@ -57,8 +57,8 @@ fn a_kernels_tcp_fills_a_modelled_link() {
     let report = emulator.stop();
     let [a, b] = [0, 1].map(|n| &report["hosts"][n]);
     assert_eq!(a["tcp"]["net.ipv4.tcp_congestion_control"], "reno");
-    // Its first segments were too long for the last edge, and it was told; by IPv6 a SYN
-    // says so before.
+    // Its first segments were too long for the last edge, and it was told so; over IPv6 a SYN is
+    // told already.
     assert!(packets(&a["sent"]) > 1_000 && packets(&b["received"]) > 1_000, "{report}");
     for edge in report["edges"].as_array().expect("edges") {
         for way in ["forward", "reverse"] {
@@ -103,7 +103,7 @@ fn delay_is_the_models_and_what_links_do_may_change() {
             let times: Vec<_> = (0..20).map(|_| round_trip(100, patience)).collect();
             tell.send(times).expect("heard");
         }
-        // Larger than the last edge takes: a router says so, and the kernel remembers.
+        // Larger than the last edge allows: a router says so, and the kernel remembers.
         let both = [(); 2].map(|()| round_trip(1_420, ms(1_000)));
         socket.send_to(&[0], to).expect("sent");
         both
@@ -114,7 +114,7 @@ fn delay_is_the_models_and_what_links_do_may_change() {
     };
     let mut times: Vec<Duration> = ask(2_000).into_iter().map(|t| t.expect("an echo")).collect();
     times.sort();
-    // 5 ms and 0.12 ms at 10 Mbit/s, each way, and what the kernels take.
+    // 5 ms and 0.12 ms at 10 Mbit/s, each way, and the time that the kernels take.
     assert!((10.2..20.0).contains(&(times[10].as_secs_f64() * 1e3)), "{times:?}");
     let cut = TEXT.replace("rate =", "loss = \"100%\", rate =");
     fs::write(dir.path().join("net.toml"), cut).expect("written");
@@ -158,8 +158,8 @@ fn routers_say_what_they_do_not_pass_on() {
                 let _ = socket.send_to(&vec![hops as u8; bytes], to);
                 thread::sleep(ms(100));
             };
-            // There are two routers, and the edge behind the second takes 1,400 bytes. What
-            // is too long is sent in parts once it is known.
+            // There are two routers, and the edge behind the second allows 1,400 bytes. What is too
+            // long is sent in fragments once the kernel knows.
             send(100, 1);
             send(100, 2);
             send(1_420, 64);
@@ -187,14 +187,14 @@ fn mistakes_end_it_with_2_and_are_named() {
     let said = |text: &str| {
         fs::write(&file, text).expect("written");
         let mut run = Command::new(PROGRAM);
-        // What is no mistake ends, too, at once.
+        // A file without a mistake would end it at once, too.
         run.args(["impair", "--until-stdin-closes", "--hosts"]).arg(&file).stdin(Stdio::piped());
         let run = run.output().expect("it ends");
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         assert!(run.status.code() == Some(2) && said.lines().count() == 1, "{said}");
         said
     };
-    // What to write instead of what, then the line, and the way out.
+    // What to replace, by what; then the line, and the advice.
     for (from, to, line, says) in [
         ("[\"s\", \"b\"]", "[\"s\", \"bb\"]", 7, "is \"bb\"; did you mean \"b\"?"),
         ("[\"s\", \"b\"]", "[\"s\", \"s\"]", 7, "\"s\" is at both ends"),
@@ -224,13 +224,13 @@ fn mistakes_end_it_with_2_and_are_named() {
     }
 }
 
-/// As [`Command::new`], of a user who may do nothing in particular, with a /dev/net/tun of
-/// this kind in a mount namespace of its own: `node`, a device that everybody may use;
-/// `secret`, one that this user may not; `null`, /dev/null; `none`.
+/// A command for a user without privileges. It has a /dev/net/tun of this kind, in a mount
+/// namespace of its own: `node`, a device that everybody may use; `secret`, one that this user may
+/// not use; `null`, /dev/null; `none`. It runs `before` first.
 fn nobody(dir: &Path, tun: &str, before: &str) -> Command {
     fs::set_permissions(dir, Permissions::from_mode(0o755)).expect("set");
     let program = dir.join("trunkline");
-    // What it was built in may be nobody else's to read.
+    // Other users may not be able to read the folder that it was built in.
     if !program.exists() {
         fs::hard_link(PROGRAM, &program)
             .or_else(|_| fs::copy(PROGRAM, &program).map(drop))
@@ -264,7 +264,7 @@ fn who_is_not_root_has_hosts_in_a_user_namespace() {
     let Ok(mut emulator) = started.map_err(|why| skip(&why)) else { return };
     let number = fs::read_link(&emulator.hosts[0].net).expect("a namespace");
     assert!(is_reached(&emulator, 0, 1) && is_reached(&emulator, 1, 2));
-    // By the words that were said, as the same user.
+    // With the command line that was announced, as the same user.
     let to = emulator.at(1, 5_000)[0];
     let listener = emulator.within(1, move || TcpListener::bind(to).expect("bound"));
     let listener = listener.join().expect("it listens");
@@ -297,7 +297,7 @@ fn what_is_missing_is_named_with_a_way_out() {
         return skip(&why);
     }
     drop(unable);
-    // Whoever is in a user namespace may have fewer of them there than outside.
+    // A user namespace may allow fewer of them than the system outside.
     let none = "exec unshare --user --map-user=65534 --map-group=65534 --keep-caps sh -c '
         echo 0 >/proc/sys/user/max_user_namespaces
         exec setpriv --ambient-caps=-all --inh-caps=-all $0/trunkline impair --hosts $0/net.toml

@@ -22,7 +22,7 @@ fn a_host_that_loses_its_device_is_named_and_the_others_go_on() {
         emulator.ip(0, command);
         assert!(is_reached(&emulator, 1, 2), "{command}");
     }
-    // Its kernel has forgotten routes, not what comes in.
+    // Its kernel has forgotten its routes, but receives.
     assert!(is_reached(&emulator, 1, 0));
     emulator.ip(0, "link del tl0");
     let said = emulator.line();
@@ -49,7 +49,7 @@ fn a_run_that_is_killed_leaves_nothing() {
     assert_eq!(inhabitants(&number), 0, "it is held by its descriptor alone");
     let own = fs::read_link("/proc/self/ns/net").expect("a namespace");
     assert!(own != number && inhabitants(&own) > 0);
-    // Who runs there gets no descriptor of the others' devices.
+    // A program there inherits no descriptor of other hosts' devices.
     let seen = emulator.enter(0).args(["ls", "-l", "/proc/self/fd"]).output();
     let seen = String::from_utf8_lossy(&seen.expect("it ends").stdout).into_owned();
     assert!(seen.contains("0 ->") && !seen.contains("tun") && !seen.contains("net:"), "{seen}");
@@ -62,14 +62,14 @@ fn a_run_that_is_killed_leaves_nothing() {
 fn whoever_says_what_nobody_reads_passes_packets_on() {
     let dir = temp_dir();
     let Some(emulator) = Emulator::start(dir.path(), THREE, &[]) else { return };
-    // More than a pipe takes, of lines as long as a path.
+    // More than a pipe holds, in lines as long as a path.
     fs::write(dir.path().join("net.toml"), "garbage").expect("written");
     for _ in 0..1_500 {
         emulator.signal(Signal::SIGHUP);
         thread::sleep(ms(1));
     }
     assert!(is_reached(&emulator, 0, 1));
-    // It ends, too.
+    // It can be stopped, too.
     emulator.stop();
 }
 
@@ -88,7 +88,7 @@ fn whoever_provokes_errors_gets_few_of_them() {
                 let _ = socket.send_to(b"", to);
             }
         }
-        // What waits is read, and answered.
+        // Packets that wait are read and answered meanwhile.
         thread::sleep(ms(200));
         let told = ["Icmp: InTimeExcds", "Icmp6InTimeExcds"].map(counted);
         (told[0] + told[1], start.elapsed())
@@ -108,7 +108,7 @@ fn what_is_no_packet_goes_nowhere_and_a_flood_is_soon_over() {
     let (from, to) = (emulator.at(0, 0)[0].ip(), emulator.at(1, 9)[0].ip());
     let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) else { panic!("{from} {to}") };
     let flood = emulator.within(0, move || {
-        // The kernel puts in a length and a checksum, and no more.
+        // The kernel fills in the length and the checksum, and nothing else.
         let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(255)));
         let (socket, to_any) = (socket.expect("root"), SocketAddr::from((to, 0)).into());
         let mut rng = Pcg64Mcg::new(5);
@@ -116,7 +116,7 @@ fn what_is_no_packet_goes_nowhere_and_a_flood_is_soon_over() {
             let right = [0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
             let mut packet = [&right[..], &from.octets(), &to.octets()].concat();
             packet.extend((0..n % 60).map(|_| rng.random::<u8>()));
-            // Nothing, a byte, or all of the header is wrong.
+            // Nothing, one byte, or all of the header is wrong.
             let wrong = match n % 3 {
                 0 => 0..0,
                 1 => (n / 3 % 20)..(n / 3 % 20 + 1),

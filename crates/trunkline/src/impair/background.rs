@@ -1,5 +1,5 @@
-//! What may take long, on threads of its own: they compete with other programs as this
-//! process did when it started, not as the thread that packets are due on.
+//! Work that may take long, on threads of its own. They are scheduled as this process was when it
+//! started, not as the thread that has packets to send in time.
 
 use std::thread::{self, JoinHandle};
 
@@ -8,10 +8,10 @@ use nix::unistd::Pid;
 
 use crate::sys::run_ordinary;
 
-/// See the module.
+/// Starts threads with the scheduling that this process had to begin with; see the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Background {
-    /// The processors that threads may have; `None` where nobody can say.
+    /// The processors that threads may use; `None` if the system does not tell.
     processors: Option<CpuSet>,
 }
 
@@ -21,20 +21,20 @@ impl Background {
         Background { processors: sched_getaffinity(Pid::from_raw(0)).ok() }
     }
 
-    /// Has a thread do it.
+    /// Runs `work` on a thread of its own.
     pub fn spawn<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
         thread::spawn(move || {
             run_ordinary();
-            // A processor may have been taken away since: then any will do.
+            // A processor may have been taken away since. Then any will do.
             let _ = self.processors.map(|all| sched_setaffinity(Pid::from_raw(0), &all));
             work()
         })
     }
 
-    /// The last processor that threads may have, if there are others besides.
+    /// The last of the processors that threads may use, if there is more than one.
     pub fn last_of_several(&self) -> Option<CpuSet> {
         let all = self.processors?;
         let mut each = (0..CpuSet::count()).filter(|&n| all.is_set(n).unwrap_or(false));
@@ -57,13 +57,13 @@ mod tests {
             println!("skipped: there is one processor");
             return;
         };
-        // Only of this thread.
+        // This affects only this thread.
         sched_setaffinity(Pid::from_raw(0), &last).expect("pinned");
         let pinned = affinity();
         assert!(pinned == last && pinned != before);
         assert_eq!(thread::spawn(affinity).join().expect("told"), pinned, "threads inherit it");
         assert_eq!(background.spawn(affinity).join().expect("told"), before);
-        // Whoever has one processor alone isn't moved to another.
+        // A process bound to a single processor stays there.
         assert_eq!(Background::new().last_of_several(), None);
     }
 }

@@ -6,7 +6,7 @@ use nix::sys::time::TimeSpec;
 use std::time::Duration;
 use trunkline_base::Time;
 
-/// See the module.
+/// The time since the start of the run; see the module.
 #[derive(Debug)]
 pub struct Clock {
     start: Time,
@@ -24,7 +24,7 @@ impl Clock {
         self.stamps = Stamps::sample();
     }
 
-    /// Now.
+    /// The present time, counted from the start of the run.
     pub fn now(&self) -> Time {
         Time::ZERO + clock::now().since(self.start)
     }
@@ -32,7 +32,7 @@ impl Clock {
     /// When the datagram that the kernel stamped `stamp` (CLOCK_REALTIME)
     /// arrived; not after now.
     pub fn place(&self, stamp: TimeSpec) -> Time {
-        // A stepped clock would say that it has waited for longer.
+        // After a step of the clock a datagram would seem to have waited for longer.
         const OLDEST: Duration = Duration::from_millis(200);
         let now = clock::now();
         let at = self.stamps.place(Duration::from(stamp), now - OLDEST, now);

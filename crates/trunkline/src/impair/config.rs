@@ -28,35 +28,35 @@ pub enum ConfigError {
     /// The file could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// The file that could not be read.
         path: PathBuf,
-        /// Why.
+        /// The reason that the system gives.
         source: std::io::Error,
     },
-    /// The file is not TOML, or a key or value in it is not one of ours.
+    /// The file is not TOML, or has an unknown key or a value that is out of range.
     #[error("{}:{line}:{column}: {message}", path.display())]
     Syntax {
-        /// The file.
+        /// The file with the mistake.
         path: PathBuf,
-        /// Line, from 1.
+        /// The line of the mistake, from 1.
         line: usize,
-        /// Column, from 1.
+        /// The column of the mistake, from 1.
         column: usize,
         /// What is wrong there.
         message: String,
     },
-    /// Neither a file nor a pair of ends.
+    /// There is neither a file nor a pair of ends.
     #[error("no link: give a configuration file, or --a and --b, or a [[link]] in the file")]
     NoLinks,
     /// A link's values do not go together.
     #[error("link {link}: {problem}")]
     Link {
-        /// The link's name.
+        /// The name of the link.
         link: String,
         /// What is wrong with it.
         problem: Problem,
     },
-    /// Other links than those that run.
+    /// The file describes other links than those that run.
     #[error(
         "{what} differs from what runs: change only what links do (delay, jitter, rate, queue, red, \
          loss, burst, chain, spacing, trace), or start impair again"
@@ -68,7 +68,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// What is wrong `at` so many bytes into a file.
+    /// An error at the byte `at` of a file with this text.
     pub fn at(path: &Path, text: &str, at: usize, message: String) -> ConfigError {
         let before = &text.as_bytes()[..at.min(text.len())];
         let start_of_line = before.iter().rposition(|&b| b == b'\n').map_or(0, |n| n + 1);
@@ -84,58 +84,58 @@ impl ConfigError {
 /// What is wrong with a link.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// Two links with one name would be one line in the ledger.
+    /// Two links have one name, and would be one entry in the ledger.
     #[error("the name is taken by an earlier link; choose another")]
     DuplicateName,
-    /// Nobody to begin with.
+    /// Neither end has a peer, so that nobody could begin.
     #[error("neither a nor b has a peer; give at least one, the other can be learned")]
     NoPeer,
-    /// Burstiness of nothing.
+    /// There is a burstiness, but no loss that it could apply to.
     #[error("{direction}: burst needs loss; add loss, or remove burst")]
     BurstAlone {
-        /// forward or reverse.
+        /// The direction, forward or reverse.
         direction: &'static str,
     },
-    /// A chain that would not be used.
+    /// A key of the chain is given, but there is no bursty loss to use it.
     #[error("{direction}: {key} needs burst; add burst, or remove {key}")]
     ChainAlone {
-        /// forward or reverse.
+        /// The direction, forward or reverse.
         direction: &'static str,
-        /// chain or spacing.
+        /// The key, chain or spacing.
         key: &'static str,
     },
-    /// Two answers to which packets are lost.
+    /// Both trace and loss say which packets are lost.
     #[error("{direction}: trace and loss both say what is lost; remove one of them")]
     TraceAndLoss {
-        /// forward or reverse.
+        /// The direction, forward or reverse.
         direction: &'static str,
     },
-    /// A trace that cannot be read.
+    /// A trace cannot be read.
     #[error("{direction}: cannot read the loss trace {}: {source}", path.display())]
     Trace {
-        /// forward or reverse.
+        /// The direction, forward or reverse.
         direction: &'static str,
-        /// The file.
+        /// The file of the trace.
         path: PathBuf,
-        /// Why.
+        /// The reason why it cannot be read.
         source: TraceError,
     },
-    /// A queue that nothing would wait in.
+    /// There is a red without a rate: nothing would wait in its queue.
     #[error("red needs rate in the same direction; add rate, or remove red")]
     RedAlone,
-    /// Thresholds that cannot be compared with the queue.
+    /// The thresholds cannot be compared with the queue.
     #[error(
         "{direction}: queue, red.min and red.max must all count packets or all be sizes; \
          without queue it is 100 packets"
     )]
     RedUnits {
-        /// forward or reverse.
+        /// The direction, forward or reverse.
         direction: &'static str,
     },
-    /// Values out of range.
+    /// A value is out of range.
     #[error("{direction}: {source}")]
     Model {
-        /// forward or reverse.
+        /// The direction, forward or reverse.
         direction: &'static str,
         /// The field, its value and its range.
         source: InvalidModel,
@@ -145,13 +145,13 @@ pub enum Problem {
 /// Why a loss trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file.
+    /// The file could not be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// What is in it.
+    /// The text of the file is not a trace.
     #[error(transparent)]
     Content(#[from] BadTrace),
-    /// All of a configuration, with this one.
+    /// With this one, all traces of the configuration are too long together.
     #[error("with it the traces have more than {MAX_TRACES} packets together: shorten one")]
     TooManyTogether,
 }
@@ -161,16 +161,16 @@ pub enum TraceError {
 pub struct Config {
     /// Feeds every link's randomness.
     pub seed: u64,
-    /// Most bytes of memory for packets under way, over all links.
+    /// The most memory for packets under way over all links, in bytes.
     pub buffer: u64,
-    /// In the order of the file.
+    /// The links in the order of the file.
     pub links: Vec<Link>,
 }
 
 /// One link: two ends, two directions.
 #[derive(Debug, Clone)]
 pub struct Link {
-    /// As in the ledger.
+    /// The name in the ledger.
     pub name: String,
     /// The two ends, a then b.
     pub ends: [End; 2],
@@ -178,7 +178,7 @@ pub struct Link {
     pub directions: [Direction; 2],
 }
 
-/// The socket that faces a node, and where that node is.
+/// A socket that faces a node, and the address of that node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
@@ -201,9 +201,9 @@ pub struct Direction {
 
 /// The ends of a link and their names in messages and in the ledger.
 pub const SIDES: [&str; 2] = ["a", "b"];
-/// The directions, likewise.
+/// The directions of a link and their names in messages and in the ledger.
 pub const DIRECTIONS: [&str; 2] = ["forward", "reverse"];
-/// Room for 32,768 packets.
+/// The default of `buffer`: room for 32,768 packets.
 pub const DEFAULT_BUFFER: Size = Size(64 << 20);
 
 #[derive(Deserialize)]
@@ -227,11 +227,11 @@ modelled! {
 }
 
 impl Config {
-    /// Reads a file. The paths in it begin at its folder.
+    /// Reads a file. Relative paths in it start from its folder.
     ///
     /// # Errors
     ///
-    /// The first mistake in it, with its place.
+    /// The first mistake in the file, with its place.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         let mut file: File = read_toml(path)?.1;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -312,21 +312,22 @@ impl LinkText {
     }
 }
 
-/// A link without a name is called by its number, from 1.
+/// The name of a link: the given one, or its number from 1.
 pub fn name(given: Option<&String>, index: u64) -> String {
     given.cloned().unwrap_or_else(|| (index + 1).to_string())
 }
 
-/// Directions of one link must not lose in step, links with one stream must.
+/// The stream of a link's forward direction. The directions of one link must not lose in step;
+/// links with the same stream must.
 pub fn stream(given: Option<u64>, index: u64) -> u64 {
     given.unwrap_or(index).wrapping_mul(2)
 }
 
-/// What a file says, and its text.
+/// Reads a file as TOML; its text, and what it says.
 ///
 /// # Errors
 ///
-/// It can't be read, or is no TOML of this kind.
+/// The file cannot be read, or its text is not TOML of this kind.
 pub fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(String, T), ConfigError> {
     let text =
         read_text(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -334,7 +335,7 @@ pub fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(String,
         Ok(file) => Ok((text, file)),
         Err(error) => {
             let at = error.span().map_or(0, |s| s.start);
-            // Some parser messages have several lines; ours have one.
+            // Some messages of the parser have several lines; ours have one.
             let what = plain(&error.message().replace('\n', ", "));
             let hint = suggestion(&what).map(|name| format!("; did you mean `{name}`?"));
             Err(ConfigError::at(path, &text, at, what + &hint.unwrap_or_default()))
@@ -342,14 +343,14 @@ pub fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(String,
     }
 }
 
-/// What is in a file of at most `limit` bytes; `None` if it has more.
+/// Reads a file of at most `limit` bytes; `None` if it has more.
 fn read_file(file: std::fs::File, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= limit).then_some(bytes))
 }
 
-/// 16 MiB are half a million links of some lines.
+/// Reads a text file of up to 16 MiB, which is enough for half a million links.
 fn read_text(path: &Path) -> io::Result<String> {
     let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     let bytes = read_file(std::fs::File::open(path)?, 16 << 20)?
@@ -360,7 +361,7 @@ fn read_text(path: &Path) -> io::Result<String> {
 impl FromStr for End {
     type Err = String;
 
-    /// `LISTEN=PEER`, or `LISTEN` alone.
+    /// Reads `LISTEN=PEER`, or `LISTEN` alone.
     fn from_str(text: &str) -> Result<End, String> {
         match text.split_once('=') {
             Some((listen, peer)) => {

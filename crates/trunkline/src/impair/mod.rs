@@ -134,7 +134,7 @@ pub struct Args {
     punctual: bool,
 }
 
-/// One link by hand, with the keys of a file.
+/// One link by hand, with the same keys as in a file.
 #[derive(clap::Args, Debug)]
 #[group(conflicts_with = "config", multiple = true)]
 struct OneLink {
@@ -191,46 +191,46 @@ pub enum Error {
     /// An address cannot be bound.
     #[error("link {link}: cannot listen on {addr} for {side}: {source}; {}", advice(source))]
     Bind {
-        /// The link's name.
+        /// The name of the link.
         link: String,
-        /// a or b.
+        /// The end that listens there, a or b.
         side: &'static str,
-        /// The address.
+        /// The address that cannot be bound.
         addr: SocketAddr,
-        /// Why.
+        /// The reason that the system gives.
         source: io::Error,
     },
-    /// There can't be hosts here.
+    /// Hosts cannot be made here.
     #[error(transparent)]
     Namespace(#[from] hosts::NamespaceError),
-    /// A capture of a host that isn't there.
+    /// A capture is asked for, but there is no such host.
     #[error("--pcap: no [[host]] is \"{host}\"")]
     NoHost {
-        /// Its name.
+        /// The name that no host has.
         host: String,
     },
-    /// A capture can't be written.
+    /// A capture cannot be written.
     #[error("cannot write the capture {}: {source}", path.display())]
     Capture {
-        /// The file.
+        /// The file of the capture.
         path: PathBuf,
-        /// Why.
+        /// The reason that the system gives.
         source: io::Error,
     },
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     Os {
-        /// What it was for.
+        /// What the call was for.
         what: &'static str,
-        /// Why.
+        /// The reason that the system gives.
         source: io::Error,
     },
     /// The ledger file cannot be written.
     #[error("cannot write the ledger to {}: {source}", path.display())]
     Ledger {
-        /// The file.
+        /// The file of the ledger.
         path: PathBuf,
-        /// Why.
+        /// The reason that the system gives.
         source: io::Error,
     },
 }
@@ -312,14 +312,14 @@ fn run_hosts(path: &Path, args: &Args) -> Result<(), Error> {
     write(&emulator.report(), ledger)
 }
 
-/// A file that a ledger goes to.
+/// A file that the ledger goes to.
 struct Ledger {
     path: PathBuf,
     file: File,
 }
 
 impl Ledger {
-    /// That it can't be written is found out now, not after an hour of measuring.
+    /// Creates the file now: a mistake should not show only after an hour of measuring.
     fn create(path: PathBuf) -> Result<Ledger, Error> {
         match File::create(&path) {
             Ok(file) => Ok(Ledger { path, file }),
@@ -338,14 +338,14 @@ fn write(report: &impl Serialize, ledger: Option<Ledger>) -> Result<(), Error> {
     writeln!(io::stdout(), "{json}").map_err(Error::os("write the ledger to standard output"))
 }
 
-/// Gives this thread what keeps others from delaying it, as far as that is permitted.
+/// Gives this thread real-time priority and a processor of its own, as far as that is permitted.
 fn hurry(background: Background) {
     if let Err(why) = run_fifo(PRIORITY) {
         let _ = writeln!(io::stderr(), "impair: no real-time priority ({why}): others delay it");
         return;
     }
-    // Others' threads leave the processor that a real-time thread is bound to. They
-    // wouldn't for an ordinary one, which is better off where there is room.
+    // Other threads leave a processor that a real-time thread is bound to. They would not for an
+    // ordinary thread, which is better off where there is room.
     if let Some(last) = background.last_of_several() {
         let _ = sched_setaffinity(Pid::from_raw(0), &last);
     }
@@ -354,7 +354,7 @@ fn hurry(background: Background) {
 /// Above what programs ask for by default, below the kernel's own threads.
 const PRIORITY: u8 = 50;
 
-/// Nobody may read standard error, which is no reason to fail.
+/// Says that the links are ready. That nobody reads standard error is no reason to fail.
 fn announce(asked: &[End], relay: &Relay) {
     let mut stderr = io::stderr();
     for ((link, side, addr), end) in relay.addresses().zip(asked) {

@@ -1,5 +1,5 @@
-//! One thread that takes packets in, asks the network, and hands each out when it is
-//! due.
+//! One thread that takes packets in, asks the network what happens to them, and hands each out when
+//! it is due.
 
 use std::os::fd::AsFd;
 use std::thread;
@@ -20,20 +20,19 @@ use super::say::say;
 use super::setup::{Change, Setup};
 use super::stop::{Reread, Stop};
 
-/// What is taken in per port and turn, so that one flood does not hold up the
+/// How many packets are taken in per port and turn. It is limited so that a flood does not hold up
 /// packets that are due.
 pub const BATCH: usize = 64;
 
-/// Why a link's models can't be refused.
+/// Why the models of a link cannot be refused here.
 pub const VALID: &str = "a configuration has valid models";
 
 /// How long before a packet is due a punctual pump stops sleeping: a timer wakes it
 /// some 50 to 100 µs late.
 const AWAKE: Duration = Duration::from_micros(100);
 
-/// In each such time a punctual pump may wait awake for half of it at most: from a real-time
-/// thread that never sleeps the kernel takes the processor for 50 ms in one piece, once a
-/// second.
+/// In each such interval a punctual pump stays awake for at most half of the time. From a real-time
+/// thread that never sleeps the kernel takes the processor for 50 ms in one piece, once a second.
 const VIGIL: Duration = Duration::from_millis(10);
 
 /// Tokens of the descriptors that are not ports.
@@ -45,7 +44,7 @@ const CHANGE: u64 = u64::MAX - 4;
 
 /// Where packets come from and go to.
 pub trait Ports {
-    /// What looks on in the network.
+    /// An observer of the network.
     type Tap: Tap;
 
     /// Takes up to [`BATCH`] packets that have come at `port` and sends them into the
@@ -56,7 +55,7 @@ pub trait Ports {
     fn deliver(&mut self, header: &Header, packet: &mut [u8]);
 }
 
-/// See the module.
+/// Passes packets between ports and a network; see the module.
 pub struct Pump<P: Ports, S> {
     pub ports: P,
     pub net: Network<P::Tap>,
@@ -66,21 +65,21 @@ pub struct Pump<P: Ports, S> {
     stop: Stop,
     reread: Option<Reread<S>>,
     timer: TimerFd,
-    /// What the timer is set to.
+    /// The time that the timer is set to.
     pub armed: Option<Time>,
-    /// How it waits for the next packet awake, if it does.
+    /// How long it has waited awake, if it does that at all.
     vigil: Option<Vigil>,
     lateness: Histogram<u64>,
     events: Vec<EpollEvent>,
 }
 
 impl<P: Ports, S: Setup> Pump<P, S> {
-    /// `stop` says when [`Pump::run`] ends, `reread` when the links shall do something
-    /// else. Watch the ports afterwards.
+    /// `stop` says when [`Pump::run`] ends, and `reread` when the links are to change. Watch the
+    /// ports afterwards.
     ///
     /// # Errors
     ///
-    /// A system call that failed.
+    /// A system call failed.
     pub fn new(
         (ports, net, setup): (P, Network<P::Tap>, S),
         stop: Stop,
@@ -126,21 +125,20 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         })
     }
 
-    /// Has [`Ports::receive`] called when there is something at `port`, whose
-    /// descriptor this is.
+    /// Has [`Ports::receive`] called when `fd`, the descriptor of `port`, becomes readable.
     ///
     /// # Errors
     ///
-    /// It can't be waited for.
+    /// The descriptor cannot be waited for.
     pub fn watch(&self, fd: impl AsFd, port: usize) -> Result<(), Error> {
         watch(&self.epoll, fd, port as u64)
     }
 
-    /// Passes packets on until told to stop. What is under way then stays unsent.
+    /// Passes packets on until told to stop. Those that are under way then are not sent.
     ///
     /// # Errors
     ///
-    /// A system call that failed. Errors of single packets are counted instead.
+    /// A system call failed. Errors with single packets are counted instead.
     pub fn run(&mut self) -> Result<(), Error> {
         loop {
             self.send_due();
@@ -151,15 +149,15 @@ impl<P: Ports, S: Setup> Pump<P, S> {
                 Err(error) => return Err(Error::os("wait for packets")(error)),
             };
             match ready {
-                // Awake until the next is due. Of two that are, on one processor, neither
-                // would otherwise ever let the other have it.
+                // It stays awake until the next packet is due. If two such threads share a
+                // processor, neither would ever let the other run without this.
                 0 => thread::yield_now(),
                 _ => self.clock.sample(),
             }
             for k in 0..ready {
                 match self.events[k].data() {
                     TIMER => {
-                        // Reading makes it unreadable; nothing is due if it fails.
+                        // Reading resets the timer. If that fails, nothing is due.
                         let _ = self.timer.wait();
                         self.armed = None;
                     }
@@ -178,13 +176,13 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         }
     }
 
-    /// Takes in what has come at `port`.
+    /// Takes in packets that have come at `port`.
     pub fn receive(&mut self, port: usize) {
         self.ports.receive(port, &self.clock, &mut self.net);
     }
 
-    /// Does what the file says by now. Whatever is wrong with it is said, and then
-    /// everything stays as it is.
+    /// Applies a file that has been read again. If something is wrong with it, that is said, and
+    /// all stays as it is.
     fn change(&mut self) {
         let Some(change) = self.reread.as_mut().and_then(Reread::change) else { return };
         match change.map(|change| self.apply(change)) {
@@ -201,9 +199,9 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         }
     }
 
-    /// Lets each direction that differs do what it now shall; how many, and what was said of
-    /// all before. The others' loss processes go on where they are, and what is under way
-    /// keeps its time of arrival.
+    /// Changes the directions that differ; how many they are, and the former setup. The loss
+    /// processes of the others go on where they are, and packets under way keep their time of
+    /// arrival.
     pub fn apply(&mut self, Change { setup, directions }: Change<S>) -> (usize, S) {
         let models: Vec<_> = setup.models().collect();
         for &k in &directions {
@@ -225,7 +223,7 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         }
     }
 
-    /// Sets the timer to the next packet; how long to wait besides.
+    /// Sets the timer for the next packet; how long to wait for other events.
     pub fn arm(&mut self) -> Result<EpollTimeout, Error> {
         let next = Some(self.net.next_timeout()).filter(|next| *next < Time::NEVER);
         let next = match (next, &mut self.vigil) {
@@ -236,7 +234,7 @@ impl<P: Ports, S: Setup> Pump<P, S> {
                     return Ok(EpollTimeout::ZERO);
                 }
                 vigil.last = None;
-                // There is nothing to subtract from a time with: count from zero.
+                // A time cannot be subtracted from directly, so this counts from zero.
                 let early = if is_soon { Duration::ZERO } else { AWAKE };
                 Some(Time::ZERO + (due.since(Time::ZERO) - early))
             }
@@ -268,13 +266,13 @@ impl<P: Ports, S: Setup> Pump<P, S> {
     }
 }
 
-/// How long a thread has been awake to wait.
+/// How long a thread has waited awake.
 #[derive(Default)]
 struct Vigil {
-    /// When the present [`VIGIL`] began.
+    /// The start of the present interval of [`VIGIL`].
     begun: Time,
     awake: Duration,
-    /// When it was awake before, without sleep since.
+    /// When it was last awake, unless it has slept since.
     last: Option<Time>,
 }
 

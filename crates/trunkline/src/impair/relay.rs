@@ -42,8 +42,8 @@ struct Port {
 }
 
 impl Relay {
-    /// Binds every socket; `stop` says when [`Relay::run`] ends, `reread` when
-    /// the links shall do something else.
+    /// Binds every socket. `stop` says when [`Relay::run`] ends, and `reread` when the links are to
+    /// change.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Relay {
         Ok(Relay { pump })
     }
 
-    /// The address of each side, for a port that the system chose.
+    /// The address of each side, which matters if the system chose the port.
     pub fn addresses(&self) -> impl Iterator<Item = (&str, &'static str, SocketAddr)> {
         self.pump.ports.ports.iter().enumerate().filter_map(|(k, port)| {
             let addr = port.socket.local_addr().ok()?;
@@ -71,7 +71,7 @@ impl Relay {
         })
     }
 
-    /// As [`Pump::run`].
+    /// Passes datagrams on until told to stop, like [`Pump::run`].
     pub fn run(&mut self) -> Result<(), Error> {
         self.pump.run()
     }
@@ -109,7 +109,7 @@ impl Ports for Sockets {
                     return;
                 }
             };
-            // The delay counts from the arrival, not from when we came to look.
+            // The delay counts from the arrival, not from the time of reading.
             let arrived = datagram.stamp.map_or_else(|| clock.now(), |s| clock.place(s));
             port.accept(k, arrived, &datagram, net);
         }
@@ -214,7 +214,7 @@ fn bind_ports(config: &Config) -> Result<Vec<Port>, Error> {
     Ok(ports)
 }
 
-/// An IPv4 sender reaches a `[::]` socket as `::ffff:a.b.c.d`.
+/// Whether two addresses are the same. An IPv4 sender reaches a `[::]` socket as `::ffff:a.b.c.d`.
 fn same(a: SocketAddr, b: SocketAddr) -> bool {
     a == b || (a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical())
 }

@@ -4,16 +4,16 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use trunkline_base::link_model::Count;
 
-/// What a run did.
+/// The ledger of a run.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Length of the run.
+    /// The length of the run, in seconds.
     pub seconds: f64,
-    /// Processor time of the relay.
+    /// The processor time of the relay, in seconds.
     pub cpu_seconds: f64,
     /// How late packets left.
     pub lateness_us: Lateness,
-    /// Per link, in the order of the configuration.
+    /// The links in the order of the configuration.
     pub links: Vec<LinkReport>,
 }
 
@@ -30,7 +30,7 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// From a histogram of nanoseconds.
+    /// Takes the quantiles from a histogram of nanoseconds.
     pub fn new(nanos: &Histogram<u64>) -> Lateness {
         let at = |q| nanos.value_at_quantile(q) as f64 / 1e3;
         Lateness {
@@ -43,10 +43,10 @@ impl Lateness {
     }
 }
 
-/// One link.
+/// The ledger of one link.
 #[derive(Debug, Serialize)]
 pub struct LinkReport {
-    /// As configured.
+    /// The name as configured.
     pub name: String,
     /// From a to b.
     pub forward: DirectionReport,
@@ -54,14 +54,14 @@ pub struct LinkReport {
     pub reverse: DirectionReport,
 }
 
-/// One direction:
+/// The ledger of one direction:
 /// offered = delivered + lost + queue_dropped + pool_dropped + send_errors + in_flight,
 /// in packets and in bytes, IP and UDP headers included.
 #[derive(Debug, Serialize)]
 pub struct DirectionReport {
     /// Received from the peer and handed to the model.
     pub offered: Tally,
-    /// Sent on.
+    /// Sent on to the other node.
     pub delivered: Tally,
     /// Lost by the model.
     pub lost: Tally,
@@ -69,8 +69,7 @@ pub struct DirectionReport {
     pub queue_dropped: Tally,
     /// Those of queue_dropped that random early detection chose by chance.
     pub early_dropped: Tally,
-    /// Marked by random early detection; then delivered, lost or one of those
-    /// below.
+    /// Marked by random early detection. They are then delivered, lost, or one of those below.
     pub marked: Tally,
     /// No room in the relay's buffer.
     pub pool_dropped: Tally,
@@ -88,7 +87,7 @@ pub struct DirectionReport {
     pub receive_errors: u64,
 }
 
-/// Packets and bytes.
+/// A count of packets and of their bytes.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Tally {
     packets: u64,

@@ -4,31 +4,30 @@ use super::config::ConfigError;
 use std::path::Path;
 use trunkline_base::link_model::LinkModel;
 
-/// A network that is written in a file.
+/// A network that a file describes.
 pub trait Setup: Clone + Send + Sized + 'static {
-    /// Reads a file. The paths in it begin at its folder.
+    /// Reads a file. Relative paths in it start from its folder.
     ///
     /// # Errors
     ///
-    /// The first mistake in it, with its place.
+    /// The first mistake in the file, with its place.
     fn read(path: &Path) -> Result<Self, ConfigError>;
 
-    /// Both directions of each link, one after the other.
+    /// The models of both directions of each link, one after the other.
     fn models(&self) -> impl Iterator<Item = &LinkModel>;
 
-    /// Fails with what makes `new` another network than this, if anything does but what
-    /// its links do.
+    /// Checks that `new` differs from this network in nothing but what its links do.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OtherLinks`], with the first that isn't the same.
+    /// [`ConfigError::OtherLinks`], with the first thing that differs.
     fn check_same(&self, new: &Self) -> Result<(), ConfigError>;
 
-    /// What differs in `new`.
+    /// Finds what differs in `new`.
     ///
     /// # Errors
     ///
-    /// As [`Setup::check_same`].
+    /// The same as of [`Setup::check_same`].
     fn change(&self, new: Self) -> Result<Change<Self>, ConfigError> {
         self.check_same(&new)?;
         let both = (0..).zip(self.models().zip(new.models()));
@@ -37,11 +36,11 @@ pub trait Setup: Clone + Send + Sized + 'static {
     }
 }
 
-/// What a file says that has been read again.
+/// The result of reading a file again.
 #[derive(Debug)]
 pub struct Change<S> {
-    /// All of it.
+    /// The whole network as the file describes it.
     pub setup: S,
-    /// The directions that are to do something else, counted through all links.
+    /// The directions that differ, counted through all links.
     pub directions: Vec<u32>,
 }

@@ -11,10 +11,10 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-/// The longest datagram that is relayed: more than an Ethernet frame carries.
+/// The longest datagram that is relayed, in bytes: more than an Ethernet frame carries.
 pub const SLOT: usize = 2048;
 
-/// A pause of the relay of a tenth of a second at 200,000 packets/s.
+/// Bytes for a pause of a tenth of a second at 200,000 packets/s.
 const KERNEL_BUFFER: usize = 4 << 20;
 
 /// Memory that one receive call fills.
@@ -25,7 +25,7 @@ pub struct RxBuffer {
 }
 
 impl RxBuffer {
-    /// Room for one datagram.
+    /// A buffer for one datagram.
     pub fn new() -> RxBuffer {
         RxBuffer { bytes: vec![0; SLOT], control: cmsg_space!(TimeSpec, u32, i32, i32) }
     }
@@ -40,23 +40,23 @@ pub struct Datagram<'a> {
     pub truncated: bool,
     /// When it arrived, CLOCK_REALTIME.
     pub stamp: Option<TimeSpec>,
-    /// DSCP and ECN.
+    /// The byte with DSCP and ECN.
     pub tos: u8,
 }
 
-/// A bound, non-blocking UDP socket.
+/// A bound UDP socket that does not block.
 #[derive(Debug)]
 pub struct Socket {
     udp: UdpSocket,
     /// The kernel's drop counter, which wraps.
     drops_seen: u32,
     drops: u64,
-    /// What is sent has this TOS byte.
+    /// The TOS byte that the socket is set to for sending.
     tos: u8,
 }
 
 impl Socket {
-    /// Binds `addr`.
+    /// Binds a socket to `addr`.
     pub fn bind(addr: SocketAddr) -> io::Result<Socket> {
         let udp = UdpSocket::bind(addr)?;
         udp.set_nonblocking(true)?;
@@ -78,7 +78,7 @@ impl Socket {
         Ok(Socket { udp, drops_seen: 0, drops: 0, tos: 0 })
     }
 
-    /// Where it is bound.
+    /// The address that it is bound to.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.udp.local_addr()
     }
@@ -128,7 +128,7 @@ impl Socket {
         Ok(Some(Datagram { bytes, source, truncated, stamp, tos }))
     }
 
-    /// Sends to `to` with this TOS byte, or fails at once.
+    /// Sends a datagram with this TOS byte to `to`, or fails at once.
     pub fn send(&mut self, bytes: &[u8], tos: u8, to: SocketAddr) -> io::Result<usize> {
         // An option of the socket rather than of the datagram: a link's
         // packets are mostly alike, and nix allocates for control messages.

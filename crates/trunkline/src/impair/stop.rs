@@ -23,15 +23,14 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Takes SIGTERM and SIGINT away from this thread; call it before starting
-    /// others.
+    /// Takes SIGTERM and SIGINT away from this thread. Call it before starting others.
     pub fn new(stdin: bool) -> Result<Stop, Error> {
         let signals = Signals::block()
             .map_err(|source| Error::Os { what: "block SIGTERM and SIGINT", source })?;
         Ok(Stop { signals, stdin: stdin.then(io::stdin) })
     }
 
-    /// Readable when a signal came.
+    /// Readable when SIGTERM or SIGINT has come.
     pub fn signals(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
     }
@@ -42,32 +41,30 @@ impl Stop {
         self.stdin.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether standard input, readable now, has ended. What is typed means
-    /// nothing.
+    /// Whether standard input, readable now, has ended. Anything that is typed is ignored.
     pub fn stdin_ended(&self) -> bool {
         let mut ignored = [0; 4096];
         !matches!(self.stdin.as_ref().map(|s| s.lock().read(&mut ignored)), Some(Ok(1..)))
     }
 }
 
-/// The file that links are read from, and again at SIGHUP: by a thread of its own,
-/// since a trace is up to 64 million packets long, and those of the links are due
-/// meanwhile.
+/// The file that describes the links. At SIGHUP a thread of its own reads it again, since a trace
+/// may have 64 million packets, and meanwhile packets are due.
 #[derive(Debug)]
 pub struct Reread<S> {
     file: PathBuf,
     hangup: Hangup,
     background: Background,
     reader: Option<JoinHandle<Result<Change<S>, ConfigError>>>,
-    /// Readable when the reader has done.
+    /// Readable when the thread has read the file.
     done: Arc<EventFd>,
-    /// Whether another signal has come since it began.
+    /// Whether another signal has come since the thread began.
     again: bool,
 }
 
 impl<S: Setup> Reread<S> {
-    /// Takes SIGHUP away from this thread; call it before starting others. The file will be
-    /// read in `background`.
+    /// Takes SIGHUP away from this thread. Call it before starting others. A thread of `background`
+    /// will read the file.
     pub fn new(file: PathBuf, background: Background) -> Result<Reread<S>, Error> {
         let hangup =
             Hangup::block().map_err(|source| Error::Os { what: "block SIGHUP", source })?;
@@ -76,17 +73,17 @@ impl<S: Setup> Reread<S> {
         Ok(Reread { file, hangup, background, reader: None, done: Arc::new(done), again: false })
     }
 
-    /// Readable when a signal came.
+    /// Readable when SIGHUP has come.
     pub fn hangup(&self) -> BorrowedFd<'_> {
         self.hangup.as_fd()
     }
 
-    /// Readable when [`Reread::change`] has something to say.
+    /// Readable when [`Reread::change`] has a result.
     pub fn done(&self) -> BorrowedFd<'_> {
         self.done.as_fd()
     }
 
-    /// Begins to read if a signal has come since the last look.
+    /// Starts reading if a signal has come since the last call.
     pub fn on_hangup(&mut self, running: &S) {
         if self.hangup.came() {
             self.begin(running);
@@ -107,18 +104,18 @@ impl<S: Setup> Reread<S> {
         }));
     }
 
-    /// What has been read, if it has, since the last look.
+    /// The result of reading, if there is one since the last call.
     pub fn change(&mut self) -> Option<Result<Change<S>, ConfigError>> {
         self.done.read().ok()?;
         Some(self.reader.take()?.join().expect("the reader does not panic"))
     }
 
-    /// Gives back what has become of no use. Of a long trace that takes milliseconds.
+    /// Frees a former setup. For a long trace that takes milliseconds.
     pub fn dispose(&self, old: S) {
         self.background.spawn(move || drop(old));
     }
 
-    /// Reads once more if a signal came while the file was being read.
+    /// Reads the file once more if a signal came while it was being read.
     pub fn go_on(&mut self, running: &S) {
         if self.again {
             self.begin(running);

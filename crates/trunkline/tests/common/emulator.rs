@@ -12,26 +12,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 
-/// An emulator that runs; killed if the test fails.
+/// An emulator that runs. It is killed if the test fails.
 pub struct Emulator {
     pub child: Child,
     pub stderr: BufReader<ChildStderr>,
     pub hosts: Vec<Host>,
 }
 
-/// What it says of a host.
+/// A host, as the emulator announces it.
 pub struct Host {
-    /// Its namespace.
+    /// The file of its namespace.
     pub net: PathBuf,
-    /// The options of `nsenter`.
+    /// The options for `nsenter`.
     pub enter: Vec<String>,
     pub addresses: Vec<IpAddr>,
 }
 
-/// The program.
+/// The path of the program that is tested.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_trunkline");
 
-/// Whether this is root, or a line that says that a test is left out.
+/// Whether this is root. If not, prints that the test is skipped.
 pub fn is_root() -> bool {
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root {
@@ -40,7 +40,7 @@ pub fn is_root() -> bool {
     is_root
 }
 
-/// Says what is missing here. In CI nothing may be.
+/// Prints that a test is skipped and why. In CI that is a failure.
 pub fn skip(why: &str) {
     assert!(["namespace", "iproute2"].iter().any(|word| why.contains(word)), "{why}");
     assert!(std::env::var_os("CI").is_none(), "in CI nothing may be missing: {why}");
@@ -48,7 +48,7 @@ pub fn skip(why: &str) {
 }
 
 impl Emulator {
-    /// `None`, with a line that says so, where there can be no hosts.
+    /// Starts one from a file with this text. `None` where hosts can't be made, which is printed.
     pub fn start(dir: &Path, text: &str, more: &[&str]) -> Option<Emulator> {
         if !is_root() {
             return None;
@@ -61,7 +61,7 @@ impl Emulator {
         started.map_err(|why| skip(&why)).ok()
     }
 
-    /// Fails with what it says if there can be no hosts.
+    /// Runs a command until it is ready. Fails with what it says if hosts can't be made.
     pub fn run(command: &mut Command) -> Result<Emulator, String> {
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().expect("it starts");
@@ -96,27 +96,27 @@ impl Emulator {
         })
     }
 
-    /// A command in a host, by the words that were said.
+    /// A command that runs in a host, entered by the options that were announced.
     pub fn enter(&self, host: usize) -> Command {
         let mut command = Command::new("nsenter");
         command.args(&self.hosts[host].enter);
         command
     }
 
-    /// Has `ip` do something in a host.
+    /// Runs `ip` in a host.
     pub fn ip(&self, host: usize, arguments: &str) {
         let done = self.enter(host).arg("ip").args(arguments.split(' ')).status();
         assert!(done.expect("it runs").success(), "{arguments}");
     }
 
-    /// The next line that it says.
+    /// The next line of its standard error.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.stderr.read_line(&mut line).expect("text");
         line
     }
 
-    /// The processor time that it has taken.
+    /// The processor time that it has taken so far.
     pub fn cpu_seconds(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
         let after_name = stat.rsplit(") ").next().expect("a state");
@@ -134,7 +134,7 @@ impl Emulator {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("it runs");
     }
 
-    /// Ends it; its ledger.
+    /// Stops it; the ledger.
     pub fn stop(mut self) -> Value {
         self.signal(Signal::SIGTERM);
         let mut out = String::new();
@@ -163,7 +163,7 @@ edge = [
 ]
 ";
 
-/// Packets of a count in a ledger.
+/// The packets of a count in a ledger.
 pub fn packets(value: &Value) -> u64 {
     value["packets"].as_u64().unwrap_or_else(|| panic!("{value}"))
 }
@@ -175,11 +175,11 @@ router = [{ name = \"r\" }]
 edge = [{ between = [\"a\", \"r\"] }, { between = [\"b\", \"r\"] }, { between = [\"c\", \"r\"] }]
 ";
 
-/// Whether a datagram that `from` sends comes to `to`.
+/// Whether a datagram from `from` arrives at `to`.
 pub fn is_reached(emulator: &Emulator, from: usize, to: usize) -> bool {
     let at = emulator.at(to, 5_000)[0];
     let socket = emulator.within(to, move || {
-        // Its own address may be gone.
+        // The host may have lost its own address.
         let socket = UdpSocket::bind(("0.0.0.0", at.port())).expect("bound");
         socket.set_read_timeout(Some(ms(500))).expect("set");
         socket
@@ -189,13 +189,13 @@ pub fn is_reached(emulator: &Emulator, from: usize, to: usize) -> bool {
     emulator.within(from, send).join().expect("it ends").is_ok() && socket.recv(&mut [0; 9]).is_ok()
 }
 
-/// How many processes are in a network namespace, by its number.
+/// How many processes are in this network namespace.
 pub fn inhabitants(namespace: &Path) -> usize {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter(|p| fs::read_link(p.path().join("ns/net")).is_ok_and(|net| net == namespace)).count()
 }
 
-/// What this thread's kernel has counted as `name`, as in netstat(8): `Icmp: InTimeExcds`.
+/// The counter `name` of this thread's namespace, as netstat(8) calls it: `Icmp: InTimeExcds`.
 pub fn counted(name: &str) -> u64 {
     let read = |file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).expect("read");
     let Some((protocol, key)) = name.split_once(' ') else {

@@ -10,7 +10,7 @@ use trunkline_base::link_model::{Chain, LinkModel, Loss};
 /// The usual distance between voice packets.
 const DEFAULT_SPACING: Duration = Duration::from_millis(20);
 
-/// The keys that say what happens to packets, for both directions.
+/// The keys that say what happens to the packets of a link, in both directions.
 #[derive(Default)]
 pub struct ModelText {
     pub delay: PerDirection<Span>,
@@ -21,7 +21,7 @@ pub struct ModelText {
     pub burst: PerDirection<Fraction>,
     pub chain: PerDirection<ChainKind>,
     pub spacing: PerDirection<Span>,
-    /// Files of [`trunkline_base::link_model::parse_trace`], instead of loss.
+    /// Files for [`trunkline_base::link_model::parse_trace`], in place of loss.
     pub trace: PerDirection<PathBuf>,
     pub red: PerDirection<RedText>,
 }
@@ -58,14 +58,14 @@ macro_rules! modelled {
         }
 
         impl $name {
-            /// Only what happens to its packets.
+            /// Keeps only the keys about packets.
             pub fn into_model(self) -> ModelText {
                 let $name { delay, jitter, rate, queue, loss, burst, chain, spacing, trace, red, .. } =
                     self;
                 ModelText { delay, jitter, rate, queue, loss, burst, chain, spacing, trace, red }
             }
 
-            /// Paths begin at `folder`.
+            /// Makes relative paths start from `folder`.
             pub fn find_traces(&mut self, folder: &std::path::Path) {
                 for trace in self.trace.0.iter_mut().flatten() {
                     *trace = folder.join(&trace);
@@ -77,11 +77,11 @@ macro_rules! modelled {
 pub(in super::super) use modelled;
 
 impl ModelText {
-    /// Both directions, with stream `stream` and the next.
+    /// The models of both directions. Forward has stream `stream`, reverse the next one.
     ///
     /// # Errors
     ///
-    /// Values that don't go together.
+    /// Some values do not go together.
     pub fn directions(&self, stream: u64, traces: &mut Traces) -> Result<[Direction; 2], Problem> {
         let used = |d: usize| self.red.0[d].is_some() && self.rate.0[d].is_some();
         if self.red.0.iter().any(Option::is_some) && !used(0) && !used(1) {

@@ -138,7 +138,7 @@ fn a_trace_is_found_beside_its_configuration() {
     assert!(error.contains("outage.txt: line 2, column 2: '2' is neither 0"), "{error}");
 }
 
-/// What may stand after a key, sensible or not.
+/// A value for any key, sensible or not.
 fn any_value() -> impl Strategy<Value = String> {
     let text = prop_oneof![
         (0.0f64..1e12, "(%| ?(ns|ms|s|h|B|kB|GB|packets?|bit/s|Gbit/s))?")

@@ -1,4 +1,4 @@
-//! The values of a link as they are written.
+//! The values of a link, as they are written.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ impl<T> Default for PerDirection<T> {
 }
 
 impl<T: Clone> PerDirection<T> {
-    /// `value` for both directions.
+    /// The same value for both directions.
     pub fn both(value: Option<T>) -> Self {
         PerDirection([value.clone(), value])
     }
@@ -68,8 +68,7 @@ impl<'de, T: Deserialize<'de> + Clone> Deserialize<'de> for PerDirection<T> {
     }
 }
 
-/// A queue's limit, or a threshold: `"100 packets"` or a size such as
-/// `"64 kB"`.
+/// The limit of a queue, or a threshold in it: `"100 packets"`, or a size such as `"64 kB"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Limit {
@@ -110,7 +109,7 @@ impl TryFrom<String> for Limit {
     }
 }
 
-/// Text that is not a queue's limit.
+/// Text that is not the limit of a queue.
 #[derive(Debug, thiserror::Error)]
 #[error("\"{0}\" is not a queue limit: write \"100 packets\" or a size, as in \"64 kB\"")]
 pub struct LimitError(String);
@@ -125,7 +124,7 @@ pub enum ChainKind {
     Continuous,
 }
 
-/// Random early detection in a link's queue; what is left out is as in
+/// Random early detection in the queue of a link. A key that is left out has its value in
 /// [`Red::default`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RedText {
@@ -138,8 +137,8 @@ pub struct RedText {
     ecn: bool,
 }
 
-/// The same as it is written: of one direction, or of both. A table itself, its keys say
-/// which.
+/// The table as it is written, for one direction or for both. `PerDirection` can't read it, since
+/// its value is a table itself: here the keys tell which it is.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RedKeys {
@@ -155,12 +154,12 @@ struct RedKeys {
 }
 
 impl RedKeys {
-    /// Whether it says nothing of one direction alone.
+    /// Whether no direction has a table of its own.
     fn is_plain(&self) -> bool {
         self.forward.is_none() && self.reverse.is_none()
     }
 
-    /// Whether it says nothing but of one direction alone.
+    /// Whether there is nothing but tables of directions.
     fn is_pair(&self) -> bool {
         let &RedKeys { min, max, max_p, weight, packet, gentle, ecn, .. } = self;
         (min, max, gentle, ecn) == (None, None, None, None)
@@ -192,7 +191,7 @@ impl<'de> Deserialize<'de> for PerDirection<RedText> {
     }
 }
 
-/// Limit and thresholds of a queue that count different things.
+/// The limit of a queue and its thresholds count different things.
 #[derive(Debug)]
 pub struct DifferentUnits;
 

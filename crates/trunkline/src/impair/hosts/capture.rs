@@ -1,5 +1,5 @@
-//! What hosts send and receive, in files for Wireshark: written by a thread of its own,
-//! since a disk may be slow and packets are due.
+//! What hosts send and receive, in files for Wireshark. A thread of its own writes each file: a
+//! disk may be slow, and packets must leave in time.
 
 use super::super::Error;
 use crate::clock;
@@ -20,15 +20,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use trunkline_base::Time;
 
-/// Packets that wait to be written; what comes beyond is left out.
+/// The most packets that wait to be written; further ones are left out.
 const WAITING: usize = 16_384;
 
-/// Which host's packets go where: `HOST=FILE`.
+/// A capture that the user asks for: `HOST=FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// By name.
+    /// The name of the host.
     pub host: String,
-    /// The file.
+    /// The file to write.
     pub path: PathBuf,
 }
 
@@ -45,7 +45,7 @@ impl FromStr for Wanted {
     }
 }
 
-/// One file.
+/// A capture that is being written.
 #[derive(Debug)]
 struct Capture {
     host: usize,
@@ -55,20 +55,20 @@ struct Capture {
     left_out: u64,
 }
 
-/// See the module.
+/// All captures of a run; see the module.
 #[derive(Debug, Default)]
 pub struct Captures {
     all: Vec<Capture>,
-    /// What to add to a time of the pump's for one since 1970.
+    /// The time between 1970 and the start of the pump's clock.
     start: Duration,
 }
 
 impl Captures {
-    /// Begins a file for each that is wanted; each host by its number.
+    /// Starts a capture for each of these hosts, which are given by number.
     ///
     /// # Errors
     ///
-    /// A file can't be written.
+    /// A file cannot be written.
     pub fn begin(wanted: Vec<(usize, PathBuf)>) -> Result<Captures, Error> {
         let begin = |(host, path): (usize, PathBuf)| {
             let failed = |source| Error::Capture { path: path.clone(), source };
@@ -97,12 +97,12 @@ impl Captures {
         Ok(Captures { all, start: Duration::ZERO })
     }
 
-    /// The pump's time begins now.
+    /// Notes that the pump's clock starts now.
     pub fn start(&mut self) {
         self.start = Duration::from_nanos(clock::since_epoch());
     }
 
-    /// Host `n` has sent a packet.
+    /// Records a packet that host `n` has sent or received.
     pub fn packet(&mut self, n: usize, at: Time, packet: &[u8]) {
         let since_epoch = self.start + at.since(Time::ZERO);
         for capture in self.all.iter_mut().filter(|capture| capture.host == n) {
@@ -111,7 +111,7 @@ impl Captures {
         }
     }
 
-    /// Host `n` has just received one.
+    /// Records a packet that host `n` has received just now.
     pub fn now(&mut self, n: usize, packet: &[u8]) {
         if !self.all.is_empty() {
             let since = Duration::from_nanos(clock::since_epoch()).saturating_sub(self.start);
@@ -119,11 +119,11 @@ impl Captures {
         }
     }
 
-    /// Ends all files.
+    /// Writes what waits, and ends all files.
     ///
     /// # Errors
     ///
-    /// The first that couldn't be written, or has not all of its packets.
+    /// The first file that could not be written, or that lacks packets.
     pub fn end(&mut self) -> Result<(), Error> {
         for Capture { packets, writer, path, left_out, .. } in self.all.drain(..) {
             drop(packets);

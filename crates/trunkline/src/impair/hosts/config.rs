@@ -12,61 +12,61 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use trunkline_base::link_model::LinkModel;
 
-/// The most hosts: each is a namespace of the kernel's with a device in it.
+/// The most hosts. Each is a network namespace with a device in it.
 pub const MAX_HOSTS: usize = 256;
-/// The most ends of edges at hosts: each may have addresses.
+/// The most ends of edges at hosts. Each of them may have addresses.
 pub const MAX_INTERFACES: usize = 4_096;
 
-/// What an IPv6 link must carry (RFC 8200, 5).
+/// The smallest packet size that an IPv6 link may be limited to (RFC 8200, 5), in bytes.
 const MIN_MTU: u16 = 1_280;
-/// Ethernet's.
+/// The default of `mtu`: that of Ethernet, in bytes.
 const MTU: u16 = 1_500;
 
 /// A network of hosts that can be run.
 #[derive(Debug, Clone)]
 pub struct Hosts {
-    /// Feeds every edge's randomness.
+    /// The seed of the randomness of all edges.
     pub seed: u64,
-    /// Most bytes of memory for packets under way.
+    /// The most memory for packets under way, in bytes.
     pub buffer: u64,
-    /// In the order of the file.
+    /// The hosts in the order of the file.
     pub hosts: Vec<Host>,
-    /// Their names, likewise.
+    /// The names of the routers in the order of the file.
     pub routers: Vec<String>,
-    /// Likewise.
+    /// The edges in the order of the file.
     pub edges: Vec<Edge>,
 }
 
 /// A network namespace with one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// As in the ledger.
+    /// The name in the ledger.
     pub name: String,
-    /// Settings of its kernel below `/proc/sys`, with dots: `net.ipv4.tcp_sack`.
+    /// Settings of its kernel below `/proc/sys`, written with dots: `net.ipv4.tcp_sack`.
     pub sysctl: BTreeMap<String, String>,
 }
 
-/// Which host or router.
+/// One end of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Spot {
-    /// By its number.
+    /// The host with this number.
     Host(usize),
-    /// By its number.
+    /// The router with this number.
     Router(usize),
 }
 
-/// What is between two of them.
+/// A modelled link between two hosts or routers.
 #[derive(Debug, Clone)]
 pub struct Edge {
-    /// As in the ledger.
+    /// The name in the ledger.
     pub name: String,
-    /// Its ends.
+    /// The host or router at either end.
     pub ends: [Spot; 2],
     /// Whether its ends at hosts have addresses of their own.
     pub is_private: bool,
     /// The largest IP packet, in bytes.
     pub mtu: u16,
-    /// From the first end to the second, and back.
+    /// From the first end to the second, and the other way.
     pub directions: [Direction; 2],
 }
 
@@ -88,7 +88,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct HostText {
     name: Spanned<String>,
-    /// `reno`, `cubic`, `bbr`: what its TCP connections use.
+    /// The congestion control of its TCP connections: `reno`, `cubic`, `bbr`.
     tcp: Option<String>,
     #[serde(default)]
     sysctl: BTreeMap<Spanned<String>, Spanned<String>>,
@@ -183,8 +183,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// That hosts, which are named at these places, can be reached at all. Some may be apart
-    /// from others: then a file has several networks.
+    /// Checks that each host, of which these are the places in the file, has an edge. Hosts need
+    /// not all reach each other: a file may have several networks.
     fn check_joined(&self, places: &[usize]) -> Result<(), Wrong> {
         let ends = self.edges.iter().flat_map(|edge| edge.ends);
         if ends.filter(|end| matches!(end, Spot::Host(_))).count() > MAX_INTERFACES {
@@ -224,7 +224,7 @@ impl HostText {
     }
 }
 
-/// Which congestion control TCP connections have.
+/// The setting that chooses the congestion control of new TCP connections.
 pub const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
 impl Edge {

@@ -1,4 +1,4 @@
-//! The hosts' devices: what their kernels send into the network and get out of it.
+//! The hosts' devices: what their kernels send into the network and receive from it.
 
 use super::super::clock::Clock;
 use super::super::pump::{BATCH, Ports};
@@ -16,38 +16,38 @@ use trunkline_net::{Class, Endpoint, Header, Network, Packet, VertexId};
 /// The longest IP packet that a device gives or takes.
 const MAX_PACKET: usize = 65_535;
 
-/// Routers bound how many errors they send (RFC 1812, 4.3.2.8; RFC 4443, 2.4): to a host as
-/// many a second as Linux sends in all by default, and as many at once.
+/// Routers limit how many errors they send (RFC 1812, 4.3.2.8; RFC 4443, 2.4). Here each host gets
+/// as many per second as Linux sends in all by default, and as many at once.
 const ERROR_EVERY: Duration = Duration::from_millis(1);
 const ERRORS_AT_ONCE: u32 = 50;
 
-/// A host's device, and what passed it.
+/// A host's device, and counts of its packets.
 #[derive(Debug)]
 pub struct Device {
-    /// The host's name.
+    /// The name of the host.
     name: String,
     pub namespace: Namespace,
     /// Sent by the host into the network.
     pub sent: Count,
     /// Handed to the host.
     pub received: Count,
-    /// From an address that the host doesn't have. Not offered to the network.
+    /// Sent from an address that the host does not have. Not offered to the network.
     pub foreign: Count,
-    /// For nobody here: multicast, an address that no host has, or none that is reached.
+    /// To multicast, an address that no host has, or a host that cannot be reached.
     pub unroutable: Count,
-    /// Larger than an edge on the way takes.
+    /// Larger than an edge on the way allows.
     pub too_big: Count,
-    /// Passed on too often.
+    /// At the end of its hop limit before it would have arrived.
     pub expired: Count,
-    /// No IP packet.
+    /// Not an IP packet.
     pub malformed: Count,
-    /// Until when the errors that it has been told use up its allowance.
+    /// The time until which the errors that the host was sent use up its allowance.
     told_until: Time,
-    /// The host's kernel didn't take it: the device is down, or gone.
+    /// Not accepted by the host's kernel: the device is down or gone.
     pub refused: Count,
 }
 
-/// See the module.
+/// The devices of all hosts, as the ports of a pump; see the module.
 pub struct Devices {
     pub devices: Vec<Device>,
     pub captures: Captures,
@@ -73,7 +73,7 @@ impl Device {
         }
     }
 
-    /// Whether the host is told of one more packet that isn't passed on.
+    /// Whether the host may be sent another error at `now`.
     fn may_be_told(&mut self, now: Time) -> bool {
         let until = self.told_until.max(now) + ERROR_EVERY;
         let may = until.since(now) <= ERROR_EVERY * ERRORS_AT_ONCE;
@@ -92,8 +92,8 @@ impl Device {
         taken
     }
 
-    /// The next packet that the host sends, if there is one; how long it is. A device that
-    /// is gone would always have something to say: it is given up.
+    /// Reads the next packet that the host sends; its length, or `None` if there is none. A device
+    /// that is gone would be readable for ever: it is given up.
     fn take(&mut self, packet: &mut [u8]) -> Option<usize> {
         match self.namespace.tun.as_mut()?.read(packet) {
             Ok(length) => Some(length),
@@ -118,7 +118,7 @@ impl Devices {
         Devices { devices, captures, layout, rx: vec![0; MAX_PACKET] }
     }
 
-    /// What becomes of a packet that host `n` sends.
+    /// Decides what happens to a packet that host `n` sends.
     fn accept(&mut self, n: usize, length: usize, clock: &Clock, net: &mut Network) {
         let device = &mut self.devices[n];
         let packet = &self.rx[..length];
@@ -152,7 +152,7 @@ impl Devices {
             return net.send(now, &packet);
         };
         count.add(length);
-        // Of an expired packet it may be another router: which one doesn't matter here.
+        // A packet may have expired at another router; which one does not matter here.
         if let Some(said) = refusal(router_addresses(narrow as usize), packet, &head, why)
             && device.may_be_told(now)
             && device.hand_over(&said)

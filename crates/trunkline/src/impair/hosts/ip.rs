@@ -9,36 +9,36 @@ const V4: usize = 20;
 const V6: usize = 40;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
-/// IPv6's extension headers.
+/// The extension headers of IPv6 that a packet may have (RFC 8200, 4).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
-/// The most that an error quotes of a packet: then no link is too narrow for it.
+/// The most that an error quotes of a packet, so that it fits any link.
 const QUOTE: usize = 1_280 - V6 - 8;
-/// Of IPv4 it is enough to quote less (RFC 1812, 4.3.2.3).
+/// The most that an ICMP error quotes of an IPv4 packet, which is enough (RFC 1812, 4.3.2.3).
 const QUOTE_V4: usize = 576 - V4 - 8;
-/// What a router's own packets may pass.
+/// The hop limit of packets that a router itself sends.
 const HOPS: u8 = 64;
 
-/// What a header says.
+/// The fields of a header that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     pub from: IpAddr,
     pub to: IpAddr,
-    /// IPv4's, or the first next header of IPv6.
+    /// The protocol of IPv4, or the first next header of IPv6.
     pub protocol: Protocol,
-    /// DSCP and ECN.
+    /// The byte with DSCP and ECN.
     pub tos: u8,
-    /// How many routers may pass it on, and one more.
+    /// The hop limit: one more than the routers that may pass it on.
     pub hops: u8,
-    /// Of TCP and UDP, from the first fragment; otherwise 0.
+    /// The ports of TCP and UDP in a first fragment; otherwise 0.
     pub ports: (u16, u16),
 }
 
 impl Head {
-    /// `None` if it is no IP packet that has all it says, or has more.
+    /// Reads a header; `None` if this is not an IP packet of exactly the length that it says.
     pub fn parse(packet: &[u8]) -> Option<Head> {
         let word = |at: usize| Some(u16::from_be_bytes(*packet.get(at..at + 2)?.first_chunk()?));
         let (mut head, payload, is_first) = match packet.first()? >> 4 {
@@ -86,8 +86,8 @@ impl Head {
     }
 }
 
-/// Does to a packet that [`Head::parse`] has read what `routers` routers and a queue do:
-/// they count its hops, and it may have marked it.
+/// Changes a packet that [`Head::parse`] has read as `routers` routers and a queue do: they lower
+/// the hop limit, and the queue may have marked it.
 pub fn pass_on(packet: &mut [u8], tos: u8, routers: u8) {
     if packet[0] >> 4 == 6 {
         packet[0] = 0x60 | (tos >> 4);

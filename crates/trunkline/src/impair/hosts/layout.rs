@@ -1,8 +1,8 @@
-//! Who has which address, and which way leads where.
+//! Which addresses hosts have, and which way packets take.
 //!
-//! A host has addresses of its own, `10.64.0.1` and `fd74:6c::1` and so on, and others for
-//! each private edge, as a machine with several network interfaces: packets to such an
-//! address take that edge. All of them share one device.
+//! A host has addresses of its own, such as `10.64.0.1` and `fd74:6c::1`, and further ones for each
+//! private edge, like a machine with several network interfaces: packets to such an address take
+//! that edge. All addresses of a host are on one device.
 
 use super::super::pump::VALID;
 use super::super::socket::SLOT;
@@ -16,26 +16,26 @@ use trunkline_net::{DirectionId, Network, VertexId};
 /// The first two bytes of the addresses of hosts, and of routers.
 const HOSTS_V4: [u8; 2] = [10, 64];
 const ROUTERS_V4: [u8; 2] = [10, 65];
-/// The first group but one of the same; all are unique local ones (RFC 4193).
+/// The third group of the IPv6 addresses of hosts, and of routers; all are unique local (RFC 4193).
 const HOSTS_V6: u16 = 0;
 const ROUTERS_V6: u16 = 1;
 
-/// The prefix of all hosts.
+/// The prefixes that the addresses of all hosts have.
 pub const PREFIXES: [&str; 2] = ["10.64.0.0/16", "fd74:6c::/64"];
 
-/// One way from an interface to another.
+/// The way from one interface to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Routers that pass a packet on.
+    /// The number of routers on the way.
     pub routers: u8,
-    /// The largest packet that all edges take, in bytes.
+    /// The largest packet that all edges allow, in bytes.
     pub mtu: u16,
-    /// The first router behind an edge that takes no larger ones, or the first of all.
+    /// A router at the first edge with the smallest mtu on the way, or else the first of all.
     pub narrow: u32,
     delay: Duration,
 }
 
-/// See the module. Interface `n` is vertex `n` of the network.
+/// Addresses and ways of a network. Interface `n` is vertex `n` of the network.
 #[derive(Debug)]
 pub struct Layout {
     /// The interfaces of each host.
@@ -45,7 +45,7 @@ pub struct Layout {
     ways: BTreeMap<(u32, u32), Way>,
 }
 
-/// The network that a file describes, without a packet in it.
+/// Builds the network that a file describes, without a packet in it.
 pub fn build(hosts: &Hosts) -> (Network, Layout) {
     let mut net = Network::new(hosts.seed);
     // A place may have to hold the longest packet of all.
@@ -86,7 +86,7 @@ pub fn build(hosts: &Hosts) -> (Network, Layout) {
     (net, Layout { of_host, host_of, ways })
 }
 
-/// Between any two interfaces of different hosts, where there is one.
+/// The ways between any two interfaces of different hosts, where there are any.
 fn ways(
     hosts: &Hosts,
     net: &Network,
@@ -124,12 +124,12 @@ fn ways(
 }
 
 impl Layout {
-    /// From one interface to another.
+    /// The way from one interface to another, if there is one.
     pub fn way(&self, from: usize, to: usize) -> Option<Way> {
         self.ways.get(&(from as u32, to as u32)).copied()
     }
 
-    /// The interface that has an address.
+    /// The interface that has this address, if there is one.
     pub fn find(&self, address: IpAddr) -> Option<usize> {
         let number = match address {
             IpAddr::V4(v4) => match v4.octets() {
@@ -145,8 +145,8 @@ impl Layout {
         (interface < self.host_of.len()).then_some(interface)
     }
 
-    /// Those by which a host reaches each interface of others, the one with the least
-    /// delay of its own, where there is one: (theirs, its own).
+    /// For each interface of another host that `host` can reach: that interface, and the one of its
+    /// own from which the delay is least.
     pub fn nearest(&self, host: usize) -> impl Iterator<Item = (usize, usize)> {
         let own = self.of_host[host].clone();
         let others = (0..self.host_of.len()).filter(move |n| self.host_of[*n] != host);
@@ -162,7 +162,7 @@ pub fn addresses(n: usize) -> (Ipv4Addr, Ipv6Addr) {
     numbered(HOSTS_V4, HOSTS_V6, n)
 }
 
-/// The addresses by which router `n` says that it can't pass something on.
+/// The addresses from which router `n` sends errors.
 pub fn router_addresses(n: usize) -> (Ipv4Addr, Ipv6Addr) {
     numbered(ROUTERS_V4, ROUTERS_V6, n)
 }
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn ways_know_their_routers_and_the_narrowest_edge() {
         let (_, layout) = build(&parse(TEXT).expect("valid"));
-        // Though the private edge is shorter.
+        // The private edge is shorter, but has other addresses.
         let far = layout.way(0, 2).expect("a way");
         assert_eq!((far.routers, far.mtu, far.narrow), (2, 1_400, 0));
         let near = layout.way(1, 3).expect("a way");

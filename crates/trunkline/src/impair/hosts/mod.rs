@@ -1,9 +1,9 @@
-//! `trunkline impair --hosts`: programs in network namespaces, whose kernels' own packets
-//! pass a modelled network of hosts and routers.
+//! `trunkline impair --hosts`: programs in network namespaces, with the kernel's own packets over a
+//! modelled network of hosts and routers.
 //!
-//! Each host is a namespace with one TUN device; this process has the other ends of all,
-//! and the same [`Network`](trunkline_net::Network) as the simulator between them. So
-//! any program runs there over the kernel's own TCP.
+//! Each host is a namespace with one TUN device. This process has the other ends of all devices,
+//! and between them the same [`Network`](trunkline_net::Network) as the simulator. So any program
+//! can run there, over the kernel's own TCP.
 
 mod capture;
 mod config;
@@ -29,27 +29,27 @@ use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
-/// The hosts of a file, and what is between them.
+/// The hosts of a file, and the modelled network between them.
 pub struct Emulator {
     pump: Pump<Devices, Hosts>,
 }
 
-/// What is run, and how.
+/// What to run, and how.
 pub struct Run<'a> {
-    /// The file.
+    /// The file that describes hosts, routers and edges.
     pub path: &'a Path,
-    /// Whose packets are captured.
+    /// The captures that are asked for.
     pub captures: &'a [Wanted],
-    /// Whether it waits for packets awake.
+    /// Whether to stay awake just before a packet is due.
     pub is_punctual: bool,
 }
 
 impl Emulator {
-    /// Makes the hosts. Call it before starting threads, and `stop` and `reread` before it.
+    /// Makes the hosts. Call it before starting threads, and make `stop` and `reread` before it.
     ///
     /// # Errors
     ///
-    /// A file that can't be run, or what this machine doesn't permit.
+    /// The file cannot be run, or this machine does not permit it.
     pub fn new(
         Run { path, captures, is_punctual }: &Run<'_>,
         stop: Stop,
@@ -58,7 +58,7 @@ impl Emulator {
         let hosts = Hosts::read(path)?;
         let wanted = captures.iter().map(|wanted| find(&hosts, wanted));
         let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
-        // Two descriptors a host, and the soft limit may be a thousand.
+        // Each host takes two descriptors, and the soft limit may be a thousand.
         let _ = getrlimit(Resource::RLIMIT_NOFILE)
             .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
         let is_own_user = namespace::become_root()?;
@@ -78,10 +78,10 @@ impl Emulator {
         Ok(Emulator { pump })
     }
 
-    /// As [`Pump::run`], and ends the captures.
+    /// Passes packets on until told to stop, like [`Pump::run`], then ends the captures.
     pub fn run(&mut self) -> Result<(), Error> {
         let (hosts, edges) = (&self.pump.setup.hosts, &self.pump.setup.edges);
-        // Nobody may read standard error, which is no reason to fail.
+        // That nobody reads standard error is no reason to fail.
         let _ =
             writeln!(io::stderr(), "impair: ready, {} hosts, {} edges", hosts.len(), edges.len());
         self.pump.ports.captures.start();
@@ -95,14 +95,14 @@ impl Emulator {
     }
 }
 
-/// The number of the host that a capture is of.
+/// The number of the host that a capture is of, and the file.
 fn find(hosts: &Hosts, wanted: &Wanted) -> Result<(usize, PathBuf), Error> {
     let n = hosts.hosts.iter().position(|host| host.name == wanted.host);
     let n = n.ok_or_else(|| Error::NoHost { host: wanted.host.clone() })?;
     Ok((n, wanted.path.clone()))
 }
 
-/// How to enter each host, and what its addresses are.
+/// Says how to enter each host, and which addresses it has.
 fn announce(hosts: &Hosts, devices: &[Device], layout: &layout::Layout, is_own_user: bool) {
     let pid = std::process::id();
     let user = match is_own_user {

@@ -1,7 +1,7 @@
 //! A host: a network namespace without a name, and the one device in it.
 //!
-//! It lives as long as somebody has its descriptor or runs in it: if this process is
-//! killed, nothing is left behind.
+//! It lives as long as a process has its descriptor open or runs in it. If this process is killed,
+//! nothing is left behind.
 
 use super::config::{CONGESTION_CONTROL, Host, Hosts};
 use super::layout::{Layout, PREFIXES, addresses};
@@ -20,25 +20,25 @@ use std::thread;
 /// The device's name, in each host.
 pub const DEVICE: &str = "tl0";
 
-/// What is said of each host's TCP.
+/// The settings of each host's TCP that are reported.
 const TOLD: [&str; 3] = [CONGESTION_CONTROL, "net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps"];
 
-/// See the module.
+/// A network namespace with its device; see the module.
 #[derive(Debug)]
 pub struct Namespace {
-    /// Itself.
+    /// A descriptor of the namespace, which keeps it alive.
     pub handle: File,
-    /// The other end of its device: whole IP packets. `None` once somebody there has
-    /// deleted the device.
+    /// The other end of its device, for whole IP packets. `None` once the device has been deleted
+    /// in the host.
     pub tun: Option<File>,
-    /// Settings of its TCP, as they are.
+    /// The settings of its TCP that are reported, with their values.
     pub tcp: BTreeMap<&'static str, String>,
 }
 
-/// Why there are no hosts here.
+/// Why hosts cannot be made here.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
-    /// Neither root nor allowed to be it in a namespace.
+    /// The user is not root, and may not become root in a user namespace.
     #[error(
         "network namespaces need root or user namespaces, which are not permitted here ({0}): \
          run it as root, or allow them (sysctl user.max_user_namespaces=10000, \
@@ -46,37 +46,37 @@ pub enum NamespaceError {
          which of them there are; in a container, --privileged)"
     )]
     User(io::Error),
-    /// A namespace can't be made.
+    /// A network namespace cannot be made.
     #[error("cannot make a network namespace: {}; {}", .0, network_advice(.0))]
     Network(io::Error),
-    /// No device.
+    /// The device of a host cannot be made.
     #[error("cannot make a device in a namespace: {}; {}", .0, device_advice(.0))]
     Device(io::Error),
-    /// iproute2 failed.
+    /// `ip`, of iproute2, is missing or failed.
     #[error("host {host}: cannot give its device addresses and routes: {why}")]
     Routes {
-        /// Which.
+        /// The name of the host.
         host: String,
-        /// What `ip` said.
+        /// The reason, in the words of `ip`.
         why: String,
     },
-    /// The kernel didn't take a setting.
+    /// The kernel refuses a setting.
     #[error("host {host}: the kernel refuses {key} = \"{value}\": {source}{hint}")]
     Setting {
-        /// Which.
+        /// The name of the host.
         host: String,
-        /// The setting.
+        /// The key of the setting.
         key: String,
-        /// What it was to be.
+        /// The value that it was to have.
         value: String,
-        /// Why not.
+        /// The reason that the kernel gives.
         source: io::Error,
-        /// What there is.
+        /// The values that are possible, if that is known.
         hint: String,
     },
 }
 
-/// What to do about a network namespace that can't be made.
+/// What to do if a network namespace cannot be made.
 fn network_advice(why: &io::Error) -> &'static str {
     match why.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -90,7 +90,7 @@ fn network_advice(why: &io::Error) -> &'static str {
     }
 }
 
-/// What to do about a TUN device that can't be made.
+/// What to do if a TUN device cannot be made.
 fn device_advice(why: &io::Error) -> &'static str {
     let number = why.raw_os_error().map(Errno::from_raw);
     match number {
@@ -108,8 +108,8 @@ fn device_advice(why: &io::Error) -> &'static str {
     }
 }
 
-/// Becomes root in a user namespace of its own, if this process is no root; whether it was
-/// none. It must not have started threads.
+/// Becomes root in a user namespace of its own, unless this process is root already; whether it had
+/// to. Call it before starting threads.
 pub fn become_root() -> Result<bool, NamespaceError> {
     let (user, group) = (geteuid(), getegid());
     if user.is_root() {
@@ -117,7 +117,7 @@ pub fn become_root() -> Result<bool, NamespaceError> {
     }
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| NamespaceError::User(e.into()))?;
     let write = |file: &str, text: String| fs::write(Path::new("/proc/self").join(file), text);
-    // Who may not choose groups may not drop them either (user_namespaces(7)).
+    // A process that may not choose groups may not drop them either (user_namespaces(7)).
     write("setgroups", "deny".into())
         .and_then(|()| write("uid_map", format!("0 {user} 1")))
         .and_then(|()| write("gid_map", format!("0 {group} 1")))
@@ -125,11 +125,11 @@ pub fn become_root() -> Result<bool, NamespaceError> {
     Ok(true)
 }
 
-/// Makes a host.
+/// Makes a host in a namespace of its own.
 pub fn make(hosts: &Hosts, n: usize, layout: &Layout) -> Result<Namespace, NamespaceError> {
     let host = &hosts.hosts[n];
     let lines = lines(hosts, n, layout);
-    // Of a thread that ends, so that this one stays where it is.
+    // On a thread that ends afterwards, so that this one stays in its namespace.
     let made = || {
         unshare(CloneFlags::CLONE_NEWNET).map_err(|e| NamespaceError::Network(e.into()))?;
         let tun = Some(open_tun(DEVICE).map_err(NamespaceError::Device)?);
@@ -144,7 +144,7 @@ pub fn make(hosts: &Hosts, n: usize, layout: &Layout) -> Result<Namespace, Names
 }
 
 impl Namespace {
-    /// Packets that the kernel dropped before they could be read, since nobody did.
+    /// Packets that the kernel dropped because they were not read in time.
     pub fn kernel_dropped(&self) -> u64 {
         let look = || {
             setns(&self.handle, CloneFlags::CLONE_NEWNET)?;
@@ -153,13 +153,13 @@ impl Namespace {
         let text = thread::scope(|scope| scope.spawn(look).join().expect("reading doesn't panic"));
         let text = text.unwrap_or_default();
         let counts = text.lines().find_map(|line| line.trim().strip_prefix("tl0:"));
-        // What is to be sent to the device: eight counts of what was received come before,
-        // then bytes, packets, errors and drops.
+        // Sending, seen from the host: eight counts of what was received come before bytes,
+        // packets, errors and drops.
         counts.and_then(|c| c.split_whitespace().nth(11)?.parse().ok()).unwrap_or(0)
     }
 }
 
-/// What `ip` shall do.
+/// The commands for `ip` that set up the device of a host.
 fn lines(hosts: &Hosts, n: usize, layout: &Layout) -> String {
     let own = layout.of_host[n].clone();
     let mtu = hosts.edges.iter().filter(|edge| edge.ends.contains(&super::config::Spot::Host(n)));
@@ -192,7 +192,7 @@ fn lines(hosts: &Hosts, n: usize, layout: &Layout) -> String {
     text
 }
 
-/// Has `ip` do what lines say, in this thread's namespace.
+/// Runs commands of `ip` in this thread's namespace.
 fn batch(lines: &str) -> Result<(), String> {
     let mut ip = Command::new("ip")
         .args(["-batch", "-"])
@@ -202,7 +202,7 @@ fn batch(lines: &str) -> Result<(), String> {
         .spawn()
         .map_err(|why| format!("cannot run ip: {why}; install iproute2"))?;
     let mut stdin = ip.stdin.take().expect("a pipe");
-    // It says below what is wrong if it doesn't listen.
+    // If it does not read them, its status below says so.
     let _ = stdin.write_all(lines.as_bytes());
     drop(stdin);
     let done = ip.wait_with_output().map_err(|why| format!("cannot wait for ip: {why}"))?;
@@ -212,7 +212,7 @@ fn batch(lines: &str) -> Result<(), String> {
     }
 }
 
-/// Where the kernel has a setting; of this thread's namespace, if it is one of it.
+/// The file of a setting. Those of a namespace are this thread's.
 fn path(key: &str) -> String {
     format!("/proc/sys/{}", key.replace('.', "/"))
 }

@@ -8,28 +8,28 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trunkline_net::{DirectionId, Network};
 
-/// What a run did.
+/// The ledger of a run.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Length of the run.
+    /// The length of the run, in seconds.
     seconds: f64,
-    /// Processor time of the network.
+    /// The processor time of the emulator, in seconds.
     cpu_seconds: f64,
     /// How late packets were handed to hosts.
     lateness_us: Lateness,
-    /// The kernel whose TCP the hosts have.
+    /// The release of the kernel that runs the hosts.
     kernel: String,
-    /// In the order of the file.
+    /// The hosts in the order of the file.
     hosts: Vec<HostReport>,
-    /// Likewise.
+    /// The edges in the order of the file.
     edges: Vec<EdgeReport>,
 }
 
-/// One host: what its device passed, and what could not begin its way there.
+/// What passed the device of a host, and what it sent that never entered the network.
 #[derive(Debug, Serialize)]
 struct HostReport {
     name: String,
-    /// Settings of its TCP.
+    /// The settings of its TCP, by key.
     tcp: BTreeMap<&'static str, String>,
     sent: Tally,
     received: Tally,
@@ -39,7 +39,7 @@ struct HostReport {
     expired: Tally,
     malformed: Tally,
     refused: Tally,
-    /// Dropped by its kernel before they could be read, packets.
+    /// Packets that its kernel dropped because they were not read in time.
     kernel_dropped: u64,
 }
 
@@ -51,15 +51,15 @@ struct EdgeReport {
     reverse: DirectionReport,
 }
 
-/// One direction: offered = arrived + lost + queue_dropped + pool_dropped + in_flight, in
-/// packets and in bytes of IP.
+/// The packets of one direction, with the bytes of their IP packets: offered = arrived + lost +
+/// queue_dropped + pool_dropped + in_flight.
 #[derive(Debug, Serialize)]
 struct DirectionReport {
     offered: Tally,
     arrived: Tally,
     lost: Tally,
     queue_dropped: Tally,
-    /// Those of queue_dropped that random early detection chose by chance.
+    /// Those of queue_dropped that random early detection chose.
     early_dropped: Tally,
     marked: Tally,
     pool_dropped: Tally,

@@ -8,8 +8,8 @@ use trunkline_net::{Done, Frame, Medium};
 
 const SLOT_TIME: Duration = Duration::from_millis(20);
 
-/// A channel that both directions share: one packet in each slot of time, of those
-/// that have come by its end the smallest. It loses packets of one byte.
+/// A channel that both directions share. It sends one packet in each slot of time: the smallest of
+/// those that have come by the end of the slot. It loses packets of one byte.
 #[derive(Default)]
 struct Channel {
     waiting: VecDeque<Frame>,
@@ -39,7 +39,7 @@ impl Medium for Channel {
     }
 }
 
-/// Of IPv4 and UDP.
+/// The length of the IPv4 and UDP headers.
 const HEADER: u32 = 28;
 
 /// One link between two nodes.
@@ -61,16 +61,16 @@ fn a_medium_sends_in_its_own_time() {
     net.connect_over(a, b, channel, [0, 1], SLOT_TIME);
     relay.pump.net = net;
     let ports: Vec<SocketAddr> = relay.addresses().map(|(.., addr)| addr).collect();
-    // Of six from one end four wait; from the other none then.
+    // Four of the six from one end fit into the queue; then there is no room for the other end's.
     for size in [30, 1, 20, 10, 40, 50] {
         nodes[0].send_to(&vec![size; usize::from(size)], ports[0]).unwrap();
     }
     nodes[1].send_to(b"back", ports[1]).unwrap();
-    // On the loopback interface they are there.
+    // On the loopback interface they have arrived by now.
     (0..2).for_each(|port| relay.pump.receive(port));
     relay.pump.arm().unwrap();
     let mut turns = 0;
-    // As run(), which sleeps until the timer.
+    // This is what run() does, which sleeps until the timer.
     while let Some(due) = relay.pump.armed.take() {
         std::thread::sleep(due.since(relay.pump.clock.now()));
         relay.pump.send_due();
@@ -91,7 +91,7 @@ fn a_medium_sends_in_its_own_time() {
     assert_eq!((packets("delivered"), packets("lost")), ([3, 0], [1, 0]));
     assert_eq!((packets("queue_dropped"), packets("in_flight")), ([2, 1], [0, 0]));
     assert_eq!(report["lateness_us"]["samples"], 3);
-    // No file says anything of it.
+    // No file describes this channel.
     let change = relay.pump.setup.change(config(&nodes)).unwrap();
     assert_eq!(relay.pump.apply(change).0, 0);
 }
