@@ -5,14 +5,48 @@ use std::os::fd::AsFd as _;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+/// The longest line, in bytes with its end: a pipe that takes anything takes as much at once
+/// (PIPE_BUF, pipe(7)).
+const LONGEST: usize = 4_096;
+
 /// Writes a line to standard error, unless that would have to wait: it may be that nobody reads,
 /// and packets are due meanwhile.
 pub fn say(line: &str) {
     let stderr = io::stderr();
     let mut ready = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
     if matches!(poll(&mut ready, PollTimeout::ZERO), Ok(1..)) {
-        // A pipe that takes anything has room for it in one piece. That nobody reads it is no
-        // reason to fail.
-        let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+        // That nobody reads it is no reason to fail.
+        let _ = io::stderr().write_all(cut(line).as_bytes());
+    }
+}
+
+/// A line and its end. What makes it too long is left out where it ends.
+fn cut(line: &str) -> String {
+    const LEFT_OUT: &str = " …";
+    if line.len() < LONGEST {
+        return format!("{line}\n");
+    }
+    let room = LONGEST - LEFT_OUT.len() - 1;
+    let most = (0..=room).rev().find(|&at| line.is_char_boundary(at)).unwrap_or(0);
+    format!("{}{LEFT_OUT}\n", &line[..most])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_fits_into_a_pipe_at_once() {
+        assert_eq!(cut("well"), "well\n");
+        let longest = "x".repeat(LONGEST - 1);
+        assert_eq!(cut(&longest), longest.clone() + "\n");
+        // Letters of one to three bytes, so that one is at each place where it is cut.
+        for letter in ["x", "é", "…"] {
+            for shift in ["", "x", "xx"] {
+                let said = cut(&(shift.to_owned() + &letter.repeat(LONGEST)));
+                assert!((LONGEST - 3..=LONGEST).contains(&said.len()), "{}", said.len());
+                assert!(said.starts_with(shift) && said.ends_with(" …\n"), "{said}");
+            }
+        }
     }
 }
