@@ -13,9 +13,11 @@ use trunkline_base::Bitrate;
 
 /// Text that is not the quantity it should be; says what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{text}\" is not {expected}")]
+#[error("\"{text}\" is {flaw} {expected}")]
 pub struct ParseError {
     text: String,
+    /// What is wrong, before what was expected: "not", "negative, not".
+    flaw: &'static str,
     expected: &'static str,
 }
 
@@ -39,7 +41,18 @@ pub struct Rate(pub Bitrate);
 const SPAN: &str = "a length of time: write a number and a unit, as in \"10ms\" or \"1.5 s\"";
 const FRACTION: &str = "a share from 0 to 1: write it as \"5%\" or \"0.05\"";
 const SIZE: &str = "a number of bytes: write a number and a unit, as in \"1500 B\" or \"64 kB\"";
-const RATE: &str = "a rate: write a number and a unit, as in \"10 Mbit/s\"";
+const RATE: &str = "a rate: write a number above 0 and a unit, as in \"10 Mbit/s\"";
+
+/// What is wrong with text that `parses` takes only without a minus sign, or only with
+/// another number than 0, or not at all.
+fn flaw(text: &str, parses: impl Fn(&str) -> bool) -> &'static str {
+    let text = text.trim();
+    match split(text) {
+        None if text.strip_prefix('-').is_some_and(&parses) => "negative, not",
+        Some((0.0, unit)) if parses(&format!("1 {unit}")) => "zero, not",
+        _ => "not",
+    }
+}
 
 /// Splits `text` into an unsigned decimal number and its unit.
 fn split(text: &str) -> Option<(f64, &str)> {
@@ -102,7 +115,10 @@ macro_rules! quantity {
             type Err = ParseError;
 
             fn from_str(text: &str) -> Result<Self, ParseError> {
-                $parse(text).ok_or_else(|| ParseError { text: text.to_owned(), expected: $expected })
+                $parse(text).ok_or_else(|| {
+                    let flaw = flaw(text, |text| $parse(text).is_some());
+                    ParseError { text: text.to_owned(), flaw, expected: $expected }
+                })
             }
         }
 
@@ -165,6 +181,14 @@ mod tests {
         for bad in ["", "10", "ms", "-1ms", "1.2.3 s", "10 m", "1e3 s", "1 s 2 ms", "9999999 h"] {
             assert!(bad.parse::<Span>().is_err(), "{bad}");
         }
+        for (bad, says) in [
+            ("-1ms", "\"-1ms\" is negative, not a length of time: write a number and a unit"),
+            ("--1ms", "\"--1ms\" is not a length of time"),
+            ("0", "\"0\" is not a length of time"),
+        ] {
+            let said = bad.parse::<Span>().unwrap_err().to_string();
+            assert!(said.starts_with(says), "{said}");
+        }
         assert_eq!(
             "10".parse::<Span>().unwrap_err().to_string(),
             "\"10\" is not a length of time: write a number and a unit, as in \"10ms\" or \"1.5 s\""
@@ -192,6 +216,20 @@ mod tests {
         }
         for bad in ["", "64", "64 kb", "64 kbit", "-1 B", "99999999 GB"] {
             assert!(bad.parse::<Size>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates() {
+        for (bad, says) in [
+            ("0 Mbit/s", "\"0 Mbit/s\" is zero, not a rate: write a number above 0 and a unit"),
+            ("-5 Mbit/s", "\"-5 Mbit/s\" is negative, not a rate"),
+            ("5", "\"5\" is not a rate"),
+            ("0", "\"0\" is not a rate"),
+            ("0 parsecs", "\"0 parsecs\" is not a rate"),
+        ] {
+            let said = bad.parse::<Rate>().unwrap_err().to_string();
+            assert!(said.starts_with(says), "{said}");
         }
     }
 

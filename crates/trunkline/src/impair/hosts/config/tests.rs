@@ -41,8 +41,12 @@ fn every_mistake_has_a_place_and_a_way_out() {
         ("name = \"r\"", "name = \"a b\"", "a name is one word"),
         ("mtu = 1400", "mtu = 1200", "1280 or more"),
         ("mtu = 1400", "mtu = 70000", "expected u16"),
-        ("rate = \"1 Mbit/s\"", "rate = \"0 Mbit/s\"", "rate"),
-        ("delay = \"1ms\"", "delay = \"-1ms\"", "is not a length of time"),
+        (
+            "rate = \"1 Mbit/s\"",
+            "rate = \"0 Mbit/s\"",
+            "is zero, not a rate: write a number above 0",
+        ),
+        ("delay = \"1ms\"", "delay = \"-1ms\"", "is negative, not a length of time"),
         ("delay = \"1ms\"", "name = \"narrow\"", "is the name of an earlier edge"),
         ("rate = \"1 Mbit/s\"", "red = {}", "edge narrow: red needs rate"),
         (
