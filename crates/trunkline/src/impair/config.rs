@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
+use toml::Spanned;
 use trunkline_base::link_model::{BadTrace, InvalidModel, LinkModel};
 
 use super::setup::Setup;
@@ -46,7 +47,7 @@ pub enum ConfigError {
         message: String,
     },
     /// There is neither a file nor a pair of ends.
-    #[error("no link: give a configuration file, or --a and --b, or a [[link]] in the file")]
+    #[error("no link: give a configuration file, or --a and --b")]
     NoLinks,
     /// A link's values do not go together.
     #[error("link {link}: {problem}")]
@@ -121,8 +122,11 @@ pub enum Problem {
         source: TraceError,
     },
     /// There is a red without a rate: nothing would wait in its queue.
-    #[error("red needs rate in the same direction; add rate, or remove red")]
-    RedAlone,
+    #[error("{}", red_alone(direction))]
+    RedAlone {
+        /// The direction, if red is given for forward and reverse by name.
+        direction: Option<&'static str>,
+    },
     /// The thresholds cannot be compared with the queue.
     #[error(
         "{direction}: queue, red.min and red.max must all count packets or all be sizes; \
@@ -140,6 +144,17 @@ pub enum Problem {
         /// The field, its value and its range.
         source: InvalidModel,
     },
+}
+
+/// What to do about a red without a rate.
+fn red_alone(direction: &Option<&'static str>) -> String {
+    match direction {
+        None => "red needs rate; add rate, or remove red".into(),
+        Some(direction) => format!(
+            "{direction}: red needs rate in the same direction; add rate for {direction}, or \
+             remove {direction} from red"
+        ),
+    }
 }
 
 /// Why a loss trace cannot be read.
@@ -213,13 +228,13 @@ struct File {
     seed: u64,
     buffer: Option<Size>,
     #[serde(default)]
-    link: Vec<LinkText>,
+    link: Vec<Spanned<LinkText>>,
 }
 
 modelled! {
     /// A link as it is written.
     pub struct LinkText {
-        pub name: Option<String>,
+        pub name: Option<Spanned<String>>,
         pub stream: Option<u64>,
         pub a: End,
         pub b: End,
@@ -233,37 +248,43 @@ impl Config {
     ///
     /// The first mistake in the file, with its place.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        let mut file: File = read_toml(path)?.1;
+        let (text, mut file): (String, File) = read_toml(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        file.link.iter_mut().for_each(|link| link.find_traces(folder));
+        file.link.iter_mut().for_each(|link| link.get_mut().find_traces(folder));
+        if file.link.is_empty() {
+            return Err(ConfigError::at(path, &text, 0, "no link: add a [[link]]".into()));
+        }
         Config::new(file.seed, file.buffer, file.link)
+            .map_err(|(at, what)| ConfigError::at(path, &text, at, what.to_string()))
     }
 
     /// Checks links as they are written.
     ///
     /// # Errors
     ///
-    /// The first link whose values do not go together.
+    /// The first link whose values do not go together, with the place of one of them.
     pub fn new(
         seed: u64,
         buffer: Option<Size>,
-        links: Vec<LinkText>,
-    ) -> Result<Config, ConfigError> {
+        links: Vec<Spanned<LinkText>>,
+    ) -> Result<Config, (usize, ConfigError)> {
         if links.is_empty() {
-            return Err(ConfigError::NoLinks);
+            return Err((0, ConfigError::NoLinks));
         }
         let (mut names, mut traces) = (BTreeSet::new(), Traces::default());
         let links = links
             .into_iter()
             .zip(0u64..)
             .map(|(text, index)| {
-                let name = name(text.name.as_ref(), index);
+                let start = text.span().start;
+                let text = text.into_inner();
+                let (name, at) = name(text.name.as_ref(), (start, index));
                 let checked = if names.insert(name.clone()) {
-                    text.check(index, &mut traces)
+                    text.check(name.clone(), (start, index), &mut traces)
                 } else {
-                    Err(Problem::DuplicateName)
+                    Err((at, Problem::DuplicateName))
                 };
-                checked.map_err(|problem| ConfigError::Link { link: name, problem })
+                checked.map_err(|(at, problem)| (at, ConfigError::Link { link: name, problem }))
             })
             .collect::<Result<_, _>>()?;
         Ok(Config { seed, buffer: buffer.unwrap_or(DEFAULT_BUFFER).0, links })
@@ -301,20 +322,28 @@ impl Setup for Config {
 }
 
 impl LinkText {
-    fn check(self, index: u64, traces: &mut Traces) -> Result<Link, Problem> {
+    fn check(
+        self,
+        name: String,
+        (start, index): (usize, u64),
+        traces: &mut Traces,
+    ) -> Result<Link, (usize, Problem)> {
         if self.a.peer.is_none() && self.b.peer.is_none() {
-            return Err(Problem::NoPeer);
+            return Err((start, Problem::NoPeer));
         }
-        let (ends, name) = ([self.a, self.b], name(self.name.as_ref(), index));
+        let ends = [self.a, self.b];
         let stream = stream(self.stream, index);
         let directions = self.into_model().directions(stream, traces)?;
         Ok(Link { name, ends, directions })
     }
 }
 
-/// The name of a link: the given one, or its number from 1.
-pub fn name(given: Option<&String>, index: u64) -> String {
-    given.cloned().unwrap_or_else(|| (index + 1).to_string())
+/// The name of a link, and its place: the given one, or its number from 1 and its start.
+pub fn name(given: Option<&Spanned<String>>, (start, index): (usize, u64)) -> (String, usize) {
+    match given {
+        Some(name) => (name.get_ref().clone(), name.span().start),
+        None => ((index + 1).to_string(), start),
+    }
 }
 
 /// The stream of a link's forward direction. The directions of one link must not lose in step;

@@ -34,6 +34,7 @@ use hosts::Emulator;
 use relay::Relay;
 use serde::Serialize;
 use stop::{Reread, Stop};
+use toml::Spanned;
 
 const HELP: &str = "\
 Examples:
@@ -385,6 +386,8 @@ impl OneLink {
             trace: PerDirection::both(self.trace),
             red: PerDirection::default(),
         };
-        Config::new(self.seed.unwrap_or(0), self.buffer, vec![link])
+        // There is no file that a mistake could have a place in.
+        let links = vec![Spanned::new(0..0, link)];
+        Config::new(self.seed.unwrap_or(0), self.buffer, links).map_err(|(_, what)| what)
     }
 }

@@ -5,7 +5,7 @@ use super::{DIRECTIONS, Direction, Problem, Traces};
 use crate::units::{Fraction, Rate, Span};
 use std::path::PathBuf;
 use std::time::Duration;
-use trunkline_base::link_model::{Chain, LinkModel, Loss};
+use trunkline_base::link_model::{Chain, InvalidModel, LinkModel, Loss};
 
 /// The usual distance between voice packets.
 const DEFAULT_SPACING: Duration = Duration::from_millis(20);
@@ -67,7 +67,7 @@ macro_rules! modelled {
 
             /// Makes relative paths start from `folder`.
             pub fn find_traces(&mut self, folder: &std::path::Path) {
-                for trace in self.trace.0.iter_mut().flatten() {
+                for trace in self.trace.of.iter_mut().flatten() {
                     *trace = folder.join(&trace);
                 }
             }
@@ -81,11 +81,20 @@ impl ModelText {
     ///
     /// # Errors
     ///
-    /// Some values do not go together.
-    pub fn directions(&self, stream: u64, traces: &mut Traces) -> Result<[Direction; 2], Problem> {
-        let used = |d: usize| self.red.0[d].is_some() && self.rate.0[d].is_some();
-        if self.red.0.iter().any(Option::is_some) && !used(0) && !used(1) {
-            return Err(Problem::RedAlone);
+    /// Values that do not go together, with the place of one of them.
+    pub fn directions(
+        &self,
+        stream: u64,
+        traces: &mut Traces,
+    ) -> Result<[Direction; 2], (usize, Problem)> {
+        // One value for both is for those that have a queue.
+        let (red, rate) = (&self.red, &self.rate);
+        let is_unused = |d: usize| red.of[d].is_some() && rate.of[d].is_none();
+        if let Some(d) = (0..2).find(|&d| is_unused(d))
+            && (red.is_named || is_unused(1 - d))
+        {
+            let direction = red.is_named.then_some(DIRECTIONS[d]);
+            return Err((red.at[d], Problem::RedAlone { direction }));
         }
         Ok([
             Direction { model: self.model(0, traces)?, stream },
@@ -94,47 +103,60 @@ impl ModelText {
     }
 
     /// The model of direction `d`.
-    fn model(&self, d: usize, traces: &mut Traces) -> Result<LinkModel, Problem> {
+    fn model(&self, d: usize, traces: &mut Traces) -> Result<LinkModel, (usize, Problem)> {
         let direction = DIRECTIONS[d];
-        let loss = match &self.trace.0[d] {
+        let loss = match &self.trace.of[d] {
             None => self.loss(d)?,
-            Some(_) if self.loss.0[d].is_some() || self.burst.0[d].is_some() => {
-                return Err(Problem::TraceAndLoss { direction });
+            Some(_) if self.loss.of[d].is_some() || self.burst.of[d].is_some() => {
+                return Err((self.trace.at[d], Problem::TraceAndLoss { direction }));
             }
             Some(path) => match traces.get(path) {
                 Ok(lost) => Loss::Trace(lost),
                 Err(source) => {
-                    return Err(Problem::Trace { direction, path: path.clone(), source });
+                    let path = path.clone();
+                    return Err((self.trace.at[d], Problem::Trace { direction, path, source }));
                 }
             },
         };
-        let queue = values::queue(self.queue.0[d], self.red.0[d].as_ref())
-            .map_err(|DifferentUnits| Problem::RedUnits { direction })?;
+        let queue = values::queue(self.queue.of[d], self.red.of[d].as_ref())
+            .map_err(|DifferentUnits| (self.red.at[d], Problem::RedUnits { direction }))?;
         let model = LinkModel {
-            delay: self.delay.0[d].unwrap_or_default().0,
-            jitter: self.jitter.0[d].unwrap_or_default().0,
+            delay: self.delay.of[d].unwrap_or_default().0,
+            jitter: self.jitter.of[d].unwrap_or_default().0,
             loss,
-            rate: self.rate.0[d].map(|r| r.0),
+            rate: self.rate.of[d].map(|r| r.0),
             queue,
         };
         match model.validate() {
             Ok(()) => Ok(model),
-            Err(source) => Err(Problem::Model { direction, source }),
+            Err(source) => Err((self.place(&source, d), Problem::Model { direction, source })),
+        }
+    }
+
+    /// Where the value is written that makes the model of direction `d` invalid.
+    fn place(&self, why: &InvalidModel, d: usize) -> usize {
+        match why {
+            InvalidModel::Loss(_) | InvalidModel::LossTooHigh { .. } => self.loss.at[d],
+            InvalidModel::Burst(_) | InvalidModel::BurstBelowLoss { .. } => self.burst.at[d],
+            InvalidModel::Spacing(_) => self.spacing.at[d],
+            InvalidModel::Rate => self.rate.at[d],
+            InvalidModel::EmptyTrace => self.trace.at[d],
+            InvalidModel::RedThresholds { .. }
+            | InvalidModel::RedShare(_)
+            | InvalidModel::RedWeight(_)
+            | InvalidModel::RedPacket => self.red.at[d],
         }
     }
 
     /// The loss process of direction `d`, if it is not a trace.
-    fn loss(&self, d: usize) -> Result<Loss, Problem> {
+    fn loss(&self, d: usize) -> Result<Loss, (usize, Problem)> {
         let direction = DIRECTIONS[d];
-        let (chain, spacing) = (self.chain.0[d], self.spacing.0[d]);
-        Ok(match (self.loss.0[d], self.burst.0[d]) {
-            (None, Some(_)) => return Err(Problem::BurstAlone { direction }),
-            (_, None) if chain.is_some() => {
-                return Err(Problem::ChainAlone { direction, key: "chain" });
-            }
-            (_, None) if spacing.is_some() => {
-                return Err(Problem::ChainAlone { direction, key: "spacing" });
-            }
+        let (chain, spacing) = (self.chain.of[d], self.spacing.of[d]);
+        let alone = |at: usize, key| Err((at, Problem::ChainAlone { direction, key }));
+        Ok(match (self.loss.of[d], self.burst.of[d]) {
+            (None, Some(_)) => return Err((self.burst.at[d], Problem::BurstAlone { direction })),
+            (_, None) if chain.is_some() => return alone(self.chain.at[d], "chain"),
+            (_, None) if spacing.is_some() => return alone(self.spacing.at[d], "spacing"),
             (None, None) => Loss::None,
             (Some(p), None) => Loss::Bernoulli { p: p.0 },
             (Some(p), Some(b)) => Loss::Burst {

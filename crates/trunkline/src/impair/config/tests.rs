@@ -8,7 +8,7 @@ const ENDS: &str = "a = { listen = \"127.0.0.1:5001\", peer = \"127.0.0.1:7003\"
 
 fn parse(text: &str) -> Result<Config, String> {
     let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
-    Config::new(file.seed, file.buffer, file.link).map_err(|e| e.to_string())
+    Config::new(file.seed, file.buffer, file.link).map_err(|(_, e)| e.to_string())
 }
 
 fn link(keys: &str) -> Result<Config, String> {
@@ -65,7 +65,14 @@ fn every_mistake_is_named() {
         ("trace = \"x\"\nloss = 0.1", "forward: trace and loss both say what is lost"),
         ("red = {}", "link C-D: red needs rate"),
         ("rate = \"1 Mbit/s\"\nred = { mini = 1 }", "unknown field `mini`"),
-        ("rate = { reverse = \"1 Mbit/s\" }\nred = { forward = {} }", "red needs rate in the same"),
+        (
+            "rate = { reverse = \"1 Mbit/s\" }\nred = { forward = {} }",
+            "link C-D: forward: red needs rate in the same direction; add rate for forward, or",
+        ),
+        (
+            "rate = { forward = \"1 Mbit/s\" }\nred = { forward = {}, reverse = { ecn = true } }",
+            "link C-D: reverse: red needs rate in the same direction; add rate for reverse, or",
+        ),
         (
             "rate = \"1 Mbit/s\"\nred = { forward = { mini = 1 } }",
             "unknown field `mini`, expected one of `min`",
@@ -134,8 +141,42 @@ fn a_trace_is_found_beside_its_configuration() {
 
     std::fs::write(folder.path().join("outage.txt"), "00\n02").unwrap();
     let error = Config::read(&path).unwrap_err().to_string();
-    assert!(error.starts_with("link 1: reverse: cannot read the loss trace"), "{error}");
+    let place = format!("{}:4:21: link 1: reverse: cannot read the loss trace", path.display());
+    assert!(error.starts_with(&place), "{error}");
     assert!(error.contains("outage.txt: line 2, column 2: '2' is neither 0"), "{error}");
+}
+
+#[test]
+fn a_mistake_is_where_its_key_is() {
+    let rate = "rate = { forward = \"1 Mbit/s\" }\n";
+    for (keys, value) in [
+        ("loss = 0.9\nburst = 0.1", "0.9"),
+        ("delay = \"1ms\"\nburst = 0.5", "0.5"),
+        ("loss = 0.1\nchain = \"continuous\"", "\"continuous\""),
+        ("loss = 0.5\nburst = { reverse = 0.2 }\nchain = \"continuous\"", "\"continuous\""),
+        ("loss = 0.5\nburst = 0.2\nchain = \"continuous\"", "0.2"),
+        ("loss = 0.1\nburst = 0.5\nchain = \"continuous\"\nspacing = \"1ns\"", "\"1ns\""),
+        ("loss = 0.1\ntrace = { reverse = \"x\" }", "\"x\""),
+        ("red = { ecn = true }", "{ ecn = true }"),
+        (
+            &format!("{rate}red = {{ forward = {{}}, reverse = {{ ecn = true }} }}"),
+            "{ ecn = true }",
+        ),
+        (&format!("{rate}red.forward.ecn = false\nred.reverse.ecn = true"), "reverse.ecn"),
+        (
+            &format!("{rate}[link.red.forward]\n[link.red.reverse]\necn = true"),
+            "[link.red.reverse]",
+        ),
+        (&format!("{rate}red = {{ min = \"20 packets\" }}"), "{ min"),
+        (&format!("{rate}queue = \"9 kB\"\nred = {{ ecn = true }}"), "{ ecn"),
+        (&format!("[[link]]\n{ENDS}name = \"C-D\""), "\"C-D\""),
+        ("[[link]]\na = { listen = \"[::1]:1\" }\nb = { listen = \"[::1]:2\" }", "[[link]]\na"),
+    ] {
+        let text = format!("[[link]]\nname = \"C-D\" # not here\n{ENDS}{keys}");
+        let file: File = toml::from_str(&text).unwrap();
+        let (at, why) = Config::new(file.seed, file.buffer, file.link).unwrap_err();
+        assert!(text[at..].starts_with(value), "{keys}: {why}, at {}", &text[at..]);
+    }
 }
 
 /// A value for any key, sensible or not.

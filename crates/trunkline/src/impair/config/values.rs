@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IntoDeserializer, MapAccess, Visitor};
+use toml::Spanned;
 use trunkline_base::link_model::{Queue, Red, Unit};
 
 use crate::units::{Fraction, Size};
@@ -13,58 +14,91 @@ use crate::units::{Fraction, Size};
 /// A value for both directions, or `{ forward = …, reverse = … }`, of which
 /// either may be left out. Forward is from a to b.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PerDirection<T>(pub [Option<T>; 2]);
+pub struct PerDirection<T> {
+    /// The value for each direction, if it has one.
+    pub of: [Option<T>; 2],
+    /// Where each value is written: so many bytes into the file.
+    pub at: [usize; 2],
+    /// Whether the directions are named, rather than one value given for both.
+    pub is_named: bool,
+}
 
 impl<T> Default for PerDirection<T> {
     fn default() -> Self {
-        PerDirection([None, None])
+        PerDirection { of: [None, None], at: [0, 0], is_named: false }
     }
 }
 
 impl<T: Clone> PerDirection<T> {
     /// The same value for both directions.
     pub fn both(value: Option<T>) -> Self {
-        PerDirection([value.clone(), value])
+        PerDirection { of: [value.clone(), value], ..PerDirection::default() }
+    }
+}
+
+impl<T> PerDirection<T> {
+    /// A value for each direction that has one, beginning at byte `start`.
+    fn named(start: usize, values: [Option<Spanned<T>>; 2]) -> Self {
+        let at = values.each_ref().map(|v| v.as_ref().map_or(start, |v| v.span().start));
+        PerDirection { of: values.map(|v| v.map(Spanned::into_inner)), at, is_named: true }
     }
 }
 
 impl<'de, T: Deserialize<'de> + Clone> Deserialize<'de> for PerDirection<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields, bound = "T: Deserialize<'de>")]
-        struct Pair<T> {
-            forward: Option<T>,
-            reverse: Option<T>,
-        }
+        let written = Spanned::<Either<T>>::deserialize(deserializer)?;
+        let start = written.span().start;
+        Ok(match written.into_inner() {
+            Either::Same(value) => {
+                PerDirection { at: [start; 2], ..PerDirection::both(Some(value)) }
+            }
+            Either::Named(pair) => PerDirection::named(start, [pair.forward, pair.reverse]),
+        })
+    }
+}
 
-        struct Either<T>(std::marker::PhantomData<T>);
+/// What may be written for a [`PerDirection`].
+enum Either<T> {
+    Same(T),
+    Named(Pair<T>),
+}
 
-        impl<'de, T: Deserialize<'de> + Clone> Visitor<'de> for Either<T> {
-            type Value = PerDirection<T>;
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, bound = "T: Deserialize<'de>")]
+struct Pair<T> {
+    forward: Option<Spanned<T>>,
+    reverse: Option<Spanned<T>>,
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Either<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Any<T> {
+            type Value = Either<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a value, or { forward = value, reverse = value }")
             }
 
             fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Self::Value, E> {
-                T::deserialize(v.into_deserializer()).map(|t| PerDirection::both(Some(t)))
+                T::deserialize(v.into_deserializer()).map(Either::Same)
             }
 
             fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<Self::Value, E> {
-                T::deserialize(v.into_deserializer()).map(|t| PerDirection::both(Some(t)))
+                T::deserialize(v.into_deserializer()).map(Either::Same)
             }
 
             fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<Self::Value, E> {
-                T::deserialize(v.into_deserializer()).map(|t| PerDirection::both(Some(t)))
+                T::deserialize(v.into_deserializer()).map(Either::Same)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                let pair = Pair::<T>::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(PerDirection([pair.forward, pair.reverse]))
+                Pair::deserialize(MapAccessDeserializer::new(map)).map(Either::Named)
             }
         }
 
-        deserializer.deserialize_any(Either(std::marker::PhantomData))
+        deserializer.deserialize_any(Any(std::marker::PhantomData))
     }
 }
 
@@ -149,8 +183,8 @@ struct RedKeys {
     packet: Option<Size>,
     gentle: Option<bool>,
     ecn: Option<bool>,
-    forward: Option<Box<RedKeys>>,
-    reverse: Option<Box<RedKeys>>,
+    forward: Option<Spanned<Box<RedKeys>>>,
+    reverse: Option<Spanned<Box<RedKeys>>>,
 }
 
 impl RedKeys {
@@ -176,13 +210,17 @@ impl RedKeys {
 
 impl<'de> Deserialize<'de> for PerDirection<RedText> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let keys = RedKeys::deserialize(deserializer)?;
-        let ways = [&keys.forward, &keys.reverse];
+        let keys = Spanned::<RedKeys>::deserialize(deserializer)?;
+        let start = keys.span().start;
+        let keys = keys.into_inner();
         if keys.is_plain() {
-            return Ok(PerDirection::both(Some(keys.text())));
+            return Ok(PerDirection { at: [start; 2], ..PerDirection::both(Some(keys.text())) });
         }
-        if keys.is_pair() && ways.into_iter().flatten().all(|way| way.is_plain()) {
-            return Ok(PerDirection(ways.map(|way| way.as_ref().map(|keys| keys.text()))));
+        let is_pair = keys.is_pair();
+        let ways = [keys.forward, keys.reverse];
+        if is_pair && ways.iter().flatten().all(|way| way.get_ref().is_plain()) {
+            let text = |way: Spanned<Box<RedKeys>>| Spanned::new(way.span(), way.get_ref().text());
+            return Ok(PerDirection::named(start, ways.map(|way| way.map(text))));
         }
         Err(serde::de::Error::custom(
             "red says min, max and so on, of both directions, or { forward = { … }, reverse = \

@@ -103,7 +103,7 @@ struct RouterText {
 modelled! {
     /// An edge as it is written.
     pub struct EdgeText {
-        pub name: Option<String>,
+        pub name: Option<Spanned<String>>,
         pub stream: Option<u64>,
         pub between: [Spanned<String>; 2],
         #[serde(default)]
@@ -167,10 +167,11 @@ impl Hosts {
         let (mut names, mut traces) = (BTreeSet::new(), Traces::default());
         let edges = file.edge.into_iter().zip(0..).map(|(edge, n)| {
             let start = edge.span().start;
-            let edge = Edge::new(edge.into_inner(), (start, n), &spots, &mut traces)?;
-            match names.insert(edge.name.clone()) {
-                true => Ok(edge),
-                false => Err((start, format!("\"{}\" is the name of an earlier edge", edge.name))),
+            let edge = edge.into_inner();
+            let (name, at) = config::name(edge.name.as_ref(), (start, n));
+            match names.insert(name.clone()) {
+                true => Edge::new(edge, (name, n), &spots, &mut traces),
+                false => Err((at, format!("\"{name}\" is the name of an earlier edge"))),
             }
         });
         let edges = edges.collect::<Result<Vec<Edge>, Wrong>>()?;
@@ -230,11 +231,10 @@ pub const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 impl Edge {
     fn new(
         text: EdgeText,
-        (start, n): (usize, u64),
+        (name, n): (String, u64),
         spots: &BTreeMap<String, Spot>,
         traces: &mut Traces,
     ) -> Result<Edge, Wrong> {
-        let name = config::name(text.name.as_ref(), n);
         let find = |end: &Spanned<String>| match spots.get(end.get_ref()) {
             Some(spot) => Ok(*spot),
             None => {
@@ -263,7 +263,7 @@ impl Edge {
         let model: ModelText = text.into_model();
         match model.directions(stream, traces) {
             Ok(directions) => Ok(Edge { name, ends, is_private, mtu, directions }),
-            Err(problem) => Err((start, format!("edge {name}: {problem}"))),
+            Err((at, problem)) => Err((at, format!("edge {name}: {problem}"))),
         }
     }
 }

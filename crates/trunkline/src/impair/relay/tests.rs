@@ -3,6 +3,7 @@ use super::*;
 use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::time::Duration;
+use toml::Spanned;
 use trunkline_base::link_model::Cause;
 use trunkline_net::{Done, Frame, Medium};
 
@@ -49,7 +50,7 @@ fn config(nodes: &[UdpSocket; 2]) -> Config {
         "a = {{ listen = \"127.0.0.1:0\", peer = \"{a}\" }}\n\
          b = {{ listen = \"127.0.0.1:0\", peer = \"{b}\" }}"
     );
-    Config::new(1, None, vec![toml::from_str(&link).unwrap()]).unwrap()
+    Config::new(1, None, vec![Spanned::new(0..0, toml::from_str(&link).unwrap())]).unwrap()
 }
 
 #[test]

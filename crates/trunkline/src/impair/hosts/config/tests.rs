@@ -69,6 +69,22 @@ fn every_mistake_has_a_place_and_a_way_out() {
 }
 
 #[test]
+fn a_mistake_is_where_its_key_is() {
+    for (from, to, value) in [
+        ("rate = \"1 Mbit/s\"", "red = { ecn = true }", "{ ecn"),
+        ("delay = \"1ms\"", "burst = { reverse = 0.5 }", "0.5"),
+        ("delay = \"1ms\"", "loss = \"90%\"\nburst = 0.1", "\"90%\""),
+        ("delay = \"1ms\"", "trace = \"/\"", "\"/\""),
+        ("\"narrow\"\nbetween", "\"1\"\nbetween", "\"1\"\nbetween"),
+    ] {
+        assert!(TEXT.contains(from), "{from}");
+        let text = TEXT.replacen(from, to, 1);
+        let (at, why) = Hosts::new(toml::from_str(&text).expect("TOML")).expect_err(to);
+        assert!(text[at..].starts_with(value), "{to}: {why}, at {}", &text[at..]);
+    }
+}
+
+#[test]
 fn a_file_may_have_several_networks() {
     let other =
         "[[host]]\nname = \"x\"\n[[host]]\nname = \"y\"\n[[edge]]\nbetween = [\"x\", \"y\"]\n";
