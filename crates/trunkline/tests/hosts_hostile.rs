@@ -63,7 +63,7 @@ fn whoever_says_what_nobody_reads_passes_packets_on() {
     let dir = temp_dir();
     let Some(emulator) = Emulator::start(dir.path(), THREE, &[]) else { return };
     // More than a pipe holds. What the line quotes is longer than a pipe surely takes at once.
-    let delay = "x".repeat(6_000);
+    let delay = "x".repeat(5_000);
     let long = THREE.replacen("between", &format!("delay = \"{delay}\", between"), 1);
     fs::write(dir.path().join("net.toml"), long).expect("written");
     for _ in 0..1_500 {
