@@ -180,20 +180,23 @@ fn routers_say_what_they_do_not_pass_on() {
     assert_eq!((packets(&a["expired"]), packets(&a["too_big"])), (4, 2), "{report}");
 }
 
+/// Runs a file that has a mistake; the line that is said.
+fn refusal(file: &Path, text: &str) -> String {
+    fs::write(file, text).expect("written");
+    let mut run = Command::new(PROGRAM);
+    // A file without a mistake would end it at once, too.
+    run.args(["impair", "--until-stdin-closes", "--hosts"]).arg(file).stdin(Stdio::piped());
+    let run = run.output().expect("it ends");
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.status.code() == Some(2) && said.lines().count() == 1, "{said}");
+    said
+}
+
 #[test]
 fn mistakes_end_it_with_2_and_are_named() {
     let dir = temp_dir();
     let file = dir.path().join("net.toml");
-    let said = |text: &str| {
-        fs::write(&file, text).expect("written");
-        let mut run = Command::new(PROGRAM);
-        // A file without a mistake would end it at once, too.
-        run.args(["impair", "--until-stdin-closes", "--hosts"]).arg(&file).stdin(Stdio::piped());
-        let run = run.output().expect("it ends");
-        let said = String::from_utf8_lossy(&run.stderr).into_owned();
-        assert!(run.status.code() == Some(2) && said.lines().count() == 1, "{said}");
-        said
-    };
+    let said = |text: &str| refusal(&file, text);
     // What to replace, by what; then the line, and the advice.
     for (from, to, line, says) in [
         ("[\"s\", \"b\"]", "[\"s\", \"bb\"]", 7, "is \"bb\"; did you mean \"b\"?"),
@@ -217,10 +220,53 @@ fn mistakes_end_it_with_2_and_are_named() {
     }
     let many: String = (0..300).map(|n| format!("[[host]]\nname = \"h{n}\"\n")).collect();
     assert!(said(&many).contains("net.toml:514:8: there are 300 [[host]]: 1 to 256"));
-    let vegan = said(&TEXT.replacen("reno", "vegan", 1));
-    match vegan.contains("refuses net.ipv4.tcp_congestion_control") {
-        true => assert!(vegan.contains("; there is: "), "{vegan}"),
-        false => skip(&vegan),
+}
+
+#[test]
+fn settings_that_cannot_be_had_are_named_with_their_line_and_what_can() {
+    let dir = temp_dir();
+    let file = dir.path().join("net.toml");
+    let there = |key: &str| {
+        let file = format!("/proc/sys/net/ipv4/tcp_{key}_congestion_control");
+        fs::read_to_string(file).expect("read").trim().to_owned()
+    };
+    let (allowed, available) = (there("allowed"), there("available"));
+    let choice = format!("; a namespace may have: {allowed}; choose one of these, or");
+    let is_refused = |name: &&str| !allowed.split(' ').any(|other| other == *name);
+    let refused = available.split(' ').find(is_refused);
+    let sysctl =
+        |key: &str, value: &str| format!("reno\",\nsysctl = {{ \"{key}\" = \"{value}\" }} #");
+    let cases = [
+        (
+            "vegan".to_owned(),
+            vec!["net.toml:2:29: host a: ", "\"vegan\"", &choice, "modprobe tcp_vegan"],
+        ),
+        (
+            refused.unwrap_or("vegan").to_owned(),
+            match refused {
+                Some(_) => vec![":2:29: ", &choice, "net.ipv4.tcp_allowed_congestion_control=\""],
+                None => vec!["net.toml:2:29: "],
+            },
+        ),
+        (
+            sysctl("net.ipv4.tcp_sck", "1"),
+            vec![":3:33: ", "no such setting; did you mean net.ipv4.tcp_sack?"],
+        ),
+        (sysctl("net.ipv4.tcp_sack", "much"), vec![":3:34: ", "; by default it is \"1\""]),
+        (sysctl("net.core.rmem_max", "1"), vec![":3:34: ", "it is one of the whole machine"]),
+    ];
+    for (tcp, says) in cases {
+        // On more than one line.
+        let text = TEXT.replacen(
+            "host = [{ name = \"a\", tcp = \"reno\" }",
+            &format!("host = [{{ name = \"a\", tcp = \"{tcp}\"\n}}"),
+            1,
+        );
+        let said = refusal(&file, &text);
+        if !said.contains("refuses") {
+            return skip(&said);
+        }
+        assert!(says.iter().all(|part| said.contains(part)), "{tcp}: {said}");
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Host {
     /// The name in the ledger.
     pub name: String,
     /// Settings of its kernel below `/proc/sys`, written with dots: `net.ipv4.tcp_sack`.
-    pub sysctl: BTreeMap<String, String>,
+    pub sysctl: BTreeMap<String, Spanned<String>>,
 }
 
 /// One end of an edge.
@@ -89,7 +89,7 @@ struct File {
 struct HostText {
     name: Spanned<String>,
     /// The congestion control of its TCP connections: `reno`, `cubic`, `bbr`.
-    tcp: Option<String>,
+    tcp: Option<Spanned<String>>,
     #[serde(default)]
     sysctl: BTreeMap<Spanned<String>, Spanned<String>>,
 }
@@ -117,10 +117,7 @@ type Wrong = (usize, String);
 
 impl Setup for Hosts {
     fn read(path: &Path) -> Result<Hosts, ConfigError> {
-        let (text, mut file): (String, File) = config::read_toml(path)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        file.edge.iter_mut().for_each(|edge| edge.get_mut().find_traces(folder));
-        Hosts::new(file).map_err(|(at, what)| ConfigError::at(path, &text, at, what))
+        Ok(Hosts::read_with_text(path)?.0)
     }
 
     fn models(&self) -> impl Iterator<Item = &LinkModel> {
@@ -145,6 +142,21 @@ impl Setup for Hosts {
 }
 
 impl Hosts {
+    /// As [`Setup::read`], and the text of the file.
+    ///
+    /// # Errors
+    ///
+    /// The same as of [`Setup::read`].
+    pub fn read_with_text(path: &Path) -> Result<(Hosts, String), ConfigError> {
+        let (text, mut file): (String, File) = config::read_toml(path)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        file.edge.iter_mut().for_each(|edge| edge.get_mut().find_traces(folder));
+        match Hosts::new(file) {
+            Ok(hosts) => Ok((hosts, text)),
+            Err((at, what)) => Err(ConfigError::at(path, &text, at, what)),
+        }
+    }
+
     fn new(file: File) -> Result<Hosts, Wrong> {
         let mut spots = BTreeMap::new();
         let hosts = file.host.iter().enumerate().map(|(n, h)| (&h.name, Spot::Host(n)));
@@ -216,7 +228,12 @@ impl HostText {
                 );
                 return Err((key.span().start, what));
             }
-            sysctl.insert(key.into_inner(), value.into_inner());
+            if self.tcp.is_some() && key.get_ref() == CONGESTION_CONTROL {
+                let what =
+                    format!("{CONGESTION_CONTROL} is what tcp says, too: remove one of them");
+                return Err((key.span().start, what));
+            }
+            sysctl.insert(key.into_inner(), value);
         }
         if let Some(tcp) = self.tcp {
             sysctl.insert(CONGESTION_CONTROL.into(), tcp);

@@ -17,8 +17,8 @@ pub use capture::Wanted;
 pub use namespace::NamespaceError;
 
 use super::Error;
+use super::config::ConfigError;
 use super::pump::Pump;
-use super::setup::Setup as _;
 use super::stop::{Reread, Stop};
 use capture::Captures;
 use config::Hosts;
@@ -55,7 +55,7 @@ impl Emulator {
         stop: Stop,
         reread: Reread<Hosts>,
     ) -> Result<Emulator, Error> {
-        let hosts = Hosts::read(path)?;
+        let (hosts, text) = Hosts::read_with_text(path)?;
         let wanted = captures.iter().map(|wanted| find(&hosts, wanted));
         let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
         // Each host takes two descriptors, and the soft limit may be a thousand.
@@ -65,10 +65,15 @@ impl Emulator {
         let (net, layout) = layout::build(&hosts);
         let devices = (0..hosts.hosts.len())
             .map(|n| {
-                let namespace = namespace::make(&hosts, n, &layout)?;
+                let namespace = namespace::make(&hosts, n, &layout).map_err(|why| match why {
+                    NamespaceError::Setting { at, .. } => {
+                        ConfigError::at(path, &text, at, why.to_string()).into()
+                    }
+                    why => Error::Namespace(why),
+                })?;
                 Ok(Device::new(hosts.hosts[n].name.clone(), namespace))
             })
-            .collect::<Result<Vec<_>, NamespaceError>>()?;
+            .collect::<Result<Vec<_>, Error>>()?;
         announce(&hosts, &devices, &layout, is_own_user);
         let devices = Devices::new(devices, Captures::begin(wanted)?, layout);
         let pump = Pump::new((devices, net, hosts), stop, Some(reread), *is_punctual)?;

@@ -61,7 +61,7 @@ pub enum NamespaceError {
         why: String,
     },
     /// The kernel refuses a setting.
-    #[error("host {host}: the kernel refuses {key} = \"{value}\": {source}{hint}")]
+    #[error("host {host}: the kernel refuses {key} = \"{value}\": {source}; {advice}")]
     Setting {
         /// The name of the host.
         host: String,
@@ -71,8 +71,10 @@ pub enum NamespaceError {
         value: String,
         /// The reason that the kernel gives.
         source: io::Error,
-        /// The values that are possible, if that is known.
-        hint: String,
+        /// What to do about it.
+        advice: String,
+        /// Where the value is written: so many bytes into the file.
+        at: usize,
     },
 }
 
@@ -219,16 +221,68 @@ fn path(key: &str) -> String {
 
 fn set(host: &Host) -> Result<(), NamespaceError> {
     for (key, value) in &host.sysctl {
-        fs::write(path(key), value).map_err(|source| {
-            let there = "net.ipv4.tcp_available_congestion_control";
-            let available = || fs::read_to_string(path(there)).unwrap_or_default();
-            let hint = match key == CONGESTION_CONTROL {
-                true => format!("; there is: {}", available().trim()),
-                false => String::new(),
+        fs::write(path(key), value.get_ref()).map_err(|source| {
+            let advice = match key == CONGESTION_CONTROL {
+                true => tcp_advice(value.get_ref(), &source),
+                false => setting_advice(key, &source),
             };
-            let (host, key, value) = (host.name.clone(), key.clone(), value.clone());
-            NamespaceError::Setting { host, key, value, source, hint }
+            let (host, key, at) = (host.name.clone(), key.clone(), value.span().start);
+            let value = value.get_ref().clone();
+            NamespaceError::Setting { host, key, value, source, advice, at }
         })?;
     }
     Ok(())
+}
+
+/// What to do about a congestion control that cannot be had.
+///
+/// A namespace can have by default what the whole machine allows to everybody. What else there is
+/// can be allowed only from outside of namespaces.
+fn tcp_advice(name: &str, why: &io::Error) -> String {
+    const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
+    let allowed = fs::read_to_string(path(ALLOWED)).unwrap_or_default();
+    let allowed = allowed.trim();
+    match why.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "a namespace may have: {allowed}; choose one of these, or allow it on the whole machine, \
+             as root outside of containers: sysctl {ALLOWED}=\"{allowed} {name}\""
+        ),
+        io::ErrorKind::NotFound => format!(
+            "a namespace may have: {allowed}; choose one of these, or, if it is a module of the \
+             kernel, load it as root outside of containers: modprobe tcp_{name}"
+        ),
+        _ => format!("a namespace may have: {allowed}; choose one of these"),
+    }
+}
+
+/// What to do about another setting that is refused.
+fn setting_advice(key: &str, why: &io::Error) -> String {
+    let is_there = Path::new(&path(key)).exists();
+    match why.kind() {
+        io::ErrorKind::NotFound if !is_there => {
+            format!("a namespace has no such setting{}", likely(key).unwrap_or_default())
+        }
+        io::ErrorKind::PermissionDenied => {
+            "it is one of the whole machine, or read-only: remove it, or set it as root outside of \
+             containers by sysctl"
+                .into()
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "/proc/sys is read-only, as in a container without --privileged".into()
+        }
+        _ => match fs::read_to_string(path(key)) {
+            Ok(now) => format!("by default it is \"{}\"", now.trim().replace('\t', " ")),
+            Err(_) => "remove it".into(),
+        },
+    }
+}
+
+/// Another setting that the user may mean.
+fn likely(key: &str) -> Option<String> {
+    let (folder, name) = key.rsplit_once('.')?;
+    let names = fs::read_dir(path(folder)).ok()?.flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let likeness = |other: &String| strsim::jaro_winkler(name, other);
+    let best = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(&best) > 0.8).then(|| format!("; did you mean {folder}.{best}?"))
 }

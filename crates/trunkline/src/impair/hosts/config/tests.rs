@@ -16,7 +16,7 @@ fn hosts_routers_and_edges_are_read() {
     assert_eq!((hosts.hosts.len(), &hosts.routers[..]), (2, &["r".to_owned()][..]));
     let sysctl = &hosts.hosts[0].sysctl;
     let set = [(CONGESTION_CONTROL, "reno"), ("net.ipv4.tcp_sack", "0")];
-    assert!(sysctl.iter().map(|(k, v)| (k.as_str(), v.as_str())).eq(set));
+    assert!(sysctl.iter().map(|(k, v)| (k.as_str(), v.get_ref().as_str())).eq(set));
     let [first, second] = &hosts.edges[..] else { panic!("{:?}", hosts.edges) };
     assert_eq!(
         (&first.name[..], first.mtu, first.ends),
@@ -57,6 +57,7 @@ fn every_mistake_has_a_place_and_a_way_out() {
         ("delay = \"1ms\"", "trace = \"/\"", "cannot read the loss trace /: it is no regular file"),
         ("net.ipv4", "kernel.x", "is no setting of a namespace"),
         ("net.ipv4.tcp_sack", "net./../x", "is no setting of a namespace"),
+        ("net.ipv4.tcp_sack", CONGESTION_CONTROL, "is what tcp says, too: remove one of them"),
         ("delay", "dely", "unknown field `dely`"),
     ] {
         assert!(TEXT.contains(from), "{from}");
@@ -99,6 +100,8 @@ fn only_what_edges_do_may_change() {
     };
     assert_eq!(changed("1ms", "2ms").expect("may change"), [0, 1]);
     assert_eq!(changed("1 Mbit/s", "2 Mbit/s").expect("may change"), [2, 3]);
+    // A comment changes nothing, though everything has another place.
+    assert_eq!(changed("[[host]]", "# hosts\n[[host]]").expect("may change"), [0; 0]);
     for (from, to) in [("1400", "1500"), ("\"reno\"", "\"cubic\""), ("narrow", "wide")] {
         assert!(matches!(changed(from, to), Err(ConfigError::OtherLinks { .. })), "{to}");
     }
