@@ -3,10 +3,9 @@
 mod common;
 
 use common::emulator::{
-    Emulator, PROGRAM, TEXT, THREE, counted, inhabitants, is_reached, is_root, packets, skip,
+    Emulator, PROGRAM, TEXT, THREE, counted, inhabitants, is_root, packets, reach, skip,
 };
-use common::{ms, temp_dir};
-use nix::sys::signal::Signal;
+use common::{PATIENCE, ms, temp_dir, wait_for};
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -74,7 +73,7 @@ fn a_kernels_tcp_fills_a_modelled_link() {
 #[test]
 fn delay_is_the_models_and_what_links_do_may_change() {
     let dir = temp_dir();
-    let Some(emulator) = Emulator::start(dir.path(), TEXT, &["--punctual"]) else { return };
+    let Some(mut emulator) = Emulator::start(dir.path(), TEXT, &["--punctual"]) else { return };
     let to = emulator.at(1, 5_000)[1];
     let socket = emulator.within(1, move || UdpSocket::bind(to).expect("bound"));
     let socket = socket.join().expect("it listens");
@@ -110,21 +109,24 @@ fn delay_is_the_models_and_what_links_do_may_change() {
     });
     let ask = |patience: u64| {
         says.send(ms(patience)).expect("heard");
-        told.recv_timeout(ms(20_000)).expect("an answer")
+        told.recv_timeout(20 * ms(patience) + PATIENCE).expect("an answer")
     };
-    let mut times: Vec<Duration> = ask(2_000).into_iter().map(|t| t.expect("an echo")).collect();
-    times.sort();
-    // 5 ms and 0.12 ms at 10 Mbit/s, each way, and the time that the kernels take.
-    assert!((10.2..20.0).contains(&(times[10].as_secs_f64() * 1e3)), "{times:?}");
+    // 5 ms and 0.12 ms at 10 Mbit/s, each way: no packet is faster. The kernels take more time,
+    // and a busy machine much more, but not always.
+    wait_for("half of the packets without delays of the machine", || {
+        let times = ask(20_000).into_iter().map(|time| time.expect("an echo"));
+        let mut times: Vec<f64> = times.map(|time| time.as_secs_f64() * 1e3).collect();
+        times.sort_by(f64::total_cmp);
+        assert!(times[0] >= 10.2, "{times:?}");
+        (times[10] < 20.0).then_some(())
+    });
     let cut = TEXT.replace("rate =", "loss = \"100%\", rate =");
     fs::write(dir.path().join("net.toml"), cut).expect("written");
-    emulator.signal(Signal::SIGHUP);
-    thread::sleep(ms(300));
+    emulator.reread(2);
     assert!(ask(300).iter().all(Result::is_err), "the link is cut");
     fs::write(dir.path().join("net.toml"), TEXT).expect("written");
-    emulator.signal(Signal::SIGHUP);
-    thread::sleep(ms(300));
-    assert!(ask(2_000).iter().all(Result::is_ok), "and mended");
+    emulator.reread(2);
+    assert!(ask(20_000).iter().all(Result::is_ok), "and mended");
     drop(says);
     let [lost, in_parts] = asks.join().expect("it asks");
     assert!(lost.is_err() && in_parts.is_ok(), "{lost:?} {in_parts:?}");
@@ -144,7 +146,7 @@ fn routers_say_what_they_do_not_pass_on() {
     ] {
         let receiver = emulator.within(1, move || UdpSocket::bind(to).expect("bound"));
         let receiver = receiver.join().expect("it listens");
-        receiver.set_read_timeout(Some(ms(2_000))).expect("set");
+        receiver.set_read_timeout(Some(PATIENCE)).expect("set");
         let sender = emulator.within(0, move || {
             let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
             let socket = UdpSocket::bind(any).expect("bound");
@@ -156,24 +158,31 @@ fn routers_say_what_they_do_not_pass_on() {
                 };
                 set.expect("set");
                 let _ = socket.send_to(&vec![hops as u8; bytes], to);
-                thread::sleep(ms(100));
+            };
+            let wait = |name: &'static str, n: u64| {
+                wait_for(name, || (counted(name) >= n).then_some(()));
             };
             // There are two routers, and the edge behind the second allows 1,400 bytes. What is too
             // long is sent in fragments once the kernel knows.
             send(100, 1);
+            wait(expired, 1);
             send(100, 2);
+            wait(expired, 2);
             send(1_420, 64);
+            wait(too_big, 1);
             send(100, 3);
             send(1_420, 65);
-            [expired, too_big].map(counted)
         });
-        assert_eq!(sender.join().expect("it sends"), [2, 1], "{to}");
+        sender.join().expect("it sends");
         let came = || {
             let mut buffer = [0; 2_000];
             let n = receiver.recv(&mut buffer).expect("a datagram");
             (n, buffer[0])
         };
         assert_eq!([came(), came()], [(100, 3), (1_420, 65)], "{to}");
+        // What would have been said of these was said before they came.
+        let told = emulator.within(0, move || [expired, too_big].map(counted));
+        assert_eq!(told.join().expect("it counts"), [2, 1], "{to}");
     }
     let report = emulator.stop();
     let a = &report["hosts"][0];
@@ -299,17 +308,23 @@ fn nobody(dir: &Path, tun: &str, before: &str) -> Command {
     command
 }
 
+/// Starts an emulator of three hosts in this folder as a user without privileges. `None` where
+/// that is not possible, which is printed.
+fn start_as_nobody(dir: &Path) -> Option<Emulator> {
+    if !is_root() {
+        return None;
+    }
+    fs::write(dir.join("net.toml"), THREE).expect("written");
+    Emulator::run(&mut nobody(dir, "node", "")).map_err(|why| skip(&why)).ok()
+}
+
 #[test]
 fn who_is_not_root_has_hosts_in_a_user_namespace() {
     let dir = temp_dir();
-    if !is_root() {
-        return;
-    }
-    fs::write(dir.path().join("net.toml"), THREE).expect("written");
-    let started = Emulator::run(&mut nobody(dir.path(), "node", ""));
-    let Ok(mut emulator) = started.map_err(|why| skip(&why)) else { return };
+    let Some(mut emulator) = start_as_nobody(dir.path()) else { return };
     let number = fs::read_link(&emulator.hosts[0].net).expect("a namespace");
-    assert!(is_reached(&emulator, 0, 1) && is_reached(&emulator, 1, 2));
+    reach(&emulator, 0, 1);
+    reach(&emulator, 1, 2);
     // With the command line that was announced, as the same user.
     let to = emulator.at(1, 5_000)[0];
     let listener = emulator.within(1, move || TcpListener::bind(to).expect("bound"));
@@ -334,15 +349,8 @@ fn who_is_not_root_has_hosts_in_a_user_namespace() {
 #[test]
 fn what_is_missing_is_named_with_a_way_out() {
     let dir = temp_dir();
-    if !is_root() {
-        return;
-    }
-    fs::write(dir.path().join("net.toml"), THREE).expect("written");
-    let unable = Emulator::run(&mut nobody(dir.path(), "node", ""));
-    if let Err(why) = unable {
-        return skip(&why);
-    }
-    drop(unable);
+    let Some(able) = start_as_nobody(dir.path()) else { return };
+    drop(able);
     // A user namespace may allow fewer of them than the system outside.
     let none = "exec unshare --user --map-user=65534 --map-group=65534 --keep-caps sh -c '
         echo 0 >/proc/sys/user/max_user_namespaces

@@ -1,6 +1,6 @@
 //! Runs `trunkline impair --hosts`, and programs in its hosts.
 
-use super::ms;
+use super::{ms, wait_for};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -116,6 +116,24 @@ impl Emulator {
         line
     }
 
+    /// The packets of this host that it has read from the host's device so far.
+    pub fn read_from(&self, host: usize) -> u64 {
+        let count = || {
+            let text = fs::read_to_string("/proc/thread-self/net/dev").expect("read");
+            let counts = text.lines().find_map(|line| line.trim().strip_prefix("tl0:"));
+            // Eight counts of what the host received come before bytes and packets.
+            let sent = counts.and_then(|c| c.split_whitespace().nth(9)?.parse().ok());
+            sent.expect("a count")
+        };
+        self.within(host, count).join().expect("it ends")
+    }
+
+    /// Has the file read again; fails unless so many directions change.
+    pub fn reread(&mut self, directions: usize) {
+        self.signal(Signal::SIGHUP);
+        assert_eq!(self.line(), format!("impair: {directions} directions changed\n"));
+    }
+
     /// The processor time that it has taken so far.
     pub fn cpu_seconds(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
@@ -175,7 +193,13 @@ router = [{ name = \"r\" }]
 edge = [{ between = [\"a\", \"r\"] }, { between = [\"b\", \"r\"] }, { between = [\"c\", \"r\"] }]
 ";
 
-/// Whether a datagram from `from` arrives at `to`.
+/// Sends datagrams from `from` until one arrives at `to`, or fails.
+pub fn reach(emulator: &Emulator, from: usize, to: usize) {
+    wait_for("a datagram", || is_reached(emulator, from, to).then_some(()));
+}
+
+/// Whether a single datagram from `from` arrives at `to` soon: for those that must not. On a
+/// machine that is busy others may be late, see [`reach`].
 pub fn is_reached(emulator: &Emulator, from: usize, to: usize) -> bool {
     let at = emulator.at(to, 5_000)[0];
     let socket = emulator.within(to, move || {
