@@ -3,7 +3,8 @@
 mod common;
 
 use common::emulator::{
-    Emulator, PROGRAM, TEXT, THREE, counted, inhabitants, is_root, packets, reach, skip,
+    Emulator, PROGRAM, TEXT, THREE, assert_documented, counted, inhabitants, is_root, packets,
+    reach, skip,
 };
 use common::{PATIENCE, ms, temp_dir, wait_for};
 use std::fs::{self, Permissions};
@@ -54,6 +55,7 @@ fn a_kernels_tcp_fills_a_modelled_link() {
         assert!((0.8 * most..=1.02 * most).contains(&goodput), "{to}: {goodput} of {most}");
     }
     let report = emulator.stop();
+    assert_documented(&report);
     let [a, b] = [0, 1].map(|n| &report["hosts"][n]);
     assert_eq!(a["tcp"]["net.ipv4.tcp_congestion_control"], "reno");
     // Its first segments were too long for the last edge, and it was told so; over IPv6 a SYN is
@@ -191,11 +193,16 @@ fn routers_say_what_they_do_not_pass_on() {
 
 /// Runs a file that has a mistake; the line that is said.
 fn refusal(file: &Path, text: &str) -> String {
+    refusal_of(file, text, &[])
+}
+
+/// The same with further options.
+fn refusal_of(file: &Path, text: &str, options: &[&str]) -> String {
     fs::write(file, text).expect("written");
     let mut run = Command::new(PROGRAM);
     // A file without a mistake would end it at once, too.
-    run.args(["impair", "--until-stdin-closes", "--hosts"]).arg(file).stdin(Stdio::piped());
-    let run = run.output().expect("it ends");
+    run.args(["impair", "--until-stdin-closes", "--hosts"]).arg(file).args(options);
+    let run = run.stdin(Stdio::piped()).output().expect("it ends");
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(run.status.code() == Some(2) && said.lines().count() == 1, "{said}");
     said
@@ -226,6 +233,11 @@ fn mistakes_end_it_with_2_and_are_named() {
         let said = said(&TEXT.replacen(from, to, 1));
         let place = format!("net.toml:{line}:");
         assert!(said.contains(&place) && said.contains(says), "{to}: {said}");
+    }
+    for (host, says) in [("r", "\"r\" is a router: name a [[host]]"), ("x", "no [[host]] is \"x\"")]
+    {
+        let said = refusal_of(&file, TEXT, &["--pcap", &format!("{host}=/nowhere")]);
+        assert!(said.contains(says), "{said}");
     }
     let many: String = (0..300).map(|n| format!("[[host]]\nname = \"h{n}\"\n")).collect();
     assert!(said(&many).contains("net.toml:514:8: there are 300 [[host]]: 1 to 256"));

@@ -106,7 +106,7 @@ device; needs root, or user namespaces, and iproute2.
   They have no names, and are gone when this ends, however it ends, and nothing runs there.
 
 It runs until SIGTERM or SIGINT, then prints a JSON ledger of every packet, and
-how late it sent them, on standard output. On a busy machine give it real-time
+how late it sent them, on standard output; docs/impair.md explains its fields. On a busy machine give it real-time
 priority (--punctual), or it will be late.";
 
 /// Pass UDP datagrams through links with delay, loss and a rate, in real time
@@ -205,10 +205,12 @@ pub enum Error {
     #[error(transparent)]
     Namespace(#[from] hosts::NamespaceError),
     /// A capture is asked for, but there is no such host.
-    #[error("--pcap: no [[host]] is \"{host}\"")]
+    #[error("--pcap: {}", no_host(host, *is_router))]
     NoHost {
         /// The name that no host has.
         host: String,
+        /// Whether a router has it.
+        is_router: bool,
     },
     /// A capture cannot be written.
     #[error("cannot write the capture {}: {source}", path.display())]
@@ -250,6 +252,13 @@ impl Error {
 
     fn os<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
         move |source| Error::Os { what, source: source.into() }
+    }
+}
+
+fn no_host(name: &str, is_router: bool) -> String {
+    match is_router {
+        true => format!("\"{name}\" is a router: name a [[host]] beside it"),
+        false => format!("no [[host]] is \"{name}\": name one of those in the file"),
     }
 }
 

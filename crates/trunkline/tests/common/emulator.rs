@@ -181,6 +181,20 @@ edge = [
 ]
 ";
 
+/// Fails unless docs/impair.md has a row or a word for each key of a ledger.
+pub fn assert_documented(ledger: &Value) {
+    const DOCS: &str = include_str!("../../../../docs/impair.md");
+    match ledger {
+        Value::Object(keys) => keys.iter().for_each(|(key, value)| {
+            // Settings are keys of the kernel.
+            assert!(key.starts_with("net.") || DOCS.contains(&format!("`{key}`")), "{key}");
+            assert_documented(value);
+        }),
+        Value::Array(values) => values.iter().for_each(assert_documented),
+        _ => {}
+    }
+}
+
 /// The packets of a count in a ledger.
 pub fn packets(value: &Value) -> u64 {
     value["packets"].as_u64().unwrap_or_else(|| panic!("{value}"))

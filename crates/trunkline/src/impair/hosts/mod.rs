@@ -103,7 +103,10 @@ impl Emulator {
 /// The number of the host that a capture is of, and the file.
 fn find(hosts: &Hosts, wanted: &Wanted) -> Result<(usize, PathBuf), Error> {
     let n = hosts.hosts.iter().position(|host| host.name == wanted.host);
-    let n = n.ok_or_else(|| Error::NoHost { host: wanted.host.clone() })?;
+    let n = n.ok_or_else(|| Error::NoHost {
+        host: wanted.host.clone(),
+        is_router: hosts.routers.contains(&wanted.host),
+    })?;
     Ok((n, wanted.path.clone()))
 }
 
