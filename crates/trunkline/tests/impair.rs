@@ -1,5 +1,9 @@
 //! `trunkline impair` as a process: what its model predicts is what arrives.
 
+mod common;
+
+use common::emulator::assert_documented;
+use common::{PATIENCE, wait_for};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
@@ -73,12 +77,27 @@ fn signal(child: &Child, signal: Signal) {
     nix::sys::signal::kill(pid, signal).expect("it runs");
 }
 
+/// For datagrams that must not come, and for the end of many that come soon one after another.
+const SILENCE: Duration = Duration::from_millis(500);
+
 /// A node: a socket on a port of its own.
 fn node() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket option");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a socket option");
     let addr = socket.local_addr().expect("bound");
     (socket, addr)
+}
+
+/// The bytes that wait in the IPv4 UDP socket at this port until somebody reads them.
+fn unread(socket: SocketAddr) -> u64 {
+    let sockets = std::fs::read_to_string("/proc/net/udp").expect("read");
+    let port = format!(":{:04X}", socket.port());
+    let line = sockets.lines().find(|line| {
+        line.split_whitespace().nth(1).is_some_and(|address| address.ends_with(&port))
+    });
+    let queues = line.and_then(|line| line.split_whitespace().nth(4)).expect("a socket");
+    let (_, received) = queues.split_once(':').expect("two queues");
+    u64::from_str_radix(received, 16).expect("a number")
 }
 
 fn packets(direction: &Value, key: &str) -> u64 {
@@ -107,6 +126,7 @@ fn exchange(from: &UdpSocket, via: SocketAddr, to: &UdpSocket) -> Vec<(u32, Dura
         let receiver = scope.spawn(|| {
             let mut got = Vec::new();
             let mut bytes = [0; SIZE];
+            to.set_read_timeout(Some(4 * SILENCE)).expect("a socket option");
             while let Ok((n, _)) = to.recv_from(&mut bytes) {
                 assert_eq!(n, SIZE);
                 let nanos = start.elapsed().as_nanos() as u64;
@@ -208,11 +228,14 @@ fn a_file_a_learned_peer_and_packets_that_cannot_go() {
     // Too long for the relay; and one that is under way when it stops.
     a.send_to(&[1; 3000], a_side).expect("sent");
     b.send_to(b"back", b_side).expect("sent");
-    thread::sleep(Duration::from_millis(100));
+    for side in [a_side, b_side] {
+        wait_for("the relay to read", || (unread(side) == 0).then_some(()));
+    }
     let ledger = relay.stop(sigterm);
 
     let (forward, reverse) = (&ledger["links"][0]["forward"], &ledger["links"][0]["reverse"]);
     assert_eq!(ledger["links"][0]["name"], "C-D");
+    assert_documented(&ledger);
     assert_adds_up(forward);
     assert_adds_up(reverse);
     for (key, n) in [("offered", 6), ("delivered", 3), ("queue_dropped", 3), ("oversize", 1)] {
@@ -258,21 +281,25 @@ fn a_link_is_cut_and_mended_while_it_runs() {
     let (dir, mut relay) = start_from(&text);
     let file = dir.path().join("links.toml");
     let sides = [relay.listens[0], relay.listens[1]];
-    let passes = |relay: &Running| {
+    // Whether datagrams pass as they are expected to, forward and reverse.
+    let passes = |relay: &Running, expected: [bool; 2]| {
         assert_eq!(relay.listens, sides);
-        let one = |from: &UdpSocket, via, to: &UdpSocket| {
+        let one = |from: &UdpSocket, via, to: &UdpSocket, expected| {
+            let patience = if expected { PATIENCE } else { SILENCE };
+            to.set_read_timeout(Some(patience)).expect("a socket option");
             from.send_to(b"there?", via).expect("sent");
             to.recv_from(&mut [0; 16]).is_ok()
         };
-        [one(&a, sides[0], &b), one(&b, sides[1], &a)]
+        let [forward, reverse] = expected;
+        assert_eq!([one(&a, sides[0], &b, forward), one(&b, sides[1], &a, reverse)], expected);
     };
-    assert_eq!(passes(&relay), [true, true]);
+    passes(&relay, [true, true]);
     let cut = text.clone() + "loss = \"100%\"\n";
     assert_eq!(reread(&mut relay, &file, &cut), "impair: 2 directions changed\n");
-    assert_eq!(passes(&relay), [false, false]);
+    passes(&relay, [false, false]);
     let half = text.clone() + "loss = { forward = \"100%\" }\n";
     assert_eq!(reread(&mut relay, &file, &half), "impair: 1 directions changed\n");
-    assert_eq!(passes(&relay), [false, true]);
+    passes(&relay, [false, true]);
 
     // What it cannot do changes nothing.
     mkfifo(&dir.path().join("pipe"), Mode::S_IRWXU).expect("made");
@@ -287,10 +314,10 @@ fn a_link_is_cut_and_mended_while_it_runs() {
         let said = reread(&mut relay, &file, &bad);
         assert!(said.starts_with("error: the links stay as they are: "), "{said}");
         assert!(said.contains(says), "{said}");
-        assert_eq!(passes(&relay), [false, true]);
+        passes(&relay, [false, true]);
     }
     assert_eq!(reread(&mut relay, &file, &text), "impair: 1 directions changed\n");
-    assert_eq!(passes(&relay), [true, true]);
+    passes(&relay, [true, true]);
     let ledger = relay.stop(sigterm);
     let link = &ledger["links"][0];
     // Counts go on; of nine times both ways, one time nothing passed.
@@ -334,23 +361,29 @@ fn links_go_on_while_a_long_file_is_read() {
     std::fs::write(dir.path().join("long"), vec![b'0'; 20_000_000]).expect("written");
     let via = relay.listens[0];
     let file = dir.path().join("links.toml");
-    thread::scope(|scope| {
-        let read = scope.spawn(|| {
-            let text = text.clone() + "trace = \"long\"\n";
-            assert_eq!(reread(&mut relay, &file, &text), "impair: 2 directions changed\n");
-            Instant::now()
-        });
-        let mut came = Vec::new();
-        while !read.is_finished() {
-            a.send_to(b"there?", via).expect("sent");
-            b.recv_from(&mut [0; 16]).expect("it comes");
-            came.push(Instant::now());
-        }
-        let read = read.join().expect("it ends");
-        let meanwhile = came.iter().filter(|at| **at < read).count();
-        println!("{meanwhile} packets, one after another, while the file was read");
-        assert!(meanwhile > 100, "only {meanwhile} of {}", came.len());
-    });
+    // If links stood still meanwhile, one or two packets would come. On a machine that is busy one
+    // may take as long as reading the file, but not always.
+    let mut counts = Vec::new();
+    while counts.last().is_none_or(|n| *n <= 100) && counts.len() < 20 {
+        counts.push(thread::scope(|scope| {
+            let read = scope.spawn(|| {
+                let text = text.clone() + "trace = \"long\"\n";
+                assert_eq!(reread(&mut relay, &file, &text), "impair: 2 directions changed\n");
+                Instant::now()
+            });
+            let mut came = Vec::new();
+            while !read.is_finished() {
+                a.send_to(b"there?", via).expect("sent");
+                b.recv_from(&mut [0; 16]).expect("it comes");
+                came.push(Instant::now());
+            }
+            let read = read.join().expect("it ends");
+            came.iter().filter(|at| **at < read).count()
+        }));
+        assert_eq!(reread(&mut relay, &file, &text), "impair: 2 directions changed\n");
+    }
+    println!("{counts:?} packets, one after another, while the file was read");
+    assert!(counts.last().is_some_and(|n| *n > 100), "{counts:?}");
     relay.stop(sigterm);
 }
 
