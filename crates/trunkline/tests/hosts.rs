@@ -368,11 +368,17 @@ fn what_is_missing_is_named_with_a_way_out() {
         echo 0 >/proc/sys/user/max_user_namespaces
         exec setpriv --ambient-caps=-all --inh-caps=-all $0/trunkline impair --hosts $0/net.toml
     ' $0";
+    let no_more = none.replace("max_user_namespaces", "max_net_namespaces");
+    let read_only = "mount --bind /proc/sys /proc/sys; mount -o remount,ro,bind /proc/sys
+        sed 's/\"a\" /\"a\", tcp = \"reno\" /' -i $0/net.toml";
     for (tun, before, says) in [
         ("none", "", "/dev/net/tun: modprobe tun"),
         ("null", "", "is /dev/net/tun what the kernel's driver has made?"),
         ("secret", "", "chmod a+rw /dev/net/tun"),
         ("node", none, "run it as root, or allow them (sysctl user.max_user_namespaces"),
+        ("node", "ln -sf \"$(command -v setpriv)\" $0; PATH=$0", "install iproute2"),
+        ("node", &no_more, "allow more (as root, sysctl user.max_net_namespaces=10000)"),
+        ("node", read_only, "/proc/sys is read-only, as in a container"),
     ] {
         let run = nobody(dir.path(), tun, before).output().expect("it ends");
         let said = String::from_utf8_lossy(&run.stderr);

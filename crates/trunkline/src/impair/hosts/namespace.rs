@@ -86,8 +86,8 @@ fn network_advice(why: &io::Error) -> &'static str {
              kernel.apparmor_restrict_unprivileged_userns=0); in a container, it needs --privileged"
         }
         _ => {
-            "there may be too many (sysctl user.max_net_namespaces), or the kernel has none \
-             (CONFIG_NET_NS)"
+            "there may be too many: allow more (as root, sysctl user.max_net_namespaces=10000); or \
+             the kernel has none (CONFIG_NET_NS)"
         }
     }
 }
@@ -222,9 +222,12 @@ fn path(key: &str) -> String {
 fn set(host: &Host) -> Result<(), NamespaceError> {
     for (key, value) in &host.sysctl {
         fs::write(path(key), value.get_ref()).map_err(|source| {
-            let advice = match key == CONGESTION_CONTROL {
-                true => tcp_advice(value.get_ref(), &source),
-                false => setting_advice(key, &source),
+            let advice = match source.kind() {
+                io::ErrorKind::ReadOnlyFilesystem => {
+                    "/proc/sys is read-only, as in a container without --privileged".into()
+                }
+                _ if key == CONGESTION_CONTROL => tcp_advice(value.get_ref(), &source),
+                _ => setting_advice(key, &source),
             };
             let (host, key, at) = (host.name.clone(), key.clone(), value.span().start);
             let value = value.get_ref().clone();
@@ -266,9 +269,6 @@ fn setting_advice(key: &str, why: &io::Error) -> String {
             "it is one of the whole machine, or read-only: remove it, or set it as root outside of \
              containers by sysctl"
                 .into()
-        }
-        io::ErrorKind::ReadOnlyFilesystem => {
-            "/proc/sys is read-only, as in a container without --privileged".into()
         }
         _ => match fs::read_to_string(path(key)) {
             Ok(now) => format!("by default it is \"{}\"", now.trim().replace('\t', " ")),
