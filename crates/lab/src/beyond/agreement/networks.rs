@@ -41,7 +41,7 @@ pub const ALL: [Network; 6] = [
 ];
 
 /// Calls over links that lose packets: so many tell in eight minutes what is missed to within
-/// 0.04 percentage points.
+/// 0.03 percentage points.
 const MANY: u32 = 12;
 
 /// How many there are of each network in which something fails, each at a time of its own.
