@@ -1,7 +1,6 @@
-//! Figures in the testbed: with real daemons and the kernel's own TCP, beside the
-//! simulator. What is measured at the same time is a round; a round for which the machine
-//! was too slow is measured once more, then in halves, and what is late even alone is
-//! marked as not valid.
+//! Experiments in the testbed: real daemons and the kernel's own TCP, beside the simulator.
+//! A round is what is measured at the same time. If the machine was too slow for a round, it
+//! is repeated once, then split in halves; a part that is late even alone is marked invalid.
 
 use crate::error::Error;
 use crate::experiment::{Cells, Experiment, Figure, Size, fnv1a};
@@ -11,28 +10,28 @@ use nix::sys::utsname::uname;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Where a row was measured, in a column `where`.
+/// Values of the column `where`: where a row was measured.
 pub const PLACES: [&str; 2] = ["simulator", "testbed"];
 
 /// How an experiment is measured in the testbed.
 pub struct Testbed {
-    /// Drawn and judged from the simulator's rows and those of the testbed below them.
+    /// The figure, drawn and judged from the simulator's rows followed by the testbed's.
     pub figure: Figure,
-    /// What is measured one after the other.
+    /// The rounds of a run of this size, in order.
     pub rounds: Box<dyn Fn(Size) -> Vec<Round> + Send + Sync>,
-    /// The rows of all samples.
+    /// Makes the table's rows from the samples of all rounds.
     pub rows: Box<Rows>,
 }
 
 /// Parts of an experiment that are measured at the same time.
 pub struct Round {
-    /// Tells it from the others: a file name.
+    /// The round's unique name, also used as a file name.
     pub name: String,
-    /// About how long it takes, in seconds.
+    /// Approximate duration of the round, in seconds.
     pub seconds: usize,
-    /// How many parts it has; each could be measured by itself.
+    /// Number of parts; each could be measured by itself.
     pub parts: usize,
-    /// Measures these of its parts.
+    /// Measures the parts with the given indices at the same time.
     pub run: Box<Run>,
 }
 
@@ -43,13 +42,13 @@ pub type Run =
 /// Makes the rows of a table from the samples of all rounds.
 pub type Rows = dyn Fn(&[Sample]) -> Cells + Send + Sync;
 
-/// What a round gets besides its parts.
+/// What every attempt at a round needs, besides the parts to measure.
 pub struct Stage<'a> {
-    /// The daemon's program.
+    /// Path of the daemon's program.
     pub trunkline: &'a Path,
-    /// What everything random follows from: a different one for each attempt.
+    /// Seed of everything random; it differs for each attempt.
     pub seed: u64,
-    /// To be called once a second.
+    /// Must be called once per second, to report progress.
     pub second: &'a (dyn Fn() + Sync),
 }
 
@@ -57,28 +56,28 @@ pub struct Stage<'a> {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// What was measured: samples of the same name are pooled.
+    /// Name of what was measured; samples of the same name are pooled.
     pub of: String,
-    /// The measured numbers; not a number where there was nothing to measure.
+    /// The measured numbers; NaN where there was nothing to measure.
     #[serde(deserialize_with = "numbers")]
     pub numbers: Vec<f64>,
-    /// Whether the machine kept up.
+    /// Whether the machine kept up while this was measured.
     pub valid: bool,
 }
 
-/// Numbers as JSON has them: what is not a number is null.
+/// Reads numbers from JSON, where NaN is written as `null`.
 fn numbers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
     let numbers = Vec::<Option<f64>>::deserialize(from)?;
     Ok(numbers.into_iter().map(|number| number.unwrap_or(f64::NAN)).collect())
 }
 
 impl Sample {
-    /// Of a round that is not known yet to be valid.
+    /// Makes a sample that counts as valid until the round is found to be void.
     pub fn new(of: impl Into<String>, numbers: Vec<f64>) -> Sample {
         Sample { of: of.into(), numbers, valid: true }
     }
 
-    /// The numbers of all samples of that name, and whether all of them are valid.
+    /// The numbers of all samples named `of`, and whether all of these samples are valid.
     pub fn pooled(samples: &[Sample], of: &str) -> (Vec<f64>, bool) {
         let here = || samples.iter().filter(|sample| sample.of == of);
         (here().flat_map(|s| &s.numbers).copied().collect(), here().all(|s| s.valid))
@@ -88,17 +87,17 @@ impl Sample {
 /// One attempt at a round, or at some of its parts.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Attempt {
-    /// The name of the round.
+    /// Name of the round.
     pub round: String,
-    /// How many of its parts were measured at the same time.
+    /// Number of the round's parts that were measured at the same time.
     pub parts: usize,
-    /// Whether its samples are among the results.
+    /// Whether the samples of this attempt are among the results.
     pub counts: bool,
-    /// What it was like for the machine.
+    /// Whether the machine kept up, and the processor time that was used.
     pub effort: Effort,
 }
 
-/// What is stored of a round.
+/// The file that is stored for a finished round.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     run: Manifest,
@@ -107,12 +106,12 @@ struct Stored {
     attempts: Vec<Attempt>,
 }
 
-/// What was measured, besides the lab itself: rounds of two are not put together.
+/// Kernel and daemon that were measured: rounds of different ones are never combined.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 struct Machine {
-    /// Its release, as `uname -r` has it.
+    /// Kernel release, as printed by `uname -r`.
     kernel: String,
-    /// A digest of the daemon's program.
+    /// Digest of the daemon's program.
     digest: String,
 }
 
@@ -125,14 +124,14 @@ impl Machine {
     }
 }
 
-/// Where a run's rounds are stored, and whether they are the same run's.
+/// The folder where the finished rounds of a run are stored, so that it can be resumed.
 pub struct Shelf {
     folder: PathBuf,
     run: Manifest,
 }
 
 impl Shelf {
-    /// Of this experiment, in the output folder `out`.
+    /// The shelf of this run of `experiment`, in the output folder `out`.
     pub fn new(out: &Path, experiment: &Experiment, size: Size, seed: u64) -> Shelf {
         let folder = out.join(experiment.paper).join(experiment.name).join("testbed");
         Shelf { folder, run: Manifest::new(experiment, size, seed, None) }
@@ -142,8 +141,8 @@ impl Shelf {
         self.folder.join(format!("{}.json", round.name))
     }
 
-    /// What is there of a round that counts: what the machine was late for, or what another
-    /// kernel or daemon did, is measured again.
+    /// Loads a stored round, if it counts: `None` if it was not valid, or was measured with
+    /// another kernel or daemon, so that it is measured again.
     fn load(&self, round: &Round, machine: &Machine) -> Result<Option<Stored>, Error> {
         let path = self.path(round);
         let counts = |stored: &Stored| {
@@ -159,36 +158,36 @@ impl Shelf {
     }
 }
 
-/// Who is told how it gets on.
+/// Receives the progress of a run.
 pub trait Watch: Sync {
-    /// Another second of the rounds is over.
+    /// Called whenever another second of the rounds is over.
     fn second(&self);
-    /// Something that a person should know.
+    /// Called with a line for the user.
     fn say(&self, line: &str);
 }
 
-/// What came of all rounds.
+/// The results of all rounds of a run.
 pub struct Outcome {
     /// All samples, in the order of the rounds.
     pub samples: Vec<Sample>,
-    /// All attempts, also those whose samples don't count.
+    /// All attempts, including those whose samples don't count.
     pub attempts: Vec<Attempt>,
 }
 
 impl Outcome {
-    /// Whether the machine kept up with all that counts in the end.
+    /// Whether the machine kept up with everything that counts in the end.
     pub fn is_valid(&self) -> bool {
         self.samples.iter().all(|sample| sample.valid)
     }
 
-    /// How late the machine was at worst in the attempts that count, in a line.
+    /// One line on how late the machine was at worst, in the attempts that count.
     pub fn worst(&self) -> String {
         let efforts = self.attempts.iter().filter(|a| a.counts).map(|a| &a.effort);
         let worst = efforts.cloned().reduce(|a, b| a.worse(&b));
         worst.map_or(String::new(), |effort| effort.line())
     }
 
-    /// The processor time of every process, by its name, over all attempts.
+    /// Processor time of each process, by name, summed over all attempts.
     pub fn cpu(&self) -> Vec<Cpu> {
         let mut sum: Vec<Cpu> = Vec::new();
         for cpu in self.attempts.iter().flat_map(|a| &a.effort.cpu) {
@@ -206,8 +205,8 @@ impl Testbed {
     ///
     /// # Errors
     ///
-    /// A round failed, or the shelf can't be written or is another run's. What has been
-    /// measured stays there.
+    /// If a round fails, the shelf can't be read or written, or it holds another run's rounds.
+    /// Rounds that have been measured stay on the shelf.
     pub fn run(
         &self,
         (shelf, size): (&Shelf, Size),
@@ -253,14 +252,14 @@ struct Measuring<'a> {
 }
 
 impl Measuring<'_> {
-    /// Measures the whole round.
+    /// Measures all parts of the round.
     fn all(&mut self) -> Result<Vec<Sample>, bed::Error> {
         let parts: Vec<usize> = (0..self.round.parts).collect();
         self.measure(&parts, 2)
     }
 
-    /// Measures these parts at the same time, at most so many times; if every time is
-    /// void, each half of them. A part that is void even alone is not valid.
+    /// Measures these parts at the same time, up to `times` times; if every attempt is void,
+    /// measures each half of them. A part that is void even alone gets invalid samples.
     fn measure(&mut self, parts: &[usize], times: usize) -> Result<Vec<Sample>, bed::Error> {
         let mut void = Vec::new();
         for _ in 0..times {
@@ -271,7 +270,7 @@ impl Measuring<'_> {
             void = samples;
         }
         if parts.len() < 2 {
-            // They are what there is.
+            // Invalid samples are better than none.
             if let Some(last) = self.attempts.last_mut() {
                 last.counts = true;
             }
@@ -283,7 +282,7 @@ impl Measuring<'_> {
         Ok(samples)
     }
 
-    /// The samples, and whether they are valid.
+    /// Measures these parts once; returns the samples, and whether they are valid.
     fn attempt(&mut self, parts: &[usize]) -> Result<(Vec<Sample>, bool), bed::Error> {
         let &mut Measuring { round, trunkline, watch, .. } = self;
         // No two attempts, of any rounds, share randomness.
@@ -319,8 +318,8 @@ mod tests {
         Effort::new(&serde_json::json!({ "lateness_us": { "p99.9": late } }), 0.0, Vec::new())
     }
 
-    /// What is measured of five parts where the machine bears so many at the same time, and how
-    /// many parts each attempt had.
+    /// Measures a round of five parts on a machine that keeps up with `bearable` at a time;
+    /// returns the samples, and the number of parts in each attempt.
     fn of_five(bearable: usize) -> (Vec<Sample>, Vec<usize>) {
         let seeds = Mutex::new(Vec::new());
         let run = move |stage: &Stage<'_>, parts: &[usize]| {
@@ -338,8 +337,7 @@ mod tests {
         (samples, measuring.attempts.iter().map(|a| a.parts).collect())
     }
 
-    /// An experiment whose testbed has two rounds, each of a part, of which each attempt is
-    /// counted.
+    /// A testbed with two rounds of one part each, which counts the attempts.
     fn two_rounds(attempts: &Arc<AtomicUsize>, valid: bool) -> Testbed {
         let attempts = Arc::clone(attempts);
         let round = move |name: &str| {
@@ -376,14 +374,14 @@ mod tests {
             assert_eq!(Sample::pooled(&outcome.samples, "b"), (vec![], true));
             Ok::<_, Error>((attempts.load(Ordering::Relaxed) - before, is_valid))
         };
-        // Each round twice, and then they are what there is.
+        // Each round is tried twice; then its invalid samples are kept.
         assert_eq!(run(false, 1).unwrap(), (4, false));
         assert_eq!(run(true, 1).unwrap(), (2, true));
         assert_eq!(run(true, 1).unwrap(), (0, true));
         std::fs::remove_file(shelf(1).folder.join("two.json")).unwrap();
         assert_eq!(run(true, 1).unwrap(), (1, true));
         assert!(matches!(run(true, 2), Err(Error::OtherRun { .. })));
-        // Another daemon.
+        // With another daemon, everything is measured again.
         std::fs::write(&trunkline, "2").unwrap();
         assert_eq!(run(true, 1).unwrap(), (2, true));
     }

@@ -1,4 +1,4 @@
-//! A scenario with real daemons beside the simulator.
+//! Tests of the testbed: scenarios with real daemons, compared with the simulator.
 #![expect(clippy::disallowed_methods, reason = "real processes take real time")]
 
 mod common;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Ten calls with recovery and ten without, over a relay and a bad link.
+/// Scenario of ten calls with recovery and ten without, over a relay and a bad link.
 const SCENARIO: &str = r#"
 length = "4 s"
 hello = { interval = "150ms", probes = false }
@@ -36,8 +36,8 @@ call = [
 ]
 "#;
 
-/// The daemon's program. `cargo test --workspace` builds it, `-p trunkline-lab`
-/// does not.
+/// Path of the daemon's program, `None` if it has not been built: `cargo test --workspace`
+/// builds it, `-p trunkline-lab` does not.
 fn trunkline() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_BIN_EXE_trunkline-lab")).with_file_name("trunkline");
     let there = path.is_file();
@@ -48,7 +48,7 @@ fn trunkline() -> Option<PathBuf> {
     there.then_some(path)
 }
 
-/// A program that is `trunkline` but for what `script` does before.
+/// Path of a program in `dir` that runs the shell commands `script`, then `trunkline`.
 fn sabotaged(dir: &Path, script: &str) -> Option<PathBuf> {
     let (real, path) = (trunkline()?, dir.join("sabotaged"));
     let real = real.display();
@@ -58,7 +58,8 @@ fn sabotaged(dir: &Path, script: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// What isn't permitted or installed here, if something is; in CI nothing may be.
+/// Whether a run failed because something is not permitted or installed here, so that the
+/// test is skipped; in CI that is a failure.
 fn skipped(done: &Output) -> bool {
     let said = text(&done.stderr);
     let missing = ["namespace", "iproute2", "is it installed"].iter().any(|w| said.contains(w));
@@ -70,8 +71,8 @@ fn skipped(done: &Output) -> bool {
     is
 }
 
-/// Runs a scenario beside its simulation, with these arguments, too. Nothing where it can't
-/// be run.
+/// Runs a scenario in simulator and testbed, with the additional arguments `args`; `None` if
+/// the testbed can't run here.
 fn beside(dir: &Path, name: &str, text: &str, args: &[&str], trunkline: &Path) -> Option<Output> {
     let file = dir.join(name);
     fs::write(&file, text).unwrap();
@@ -81,8 +82,8 @@ fn beside(dir: &Path, name: &str, text: &str, args: &[&str], trunkline: &Path) -
     (!skipped(&done)).then_some(done)
 }
 
-/// Runs [`SCENARIO`] with this program: what it printed, its rows and
-/// testbed.json. Nothing where it can't be run.
+/// Runs [`SCENARIO`] with this program; returns its output, its rows and testbed.json, or
+/// `None` if the testbed can't run here.
 fn both(dir: &Path, trunkline: &Path) -> Option<(Output, Vec<Vec<String>>, serde_json::Value)> {
     let done = beside(dir, "s.toml", SCENARIO, &[], trunkline)?;
     let read = |name| fs::read_to_string(dir.join("scenario/s").join(name)).unwrap_or_default();
@@ -102,7 +103,7 @@ fn daemons_do_what_the_simulator_says() {
     let Some((done, rows, effort)) = both(dir.path(), &trunkline) else { return };
     let shown = text(&done.stdout) + &text(&done.stderr);
     let valid = effort["valid"].as_bool().unwrap();
-    // A busy machine is late, which must be said, and delays packets.
+    // A busy machine is late and delays packets, which must be reported.
     assert_eq!(shown.contains("INVALID"), !valid, "{shown}");
     assert!(!shown.contains("DISAGREE") || !valid, "{shown}");
     if valid {
@@ -123,9 +124,9 @@ fn daemons_do_what_the_simulator_says() {
         assert_eq!(number(2), 2_000.0, "sent: {row:?}");
         let counts = row[0] == "simulator" || valid;
         assert_eq!(row.last().unwrap(), if counts { "yes" } else { "no" });
-        // 15 ms of wire and up to 1 ms of jitter.
+        // 15 ms of link delay, and up to 1 ms of jitter.
         assert!((15.0..if counts { 17.0 } else { 100.0 }).contains(&number(9)), "{row:?}");
-        // About 240 are lost on the way.
+        // About 240 packets are lost on the way.
         let (lost, recovered) = (number(3), number(5));
         let of_kind =
             if row[1] == "plain" { lost > 60.0 && recovered == 0.0 } else { recovered > 50.0 };
@@ -161,9 +162,9 @@ esac"#;
     assert_eq!(valid, ["yes", "yes", "no", "no"]);
 }
 
-/// Runs beyond/convergence with this program, as short as it can be: what it
-/// printed, the testbed's rows of all runs, and what the last attempt cost. Nothing where it
-/// can't be run.
+/// Runs beyond/convergence at its smallest size with this program; returns the output, the
+/// testbed's rows of all runs, and the effort of the last attempt, or `None` if the testbed
+/// can't run here.
 fn converging(
     out: &Path,
     trunkline: &Path,
@@ -196,7 +197,7 @@ fn four_daemons_route_alike_soon_after_they_start_and_one_dies() {
     for row in rows.iter().filter(|_| valid) {
         let took: f64 = row[4].parse().unwrap();
         assert!((0.01..1.5).contains(&took), "{row:?}");
-        // A daemon that is dead after a second is not noticed before.
+        // A dead daemon is noticed only after about a second.
         assert!(row[1] == "start" || took > 0.7, "{row:?}");
     }
     assert!(effort["lateness_us"]["samples"].as_u64().unwrap() > 100, "{effort}");
@@ -230,15 +231,15 @@ tried="$(dirname "$0")/tried"
     let said = text(&done.stderr);
     assert!(said.contains("void: this machine did not keep up: impair late by 1002 µs"), "{said}");
     assert!(said.contains("; once more"), "{said}");
-    // The second is the one that counts.
+    // Only the second attempt counts.
     assert!(effort["lateness_us"]["p99.9"].as_f64().unwrap() != 1001.5, "{effort}");
     assert_eq!(rows.len(), 4, "{rows:?}");
     let valid = if effort["valid"] == true { "yes" } else { "no" };
     assert!(rows[2..].iter().all(|row| row.last().unwrap() == valid), "{rows:?}");
 }
 
-/// Ends a run in its midst by a signal: whether its folder in TMPDIR is left. Nothing where
-/// there can be no run.
+/// Ends a run halfway by a signal; returns whether its folder in TMPDIR is left, or `None` if
+/// the testbed can't run here.
 fn ended_by(signal: Signal) -> Option<bool> {
     let dir = tempfile::tempdir().unwrap();
     let trunkline = sabotaged(dir.path(), "echo $$ >> \"$(dirname \"$0\")/pids\"")?;
@@ -252,7 +253,7 @@ fn ended_by(signal: Signal) -> Option<bool> {
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let pids = || fs::read_to_string(dir.path().join("pids")).unwrap_or_default();
     let folders = || fs::read_dir(&temporary).unwrap().flatten();
-    // The network and three daemons, of which each has a socket for its calls.
+    // Wait for impair and three daemons, each of which has a socket for calls.
     let sockets = || {
         let files = folders().flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
         files.flatten().filter(|f| f.path().extension().is_some_and(|e| e == "sock")).count()
@@ -315,8 +316,8 @@ fn what_it_cannot_do_is_said_in_a_line() {
     bad(&broken, &["s.toml: the node of par\"is ended at once: full disk"]);
 }
 
-/// Two hosts behind routers, TCP and a call in one queue, a link that fails for a while,
-/// and a program.
+/// Scenario with two hosts behind routers, TCP and a call in one queue, a link that fails for
+/// a while, and a program.
 const ROUTED: &str = r#"
 length = "6 s"
 host = [{ name = "paris" }, { name = "lyon" }]
@@ -352,13 +353,13 @@ fn kernels_tcp_and_calls_share_a_modelled_queue() {
             csv.lines().find(|line| line.starts_with(place)).unwrap_or_else(|| panic!("{shown}"));
         row.split(',').map(str::to_owned).collect()
     };
-    // All but what the call takes, and the beginning.
+    // The rate of 10 Mbit/s, less the call's share and the start of the transfer.
     for place in ["simulator,bulk", "testbed,bulk"] {
         let bulk = row(&read("transfers.csv"), place);
         let goodput: f64 = bulk[2].parse().unwrap();
         assert!((6.0..9.6).contains(&goodput), "{bulk:?}");
     }
-    // 25 packets fall into the half second; the wires take 12 ms.
+    // The cut of half a second loses 25 packets; link delays add up to 12 ms.
     let call = row(&read("data.csv"), "testbed");
     let number = |n: usize| call[n].parse::<f64>().unwrap();
     // The queue has room for 120 ms.
@@ -370,8 +371,8 @@ fn kernels_tcp_and_calls_share_a_modelled_queue() {
     assert!(!said.contains("eth0"), "a host's network is its own: {said}");
 }
 
-/// Outside of the overlay: two streams and a plain call over a wire that loses each fourth
-/// packet, and a stream that a narrow one marks.
+/// Scenario outside the overlay: two streams and plain calls over a wire that loses every
+/// fourth packet, and a stream that is marked on a slow wire.
 const PLAIN: &str = r#"
 length = "3 s"
 host = [{ name = "paris" }, { name = "lyon" }, { name = "rome" }]
@@ -415,11 +416,11 @@ fn plain_calls_and_streams_meet_the_same_wires_as_in_the_simulator() {
         let [plain, overlay] = ["plain", "overlay"].map(|name| row("calls", "calls", name));
         let sent = [&udp, &tcp, &plain, &overlay].map(|row| number(row, "sent"));
         assert_eq!(sent, [300.0, 100.0, 300.0, 150.0], "{json}");
-        // The others share a wire, of whose packets each fourth is lost, whatever their order.
+        // These three share a wire that loses every fourth packet, whatever their order.
         let lost: f64 = [&udp, &tcp, &plain].map(|row| number(row, "lost")).iter().sum();
         assert_eq!((lost, number(&overlay, "lost")), (175.0, 0.0), "{json}");
         assert_eq!(number(&udp, "marked") + number(&tcp, "marked"), 0.0, "{json}");
-        // One each 5,454,545 ns, a tenth more than there is room for.
+        // One packet every 5,454,545 ns, a tenth more than the link's rate allows.
         assert_eq!(number(&marked, "sent"), 551.0, "{json}");
         assert!((5.0..150.0).contains(&number(&marked, "marked")), "{json}");
         let most = if is_valid { 8.0 } else { 100.0 };
@@ -437,8 +438,8 @@ fn plain_calls_and_streams_meet_the_same_wires_as_in_the_simulator() {
     assert_eq!(cpu.len(), 7, "impair, three nodes, and who sends or hears outside: {json}");
 }
 
-/// Runs a scenario that fails, which is to be said in one line by all of `says`, long before
-/// its calls are over.
+/// Runs a scenario that must fail long before its calls are over, with one error line that
+/// contains all of `says`.
 #[track_caller]
 fn fails_at_once(dir: &Path, text: &str, trunkline: &Path, says: &[&str]) {
     let begun = Instant::now();
@@ -451,7 +452,7 @@ fn fails_at_once(dir: &Path, text: &str, trunkline: &Path, says: &[&str]) {
     assert!(begun.elapsed() < Duration::from_secs(60), "the calls take two minutes: {said}");
 }
 
-/// What it says of what went wrong, but for what daemons complain of.
+/// The only error line of a run, without the messages of daemons.
 fn text_of_errors(done: &Output) -> String {
     let said = text(&done.stderr);
     let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -474,7 +475,7 @@ fn what_fails_ends_the_run_at_once() {
     let says = ["f.toml: 0.", " s after the calls began: program 1 (`sh -c echo no disk; false`)"];
     let says = [&says[..], &["failed, exit status: 1; it said last: no disk (", ".log)"]].concat();
     fails_at_once(dir.path(), &program, &good, &says);
-    // What the simulator has found is there, and nothing of an earlier run.
+    // The simulator's results are there, and nothing of an earlier run.
     let rows = fs::read_to_string(results.join("data.csv")).unwrap();
     assert!(rows.contains("\nsimulator,") && !rows.contains("\ntestbed,"), "{rows}");
     assert!(results.join("transfers.csv").exists());
@@ -485,7 +486,7 @@ fn what_fails_ends_the_run_at_once() {
         [" s after the calls began: iperf3, for stream bulk: it does not end: is the way cut"];
     fails_at_once(dir.path(), &transfer, &good, &says);
 
-    // What keeps time must not keep what the lab listens to.
+    // The background timer must not keep the pipes open that the lab reads.
     let after = |who: &str, seconds: u8| {
         format!("{{ {who}; }} && (sleep {seconds}; kill -9 $$) < /dev/null > /dev/null 2>&1 &")
     };
@@ -522,7 +523,7 @@ fn a_shell_has_the_network_and_nothing_is_left_of_it() {
     assert_eq!(nobody.status.code(), Some(2));
     assert!(text(&nobody.stderr).contains("there are paris, lyon"));
 
-    // Killed without a word: its hosts, and what runs there, end with it.
+    // If the lab is killed with SIGKILL, its hosts and what runs there end with it.
     let mark = dir.path().join("mark");
     let script = format!("echo $$ > {}; exec sleep 60", mark.display());
     let mut lab = std::process::Command::new(env!("CARGO_BIN_EXE_trunkline-lab"))

@@ -1,4 +1,4 @@
-//! Figures and claims on simulator and testbed.
+//! Figures and claims on how well simulator and testbed agree.
 
 use super::networks::{self, Kind};
 use super::{FIGURE, QUANTITIES};
@@ -8,7 +8,7 @@ use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
-/// The figure of the simulator alone.
+/// The figure that shows the simulator's numbers alone.
 pub fn simulated() -> Figure {
     Figure {
         name: FIGURE,
@@ -23,7 +23,7 @@ pub fn simulated() -> Figure {
     }
 }
 
-/// That of the simulator and real daemons.
+/// The figure that compares the simulator with real daemons.
 pub fn beside() -> Figure {
     let mut claims: Vec<Claim> = QUANTITIES.iter().map(|q| agrees(q.name)).collect();
     claims.extend([silent(PLACES[1]), recovered(PLACES[1])]);
@@ -40,7 +40,7 @@ pub fn beside() -> Figure {
     }
 }
 
-/// The mean and its interval.
+/// The mean in a row, with its confidence interval.
 fn mean(r: &Record<'_>) -> Measured {
     Measured::of(r, ["mean", "low", "high"])
 }
@@ -52,7 +52,7 @@ fn find<'a>(table: &'a Table, at: &str, network: &str, quantity: &str) -> Option
     table.iter().find(is_it)
 }
 
-/// The networks in which a quantity is measured.
+/// Names of the networks in which a quantity is measured.
 fn networks_of(quantity: &str) -> impl Iterator<Item = &'static str> {
     let kind = QUANTITIES.iter().find(|q| q.name == quantity).map(|q| q.kind);
     networks::ALL.iter().filter(move |n| Some(n.kind) == kind).map(|n| n.name)
@@ -60,7 +60,7 @@ fn networks_of(quantity: &str) -> impl Iterator<Item = &'static str> {
 
 const RANGE: (f64, f64) = (0.01, 2_000.0);
 
-/// What was measured in `at` over the simulator's.
+/// Chart of the numbers measured in `at` against the simulator's.
 fn against(table: &Table, at: &str) -> Chart {
     let one = |(n, quantity): (usize, &super::Quantity)| {
         let mark = |network| {
@@ -91,7 +91,7 @@ fn against(table: &Table, at: &str) -> Chart {
     }
 }
 
-/// By how much the testbed may differ from the simulator.
+/// How much the testbed may differ from the simulator's number, in the quantity's unit.
 fn allowed(quantity: &str, simulator: f64) -> f64 {
     let (share, least) = match quantity {
         "missed" => (0.15, 0.1),
@@ -101,7 +101,8 @@ fn allowed(quantity: &str, simulator: f64) -> f64 {
     (share * simulator).max(least)
 }
 
-/// The bounds were set before anything was measured.
+/// The claim that the testbed agrees with the simulator on a quantity. The bounds were set
+/// before anything was measured.
 fn agrees(quantity: &'static str) -> Claim {
     let (id, says, why) = match quantity {
         "missed" => (
@@ -197,7 +198,7 @@ fn recovered(at: &'static str) -> Claim {
     }
 }
 
-/// The largest mean of a quantity.
+/// The largest mean of a quantity, over all networks of this kind.
 fn of_worst(t: &Table, at: &str, kind: Kind, quantity: &str) -> Measured {
     let here = networks::ALL.iter().filter(|n| n.kind == kind);
     let one = |network: &networks::Network| {
@@ -213,7 +214,8 @@ mod tests {
     use crate::output::judge;
     use crate::table::print;
 
-    /// What everything is in the simulator, and with daemons, eight runs each.
+    /// A table in which each quantity has one value in the simulator and another with daemons, in
+    /// eight runs each.
     fn table(simulator: f64, daemons: f64, valid: bool) -> Table {
         let of = |at, number, valid| rows(at, |_, _| (vec![number; 8], valid));
         let cells = [of(PLACES[0], simulator, true), of(PLACES[1], daemons, valid)].concat();
@@ -242,7 +244,7 @@ mod tests {
             "recovered-testbed",
         ]);
         assert_eq!(verdicts(&table(1_000.0, 1_250.0, true)), late);
-        // What a machine was late for decides nothing.
+        // Results of a machine that did not keep up decide nothing.
         assert!(verdicts(&table(1.0, 1.1, false)).iter().all(|(_, v)| *v == Verdict::Undecided));
         let none = Table { rows: Vec::new(), ..table(1.0, 1.0, true) };
         assert_eq!(verdicts(&none).len(), beside().claims.len());

@@ -1,5 +1,5 @@
-//! Whether the simulator says what real daemons do: residual loss, delays, and how long calls
-//! are silent when a link or a relay fails, in the same scenarios in both.
+//! Whether the simulator agrees with real daemons, in the same scenarios: residual loss, delays,
+//! and how long calls are silent when a link or a relay fails.
 
 mod figures;
 mod networks;
@@ -27,12 +27,12 @@ const COLUMNS: &[Column] = &[
     Column::text("valid"),
 ];
 
-/// What is compared: its name, its unit, and the column of a scenario's table that has it.
+/// A compared quantity: its name, its unit, and its column in a scenario's table.
 struct Quantity {
     name: &'static str,
     unit: &'static str,
     column: &'static str,
-    /// The networks that it is of.
+    /// The kind of networks in which the quantity is measured.
     kind: Kind,
 }
 
@@ -43,7 +43,7 @@ const QUANTITIES: [Quantity; 4] = [
     Quantity { name: "silence", unit: "ms", column: "gap_max_ms", kind: Kind::Failing },
 ];
 
-/// One number of one run.
+/// The value of a quantity in one network and one run.
 #[derive(Clone, Copy)]
 struct Value {
     network: &'static str,
@@ -51,7 +51,7 @@ struct Value {
     number: f64,
 }
 
-/// The experiment on simulator and testbed.
+/// The experiment that compares the simulator with the testbed.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -65,7 +65,7 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// How many runs there are in the simulator, and how long the calls are, in seconds.
+/// Number of runs in the simulator, and length of the calls in seconds.
 fn extent(size: Size) -> (u64, u64) {
     size.pick((1, 12), (8, 45), (30, 60))
 }
@@ -96,12 +96,12 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     networks::ALL.iter().map(one).collect()
 }
 
-/// What a scenario's table says of its networks: of the copies of one the mean, since they share
-/// a run.
+/// The values of each network in a scenario's table. Copies of a network are averaged, since
+/// they share a run.
 fn values(scenario: &Scenario, calls: &Table) -> Vec<Value> {
     let mut values = Vec::new();
     for network in &networks::ALL {
-        // Calls are called by their network, and those of a failing one are numbered.
+        // A call is named after its network; for failing networks, a number follows.
         let is_of = |name: &str| name.split('.').next() == Some(network.name);
         let rows: Vec<_> =
             scenario.calls.iter().zip(calls.iter()).filter(|(call, _)| is_of(&call.name)).collect();
@@ -114,7 +114,8 @@ fn values(scenario: &Scenario, calls: &Table) -> Vec<Value> {
     values
 }
 
-/// The rows of all networks and quantities of which there are values; whether they are valid.
+/// The rows of all networks and quantities that have values. `values` gives the numbers for a
+/// network and a quantity, and whether they are valid.
 fn rows(at: &str, values: impl Fn(&str, &str) -> (Vec<f64>, bool)) -> Cells {
     let each = networks::ALL.iter().flat_map(|n| QUANTITIES.iter().map(move |q| (n, q)));
     each.filter_map(|(network, quantity)| {

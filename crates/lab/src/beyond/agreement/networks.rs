@@ -1,4 +1,4 @@
-//! The networks that simulator and testbed are compared on, as scenarios.
+//! The networks in which simulator and testbed are compared, as scenarios.
 
 use crate::experiment::{Sabotage, fnv1a};
 use crate::scenario::{self, Scenario};
@@ -12,42 +12,42 @@ use trunkline_base::{Rng, rng};
 pub enum Kind {
     /// Packets are lost or delayed all the time.
     Lossy,
-    /// Something fails, once in each copy.
+    /// A link or a host fails, once in each copy of the network.
     Failing,
 }
 
-/// Hosts and links that nothing else is connected to, and calls between them.
+/// An isolated network: hosts, links, and calls between the hosts.
 pub struct Network {
-    /// Its name, which its calls and hosts begin with.
+    /// Name of the network, with which the names of its calls and hosts begin.
     pub name: &'static str,
     pub kind: Kind,
     text: fn(&mut String, u64, &mut Rng),
 }
 
-/// The networks of the figure, in its order.
+/// All networks, in the order of the figure.
 pub const ALL: [Network; 6] = [
-    // Two links that each lose 2.5 % each way, recovered until the deadline.
+    // Two links that each lose 2.5 % each way; packets are recovered until their deadline.
     Network { name: "chain", kind: Kind::Lossy, text: chain },
-    // Losses that follow each other.
+    // A link with bursts of loss.
     Network { name: "burst", kind: Kind::Lossy, text: burst },
-    // What Amir et al. 2005 do: each packet asked for once.
+    // As in Amir et al. 2005: each lost packet is requested only once.
     Network { name: "once", kind: Kind::Lossy, text: once },
     // Five calls with jitter before a link of 600 kbit/s.
     Network { name: "queue", kind: Kind::Lossy, text: queue },
-    // The way's only link is cut, and there is a detour.
+    // The direct link is cut, and there is a detour.
     Network { name: "cut", kind: Kind::Failing, text: cut },
-    // The relay on the way crashes, and there is another.
+    // The relay on the path crashes, and there is another.
     Network { name: "crash", kind: Kind::Failing, text: crash },
 ];
 
-/// Calls over links that lose packets: so many tell in eight minutes what is missed to within
-/// 0.03 percentage points.
+/// Number of calls over links that lose packets: enough to measure what is missed to within
+/// 0.03 percentage points in eight minutes.
 const MANY: u32 = 12;
 
-/// How many there are of each network in which something fails, each at a time of its own.
+/// Number of copies of each network in which something fails, each at its own time.
 const COPIES: u64 = 5;
 
-/// A scenario that has these networks beside each other, with calls of so many seconds.
+/// A scenario with these networks side by side, whose calls last `seconds`.
 pub fn scenario(
     networks: &[&Network],
     (seconds, seed): (u64, u64),
@@ -58,7 +58,7 @@ pub fn scenario(
         text += "[hello]\ninterval = \"1s\"\ndead_after = \"10s\"\nprobes = false\n";
     }
     for network in networks {
-        // The same, whichever others there are.
+        // Seeded by name, so that it does not depend on the other networks.
         let mut luck = rng(seed, fnv1a(network.name.bytes()));
         (network.text)(&mut text, seconds, &mut luck);
     }
@@ -114,8 +114,8 @@ fn queue(text: &mut String, _seconds: u64, _luck: &mut Rng) {
     pair(text, "queue", "delay = \"20ms\"\njitter = \"5ms\"\nrate = \"600 kbit/s\"", 5);
 }
 
-/// When a copy fails, in ms of `seconds`: after what is known of links has settled, and at
-/// any moment between two hellos.
+/// When a copy fails, in milliseconds after the calls of `seconds` begin: once link state has
+/// settled, and at a random moment between two hellos.
 fn at(seconds: u64, luck: &mut Rng) -> u64 {
     400 * seconds + luck.next_u64() % 2_000
 }

@@ -1,4 +1,4 @@
-//! The same scenarios with real daemons.
+//! Measures the agreement experiment's scenarios with real daemons.
 
 use super::networks::{self, Network};
 use super::{Value, extent, figures, rows, values};
@@ -7,7 +7,7 @@ use crate::scenario::testbed::folder::Folder;
 use crate::scenario::testbed::{self as bed, Effort};
 use crate::testbed::{PLACES, Round, Sample, Stage, Testbed};
 
-/// How agreement is measured with daemons.
+/// How the agreement experiment is measured with daemons.
 pub fn testbed() -> Testbed {
     Testbed {
         figure: figures::beside(),
@@ -22,7 +22,7 @@ fn key(network: &str, quantity: &str) -> String {
     format!("{network} {quantity}")
 }
 
-/// All networks beside each other, so often.
+/// Repeated rounds, each with all networks side by side.
 fn rounds(size: Size) -> Vec<Round> {
     let (_, seconds) = extent(size);
     let networks: &'static [Network] =

@@ -1,5 +1,5 @@
-//! The same events with four sealed `trunkline node` daemons, each in a network namespace
-//! of its own, and `trunkline impair --hosts` between them.
+//! Measures convergence with four sealed `trunkline node` daemons, each in a network namespace
+//! of its own, connected by `trunkline impair --hosts`.
 
 use super::control::Control;
 use super::rows;
@@ -27,16 +27,15 @@ use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::rng;
 use trunkline_overlay::wire::NodeId;
 
-/// Between two looks at a daemon's table: its control socket answers no more
-/// often.
+/// Interval between queries of a daemon's table; its control socket answers no more often.
 const LOOK: Duration = Duration::from_millis(5);
-/// Overlays of four at the same time, each by itself: most of a run is waiting.
+/// Number of separate overlays of four nodes at the same time: most of a run is waiting.
 const AT_ONCE: usize = 2;
 
-/// The beginning of [`SCRIPT`], without what needs ten seconds of quiet before.
+/// The first two steps of [`SCRIPT`], without the ten seconds of quiet before the second.
 const SHORTEST: [Step; 2] = [SCRIPT[0], Step { after: Duration::ZERO, ..SCRIPT[1] }];
 
-/// How convergence is measured with daemons.
+/// How the convergence experiment is measured with daemons.
 pub fn testbed() -> Testbed {
     Testbed {
         figure: super::figures::beside(),
@@ -45,7 +44,7 @@ pub fn testbed() -> Testbed {
     }
 }
 
-/// All overlays at the same time, each so often.
+/// The only round: all overlays at the same time, each through several runs of the script.
 fn round(size: Size) -> Round {
     let lives = Lives {
         runs: size.pick(1, 2, 7),
@@ -60,19 +59,19 @@ fn round(size: Size) -> Round {
     }
 }
 
-/// About how long an event takes, seconds.
+/// Approximate duration of a step, in seconds.
 fn length(step: &Step) -> f64 {
     (step.after + CALM).as_secs_f64() + 1.2
 }
 
-/// What happened, as a sample.
+/// Stores how an event was settled as a sample.
 fn sample(settled: &Settled) -> Sample {
     let Settled { event, took, for_good, look } = settled;
     let numbers = vec![took.as_secs_f64(), f64::from(*for_good), look.as_secs_f64()];
     Sample::new(event.name(), numbers)
 }
 
-/// The rows of all that happened.
+/// The table's rows for all events in the samples.
 fn settled_rows(samples: &[Sample]) -> Cells {
     let settled = |sample: &Sample| {
         let event = Event::ALL.into_iter().find(|e| e.name() == sample.of)?;
@@ -85,15 +84,15 @@ fn settled_rows(samples: &[Sample]) -> Cells {
     rows(PLACES[1], &all, samples.iter().all(|s| s.valid))
 }
 
-/// What happens to each overlay.
+/// What each overlay goes through.
 struct Lives {
-    /// Of the script, one after the other.
+    /// Number of consecutive runs of the script.
     runs: usize,
     script: &'static [Step],
 }
 
 impl Lives {
-    /// Lets it happen in these lanes.
+    /// Runs the script in these lanes, each of which is an overlay of its own.
     fn run(&self, stage: &Stage<'_>, lanes: &[usize]) -> Result<(Vec<Sample>, Effort), Error> {
         let dir = Folder::new()?;
         let network = Network::start(stage, dir.path(), lanes.len())?;
@@ -128,7 +127,7 @@ impl Lives {
     }
 }
 
-/// A node's id in each overlay.
+/// The id of a node, the same in each overlay.
 fn id(node: usize) -> NodeId {
     NodeId(node as u32 + 1)
 }
@@ -137,7 +136,7 @@ fn name(node: usize) -> String {
     format!("node-{}", id(node))
 }
 
-/// The links of all overlays, and the files of their daemons.
+/// The hosts and links of all overlays, and the files of their daemons.
 struct Network {
     trunkline: PathBuf,
     dir: PathBuf,
@@ -145,14 +144,14 @@ struct Network {
     scenario: Scenario,
     overlay_key: String,
     seed: u64,
-    /// What links do now.
+    /// The current models of all links.
     models: Mutex<Models>,
 }
 
 impl Network {
     fn start(stage: &Stage<'_>, dir: &Path, lanes: usize) -> Result<Network, Error> {
         let (trunkline, seed, scenario) = (stage.trunkline.to_owned(), stage.seed, scenario(lanes));
-        // Each overlay has nodes with these.
+        // All overlays share these names, and thus keys and certificates.
         let names: Vec<String> = (0..NODES).map(name).collect();
         let nodes = names.iter().enumerate().map(|(n, name)| (id(n), name.as_str()));
         Ok(Network {
@@ -166,22 +165,22 @@ impl Network {
         })
     }
 
-    /// Lets the link that fails lose everything or nothing, there and back;
-    /// when that began.
+    /// Makes the failing link lose everything (`true`) or nothing, there and back; returns when
+    /// that began.
     fn change(&self, lane: usize, there: bool, back: bool) -> Result<Instant, Error> {
         let mut models = self.models.lock().expect("no lane panics");
         let loss = |all| if all { Loss::EVERYTHING } else { Loss::None };
         if let Some(both) = &mut models[links_of(lane)][FAILING] {
             (both[0].loss, both[1].loss) = (loss(there), loss(back));
         }
-        // With the lock, since impair must read this file and not the next.
+        // Under the lock, so that impair reads this file before it is replaced.
         let begun = Instant::now();
         self.emulator.change(&self.scenario, &models, self.seed)?;
         std::thread::sleep(LOOK);
         Ok(begun)
     }
 
-    /// The configuration of a daemon.
+    /// The text of a daemon's configuration file.
     fn config(&self, lane: usize, node: usize) -> String {
         let quoted = |p: PathBuf| toml::Value::String(p.to_string_lossy().into_owned()).to_string();
         let [key, certificate] = files(&self.dir, id(node));
@@ -222,7 +221,7 @@ fn links_of(lane: usize) -> Range<usize> {
     lane * LINKS.len()..(lane + 1) * LINKS.len()
 }
 
-/// All overlays side by side, as far as the emulator needs to know.
+/// A scenario with all overlays side by side, as far as the emulator needs it.
 fn scenario(lanes: usize) -> Scenario {
     let host = |n: usize| Host::new(n.to_string());
     let link = |lane: usize, &(a, b, ms): &(usize, usize, u64)| {
@@ -245,21 +244,21 @@ fn scenario(lanes: usize) -> Scenario {
     }
 }
 
-/// One overlay of daemons.
+/// The daemons of one overlay.
 struct Daemons<'a> {
     network: &'a Network,
     lane: usize,
     watch: &'a Watch,
-    /// The daemons by number; `None` where one does not run.
+    /// The daemons by number; `None` while one does not run.
     nodes: [Option<Process>; NODES],
 }
 
-/// Since when a table is right.
+/// Since when a daemon's table has been right: between `after` and `by`.
 #[derive(Clone, Copy)]
 struct Right {
-    /// When it was last asked for and was not.
+    /// When the last query was sent that found the table wrong.
     after: Instant,
-    /// When it came and was.
+    /// When the first answer with the right table arrived.
     by: Instant,
 }
 
@@ -280,12 +279,12 @@ impl<'a> Daemons<'a> {
         Ok(())
     }
 
-    /// Makes it happen; when it did.
+    /// Makes an event happen; returns when it did.
     fn begin(&mut self, event: Event) -> Result<Instant, Error> {
         let begun = Instant::now();
         match event {
             Event::Start => {
-                // SIGKILL for those of the last run.
+                // Dropping the daemons of the last run kills them with SIGKILL.
                 self.nodes = [const { None }; NODES];
                 self.network.change(self.lane, false, false)?;
                 let begun = Instant::now();
@@ -295,14 +294,14 @@ impl<'a> Daemons<'a> {
             Event::Cut => return self.network.change(self.lane, true, true),
             Event::Mend => return self.network.change(self.lane, false, false),
             Event::Blackhole => return self.network.change(self.lane, true, false),
-            // SIGKILL.
+            // Dropping the daemon kills it with SIGKILL.
             Event::Crash => drop(self.nodes[B].take()),
             Event::Restart => self.spawn(B)?,
         }
         Ok(begun)
     }
 
-    /// Waits until the tables of all daemons that run are right.
+    /// Waits until the tables of all running daemons are right, for at most [`PATIENCE`].
     fn settle(&self, event: Event, begun: Instant) -> Result<Settled, Error> {
         let running: Vec<usize> = (0..NODES).filter(|&n| self.nodes[n].is_some()).collect();
         let rights: Vec<Mutex<Option<Right>>> = running.iter().map(|_| Mutex::default()).collect();
@@ -355,8 +354,8 @@ impl Overlay for Daemons<'_> {
     }
 }
 
-/// Looks at a daemon's table until `over`, and notes since when it is right.
-/// One that does not answer, since it has only been started, has none.
+/// Queries a daemon's table until `over` is set, and records since when it has been right.
+/// A daemon that does not answer yet has no right table.
 fn look_on(
     socket: &Path,
     wanted: Table,
@@ -385,8 +384,8 @@ fn look_on(
             (*right, after) = (None, asked);
         }
         drop(right);
-        // From the answer: who asks sooner than the socket answers always waits
-        // for it, and knows less precisely when the daemon looked.
+        // Counted from the answer: a query that the socket can't answer yet waits, and tells
+        // less precisely when the daemon looked at its table.
         std::thread::sleep(LOOK);
     }
 }

@@ -1,4 +1,4 @@
-//! Figures and claims on what a TCP carries over a single link.
+//! Figures and claims on the goodput of a TCP connection over a single link.
 
 use super::{FIGURE, KERNELS, LOSSES, SIMULATED};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
@@ -7,7 +7,7 @@ use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
-/// The figure of the simulated TCP.
+/// The figure that shows the simulated TCP alone.
 pub fn simulated() -> Figure {
     Figure {
         name: FIGURE,
@@ -22,7 +22,7 @@ pub fn simulated() -> Figure {
     }
 }
 
-/// That of the simulated TCP and this kernel's.
+/// The figure that compares this kernel's TCP with the simulated one.
 pub fn beside() -> Figure {
     let mut claims: Vec<Claim> = KERNELS.map(|tcp| full(PLACES[1], tcp)).into();
     claims.push(agrees());
@@ -46,13 +46,13 @@ fn goodput(r: &Record<'_>) -> Measured {
     Measured::of(r, ["goodput_mbit_s", "goodput_low_mbit_s", "goodput_high_mbit_s"])
 }
 
-/// What the rate and the law allow, Mbit/s.
+/// The goodput that the link's rate and the square-root law allow, in Mbit/s.
 fn expected(r: &Record<'_>) -> f64 {
     let law = r.number("law_mbit_s");
     r.number("room_mbit_s").min(if law.is_nan() { f64::INFINITY } else { law })
 }
 
-/// `10 Mbit/s, 50 ms, 0.1 %`.
+/// The link of a row in words, such as `10 Mbit/s, 50 ms, 0.1 %`.
 fn place(r: &Record<'_>) -> String {
     let [rate, rtt, loss] = ["rate_mbit_s", "rtt_ms", "loss_pct"].map(|c| r.text(c));
     format!("{rate} Mbit/s, {rtt} ms, {loss} %")
@@ -65,7 +65,7 @@ fn mark(x: f64, r: &Record<'_>) -> Mark {
 
 const RANGE: (f64, f64) = (0.3, 200.0);
 
-/// A straight line from corner to corner, `times` what is on the horizontal axis.
+/// A straight line across the chart, at `times` the value on the horizontal axis.
 fn line(name: &str, style: Style, times: f64) -> Series {
     let points = [RANGE.0, RANGE.1].map(|x| Mark { x, y: times * x, interval: None });
     Series { name: name.to_owned(), style, points: points.into() }
@@ -87,7 +87,7 @@ fn over_expected(table: &Table) -> Chart {
     }
 }
 
-/// The rows of the kernel's `tcp`, each with the simulator's of the same link.
+/// Pairs of rows for the same link: the simulator's, and that of the kernel's `tcp`.
 fn pairs<'a>(table: &'a Table, tcp: &str) -> Vec<(Record<'a>, Record<'a>)> {
     let simulated: Vec<_> = of(table, PLACES[0], SIMULATED).collect();
     let pair = |kernel: Record<'a>| {
@@ -117,7 +117,7 @@ fn against(table: &Table) -> Chart {
     }
 }
 
-/// Of all values the one that is farthest from zero, and where.
+/// The value that is farthest from zero, with a note that says where.
 fn farthest(values: Vec<(Measured, String)>) -> Measured {
     let note = values
         .iter()
@@ -126,13 +126,13 @@ fn farthest(values: Vec<(Measured, String)>) -> Measured {
     Measured::largest(values.iter().map(|(m, _)| m.abs())).noting(note)
 }
 
-/// By how many percent `m` is more than `than`.
+/// By how many percent `m` exceeds `than`.
 fn percent_off(m: &Measured, than: f64) -> Measured {
     let of = |value: f64| 100.0 * (value / than - 1.0);
     Measured::new(of(m.estimate), (of(m.interval.0), of(m.interval.1)))
 }
 
-/// Nothing of a link that loses nothing is left unused.
+/// The claim that `tcp` uses the full rate of links without loss.
 fn full(at: &'static str, tcp: &'static str) -> Claim {
     Claim {
         id: match tcp {
@@ -162,7 +162,7 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
         measure: Box::new(move |t| {
             let here = of(t, at, tcp).filter(|r| r.number("loss_pct") == 0.0);
             let off = |r: Record<'_>| {
-                // Without loss hardly anything differs from run to run.
+                // Without loss, runs hardly differ.
                 let mean = Measured::census(goodput(&r).estimate);
                 (percent_off(&mean, r.number("room_mbit_s")), place(&r))
             };
@@ -181,7 +181,8 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
     }
 }
 
-/// Where loss bounds the window, and not the rate.
+/// The claim that the simulated TCP follows the square-root law where loss, not the rate,
+/// limits its window.
 fn law() -> Claim {
     Claim {
         id: "square-root-law",
@@ -214,7 +215,8 @@ fn law() -> Claim {
     }
 }
 
-/// The bound was set before anything was measured.
+/// The claim that the simulated TCP agrees with the kernel's reno. The bound was set before
+/// anything was measured.
 fn agrees() -> Claim {
     Claim {
         id: "agrees",
@@ -225,7 +227,7 @@ fn agrees() -> Claim {
         decimals: 1,
         measure: Box::new(|t| {
             let all = pairs(t, KERNELS[0]);
-            // Of a link that was left out nothing is known.
+            // With a link left out, nothing can be said about every link.
             if all.len() < of(t, PLACES[0], SIMULATED).count() {
                 return Measured::census(f64::NAN);
             }
@@ -250,7 +252,8 @@ mod tests {
     use crate::output::judge;
     use crate::table::print;
 
-    /// At every link shares of what may be expected there: the simulator's, and the kernel's.
+    /// A table in which simulator and kernel carry these shares of the expected goodput, at every
+    /// link.
     fn table(simulator: f64, kernel: f64) -> Table {
         let of = |at: &'static str, tcp: &'static str, share: f64| {
             let one = move |place: Place| row(at, tcp, &place, &[share * place.expected()], true);

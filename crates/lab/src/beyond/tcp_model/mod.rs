@@ -1,5 +1,5 @@
-//! What a TCP carries over a single link: the simulated one, and this kernel's over the
-//! same modelled link.
+//! The goodput of a TCP connection over a single link: the simulated TCP, and this kernel's over
+//! the same modelled link.
 
 mod figures;
 mod simulate;
@@ -33,26 +33,27 @@ const COLUMNS: &[Column] = &[
     Column::text("valid"),
 ];
 
-/// The TCP that is simulated, in the column `tcp`.
+/// Name of the simulated TCP in the column `tcp`.
 const SIMULATED: &str = "linux-6";
-/// The congestion controls of the kernel, in the column `tcp`.
+/// Names of the kernel's congestion controls in the column `tcp`.
 const KERNELS: [&str; 3] = ["reno", "cubic", "bbr"];
 
-/// Data in a packet of [`MTU`] bytes: less 40 of IPv6, 20 of TCP and 12 of timestamps.
+/// Data in a packet of [`MTU`] bytes, in bytes: without 40 of IPv6, 20 of TCP and 12 of
+/// timestamps.
 const PAYLOAD: f64 = 1_428.0;
-/// The largest packet with its IPv6 header, in bytes: what the link's rate is of.
+/// Largest packet including its IPv6 header, in bytes; a link's rate counts all of them.
 const MTU: usize = 1_500;
-/// Room for data at both ends, in bytes: more than any window here.
+/// Size of the send and receive buffers, in bytes: more than any window here.
 const BUFFER: usize = 64 << 20;
 
-/// A link, and what is measured at it.
+/// A link over which TCP is measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Place {
-    /// Its rate, Mbit/s.
+    /// Rate of the link, in Mbit/s.
     rate: u32,
-    /// The round trip without queues, ms.
+    /// Round-trip time without queueing, in milliseconds.
     rtt: u32,
-    /// Lost on the way there, %.
+    /// Packets lost on the way there, in percent.
     loss: f64,
 }
 
@@ -61,7 +62,7 @@ const RTTS: [u32; 3] = [10, 50, 200];
 const LOSSES: [f64; 3] = [0.0, 0.1, 1.0];
 
 impl Place {
-    /// The whole grid; of [`Size::Tiny`] one place.
+    /// All combinations of rate, round-trip time and loss; just one place for [`Size::Tiny`].
     fn all(size: Size) -> Vec<Place> {
         if size == Size::Tiny {
             return vec![Place { rate: 10, rtt: 10, loss: 1.0 }];
@@ -71,13 +72,13 @@ impl Place {
         pairs.flat_map(|(rate, rtt)| of(rate, rtt)).collect()
     }
 
-    /// Its name in files and samples.
+    /// Name of the place in files and samples.
     fn key(&self) -> String {
         format!("{}-{}-{}", self.rate, self.rtt, self.loss)
     }
 
-    /// The link there, and back. The queue has room for the bandwidth-delay product, and for
-    /// 20 packets at least.
+    /// The link's models, there and back. The queue has room for the bandwidth-delay product, but
+    /// at least for 20 packets.
     fn link(&self) -> [LinkModel; 2] {
         let rate = Bitrate::from_bps(u64::from(self.rate) * 1_000_000);
         let product = (rate.as_bps() * u64::from(self.rtt) / 8_000) as usize / MTU;
@@ -92,32 +93,32 @@ impl Place {
         [LinkModel { loss, ..back.clone() }, back]
     }
 
-    /// What headers leave of the rate, Mbit/s.
+    /// What headers leave of the link's rate for data, in Mbit/s.
     fn room(&self) -> f64 {
         f64::from(self.rate) * PAYLOAD / MTU as f64
     }
 
-    /// What TCP carries where loss alone bounds its window, in Mbit/s: data in a packet times
-    /// √(3/2p) each round trip (Mathis, Semke, Mahdavi, Ott: *The Macroscopic Behavior of the
-    /// TCP Congestion Avoidance Algorithm*, 1997), if every packet is acknowledged.
+    /// TCP's goodput if only loss limits its window, in Mbit/s: data in a packet times √(3/2p) per
+    /// round trip if every packet is acknowledged (Mathis, Semke, Mahdavi, Ott: *The Macroscopic
+    /// Behavior of the TCP Congestion Avoidance Algorithm*, 1997).
     fn law(&self) -> f64 {
         let window = libm::sqrt(1.5 / (self.loss / 100.0));
         8.0 * PAYLOAD * window / (1e3 * f64::from(self.rtt))
     }
 
-    /// What may be expected of it, Mbit/s.
+    /// Expected goodput over the link, in Mbit/s.
     fn expected(&self) -> f64 {
         self.room().min(self.law())
     }
 }
 
-/// How long a connection has before it is measured, and how long it is.
+/// How long a connection runs before it is measured, and how long it is measured.
 fn spans(size: Size) -> (Duration, Duration) {
     let [before, measured] = size.pick([1, 4], [5, 20], [10, 60]).map(Duration::from_secs);
     (before, measured)
 }
 
-/// The experiment on what a TCP carries.
+/// The experiment on the goodput of a TCP connection over a single link.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -133,7 +134,7 @@ pub fn experiment() -> Experiment {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let one = |place: Place| {
-        // Without loss only the first numbers differ.
+        // Without loss, runs differ only in their initial sequence numbers.
         let runs = if place.loss > 0.0 { size.pick(1, 4, 20) } else { size.pick(1, 1, 2) };
         let spans = spans(size);
         let profile = profile(sabotage);
@@ -154,7 +155,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     Place::all(size).into_iter().map(one).collect()
 }
 
-/// The simulated TCP, with one thing broken or nothing.
+/// The profile of the simulated TCP, broken as `sabotage` says.
 fn profile(sabotage: Sabotage) -> Profile {
     let mut profile = Profile { receive_buffer: BUFFER, send_buffer: BUFFER, ..Profile::linux_6() };
     if sabotage.is("window-of-20") {
@@ -166,7 +167,7 @@ fn profile(sabotage: Sabotage) -> Profile {
     profile
 }
 
-/// A row of these runs, in Mbit/s.
+/// The table's row for the goodputs of these runs, in Mbit/s.
 fn row(at: &str, tcp: &str, place: &Place, goodputs: &[f64], valid: bool) -> Vec<Cell> {
     let Mean { estimate, interval } = Mean::of(goodputs);
     let mut row: Vec<Cell> = vec![at.into(), tcp.into()];
@@ -180,7 +181,8 @@ fn row(at: &str, tcp: &str, place: &Place, goodputs: &[f64], valid: bool) -> Vec
     row
 }
 
-/// The rows of several congestion controls, in the order of the grid.
+/// The testbed's rows, by congestion control, then in the order of the places. `samples` gives
+/// the goodputs at a place, and whether they are valid.
 fn rows_of(samples: impl Fn(&Place, &str) -> (Vec<f64>, bool)) -> Cells {
     let places = Place::all(Size::Full);
     let each = KERNELS.into_iter().flat_map(|tcp| places.iter().map(move |place| (tcp, place)));

@@ -1,4 +1,4 @@
-//! The simulated TCP over a simulated link.
+//! Measures the simulated TCP over a simulated link.
 
 use super::Place;
 use crate::experiment::PointError;
@@ -8,7 +8,7 @@ use trunkline_net::Protocol;
 use trunkline_sim::World;
 use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
 
-/// What arrives of one connection's data in the second of two spans, Mbit/s.
+/// Goodput of one connection, in Mbit/s, during the span `measured`, which follows `before`.
 pub fn goodput(
     place: &Place,
     profile: &Profile,

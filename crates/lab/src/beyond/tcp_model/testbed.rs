@@ -1,4 +1,4 @@
-//! This kernel's TCP over the same links: iperf3 between two hosts for each.
+//! Measures this kernel's TCP over the modelled links, with iperf3 between two hosts for each.
 
 use super::{BUFFER, KERNELS, Place, figures, rows_of, spans};
 use crate::experiment::Size;
@@ -13,8 +13,9 @@ use crate::testbed::{Round, Sample, Stage, Testbed};
 use std::time::{Duration, Instant};
 use trunkline_sim::agent::tcp::Profile;
 
-/// What is carried at the same time, at most: this many connections, and Mbit/s.
+/// Most connections at the same time.
 const MOST: usize = 24;
+/// Most traffic at the same time, in Mbit/s.
 const MOST_MBIT_S: f64 = 250.0;
 
 /// A TCP connection over a link of its own.
@@ -25,24 +26,24 @@ struct Flow {
 }
 
 impl Flow {
-    /// What its samples are called.
+    /// Name of the samples of this connection.
     fn key(&self) -> String {
         key(&self.place, self.tcp)
     }
 
-    /// About what it carries at most, in Mbit/s.
+    /// Approximate upper bound of the connection's goodput, in Mbit/s.
     fn expected(&self) -> f64 {
         match self.tcp {
             "reno" => self.place.expected(),
             "cubic" => self.place.room().min(3.0 * self.place.law()),
-            // It doesn't heed single losses.
+            // BBR does not react to single losses.
             _ => self.place.room(),
         }
     }
 
-    /// How many there are of it. The fewer losses there are in a run, the more runs differ:
-    /// of the kernel that the simulator is held against enough to know the mean within 3 %,
-    /// where that takes no more than 12.
+    /// Number of runs of this connection. The fewer losses there are in a run, the more runs vary:
+    /// reno, which the simulator is compared with, gets enough runs for a mean within 3 %, but at
+    /// most 12.
     fn runs(&self, size: Size) -> usize {
         if self.place.loss == 0.0 {
             return 1;
@@ -66,7 +67,7 @@ fn key(place: &Place, tcp: &str) -> String {
 pub fn testbed() -> Testbed {
     Testbed {
         figure: figures::beside(),
-        // What this kernel lacks is left out.
+        // Congestion controls that this kernel lacks are left out.
         rounds: Box::new(|size| {
             rounds(size, &KERNELS.into_iter().filter(|tcp| has(tcp)).collect::<Vec<_>>())
         }),
@@ -74,7 +75,8 @@ pub fn testbed() -> Testbed {
     }
 }
 
-/// Every connection in some round: the fastest first, each into the first round with room.
+/// Distributes all connections over rounds: the fastest first, each into the first round that
+/// has room.
 fn rounds(size: Size, kernels: &[&'static str]) -> Vec<Round> {
     let flow = |place| kernels.iter().map(move |&tcp| Flow { place, tcp });
     let flows = Place::all(size).into_iter().flat_map(flow);
@@ -107,7 +109,7 @@ fn rounds(size: Size, kernels: &[&'static str]) -> Vec<Round> {
     rounds.into_iter().zip(1..).map(round).collect()
 }
 
-/// Two hosts and a link for each connection.
+/// A scenario with two hosts and a link for each connection.
 fn scenario(flows: &[Flow], (before, measured): (Duration, Duration)) -> Scenario {
     let buffers = format!("4096 1048576 {BUFFER}");
     let host = |n: usize| {
@@ -149,7 +151,7 @@ fn scenario(flows: &[Flow], (before, measured): (Duration, Duration)) -> Scenari
     }
 }
 
-/// All of these at the same time.
+/// Runs all of these connections at the same time.
 fn run(
     stage: &Stage<'_>,
     flows: &[Flow],

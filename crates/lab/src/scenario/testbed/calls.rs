@@ -14,60 +14,61 @@ use trunkline_client::{Address, DatagramSocket, SocketOption};
 use trunkline_overlay::wire::Service;
 use trunkline_sim::voice::{Arrival, VOICE_PACKET};
 
-/// The time of a run.
+/// Clock of a run.
 #[derive(Clone, Copy)]
 struct Clock(Instant);
 
 impl Clock {
-    /// Begins at [`Time::ZERO`].
+    /// Starts a clock at [`Time::ZERO`].
     fn start() -> Clock {
         Clock(Instant::now())
     }
 
-    /// Now.
+    /// Time since the clock was started.
     fn now(self) -> Time {
         Time::ZERO + self.0.elapsed()
     }
 
-    /// Waits.
+    /// Sleeps until `at`.
     fn sleep_until(self, at: Time) {
         std::thread::sleep(at.since(self.now()));
     }
 }
 
-/// A call: both ends attached to their daemons.
+/// A call with both ends attached to their daemons.
 struct Call<'a> {
     placed: Placed<'a>,
     caller: DatagramSocket,
     listener: DatagramSocket,
 }
 
-/// All calls of a scenario that are over its overlay.
+/// All calls of a scenario that use its overlay.
 pub struct Calls<'a> {
     scenario: &'a Scenario,
     calls: Vec<Call<'a>>,
 }
 
-/// What came of them.
+/// What the listeners of the overlay's calls received.
 pub struct Heard {
-    /// Of each call over the overlay, in the order of the file.
+    /// The packets of each call over the overlay, in the order of the scenario's file.
     pub packets: Vec<Vec<Packet>>,
-    /// How many a daemon did not take. They count as lost.
+    /// Number of packets that a daemon did not accept; they count as lost.
     pub refused: u64,
-    /// How many of each were sent more than [`LATE`] after they were due.
+    /// Number of packets of each call that were sent more than [`LATE`] after they were due.
     pub late: Vec<u64>,
 }
 
-/// What was sent.
+/// What the callers sent.
 struct Sent {
-    /// Of each call, when each packet left.
+    /// For each call, when each packet was sent.
     at: Vec<Vec<Time>>,
     refused: u64,
     late: Vec<u64>,
 }
 
 impl<'a> Calls<'a> {
-    /// Attaches every caller and listener at the Unix sockets of their hosts.
+    /// Attaches every caller and listener to its host's daemon, whose Unix socket is in
+    /// `sockets`.
     pub fn attach(scenario: &'a Scenario, sockets: &[PathBuf]) -> Result<Calls<'a>, Error> {
         let overlay = |placed: Placed<'a>| match placed.call.carrier {
             Carrier::Overlay(service) => Some((placed, service)),
@@ -78,7 +79,7 @@ impl<'a> Calls<'a> {
             let caller = DatagramSocket::bind(sockets[call.ends.0].as_path(), 0)?;
             caller.set_option(SocketOption::Service(service))?;
             caller.set_option(SocketOption::Deadline(call.threshold))?;
-            // One that a daemon has no room for is lost, and nobody waits for it.
+            // A packet that the daemon has no room for is lost; the sender must not block.
             caller.set_option(SocketOption::Nonblocking(true))?;
             let listener = DatagramSocket::bind(sockets[call.ends.1].as_path(), placed.port)?;
             listener.set_option(SocketOption::Nonblocking(true))?;
@@ -88,8 +89,8 @@ impl<'a> Calls<'a> {
         Ok(Calls { scenario, calls: calls.collect::<Result<_, Error>>()? })
     }
 
-    /// Holds them, and waits as long as `drain` for what is on its way;
-    /// `second` is called as time goes by.
+    /// Holds the calls, then waits for `drain` for packets in flight.
+    /// `second` is called once per second of the calls.
     pub fn hold(&self, drain: Duration, watch: &Watch, second: &dyn Fn()) -> Result<Heard, Error> {
         let clock = Clock::start();
         let done = AtomicBool::new(false);
@@ -126,7 +127,7 @@ impl<'a> Calls<'a> {
                 clock.sleep_until(due);
                 let now = clock.now();
                 late[n] += u64::from(now.since(due) > LATE);
-                // Daemons don't look into it.
+                // The listener reads these; daemons don't look into payloads.
                 packet[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
                 packet[8..16].copy_from_slice(&k.to_be_bytes());
                 let to = Address { node: node(to.ends.1), port };
@@ -143,7 +144,7 @@ impl<'a> Calls<'a> {
         Ok(Sent { at: sent, refused, late })
     }
 
-    /// Notes the first arrival of each packet, until `done`.
+    /// Records the first arrival of each packet, until `done` is set.
     fn listen(&self, clock: Clock, done: &AtomicBool) -> Result<Vec<Vec<Option<Arrival>>>, Error> {
         let wait = |e: nix::Error| cannot("wait for packets")(e.into());
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(wait)?;

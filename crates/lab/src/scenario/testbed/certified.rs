@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trunkline_overlay::wire::NodeId;
 
-/// Makes a key and a certificate for each node, by its id and name, in `dir`; the overlay's
-/// public key.
+/// Makes a key and a certificate in `dir` for each node, given by id and name; returns the
+/// overlay's public key.
 ///
 /// # Errors
 ///
-/// The program failed.
+/// If `trunkline` can't be started or fails.
 pub fn certify<'a>(
     trunkline: &Path,
     dir: &Path,
@@ -29,12 +29,12 @@ pub fn certify<'a>(
     Ok(overlay)
 }
 
-/// Where a node's key and certificate are.
+/// Paths of a node's key and certificate in `dir`.
 pub fn files(dir: &Path, node: NodeId) -> [PathBuf; 2] {
     ["key", "cert"].map(|ending| dir.join(format!("{node}.{ending}")))
 }
 
-/// What a command of the program prints.
+/// Runs a subcommand of `trunkline`; returns what it prints, trimmed.
 fn tool(trunkline: &Path, args: &[&str]) -> Result<String, Error> {
     let out = Command::new(trunkline).args(args).output();
     let out = out.map_err(cannot(format!("start {}", trunkline.display())))?;

@@ -1,4 +1,4 @@
-//! A scenario as the configuration files of daemons and of their network.
+//! Writes the configuration files of a scenario's daemons.
 
 use super::super::build::{host, node, topology};
 use super::super::model::Scenario;
@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use trunkline_overlay::link;
 use trunkline_overlay::node::Config;
 
-/// Each has a daemon, and one more process where a plain call or stream ends.
+/// Most hosts in a scenario: each has a daemon, and another process if a plain call or stream
+/// starts or ends there.
 const MAX_HOSTS: usize = 64;
 
-/// Refuses what daemons can't do.
+/// Checks that daemons can run the scenario; [`Error::Unsupported`] if not.
 pub fn check(scenario: &Scenario) -> Result<(), Error> {
     let unsupported = |what: String| Err(Error::Unsupported(what));
     check_network(scenario)?;
@@ -38,7 +39,7 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses what there is no network for.
+/// Checks that the scenario's network fits into the testbed; [`Error::Unsupported`] if not.
 pub fn check_network(scenario: &Scenario) -> Result<(), Error> {
     let n = scenario.hosts.len();
     if n > MAX_HOSTS {
@@ -48,7 +49,7 @@ pub fn check_network(scenario: &Scenario) -> Result<(), Error> {
     Ok(())
 }
 
-/// The links of the overlay at `host`: which, the host at the other end, and the
+/// The overlay's links at `host`: each link's index, the host at its other end, and the
 /// settings at this end.
 fn links_of(
     scenario: &Scenario,
@@ -64,11 +65,11 @@ fn links_of(
     })
 }
 
-/// The port of each host's daemon.
+/// UDP port of each host's daemon.
 pub const PORT: u16 = 7_000;
 
-/// The files of a host's daemon: how it is configured, its Unix socket for applications,
-/// and of a sealed overlay its key and its certificate.
+/// The files of a host's daemon: its configuration, its Unix socket for applications, and, in
+/// a sealed overlay, its key and certificate.
 pub struct NodeFiles {
     pub config: PathBuf,
     pub socket: PathBuf,
@@ -77,7 +78,7 @@ pub struct NodeFiles {
 }
 
 impl NodeFiles {
-    /// Those of host `n`, in `dir`.
+    /// Paths of the files of host `n`, in `dir`.
     pub fn of(n: usize, dir: &Path) -> NodeFiles {
         let [config, socket] =
             ["toml", "sock"].map(|ending| dir.join(format!("{}.{ending}", node(n))));
@@ -86,8 +87,8 @@ impl NodeFiles {
     }
 }
 
-/// How the daemon of host `n` is configured: the simulator's routes, and defaults.
-/// `overlay_key` is the public key of the overlay, if it is sealed.
+/// Configuration of the daemon of host `n`: the scenario's settings where they are not the
+/// defaults, and the simulator's routes. `overlay_key` is the public key of a sealed overlay.
 pub fn node_text(
     scenario: &Scenario,
     (emulator, overlay_key): (&Emulator, Option<&str>),
@@ -112,7 +113,8 @@ pub fn node_text(
     if scenario.hosts[n].max_sessions != Config::MAX_SESSIONS {
         let _ = writeln!(text, "max_sessions = {}", scenario.hosts[n].max_sessions);
     }
-    // That links go down is what a scenario is about; `ready` is waited for.
+    // No warnings, since links are expected to go down; `info` for the `ready` that is waited
+    // for.
     text += "[log]\nfilter = \"error,trunkline::node=info\"\n";
     text += &overlay;
     for (link, neighbour, settings) in links_of(scenario, n) {
@@ -120,7 +122,7 @@ pub fn node_text(
         let _ = write!(text, "[[link]]\nneighbour = {id}\naddress = \"[{end}]:{PORT}\"\n");
         text += &settings::of_link(settings);
     }
-    // The simulator's keys would be in the way; routes are the same without.
+    // The simulator's keys are not needed, and routes are the same without them.
     let open = Scenario { sealed: false, ..scenario.clone() };
     for route in &topology(&open).config_mut(host(n)).routes {
         let to = route.to.map_or("\"*\"".to_owned(), |to| format!("[{to}]"));

@@ -1,5 +1,5 @@
-//! `trunkline impair --hosts`: a network namespace for each host, and a scenario's routers
-//! and links between them.
+//! Runs `trunkline impair --hosts`: a network namespace for each host, with the scenario's
+//! routers and links between them.
 
 use super::super::build::node;
 use super::super::model::{Link, Scenario, Spot};
@@ -15,10 +15,10 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 
-/// What each link does, there and back; nothing for one without a wire.
+/// The models of each link, there and back; `None` for a link without a wire.
 pub type Models = Vec<Option<[LinkModel; 2]>>;
 
-/// The hosts, as long as this is there.
+/// A running impair and its hosts, which exist until this is dropped.
 pub struct Emulator {
     process: Mutex<Process>,
     file: PathBuf,
@@ -26,17 +26,17 @@ pub struct Emulator {
     entrances: Vec<Entrance>,
 }
 
-/// How a host is entered, and its addresses.
+/// How to enter a host, and the host's addresses.
 #[derive(Debug, PartialEq, Eq)]
 struct Entrance {
-    /// Words of `nsenter`.
+    /// Arguments of `nsenter`.
     enter: Vec<String>,
-    /// Its own, then those of its links of the overlay that have a wire, in their order.
+    /// The host's own addresses, then those of its overlay links that have a wire, in order.
     addresses: Vec<(Ipv4Addr, Ipv6Addr)>,
 }
 
 impl Entrance {
-    /// `NAME: nsenter … 10.64.0.1 fd74:6c::1 … tcp reno/1/1`.
+    /// Parses a line such as `NAME: nsenter … 10.64.0.1 fd74:6c::1 … tcp reno/1/1`.
     fn parse(line: &str) -> Option<Entrance> {
         let (_, said) = line.split_once(": nsenter ")?;
         let words: Vec<&str> = said.split_whitespace().collect();
@@ -51,11 +51,12 @@ impl Entrance {
 }
 
 impl Emulator {
-    /// Makes the hosts of a scenario; its files go into `dir`.
+    /// Starts impair, which creates the scenario's hosts; its files go into `dir`.
     ///
     /// # Errors
     ///
-    /// There can be no namespaces here, or a process failed.
+    /// If a file can't be written, or impair fails, for example because it may not create
+    /// namespaces.
     pub fn start(
         trunkline: &Path,
         scenario: &Scenario,
@@ -82,11 +83,11 @@ impl Emulator {
         Ok(Emulator { process: Mutex::new(process), file, traces, entrances })
     }
 
-    /// Lets links do something else from now on.
+    /// Gives the links new models from now on.
     ///
     /// # Errors
     ///
-    /// Its file can't be written, or it has ended.
+    /// If impair's file can't be written, or impair has ended.
     pub fn change(&self, scenario: &Scenario, models: &Models, seed: u64) -> Result<(), Error> {
         write(&self.file, &network((scenario, models), &self.traces, seed))?;
         self.process().hang_up()
@@ -96,17 +97,17 @@ impl Emulator {
         self.process.lock().expect("nobody panics")
     }
 
-    /// As [`Process::check`].
+    /// Checks that impair still runs.
     ///
     /// # Errors
     ///
-    /// Likewise.
+    /// If impair has ended; the error says how, as in [`Process::check`].
     pub fn check(&self) -> Result<(), Error> {
         self.process().check()
     }
 
-    /// A program that is to be run at a host. It is killed when the thread that has started
-    /// it ends, however that ends.
+    /// A command that runs `program` on a host. The program is killed when the thread that
+    /// started it ends, however that thread ends.
     pub fn bound(&self, host: usize, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command.args(&self.entrances[host].enter).args(["--", "setpriv", "--pdeathsig", "KILL"]);
@@ -114,17 +115,17 @@ impl Emulator {
         command
     }
 
-    /// The words of `nsenter` that enter a host.
+    /// The arguments of `nsenter` to enter a host.
     pub fn entrance(&self, host: usize) -> &[String] {
         &self.entrances[host].enter
     }
 
-    /// A host's own addresses.
+    /// The IPv4 and IPv6 addresses of a host itself, not of its overlay links.
     pub fn addresses(&self, host: usize) -> (Ipv4Addr, Ipv6Addr) {
         self.entrances[host].addresses[0]
     }
 
-    /// Where `link`, which is one of the overlay, ends at `host`.
+    /// Address of the overlay link `link` at `host`.
     pub fn end(&self, scenario: &Scenario, link: usize, host: usize) -> Ipv6Addr {
         let is_at = |link: &Link| link.hosts().is_some_and(|(a, b)| a == host || b == host);
         let private = |link: &&Link| is_private(link) && is_at(link);
@@ -135,11 +136,11 @@ impl Emulator {
         self.entrances[host].addresses[nth].1
     }
 
-    /// Ends it: its ledger, and its processor time.
+    /// Ends impair; returns its ledger and its processor time.
     ///
     /// # Errors
     ///
-    /// It has failed before.
+    /// If impair has failed or does not end in time, or its ledger is not JSON.
     pub fn finish(self) -> Result<(serde_json::Value, Duration), Error> {
         let (ledger, time) = self.process.into_inner().expect("nobody panics").finish()?;
         let ledger = serde_json::from_str(&ledger)
@@ -148,18 +149,18 @@ impl Emulator {
     }
 }
 
-/// What links do as the file says.
+/// The models of a scenario's links before any fault.
 pub fn models(scenario: &Scenario) -> Models {
     scenario.links.iter().map(|link| link.wire.clone()).collect()
 }
 
-/// Whether a link has addresses of its own at its hosts: one of the overlay over its own
-/// wire, as in the simulator.
+/// Whether a link has addresses of its own at its hosts, as an overlay link over its own wire
+/// has in the simulator.
 fn is_private(link: &Link) -> bool {
     link.overlay.is_some() && link.wire.is_some()
 }
 
-/// The network's file: the same models, seed and streams as in the simulator.
+/// The text of impair's file: the same models, seed and random streams as in the simulator.
 fn network((scenario, models): (&Scenario, &Models), traces: &Traces, seed: u64) -> String {
     let mut text = format!("seed = {seed}\n");
     for (n, host) in scenario.hosts.iter().enumerate() {
@@ -188,7 +189,8 @@ fn network((scenario, models): (&Scenario, &Models), traces: &Traces, seed: u64)
     text
 }
 
-/// The simulator makes the wires of the overlay's links first.
+/// The random stream of link `n`, as in the simulator, which makes the wires of the overlay's
+/// links first.
 fn stream(scenario: &Scenario, n: usize) -> usize {
     let is_wire = |link: &&Link| link.wire.is_some();
     let private = |link: &&Link| is_private(link);
@@ -202,7 +204,7 @@ fn stream(scenario: &Scenario, n: usize) -> usize {
     }
 }
 
-/// Whatever a scenario calls them: names there are one word.
+/// Name of a host or router in impair's file, where names are one word, unlike in scenarios.
 fn name(spot: Spot) -> String {
     match spot {
         Spot::Host(n) => format!("host-{}", node(n).0),
@@ -210,7 +212,7 @@ fn name(spot: Spot) -> String {
     }
 }
 
-/// All at once: impair may be about to read it.
+/// Replaces a file atomically, since impair may be about to read it.
 fn write(file: &Path, text: &str) -> Result<(), Error> {
     let new = file.with_extension("new");
     let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, file));

@@ -1,4 +1,4 @@
-//! What happens to hosts and links while calls last.
+//! Faults of hosts and links while calls last.
 
 use super::super::model::{Fault, FaultKind};
 use super::emulator::{self, Models};
@@ -8,9 +8,10 @@ use nix::sys::signal::Signal;
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 
-/// One thing that happens.
+/// A single step of a fault, on a link or on the host of this index.
 enum Act {
-    /// A link, by its index, does this, there and back, as far as it is said.
+    /// The link of this index gets these models, there and back; `None` leaves a direction as
+    /// it is.
     Link(usize, Box<[Option<LinkModel>; 2]>),
     Crash(usize),
     Stop(usize),
@@ -20,14 +21,14 @@ enum Act {
 }
 
 impl Bed<'_> {
-    /// Lets all of the scenario's faults happen when they are due; processes that end by
-    /// themselves meanwhile have failed.
+    /// Carries out all of the scenario's faults when they are due. Fails if a process ends by
+    /// itself meanwhile.
     pub(super) fn happen(&self, watch: &Watch, seed: u64) -> Result<(), Error> {
         let scenario = self.testbed.scenario;
         let as_said = emulator::models(scenario);
         let mut events: Vec<(Duration, Act)> =
             scenario.faults.iter().flat_map(|fault| acts(fault, &as_said)).collect();
-        // As in the simulator, what is later than the end doesn't happen.
+        // As in the simulator, nothing happens after the end.
         events.retain(|&(at, _)| at <= scenario.length);
         events.sort_by_key(|&(at, _)| at);
         let mut models = as_said.clone();
@@ -48,7 +49,7 @@ impl Bed<'_> {
                 }
                 self.emulator.change(self.testbed.scenario, models, seed)
             }
-            // SIGKILL.
+            // Dropping the process sends SIGKILL.
             Act::Crash(n) => {
                 drop(node(n).take());
                 Ok(())
@@ -65,7 +66,7 @@ impl Bed<'_> {
     }
 }
 
-/// What a fault does, and what ends it.
+/// What a fault does and what undoes it, each with its time after the calls began.
 fn acts(fault: &Fault, as_said: &Models) -> Vec<(Duration, Act)> {
     let mended = |link: usize| as_said[link].clone().map(|both| both.map(Some)).unwrap_or_default();
     let (act, after) = match &fault.what {

@@ -1,4 +1,4 @@
-//! Temporary folders that are gone when this program is, also if a signal ends it.
+//! Temporary folders that are removed when this program ends, even by a signal.
 
 use super::{Error, cannot};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use tempfile::TempDir;
 
-/// Those that there are.
+/// Paths of all temporary folders that exist.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static SIGNALS: Once = Once::new();
 
@@ -16,23 +16,24 @@ fn folders() -> MutexGuard<'static, Vec<PathBuf>> {
     FOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A temporary folder, as long as this is there. SIGKILL alone leaves it behind.
+/// A temporary folder, removed when this is dropped and on SIGINT or SIGTERM, but not on
+/// SIGKILL.
 pub struct Folder(TempDir);
 
 impl Folder {
-    /// Makes one.
+    /// Makes a temporary folder.
     ///
     /// # Errors
     ///
-    /// The system refused.
+    /// If the folder can't be created.
     pub fn new() -> Result<Folder, Error> {
         SIGNALS.call_once(|| {
-            // Where there is no handler, a folder may be left behind: no reason to stop.
+            // Without a handler a folder may be left behind, which is no reason to stop.
             if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) {
                 std::thread::spawn(move || signals.forever().for_each(end));
             }
         });
-        // With the lock, so that a signal finds each that is there.
+        // Under the lock, so that the signal handler misses no folder.
         let mut all = folders();
         let dir = tempfile::Builder::new().prefix("trunkline-lab-").tempdir();
         let dir = dir.map_err(cannot("make a temporary folder"))?;
@@ -40,7 +41,7 @@ impl Folder {
         Ok(Folder(dir))
     }
 
-    /// Its path.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -52,11 +53,12 @@ impl Drop for Folder {
     }
 }
 
-/// Removes all folders, and lets the signal do what it would have done.
+/// Removes all folders, then lets `signal` take its default action.
 fn end(signal: i32) {
     let all = folders();
     for folder in all.iter() {
-        // Daemons that end meanwhile remove their sockets, so that a file may be gone.
+        // Tried twice: daemons that end meanwhile remove their sockets, so that a file may be
+        // gone.
         if std::fs::remove_dir_all(folder).is_err() {
             let _ = std::fs::remove_dir_all(folder);
         }

@@ -1,6 +1,6 @@
-//! A scenario with real `trunkline node` daemons on this machine, one for each host, in
-//! network namespaces with `trunkline impair --hosts` between them: the simulator's
-//! routers and link models, in real time, for the kernel's own TCP and any program as well.
+//! Runs a scenario with real `trunkline node` daemons on this machine, one for each host, in
+//! network namespaces connected by `trunkline impair --hosts`: the simulator's routers and
+//! link models, in real time, also for the kernel's own TCP and for any program.
 
 mod calls;
 pub(crate) mod certified;
@@ -46,40 +46,40 @@ use trunkline_media::quality::pesq::PesqError;
 use wakes::Sleeper;
 use watch::Watch;
 
-/// Why a scenario could not be run with daemons.
+/// Why a scenario could not be run in the testbed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Something that only the simulator can do.
+    /// The scenario needs something that only the simulator can do.
     #[error("the testbed can't: {0}")]
     Unsupported(String),
-    /// No program to run.
+    /// The daemon's program was not found.
     #[error(
         "{}: there is no such program: build it (cargo build --release -p trunkline), or say where \
          it is (--trunkline PATH)",
         given.as_deref().unwrap_or(Path::new("trunkline, beside this program or in PATH")).display()
     )]
     Missing {
-        /// What was asked for; nothing if it was looked for.
+        /// The path that was given; `None` if the program was searched for.
         given: Option<PathBuf>,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     Io {
         /// What was attempted.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// One of the daemons.
+    /// A daemon or another process failed, or said something unexpected.
     #[error("{0}")]
     Process(String),
     /// An application could not attach to its daemon.
     #[error("a call could not attach to its daemon: {0}")]
     Attach(#[from] trunkline_client::Error),
-    /// Speech that can't be compared.
+    /// The speech of a call can't be compared with the original.
     #[error(transparent)]
     Pesq(#[from] PesqError),
-    /// Something that failed in the midst of a run, which has ended the run.
+    /// A failure in the middle of a run, which ended the run.
     #[error("{when}: {why}")]
     During {
         /// How long before or after the calls began.
@@ -87,7 +87,7 @@ pub enum Error {
         /// What failed.
         why: Box<Error>,
     },
-    /// A part of a run has ended since another one has failed, which says why.
+    /// A part of a run was ended because another part had failed; that part's error says why.
     #[error("something else has failed")]
     Halted,
 }
@@ -97,54 +97,54 @@ pub(crate) fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error
     move |source| Error::Io { what, source }
 }
 
-/// The p99.9 of impair's lateness, in microseconds, beyond which a run tells
-/// about the machine rather than the scenario.
+/// Highest p99.9 of impair's lateness, in microseconds, in a valid run: beyond it, results
+/// say more about the machine than about the scenario.
 pub const MAX_LATENESS_US: f64 = 1_000.0;
 
-/// What is late in programs of ordinary priority: who finds a processor free wakes sooner.
+/// Programs of ordinary priority are late from here on: with a free processor they wake
+/// sooner.
 pub const LATE: Duration = Duration::from_millis(1);
 
-/// How often they may be [`LATE`], as they are now and then on a machine with nothing else
-/// to do.
+/// Highest share (0 to 1) of wake-ups or packets that may be late by more than [`LATE`] in a valid
+/// run: even on an idle machine a few are.
 pub const MAX_LATE: f64 = 0.01;
 
-/// What a run was like for the machine.
+/// Whether the machine kept up with a run, and the processor time that the run took.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Effort {
-    /// Whether impair kept up, its p99.9 lateness is at most [`MAX_LATENESS_US`], and there
-    /// was a processor for other programs: neither of the two shares below is more than
-    /// [`MAX_LATE`].
+    /// Whether the machine kept up: impair's p99.9 lateness is at most [`MAX_LATENESS_US`], and
+    /// neither `wakes_late_pct` nor `callers_late_pct` is more than [`MAX_LATE`].
     pub valid: bool,
-    /// How late impair sent packets on, microseconds.
+    /// How late impair forwarded packets: statistics from its ledger, in microseconds.
     pub lateness_us: serde_json::Value,
-    /// How often a thread of ordinary priority that sleeps woke more than 1 ms late, in
-    /// percent: so long daemons, iperf3 and listeners waited for a processor, too.
+    /// How often a sleeping thread of ordinary priority woke more than 1 ms late, in percent:
+    /// daemons, iperf3 and listeners had to wait for a processor just as long.
     #[serde(default)]
     pub wakes_late_pct: f64,
-    /// The share of the packets that left more than 1 ms late, in percent: of the call or
-    /// stream of a constant rate of which that is the most. The first two don't count.
+    /// Share of packets that were sent more than 1 ms late, in percent, for the worst call or
+    /// constant-rate stream. Two late packets of each don't count.
     pub callers_late_pct: f64,
-    /// Packets that a daemon, or outside of the overlay the kernel, did not take: they count
-    /// as lost.
+    /// Number of packets that a daemon (or outside the overlay, the kernel) did not accept; they
+    /// count as lost.
     pub refused: u64,
-    /// Processor time of each process.
+    /// Processor time of each process of the run.
     pub cpu: Vec<Cpu>,
-    /// The kernel whose TCP the hosts have.
+    /// Version of the kernel, whose TCP the hosts use.
     pub kernel: String,
 }
 
 /// Processor time of one process.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Cpu {
-    /// `impair`, or a host's name.
+    /// Name of the process: `impair`, or that of a host.
     pub process: String,
-    /// Of user and system, seconds.
+    /// User and system time, in seconds.
     pub seconds: f64,
 }
 
 impl Effort {
-    /// By impair's ledger, and the share of times that a sleeper woke late, where nobody
-    /// calls.
+    /// Judges a run without calls by impair's ledger and by `wakes_late`, the share (0 to 1) of a
+    /// sleeper's wake-ups that were late.
     pub fn new(ledger: &serde_json::Value, wakes_late: f64, cpu: Vec<Cpu>) -> Effort {
         let mut effort = Effort {
             valid: false,
@@ -159,16 +159,16 @@ impl Effort {
         effort
     }
 
-    /// With calls and streams, of which each had so many packets late, and so many in all.
+    /// Adds calls and streams, each given by its number of late packets and of all packets.
     fn calling(self, flows: impl Iterator<Item = (u64, u64)>, refused: u64) -> Effort {
-        // Of a short one a single packet is more than the share that is allowed.
+        // In a short flow, a single packet may be more than the allowed share.
         let share = |(late, all): (u64, u64)| late.saturating_sub(2) as f64 / all.max(1) as f64;
         let worst = flows.map(share).fold(0.0, f64::max);
         let valid = self.valid && worst <= MAX_LATE;
         Effort { valid, callers_late_pct: 100.0 * worst, refused, ..self }
     }
 
-    /// What was worse in either.
+    /// Combines the worse lateness values of both runs; everything else is from `self`.
     pub fn worse(self, other: &Effort) -> Effort {
         let later = self.lateness_p999_us() >= other.lateness_p999_us();
         let lateness_us = if later { self.lateness_us } else { other.lateness_us.clone() };
@@ -177,7 +177,7 @@ impl Effort {
         Effort { lateness_us, wakes_late_pct, callers_late_pct, ..self }
     }
 
-    /// How late the machine was, in a line.
+    /// One line on how late the machine was.
     pub fn line(&self) -> String {
         let Effort { wakes_late_pct: wakes, callers_late_pct: callers, .. } = self;
         format!(
@@ -188,18 +188,18 @@ impl Effort {
         )
     }
 
-    /// Why a run that is not valid says nothing of the network.
+    /// Why a void run says nothing about the network, in one line.
     pub fn why_void(&self) -> String {
         format!("this machine did not keep up: {}", self.line())
     }
 
-    /// The p99.9 of `lateness_us`.
+    /// The p99.9 of impair's lateness, in microseconds; NaN if it is not in the ledger.
     pub fn lateness_p999_us(&self) -> f64 {
         self.lateness_us["p99.9"].as_f64().unwrap_or(f64::NAN)
     }
 }
 
-/// A scenario that daemons can do, and the program for them.
+/// A scenario that can be run with daemons, and the daemon's program.
 #[derive(Debug)]
 pub struct Testbed<'a> {
     scenario: &'a Scenario,
@@ -207,30 +207,30 @@ pub struct Testbed<'a> {
 }
 
 impl<'a> Testbed<'a> {
-    /// Starts nothing yet. `trunkline` is the program; `None` looks for it
-    /// beside this one, then in PATH.
+    /// Prepares a run, without starting anything. `trunkline` is the daemon's program; `None`
+    /// searches for it beside this program, then in PATH.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`], [`Error::Missing`].
+    /// [`Error::Unsupported`] if only the simulator can run the scenario; [`Error::Missing`] if
+    /// there is no such program.
     pub fn new(scenario: &'a Scenario, trunkline: Option<&Path>) -> Result<Testbed<'a>, Error> {
         config::check(scenario)?;
         Ok(Testbed { scenario, trunkline: process::find_default(trunkline)? })
     }
 
-    /// How often [`Testbed::run`] tells that a second is over.
+    /// How often [`Testbed::run`] calls `second`.
     pub fn seconds(&self) -> usize {
         (WARM_UP + self.scenario.length).as_secs_f64().ceil() as usize
     }
 
-    /// Runs it; what came of its calls and transfers, and what it cost. Takes 8 s more
-    /// than the calls, as much as the simulator gives them before and after. `second` is
-    /// called as time goes by. What programs print goes to files in `folder`. The
-    /// processes end with this one, however that ends.
+    /// Runs the scenario. Takes 8 s longer than the calls, for the same warm-up and drain as in
+    /// the simulator. `second` is called once per second; programs print to files in `folder`.
+    /// All processes end when this one does, however it ends.
     ///
     /// # Errors
     ///
-    /// A process failed, or speech can't be compared.
+    /// If a process or a system call fails, or speech can't be compared.
     pub fn run(
         &self,
         speech: Option<&Speech>,
@@ -276,13 +276,13 @@ impl<'a> Testbed<'a> {
     }
 }
 
-/// What came of a run.
+/// The results of a run.
 pub struct Live {
-    /// A row for each `[[call]]`.
+    /// Table with a row for each `[[call]]`.
     pub calls: Table,
-    /// A row for each `[[stream]]` of a constant rate.
+    /// Table with a row for each constant-rate `[[stream]]`.
     pub streams: Table,
-    /// A row for each `[[stream]]` by TCP.
+    /// Table with a row for each `[[stream]]` over TCP.
     pub transfers: Table,
 }
 
@@ -290,21 +290,21 @@ pub struct Live {
 struct Bed<'a> {
     testbed: &'a Testbed<'a>,
     emulator: Emulator,
-    /// The public key of a sealed overlay.
+    /// Public key of the overlay, if it is sealed.
     overlay_key: Option<String>,
     dir: PathBuf,
-    /// By host; `None` where none runs.
+    /// The daemon of each host; `None` while none runs.
     nodes: Vec<Mutex<Option<Process>>>,
-    /// What sends and listens outside of the overlay.
+    /// The processes that send and listen outside the overlay.
     agents: Agents,
 }
 
 impl<'a> Bed<'a> {
-    /// Makes the hosts and starts their daemons; all files go into `dir`.
+    /// Creates the hosts and starts their daemons; all files go into `dir`.
     fn start(testbed: &'a Testbed<'a>, seed: u64, dir: &Path) -> Result<Bed<'a>, Error> {
         let scenario = testbed.scenario;
-        // A call takes some descriptors, and the soft limit may be a thousand. Where there
-        // can't be more, who needs them says so.
+        // Each call needs several descriptors, and the soft limit may be 1,024. If raising it
+        // fails, opening the first one too many reports the error.
         let _ = getrlimit(Resource::RLIMIT_NOFILE)
             .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
         let hosts = 0..scenario.hosts.len();
@@ -319,7 +319,7 @@ impl<'a> Bed<'a> {
         Ok(bed)
     }
 
-    /// Starts the daemon of host `n`, and waits until it is ready.
+    /// Starts the daemon of host `n`, and waits until the daemon is ready.
     fn start_node(&self, n: usize) -> Result<(), Error> {
         let scenario = self.testbed.scenario;
         let files = NodeFiles::of(n, &self.dir);
@@ -334,13 +334,13 @@ impl<'a> Bed<'a> {
         Ok(())
     }
 
-    /// Where each daemon takes applications.
+    /// The Unix socket where each daemon accepts applications.
     fn sockets(&self) -> Vec<PathBuf> {
         (0..self.nodes.len()).map(|n| NodeFiles::of(n, &self.dir).socket).collect()
     }
 
-    /// Lets everything happen that the scenario has, the warm-up before it included: what
-    /// came of the calls, and of the transfers. What fails is in `watch`.
+    /// Runs the warm-up, then calls, transfers, programs and faults; returns the results of calls
+    /// and transfers. The first failure is left in `watch`.
     fn hold(
         &self,
         calls: &Calls<'_>,
@@ -366,7 +366,7 @@ impl<'a> Bed<'a> {
             let transfers: Vec<_> = transfers.collect();
             let programs = scope.spawn(|| watch.note(self.run_programs(watch, folder)));
             let heard = scope.spawn(|| watch.note(calls.hold(DRAIN, watch, second)));
-            // On this thread: a node that is started again ends with the one that did it.
+            // On this thread: a restarted node is killed when the thread that started it ends.
             let happened = self.happen(watch, seed).and_then(|()| {
                 while !heard.is_finished() {
                     self.check()?;
@@ -382,7 +382,7 @@ impl<'a> Bed<'a> {
         })
     }
 
-    /// Whether all processes still run that should.
+    /// Checks that all processes that should run still do.
     fn check(&self) -> Result<(), Error> {
         self.emulator.check()?;
         self.agents.check()?;
@@ -392,7 +392,7 @@ impl<'a> Bed<'a> {
         })
     }
 
-    /// Starts each program when it is due, and ends them with the calls.
+    /// Starts each program when it is due, and ends all of them when the calls end.
     fn run_programs(&self, watch: &Watch, folder: &Path) -> Result<(), Error> {
         let scenario = self.testbed.scenario;
         let mut order: Vec<usize> = (0..scenario.programs.len()).collect();
@@ -412,14 +412,14 @@ impl<'a> Bed<'a> {
         running.into_iter().try_for_each(Running::finish)
     }
 
-    /// Ends all; what it took, and what came of what was outside of the overlay.
+    /// Ends all processes; returns the effort, and the outcome of flows outside the overlay.
     fn finish(self, heard: &Heard, wakes_late: f64) -> Result<(Effort, Outcome), Error> {
         let (plain, agents) = self.agents.finish()?;
         let (ledger, time) = self.emulator.finish()?;
         let mut cpu = vec![Cpu { process: "impair".into(), seconds: time.as_secs_f64() }];
         let nodes = self.nodes.into_iter().map(|node| node.into_inner().expect("nobody panics"));
         let mut nodes: Vec<Option<Process>> = nodes.collect();
-        // All at once, since each takes a moment.
+        // All are told to end before any is waited for, since each takes a moment.
         nodes.iter_mut().flatten().for_each(Process::close);
         for (node, host) in nodes.into_iter().zip(&self.testbed.scenario.hosts) {
             let Some(node) = node else { continue };
@@ -456,7 +456,7 @@ mod tests {
             (effort.valid, effort.callers_late_pct)
         };
         assert_eq!(calling(&[]), (true, 0.0));
-        // Many punctual packets hide no call that is late.
+        // The punctual packets of one flow can't hide that another is late.
         assert_eq!(calling(&[(0, 100_000), (27, 1_000)]), (false, 2.5));
         assert_eq!(calling(&[(7, 1_000), (2, 10)]), (true, 0.5));
         let worse = effort(80.0, 0.002).worse(&effort(90.0, 0.001));

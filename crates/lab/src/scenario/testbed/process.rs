@@ -1,4 +1,4 @@
-//! Processes that end with this one, however that ends.
+//! Child processes that end when this process does, however it ends.
 
 use super::{Error, cannot};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -13,35 +13,37 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How `impair` begins to say of a host how it is entered.
+/// Prefix of the lines in which `impair` says how to enter each host.
 pub const HOST: &str = "impair: host ";
 
-/// How long what a process said last may take to be read, once it has ended.
+/// How long to wait for the last output of a process that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// A daemon takes milliseconds to start; many at once, on a busy machine, may take seconds.
+/// How long a process may take until it is ready: a daemon needs milliseconds, but many at
+/// once on a busy machine may need seconds.
 const READY: Duration = Duration::from_secs(30);
 
-/// How long one may take to end once it is told to: a node says goodbye first.
+/// How long a process may take to end once it is told to: a node first says goodbye to its
+/// neighbours.
 const END: Duration = Duration::from_secs(10);
 
-/// The daemon's program: the one that is `given`, else the one beside this program, else the first
-/// in PATH.
+/// Finds the daemon's program: `given` if there is one, else the one beside this program, else
+/// the first in PATH.
 ///
 /// # Errors
 ///
-/// [`Error::Missing`], or that this program's own place is unknown.
+/// [`Error::Missing`] if there is none, [`Error::Io`] if this program's own path is unknown.
 pub fn find_default(given: Option<&Path>) -> Result<PathBuf, Error> {
     let own = std::env::current_exe().map_err(cannot("find this program"))?;
     find(given, own.parent(), &std::env::var_os("PATH").unwrap_or_default())
 }
 
-/// The program: the one that is `given`, else the one in `folder`, else the
+/// Finds the daemon's program: `given` if there is one, else the one in `folder`, else the
 /// first in the folders of `path`.
 ///
 /// # Errors
 ///
-/// [`Error::Missing`].
+/// [`Error::Missing`] if there is no such file.
 pub fn find(given: Option<&Path>, folder: Option<&Path>, path: &OsStr) -> Result<PathBuf, Error> {
     let missing = || Error::Missing { given: given.map(Path::to_owned) };
     if let Some(given) = given {
@@ -51,7 +53,7 @@ pub fn find(given: Option<&Path>, folder: Option<&Path>, path: &OsStr) -> Result
     folders.map(|f| f.join("trunkline")).find(|p| p.is_file()).ok_or_else(missing)
 }
 
-/// A child that ends with this.
+/// A child process that is killed when this is dropped.
 pub struct Owned(pub Child);
 
 impl Drop for Owned {
@@ -65,19 +67,19 @@ impl Drop for Owned {
 pub struct Process {
     name: String,
     child: Owned,
-    /// As long as it is open, the process runs.
+    /// Standard input of the process, which ends when this is closed.
     stdin: Option<ChildStdin>,
-    /// Its standard error, until it is ready.
+    /// Standard error of the process, until `reader` reads it.
     stderr: Option<ChildStderr>,
-    /// The thread that reads its standard error from then on.
+    /// The thread that reads standard error, once it has been started by [`Process::ready`].
     reader: Option<JoinHandle<()>>,
-    /// The last line of its standard error.
+    /// The last line that the process wrote to standard error.
     last: Arc<Mutex<String>>,
 }
 
 impl Process {
-    /// Starts `program`, which is `trunkline`, with `args` and `config`, and waits until it
-    /// is ready; what it has said until then.
+    /// Starts `program` with `args` and `config`, and waits until it is ready; also returns the
+    /// lines that begin with [`HOST`] and came before that.
     pub fn start(
         program: Command,
         name: String,
@@ -89,7 +91,7 @@ impl Process {
         Ok((process, said))
     }
 
-    /// Starts it, and does not wait for anything.
+    /// Starts `program` with `args` and `config`, without waiting until it is ready.
     pub fn spawn(
         mut program: Command,
         name: String,
@@ -100,9 +102,9 @@ impl Process {
             .args(args)
             .arg(config)
             .arg("--until-stdin-closes")
-            // It must be heard to say that it is ready.
+            // A log filter from outside could hide that it is ready.
             .env_remove("TRUNKLINE_LOG")
-            // What is typed to end this program, or one at a host, is not for it.
+            // A Ctrl-C meant for this program, or for one on a host, must not reach it.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -114,8 +116,8 @@ impl Process {
         Ok(Process { name, child, stdin, stderr, reader: None, last })
     }
 
-    /// Waits until it is ready, [`READY`] at most; what it has said until then. From then
-    /// on what it complains of is passed on.
+    /// Waits up to [`READY`] until the process is ready; returns the lines that begin with
+    /// [`HOST`] and came before that. Its warnings and errors go to standard error.
     pub fn ready(&mut self) -> Result<Vec<String>, Error> {
         self.ready_within(READY)
     }
@@ -131,15 +133,15 @@ impl Process {
                     all.push(line);
                     continue;
                 }
-                // Not as in "already".
+                // A whole word, unlike in "already".
                 if line.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "ready") {
                     let _ = tell.send(Ok(std::mem::take(&mut all)));
                 } else if (["WARN", "ERROR"].iter().any(|w| line.contains(w))
                     || line.starts_with("error: "))
-                    // Here every node is for measuring only.
+                    // Expected here: these nodes are for measurements only.
                     && !line.contains("UNSEALED")
                 {
-                    // Who has closed standard error wants to hear none.
+                    // If standard error is closed, nobody wants these lines.
                     drop(writeln!(io::stderr(), "{line}"));
                 }
                 *last.lock().unwrap_or_else(PoisonError::into_inner) = line;
@@ -162,11 +164,11 @@ impl Process {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether it still runs.
+    /// Checks that the process still runs.
     ///
     /// # Errors
     ///
-    /// It has ended by itself: how, and what it said last.
+    /// If it has ended; the error has its exit status and the last line that it wrote.
     pub fn check(&mut self) -> Result<(), Error> {
         let name = &self.name;
         let looked = self.child.0.try_wait().map_err(cannot(format!("look at {name}")))?;
@@ -178,36 +180,37 @@ impl Process {
         Err(Error::Process(format!("{name} has ended, {status}{}", last_words(&self.last()))))
     }
 
-    /// Has it read its file again.
+    /// Sends SIGHUP, so that the process reads its configuration again.
     pub fn hang_up(&self) -> Result<(), Error> {
         self.signal(Signal::SIGHUP)
     }
 
-    /// Writes a line to its standard input.
+    /// Writes a line to the standard input of the process.
     pub fn tell(&mut self, line: &str) -> Result<(), Error> {
         let Some(stdin) = &mut self.stdin else { return Ok(()) };
         writeln!(stdin, "{line}").map_err(cannot(format!("tell {} anything", self.name)))
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
         kill(Pid::from_raw(self.child.0.id().cast_signed()), signal)
             .map_err(|e| cannot(format!("send {signal} to {}", self.name))(e.into()))
     }
 
-    /// Tells it to end.
+    /// Tells the process to end, by closing its standard input.
     pub fn close(&mut self) {
         self.stdin.take();
     }
 
-    /// Ends it, within [`END`]; what it printed, and its processor time.
+    /// Ends the process, which may take up to [`END`]; returns its standard output and its
+    /// processor time.
     pub fn finish(self) -> Result<(String, Duration), Error> {
         self.finish_within(END)
     }
 
     fn finish_within(mut self, limit: Duration) -> Result<(String, Duration), Error> {
         self.close();
-        // One that has been stopped would not hear of it.
+        // A process stopped by SIGSTOP would not notice that its standard input is closed.
         let _ = self.signal(Signal::SIGCONT);
         let what = || format!("see how {} ended", self.name);
         let (tell, told) = mpsc::channel();
@@ -225,7 +228,7 @@ impl Process {
                 return Err(Error::Process(why));
             }
         };
-        // Children count when they are waited for, which only this does.
+        // A child's processor time is added when it is waited for.
         let before = children()?;
         let status = self.child.0.wait().map_err(cannot(what()))?;
         if !status.success() {
@@ -236,7 +239,7 @@ impl Process {
     }
 }
 
-/// What something has said last, at the end of a sentence about its end.
+/// The last line of a process that has ended, as the end of an error message.
 pub fn last_words(last: &str) -> String {
     match last.trim() {
         "" => ", without a word".to_owned(),
@@ -244,7 +247,7 @@ pub fn last_words(last: &str) -> String {
     }
 }
 
-/// The processor time of all children so far.
+/// Processor time, user and system, of all child processes waited for so far.
 pub fn children() -> Result<Duration, Error> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)
         .map_err(|e| cannot("read the processor time of a child")(e.into()))?;

@@ -1,4 +1,4 @@
-//! Programs of the scenario's author, each at a host.
+//! The programs of a scenario, each running on a host.
 
 use super::super::model::{Program, Scenario};
 use super::emulator::Emulator;
@@ -11,24 +11,24 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// How long one may take to end once it is told to.
+/// How long a program may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The end of its log that is looked at for what it said last, in bytes.
+/// How much of the end of a program's log is searched for its last line, in bytes.
 const LAST: usize = 4_096;
 
-/// A program that runs.
+/// A program that has been started.
 pub struct Running {
     name: String,
     child: Owned,
     log: PathBuf,
 }
 
-/// Starts program `n`; what it prints goes to a file in `folder`.
+/// Starts program `n` of the scenario; its output goes to a file in `folder`.
 ///
 /// # Errors
 ///
-/// The file can't be written, or the system refused.
+/// If the file can't be created, or the program can't be started.
 pub fn start(
     scenario: &Scenario,
     n: usize,
@@ -53,7 +53,7 @@ pub fn start(
     Ok(Running { name, child: Owned(child), log })
 }
 
-/// A word with the addresses of the hosts that it names in braces.
+/// Replaces each host's name in braces in `word` by the host's IPv6 address.
 fn filled(word: &str, scenario: &Scenario, emulator: &Emulator) -> String {
     let hosts = scenario.hosts.iter().enumerate();
     hosts.fold(word.to_owned(), |word, (n, host)| {
@@ -62,11 +62,11 @@ fn filled(word: &str, scenario: &Scenario, emulator: &Emulator) -> String {
 }
 
 impl Running {
-    /// Whether it has ended, which it may where it has not failed.
+    /// Whether the program has ended, with success.
     ///
     /// # Errors
     ///
-    /// It has failed: how, and what it said last.
+    /// If it has failed; the error has its exit status and the last line that it printed.
     pub fn has_ended(&mut self) -> Result<bool, Error> {
         let Some(status) = self.child.0.try_wait().map_err(cannot("look at a program"))? else {
             return Ok(false);
@@ -81,11 +81,11 @@ impl Running {
         Err(Error::Process(format!("{} failed, {status}{last} ({log})", self.name)))
     }
 
-    /// Has it end, if it has not by itself.
+    /// Ends the program with SIGTERM if it still runs, and with SIGKILL if that does not help.
     ///
     /// # Errors
     ///
-    /// It has failed before.
+    /// If it has already failed by itself.
     pub fn finish(mut self) -> Result<(), Error> {
         if self.has_ended()? {
             return Ok(());
@@ -93,7 +93,7 @@ impl Running {
         let _ = kill(Pid::from_raw(self.child.0.id().cast_signed()), Signal::SIGTERM);
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
-            // What it makes of the signal is no failure.
+            // Whatever its exit status is after the signal, it is no failure.
             if self.child.0.try_wait().map_err(cannot("look at a program"))?.is_some() {
                 break;
             }

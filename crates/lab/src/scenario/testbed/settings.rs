@@ -1,4 +1,4 @@
-//! A node's settings as a daemon's file has them, as far as they are no defaults.
+//! Writes a node's settings for a daemon's configuration file, except defaults.
 
 use super::super::model::NOBODY;
 use super::super::options::loss_name;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use trunkline_overlay::link::Config;
 use trunkline_overlay::node::Routing;
 
-/// A key, and how its value is written.
+/// A key of the configuration file, and a function that writes its value.
 type Key<T> = (&'static str, fn(&T) -> Option<String>);
 
 const LINK: &[Key<Config>] = &[
@@ -46,7 +46,7 @@ fn span(span: Duration) -> Option<String> {
     Some(format!("\"{}ns\"", span.as_nanos()))
 }
 
-/// The keys of which `value` is not `default`.
+/// A line for each key whose value differs between `value` and `default`.
 fn keys<T>(keys: &[Key<T>], value: &T, default: &T) -> String {
     let line = |&(key, text): &Key<T>| match (text(value), text(default)) {
         (Some(value), default) if Some(&value) != default.as_ref() => {
@@ -57,12 +57,13 @@ fn keys<T>(keys: &[Key<T>], value: &T, default: &T) -> String {
     keys.iter().filter_map(line).collect()
 }
 
-/// What belongs into a `[[link]]`.
+/// The lines of a `[[link]]` section for the settings of `link`.
 pub fn of_link(link: &Config) -> String {
     keys(LINK, link, &Config::new(NOBODY))
 }
 
-/// The sections of a node whose links are like `link`.
+/// The sections of a daemon's file that hold for the whole node, all of whose links have the
+/// settings of `link`.
 pub fn of_node(link: &Config, routing: Option<&Routing>) -> String {
     let default = Config::new(NOBODY);
     let sections = [("realtime", REALTIME), ("best_effort", BEST_EFFORT), ("hello", HELLO)];

@@ -1,4 +1,4 @@
-//! A program of one's own in the network of a scenario.
+//! Runs a program of the user's choice in the network of a scenario.
 
 use super::emulator::Emulator;
 use super::folder::Folder;
@@ -6,12 +6,12 @@ use super::{Error, cannot, config, process};
 use crate::scenario::Scenario;
 use std::path::Path;
 
-/// Runs `command` at the host of this name, without daemons; whether it ended well.
+/// Runs `command` on the host named `host`, without daemons; returns whether it succeeded.
 /// `trunkline` is the daemon's program, as for [`Testbed::new`](super::Testbed::new).
 ///
 /// # Errors
 ///
-/// There is no such host, or there can be no such network here.
+/// If there is no such host, the network can't be set up here, or the command can't be run.
 pub fn shell(
     scenario: &Scenario,
     host: &str,
@@ -35,7 +35,7 @@ pub fn shell(
         let (v4, v6) = emulator.addresses(n);
         format!("{name} {v4} {v6}")
     });
-    // A program in one host is already in the user namespace that all share.
+    // Only the network differs: a program on a host is already in the shared user namespace.
     let entrances = each(&|n, name| {
         let net = emulator.entrance(n).iter().find(|word| word.starts_with("--net="));
         format!("{name} nsenter {}", net.map_or("", String::as_str))

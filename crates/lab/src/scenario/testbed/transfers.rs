@@ -1,4 +1,4 @@
-//! What the kernel's TCP carries: iperf3 at both hosts.
+//! Transfers by the kernel's TCP, with iperf3 on both hosts.
 
 use super::super::model::Transfer;
 use super::super::rows::transfer_row;
@@ -16,31 +16,31 @@ use std::io::{Read as _, Seek as _};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// The port of the first; the others follow.
+/// Port of the first transfer; the ports of the others follow.
 const FIRST_PORT: u16 = 5_201;
-/// What a server may take to listen, and iperf3 to end after its time.
+/// How long iperf3 may take until it listens, and to end once its time is over.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Whether this kernel has a congestion control of that name, or loads it when asked.
+/// Whether this kernel has the congestion control `congestion`, or loads it on demand.
 pub fn has(congestion: &str) -> bool {
     let socket = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP));
     let tried = |s: &Socket| setsockopt(s, sockopt::TcpCongestion, &OsString::from(congestion));
-    // One that this user may not take is there.
+    // Another error, such as EPERM, means that it exists.
     !socket.is_ok_and(|socket| tried(&socket) == Err(Errno::ENOENT))
 }
 
-/// What came of a transfer.
+/// The result of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Carried {
-    /// Payload that arrived in the measured time, in bits per second.
+    /// Payload that arrived during the measured time, in bits per second.
     pub goodput_bps: f64,
-    /// Segments that were sent again.
+    /// Number of retransmitted segments.
     pub retransmitted: f64,
-    /// The mean of the sender's round trips, in milliseconds.
+    /// Mean round-trip time at the sender, in milliseconds.
     pub rtt_ms: f64,
 }
 
-/// Both ends, before it begins.
+/// A transfer whose server listens, before it begins.
 pub struct Prepared<'a> {
     transfer: &'a Transfer,
     emulator: &'a Emulator,
@@ -53,11 +53,11 @@ fn failed(transfer: &Transfer, why: &str) -> Error {
 }
 
 impl<'a> Prepared<'a> {
-    /// Has the far end listen for transfer `n`.
+    /// Starts the server of transfer `n`, and waits until it listens.
     ///
     /// # Errors
     ///
-    /// There is no iperf3, or it fails.
+    /// If iperf3 can't be started, or does not listen in time.
     pub fn new(
         transfer: &'a Transfer,
         n: u16,
@@ -77,7 +77,7 @@ impl<'a> Prepared<'a> {
         Ok(prepared)
     }
 
-    /// Waits until the server listens, which its host's kernel knows.
+    /// Waits until the server listens, according to its host's `/proc/self/net/tcp`.
     fn wait(&mut self) -> Result<(), Error> {
         let listens = format!(":{:04X} ", self.port);
         let until = Instant::now() + PATIENCE;
@@ -96,11 +96,12 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Carries it out when it is due; what comes in the first `before` isn't counted.
+    /// Runs the transfer when it is due; its first `before` is not measured.
     ///
     /// # Errors
     ///
-    /// iperf3 failed, or something else has.
+    /// If iperf3 fails or does not end in time; [`Error::Halted`] if another part of the run
+    /// has failed.
     pub fn carry(self, watch: &Watch, before: Duration) -> Result<Carried, Error> {
         watch.sleep_until(watch.begun() + self.transfer.from)?;
         let Transfer { ends, from, until, congestion, .. } = self.transfer;
@@ -111,7 +112,7 @@ impl<'a> Prepared<'a> {
         client.args(["-J", "-c", &to.to_string(), "-p", &self.port.to_string()]);
         client.args(["-t", &(seconds - omitted).to_string(), "-C", congestion]);
         client.args(["-O", &omitted.to_string()]);
-        // A file: a pipe that nobody reads until the end would be full before.
+        // A file, since a pipe that is read only at the end would fill up.
         let mut out = tempfile::tempfile().map_err(cannot("make a temporary file"))?;
         let stdout = out.try_clone().map_err(cannot("make a temporary file"))?;
         let client = client.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
@@ -128,7 +129,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Whether a process ends by itself in time; it is ended otherwise.
+/// Whether a process ends by itself within `limit`; it is killed otherwise.
 fn ends_within(mut child: Owned, limit: Duration, watch: &Watch) -> Result<bool, Error> {
     let until = Instant::now() + limit;
     while child.0.try_wait().map_err(cannot("look at iperf3"))?.is_none() {
@@ -140,7 +141,7 @@ fn ends_within(mut child: Owned, limit: Duration, watch: &Watch) -> Result<bool,
     Ok(true)
 }
 
-/// What iperf3 says that came of it.
+/// Reads the result of a transfer from iperf3's JSON.
 fn carried(said: &Value) -> Result<Carried, String> {
     if let Some(why) = said["error"].as_str() {
         return Err(why.to_owned());
@@ -154,7 +155,7 @@ fn carried(said: &Value) -> Result<Carried, String> {
     })
 }
 
-/// The rows of all.
+/// The table's rows for all transfers.
 pub fn rows(transfers: &[Transfer], carried: &[Carried], is_valid: bool) -> Vec<Row> {
     let each = transfers.iter().zip(carried);
     each.map(|(transfer, carried)| {

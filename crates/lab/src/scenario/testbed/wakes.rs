@@ -1,5 +1,5 @@
-//! How long a program of ordinary priority waits for a processor, measured as cyclictest
-//! does: by a thread that sleeps for a while, again and again, and looks how late it wakes.
+//! Measures how long a program of ordinary priority waits for a processor, as cyclictest
+//! does: a thread sleeps again and again, and checks how late it wakes.
 
 use super::LATE;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// For how long it sleeps.
+/// How long the thread sleeps each time.
 const NAP: Duration = Duration::from_millis(2);
 
-/// The thread.
+/// A thread that measures how often it wakes late.
 pub struct Sleeper {
     over: Arc<AtomicBool>,
     thread: JoinHandle<f64>,
 }
 
 impl Sleeper {
-    /// Lets it begin.
+    /// Starts the thread.
     pub fn start() -> Sleeper {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         Sleeper { over, thread: std::thread::spawn(move || sleep(&is_over)) }
     }
 
-    /// Ends it: the share of the times that it woke more than 1 ms late.
+    /// Ends the thread; returns the share (0 to 1) of wake-ups that were more than 1 ms late.
     pub fn finish(self) -> f64 {
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().expect("a sleeper doesn't panic")

@@ -1,4 +1,4 @@
-//! What fails ends the run at once.
+//! Ends a run as soon as any part of it fails.
 
 use super::Error;
 use super::emulator::Emulator;
@@ -6,10 +6,10 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether everything still runs.
+/// Interval between checks that everything still runs.
 pub const LOOK: Duration = Duration::from_millis(50);
 
-/// What all threads of a run look at: when calls begin, and what has failed first.
+/// Shared by all threads of a run: when calls begin, and the first failure.
 pub struct Watch {
     begun: Instant,
     failed: Mutex<Option<Error>>,
@@ -17,12 +17,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of a run whose calls begin at `begun`.
+    /// Watches a run whose calls begin at `begun`.
     pub fn new(begun: Instant) -> Watch {
         Watch { begun, failed: Mutex::new(None), halted: Condvar::new() }
     }
 
-    /// When calls begin.
+    /// When the run's calls begin.
     pub fn begun(&self) -> Instant {
         self.begun
     }
@@ -31,11 +31,10 @@ impl Watch {
         self.failed.lock().expect("nobody panics")
     }
 
-    /// How a part of the run has ended: what it gives. Where it has failed, everything else
-    /// ends, too.
+    /// Takes the result of a part of the run. If the part has failed, everything else ends, too.
     pub fn note<T>(&self, part: Result<T, Error>) -> Option<T> {
         part.map_err(|why| {
-            // Those that end because of it come later.
+            // Only the first counts: other parts fail because of it.
             self.failed().get_or_insert_with(|| Error::During {
                 when: when(self.begun, Instant::now()),
                 why: Box::new(why),
@@ -45,16 +44,16 @@ impl Watch {
         .ok()
     }
 
-    /// Whether something has failed.
+    /// Checks that nothing has failed.
     ///
     /// # Errors
     ///
-    /// Then [`Error::Halted`].
+    /// [`Error::Halted`] if something has failed.
     pub fn check(&self) -> Result<(), Error> {
         self.failed().is_none().then_some(()).ok_or(Error::Halted)
     }
 
-    /// Waits.
+    /// Sleeps until `at`.
     ///
     /// # Errors
     ///
@@ -68,11 +67,11 @@ impl Watch {
         failed.is_none().then_some(()).ok_or(Error::Halted)
     }
 
-    /// Waits until `at`, and calls `look` again and again.
+    /// Waits until `at`, and meanwhile calls `look` every [`LOOK`].
     ///
     /// # Errors
     ///
-    /// That of `look`, or as [`Watch::sleep_until`].
+    /// The error of `look`, or [`Error::Halted`] as soon as something else has failed.
     pub fn attend(
         &self,
         at: Instant,
@@ -88,8 +87,8 @@ impl Watch {
         }
     }
 
-    /// Waits until all of these threads have ended, and calls `second` once a second. That
-    /// the emulator has ended is a failure.
+    /// Waits until all of these threads have ended, and calls `second` once per second. If the
+    /// emulator ends meanwhile, the run fails.
     pub fn attend_threads<T>(
         &self,
         threads: &[ScopedJoinHandle<'_, T>],
@@ -103,13 +102,13 @@ impl Watch {
         }
     }
 
-    /// What has failed first, if anything has.
+    /// Ends the watch; returns the first failure, if there was one.
     pub fn end(self) -> Result<(), Error> {
         self.failed.into_inner().expect("nobody panics").map_or(Ok(()), Err)
     }
 }
 
-/// When something has happened.
+/// Words for the time `now`, relative to the beginning of the calls.
 fn when(begun: Instant, now: Instant) -> String {
     match now.checked_duration_since(begun) {
         Some(after) => format!("{:.1} s after the calls began", after.as_secs_f64()),

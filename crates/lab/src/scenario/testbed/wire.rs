@@ -1,4 +1,4 @@
-//! What links do, as impair's files have it.
+//! Link models in the format of impair's files.
 
 use super::super::model::{FaultKind, Scenario};
 use super::{Error, cannot};
@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use trunkline_base::link_model::{Chain, LinkModel, Loss, Queue, Red, Unit};
 
-/// The loss traces of a scenario: each is a file beside impair's.
+/// The loss traces of a scenario, each written to a file beside impair's.
 #[derive(Default)]
 pub struct Traces(Vec<Arc<[bool]>>);
 
 impl Traces {
-    /// All that its links and faults name.
+    /// Collects the loss traces that the scenario's links and faults use, each once.
     pub fn of(scenario: &Scenario) -> Traces {
         let links = scenario.links.iter().filter_map(|link| link.wire.as_ref()).flatten();
         let faults = scenario.faults.iter().filter_map(|fault| match &fault.what {
@@ -29,16 +29,16 @@ impl Traces {
         traces
     }
 
-    /// What one is called in impair's file.
+    /// File name of a loss trace, as in impair's file; `None` if the trace is unknown.
     fn name(&self, lost: &Arc<[bool]>) -> Option<String> {
         self.0.iter().position(|known| Arc::ptr_eq(known, lost)).map(file)
     }
 
-    /// Writes all of them.
+    /// Writes each loss trace to its file in `dir`.
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// If a file can't be written.
     pub fn write(&self, dir: &Path) -> Result<(), Error> {
         for (n, lost) in self.0.iter().enumerate() {
             let path = dir.join(file(n));
@@ -53,7 +53,7 @@ fn file(n: usize) -> String {
     format!("trace-{n}.txt")
 }
 
-/// What a wire does there and back.
+/// The lines of impair's file for a wire with these models, there and back.
 pub fn wire(there: &LinkModel, back: &LinkModel, traces: &Traces) -> String {
     let line = |(key, value): (&str, Value)| {
         let way = |name, model| value(model, traces).map(|v| format!("{name} = {v}"));
@@ -67,7 +67,7 @@ pub fn wire(there: &LinkModel, back: &LinkModel, traces: &Traces) -> String {
     KEYS.into_iter().map(line).collect()
 }
 
-/// How a part of a model is written; `None` leaves it out.
+/// Writes the value of a key for a link model; `None` leaves the key out.
 type Value = fn(&LinkModel, &Traces) -> Option<String>;
 
 const KEYS: [(&str, Value); 10] = [

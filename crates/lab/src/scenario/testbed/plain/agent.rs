@@ -1,4 +1,4 @@
-//! What runs in a host's namespace.
+//! The process in a host's namespace that sends and receives plain flows.
 
 use super::super::{Error, LATE, cannot};
 use super::listen::Ears;
@@ -13,12 +13,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Does what the file says from the moment on that is read from standard input, until that
-/// is closed; what came of it.
+/// Sends and receives the flows in `file`. The start time is read from standard input, and the
+/// flows end when that is closed.
 ///
 /// # Errors
 ///
-/// The file is not what the lab writes, or the system refused something.
+/// If `file` or the start time was not written by the lab, or a system call fails.
 pub fn agent(file: &Path) -> Result<Report, Error> {
     let text = std::fs::read(file).map_err(cannot(format!("read {}", file.display())))?;
     let wrong = |why: &dyn std::fmt::Display| {
@@ -33,13 +33,13 @@ pub fn agent(file: &Path) -> Result<Report, Error> {
     }
     let ears = Ears::open(&plan.listens)?;
     let mouths = plan.sends.iter().map(Mouth::open).collect::<Result<Vec<_>, _>>()?;
-    // Who does not listen learns it by an error.
+    // A failed write does not matter: if the lab is gone, standard input is closed, too.
     let _ = writeln!(io::stderr(), "ready");
     let mut line = String::new();
     io::stdin().read_line(&mut line).map_err(cannot("read standard input"))?;
     let begun = match line.trim().parse() {
         Ok(begun) => begun,
-        // Over before it began.
+        // Standard input was closed before the start.
         Err(_) if line.is_empty() => return Ok(Report::default()),
         Err(why) => return wrong(&why),
     };
@@ -53,7 +53,7 @@ pub fn agent(file: &Path) -> Result<Report, Error> {
     })
 }
 
-/// Who sends a flow.
+/// The sender of a flow.
 struct Mouth {
     flow: Flow,
     socket: Socket,
@@ -71,7 +71,7 @@ impl Mouth {
             let socket = Socket::new(Domain::IPV6, kind, Some(protocol))?;
             socket.bind(&portless(flow, flow.from).into())?;
             setsockopt(&socket, sockopt::Ipv6TClass, &flow.class.into())?;
-            // One that there is no room for is lost, and nobody waits for it.
+            // A packet that there is no room for is lost; the sender must not block.
             socket.set_nonblocking(true)?;
             Ok(socket)
         };
@@ -81,7 +81,7 @@ impl Mouth {
         Ok(Mouth { flow: flow.clone(), socket, to, sent })
     }
 
-    /// When the next is due, if there is one.
+    /// When the next packet is due, in nanoseconds; `None` after the last one.
     fn due(&self, begun: u64) -> Option<u64> {
         let &Flow { first_ns, interval_ns, count, .. } = &self.flow;
         let k = self.sent.packets;
@@ -89,12 +89,13 @@ impl Mouth {
     }
 }
 
-/// What is no UDP has its ports in its own headers.
+/// The address of `end` for the flow's socket: without a port unless the flow is UDP, since
+/// raw packets have the ports in their own headers.
 fn portless(flow: &Flow, end: SocketAddrV6) -> SocketAddrV6 {
     SocketAddrV6::new(*end.ip(), if flow.udp { end.port() } else { 0 }, 0, 0)
 }
 
-/// Sends every packet when it is due, unless that comes to an end before.
+/// Sends every packet when it is due, until `is_over` is set.
 fn send(mut mouths: Vec<Mouth>, begun: u64, is_over: &AtomicBool) -> Vec<Sent> {
     let first = mouths.iter().enumerate().filter_map(|(n, m)| Some(Reverse((m.due(begun)?, n))));
     let mut next: BinaryHeap<Reverse<(u64, usize)>> = first.collect();

@@ -1,4 +1,4 @@
-//! Who hears flows that end at a host.
+//! Receives the flows that end at a host.
 
 use super::super::{Error, cannot};
 use super::{Flow, Heard, clock_ns, packet};
@@ -12,29 +12,31 @@ use std::net::SocketAddrV6;
 use std::os::fd::AsRawFd as _;
 use trunkline_base::link_model::Ecn;
 
-/// What waits for this process while it has no processor.
+/// Size of a socket's receive buffer in bytes, for packets that arrive while this process
+/// waits for a processor.
 const BUFFER: usize = 4 << 20;
 
-/// Standard input, among the sockets.
+/// Epoll's key for standard input, among those of the sockets.
 const STDIN: u64 = u64::MAX;
 
-/// A socket, and which flow it is of; nothing for all that look like TCP.
+/// A socket, and the index of its flow; `None` for the raw socket of all flows that look like
+/// TCP.
 struct Ear {
     socket: Socket,
     flow: Option<usize>,
 }
 
-/// All sockets of a host.
+/// All receiving sockets of a host, and what they have received.
 pub struct Ears<'a> {
     flows: &'a [Flow],
     ears: Vec<Ear>,
     heard: Vec<Heard>,
 }
 
-/// A socket at `at`, whose packets' marks are told.
+/// Opens a socket bound to `at` that reports the traffic class of each packet.
 fn open(kind: Type, protocol: Protocol, at: SocketAddrV6) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV6, kind, Some(protocol))?;
-    // The kernel's limit may be less.
+    // Best effort: the kernel may allow less.
     let _ = socket.set_recv_buffer_size(BUFFER);
     let _ = setsockopt(&socket, sockopt::RcvBufForce, &BUFFER);
     setsockopt(&socket, sockopt::Ipv6RecvTClass, &true)?;
@@ -43,7 +45,7 @@ fn open(kind: Type, protocol: Protocol, at: SocketAddrV6) -> io::Result<Socket> 
 }
 
 impl<'a> Ears<'a> {
-    /// Binds all sockets.
+    /// Opens the sockets for these flows.
     pub fn open(flows: &'a [Flow]) -> Result<Ears<'a>, Error> {
         let bind = |at: SocketAddrV6| cannot(format!("listen at {at}"));
         let mut ears = Vec::new();
@@ -52,7 +54,7 @@ impl<'a> Ears<'a> {
             ears.push(Ear { socket, flow: Some(n) });
         }
         if let Some(flow) = flows.iter().find(|flow| !flow.udp) {
-            // It has no ports.
+            // A raw socket has no port.
             let at = SocketAddrV6::new(*flow.to.ip(), 0, 0, 0);
             let socket = open(Type::RAW, Protocol::TCP, at).map_err(bind(at))?;
             ears.push(Ear { socket, flow: None });
@@ -65,7 +67,7 @@ impl<'a> Ears<'a> {
         Ok(Ears { flows, ears, heard: heard.collect() })
     }
 
-    /// Notes what arrives, until standard input is closed.
+    /// Records what arrives, until standard input is closed.
     pub fn listen(mut self) -> Result<Vec<Heard>, Error> {
         let wait = |e: Errno| cannot("wait for packets")(e.into());
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(wait)?;
@@ -88,7 +90,7 @@ impl<'a> Ears<'a> {
         }
     }
 
-    /// Takes all that has come at a socket.
+    /// Reads all packets that are waiting at a socket.
     fn take(&mut self, ear: usize) -> Result<(), Errno> {
         let mut buf = [0; 2_048];
         let mut space = cmsg_space!(i32);
@@ -115,8 +117,8 @@ impl<'a> Ears<'a> {
         }
     }
 
-    /// The flow that a packet is of, and its payload. Any program at a host may send and
-    /// receive what it likes.
+    /// The index of the flow that a packet belongs to, and the payload; `None` if another program
+    /// sent the packet.
     fn whose<'b>(
         &self,
         flow: Option<usize>,

@@ -1,6 +1,6 @@
-//! What is sent outside of the overlay at equal distance: plain calls, and streams of a
-//! constant rate. Each host that has an end of one has a process in its namespace, which
-//! sends and listens for all of them; the lab tells it what, and when calls begin.
+//! Constant-rate flows outside the overlay: plain calls and streams. Each host where one
+//! starts or ends has one process in its namespace, which sends and receives all of them; the
+//! lab tells it which flows, and when calls begin.
 
 mod agent;
 mod listen;
@@ -26,29 +26,29 @@ use trunkline_base::link_model::Ecn;
 use trunkline_net::Protocol;
 use trunkline_sim::voice::{Arrival, VOICE_PACKET};
 
-/// Packets of one size at equal distance.
+/// A flow of packets of equal size at a constant interval.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 struct Flow {
-    /// Its number: of each plain call, then of each stream.
+    /// Number of the flow: plain calls come first, then streams.
     number: usize,
-    /// By UDP, or in packets with headers of TCP.
+    /// Whether packets are UDP; otherwise they have TCP headers.
     udp: bool,
     from: SocketAddrV6,
     to: SocketAddrV6,
-    /// Bytes behind the headers, from [`packet::STAMP`] to [`packet::MOST`].
+    /// Length of the payload in bytes, from [`packet::STAMP`] to [`packet::MOST`].
     payload: usize,
-    /// DSCP and ECN, as in IPv6's traffic class.
+    /// IPv6 traffic class (DSCP and ECN).
     class: u8,
-    /// When the first is sent after the calls have begun.
+    /// When the first packet is sent, in nanoseconds after the calls begin.
     first_ns: u64,
-    /// From one packet to the next.
+    /// Interval between packets, in nanoseconds.
     interval_ns: u64,
     count: u64,
-    /// Whether the delay of each packet is told, and not the longest alone.
+    /// Whether the delay of each packet is reported, not just the longest.
     each: bool,
 }
 
-/// What the process of a host does.
+/// What the process of a host is to send and receive.
 #[derive(Serialize, Deserialize, Default)]
 struct Plan {
     sends: Vec<Flow>,
@@ -56,14 +56,14 @@ struct Plan {
 }
 
 impl Plan {
-    /// Whether it is one that a scenario can lead to.
+    /// Whether a scenario can lead to this plan.
     fn is_sane(&self) -> bool {
         let mut flows = self.sends.iter().chain(&self.listens);
         let most = u64::try_from(MAX_LENGTH.as_nanos()).unwrap_or(u64::MAX);
         flows.all(|flow| {
             let packets = flow.count.checked_mul(flow.interval_ns.max(1));
             let fits = (packet::STAMP..=packet::MOST).contains(&flow.payload);
-            // A packet more than fits may begin.
+            // Some slack, since the last interval may extend beyond the end.
             let is_short = packets.is_some_and(|all| all <= 2 * most) && flow.first_ns <= 2 * most;
             let is_slow = !flow.each || flow.interval_ns >= nanos(SPACING);
             fits && is_short && is_slow
@@ -71,37 +71,37 @@ impl Plan {
     }
 }
 
-/// What came of the flows of a host.
+/// What the process of a host has sent and received.
 #[derive(Serialize, Deserialize, Default)]
 pub struct Report {
     sent: Vec<Sent>,
     heard: Vec<Heard>,
 }
 
-/// How a flow was sent.
+/// What was sent of a flow.
 #[derive(Serialize, Deserialize, Default, Clone, Copy)]
 struct Sent {
     number: usize,
     packets: u64,
-    /// Those more than [`LATE`](super::LATE) after they were due.
+    /// Number of packets sent more than [`LATE`](super::LATE) after they were due.
     late: u64,
-    /// Those that the kernel did not take.
+    /// Number of packets that the kernel did not accept.
     refused: u64,
 }
 
-/// How a flow arrived.
+/// What arrived of a flow.
 #[derive(Serialize, Deserialize, Default, Clone)]
 struct Heard {
     number: usize,
     packets: u64,
-    /// Those that a queue had marked (RFC 3168).
+    /// Number of packets that a queue had marked with ECN (RFC 3168).
     marked: u64,
     longest_ns: u64,
-    /// Where that is asked for, how long each packet was under way.
+    /// Delay of each packet in nanoseconds, `None` if it was lost; empty unless [`Flow::each`].
     delays_ns: Vec<Option<u64>>,
 }
 
-/// The moment, as all processes of a machine count it.
+/// Monotonic time in nanoseconds, the same for all processes of a machine.
 fn clock_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every kernel has this clock");
     now.tv_sec().cast_unsigned() * 1_000_000_000 + now.tv_nsec().cast_unsigned()
@@ -111,7 +111,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// All flows of a scenario, each with the hosts of its ends.
+/// All flows of a scenario, each with its sending and its receiving host.
 fn flows(scenario: &Scenario, emulator: &Emulator) -> Vec<((usize, usize), Flow)> {
     let address =
         |host: usize, port: u16| SocketAddrV6::new(emulator.addresses(host).1, port, 0, 0);
@@ -125,7 +125,7 @@ fn flows(scenario: &Scenario, emulator: &Emulator) -> Vec<((usize, usize), Flow)
             to: address(ends.1, port),
             payload: VOICE_PACKET,
             class: 0,
-            // As those over the overlay.
+            // The same as for calls over the overlay.
             first_ns: nanos(SPACING + offset),
             interval_ns: nanos(SPACING),
             count: scenario.packets(),
@@ -154,15 +154,15 @@ fn flows(scenario: &Scenario, emulator: &Emulator) -> Vec<((usize, usize), Flow)
     all.map(|(number, (ends, flow))| (ends, Flow { number, ..flow })).collect()
 }
 
-/// The processes that send and listen.
+/// The processes that send and receive plain flows, one for each host that needs one.
 pub struct Agents(Vec<Mutex<(String, Process)>>);
 
 impl Agents {
-    /// Starts one at each host that has an end of anything; their files go into `dir`.
+    /// Starts a process on each host where a plain flow starts or ends; files go into `dir`.
     ///
     /// # Errors
     ///
-    /// A file can't be written, or a process failed.
+    /// If a file can't be written, or a process fails.
     pub fn start(scenario: &Scenario, emulator: &Emulator, dir: &Path) -> Result<Agents, Error> {
         let flows = flows(scenario, emulator);
         let own = std::env::current_exe().map_err(cannot("find this program"))?;
@@ -187,21 +187,21 @@ impl Agents {
         Ok(Agents(agents))
     }
 
-    /// Tells all of them when calls begin.
+    /// Tells all processes when calls begin.
     ///
     /// # Errors
     ///
-    /// One has ended.
+    /// If one of the processes has ended.
     pub fn begin(&self, begun: Instant) -> Result<(), Error> {
         let begun = clock_ns() + nanos(begun.saturating_duration_since(Instant::now()));
         self.each(|process| process.tell(&begun.to_string()))
     }
 
-    /// As [`Process::check`], of all.
+    /// Checks that all processes still run.
     ///
     /// # Errors
     ///
-    /// Likewise.
+    /// If one of the processes has ended; the error says how, as in [`Process::check`].
     pub fn check(&self) -> Result<(), Error> {
         self.each(Process::check)
     }
@@ -210,11 +210,11 @@ impl Agents {
         self.0.iter().try_for_each(|a| act(&mut a.lock().expect("nobody panics").1))
     }
 
-    /// Ends them: what came of all flows, and their processor time.
+    /// Ends all processes; returns the outcome of all flows, and each process's processor time.
     ///
     /// # Errors
     ///
-    /// One has failed.
+    /// If one of the processes has failed, or its report is not JSON.
     pub fn finish(self) -> Result<(Outcome, Vec<Cpu>), Error> {
         let agents = self.0.into_iter().map(|a| a.into_inner().expect("nobody panics"));
         let mut agents: Vec<(String, Process)> = agents.collect();
@@ -235,10 +235,10 @@ impl Agents {
     }
 }
 
-/// The subcommand of `trunkline-lab` that is such a process.
+/// The subcommand of `trunkline-lab` that sends and receives the plain flows of a host.
 pub const AGENT: &str = "plain-flows";
 
-/// What came of all flows, by their numbers.
+/// What was sent and received of all flows, in the order of their numbers.
 #[derive(Default)]
 pub struct Outcome {
     sent: Vec<Sent>,
@@ -246,17 +246,17 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of each flow how many packets were late, and how many there were.
+    /// For each flow, how many packets were sent late, and how many were sent in all.
     pub fn late(&self) -> impl Iterator<Item = (u64, u64)> {
         self.sent.iter().map(|sent| (sent.late, sent.packets))
     }
 
-    /// How many packets the kernel did not take.
+    /// Number of packets that the kernel did not accept.
     pub fn refused(&self) -> u64 {
         self.sent.iter().map(|sent| sent.refused).sum()
     }
 
-    /// What became of each plain call's packets, in the order of the file.
+    /// The packets of each plain call, in the order of the scenario's file.
     pub fn calls(&self, scenario: &Scenario) -> Vec<Vec<Packet>> {
         let plain = scenario.placed().filter(|p| p.call.carrier == Carrier::Plain);
         let calls = plain.zip(self.sent.iter().zip(&self.heard)).map(|(placed, (sent, heard))| {
@@ -271,7 +271,7 @@ impl Outcome {
         calls.collect()
     }
 
-    /// A row for each stream.
+    /// The table's rows for all streams.
     pub fn streams(&self, scenario: &Scenario, is_valid: bool) -> Vec<Row> {
         let streams = scenario.streams.len();
         let own = |all: usize| all - streams..all;

@@ -1,20 +1,21 @@
-//! Packets of a flow: the moment of sending and a number, behind UDP or what looks like TCP.
+//! Packets of a flow: the time of sending and a packet number, in UDP or in what looks like
+//! TCP.
 
 use super::Flow;
 use etherparse::TcpHeader;
 
-/// Of TCP's headers, without options.
+/// Length of a TCP header without options, in bytes.
 const TCP: usize = 20;
-/// The moment of sending, in nanoseconds.
+/// Length in bytes of the time of sending (nanoseconds), which begins each payload.
 pub const STAMP: usize = 8;
-/// The longest payload: what IPv6 and UDP leave of the largest packet of a stream.
+/// Longest payload in bytes: what IPv6 and UDP headers leave of a stream's largest packet.
 pub const MOST: usize = 1_500 - 40 - 8;
-/// It, and the packet's number.
+/// Length in bytes of the time of sending and the packet number together.
 const BOTH: usize = 16;
 
-/// What is sent of packet `k` at `now`: by UDP the payload, else with TCP's headers. These
-/// say that a connection is reset: of all segments the only ones that a kernel without such
-/// a connection does not answer (RFC 9293, 3.10.7.1).
+/// Writes packet `k`, sent at `now` (nanoseconds), into `packet`: for UDP the payload alone,
+/// otherwise behind a TCP header with RST set, since a kernel without such a connection answers
+/// all segments but resets (RFC 9293, 3.10.7.1).
 pub fn write(flow: &Flow, k: u64, now: u64, packet: &mut Vec<u8>) {
     let mut payload = vec![0; flow.payload];
     payload[..STAMP].copy_from_slice(&now.to_be_bytes());
@@ -23,26 +24,27 @@ pub fn write(flow: &Flow, k: u64, now: u64, packet: &mut Vec<u8>) {
     }
     packet.clear();
     if !flow.udp {
-        // It wraps, as TCP's does.
+        // Sequence numbers wrap, as in TCP.
         let sequence = k.wrapping_mul(flow.payload as u64) as u32;
         let mut header = TcpHeader::new(flow.from.port(), flow.to.port(), sequence, u16::MAX);
         header.rst = true;
         let (from, to) = (flow.from.ip().octets(), flow.to.ip().octets());
-        // A payload is much shorter than what TCP can't have.
+        // Never fails: payloads are far shorter than TCP's limit.
         header.checksum = header.calc_checksum_ipv6_raw(from, to, &payload).unwrap_or_default();
         packet.extend_from_slice(&header.to_bytes());
     }
     packet.extend_from_slice(&payload);
 }
 
-/// The ports, from and to, of what looks like TCP, and what is behind its headers.
+/// The source and destination ports of a packet that looks like TCP, and its payload.
 pub fn segment(packet: &[u8]) -> Option<((u16, u16), &[u8])> {
     let (header, payload) = packet.split_at_checked(TCP)?;
     let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     Some(((port(0), port(2)), payload))
 }
 
-/// When a packet was sent, and which of its flow it is, if it has room to say so.
+/// The time of sending in a payload (nanoseconds), and the packet number, if there is room for
+/// one.
 pub fn read(payload: &[u8]) -> Option<(u64, Option<u64>)> {
     let word = |at: usize| Some(u64::from_be_bytes(*payload.get(at..)?.first_chunk()?));
     Some((word(0)?, word(STAMP)))
