@@ -238,8 +238,9 @@ fn agrees() -> Claim {
             farthest(all.iter().map(|pair| (off(pair), place(&pair.0))).collect())
         }),
         at: &[],
-        expected: Verdict::Holds,
-        why: "",
+        expected: Verdict::Undecided,
+        why: "At 100 Mbit/s, 10 ms and 0.1 % the simulated TCP carries about 8 % more, and runs \
+              differ by as much; at all other links it is within 7 %, mostly within 1 %.",
         sabotage: "acks-counted",
     }
 }
