@@ -1,0 +1,44 @@
+//! How fast a sender may send, so that it takes from a shared path about what a
+//! TCP would.
+//!
+//! [`equation`] is the throughput that TCP reaches at a loss event rate and a
+//! round-trip time; [`loss_events`] finds that rate in the sequence numbers
+//! that arrive; [`tfrc`] puts both together into a sender and a receiver (TCP
+//! Friendly Rate Control), with the variants for voice.
+//!
+//! Pure computation: times, sequence numbers and bytes come in as arguments,
+//! and nothing here reads a clock, opens a socket, draws randomness or
+//! allocates after its construction. What comes from the other end is not
+//! believed: every report is checked, a refused one gives a typed error and
+//! changes nothing, and the allowed rate stays within the bounds of
+//! [`tfrc::Config`] whatever arrives.
+//!
+//! A sender and a receiver, and a driver that carries their messages:
+//!
+//! ```
+//! use std::time::Duration;
+//! use trunkline_base::Time;
+//! use trunkline_rate::tfrc::{Config, Receiver, Sender};
+//!
+//! // G.711 in packets of 160 bytes, over a path of 30 ms each way.
+//! let config = Config::basic(160);
+//! let mut now = Time::ZERO;
+//! let mut sender = Sender::new(config, 7, now);
+//! let mut receiver = Receiver::new(config, 7);
+//! for _ in 0..10 {
+//!     now = now.max(sender.next_send());
+//!     let header = sender.send(now, 160)?;
+//!     let there = now + Duration::from_millis(30);
+//!     if receiver.receive(there, &header, 160)? {
+//!         let report = receiver.report(there).expect("one is due");
+//!         now = there + Duration::from_millis(30);
+//!         sender.feedback(now, &report)?;
+//!     }
+//! }
+//! assert_eq!(sender.rtt(), Some(Duration::from_millis(60)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod equation;
+pub mod loss_events;
+pub mod tfrc;
