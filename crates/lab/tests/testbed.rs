@@ -213,10 +213,11 @@ fn daemons_that_notice_late_are_noticed() {
     let script = r#"
 [ $1 = node ] && printf '[hello]\ninterval = "500 ms"\ndead_after = "4 s"\n' >> "$3""#;
     let Some(trunkline) = sabotaged(dir.path(), script) else { return };
-    let Some((shown, rows, _)) = converging(dir.path(), &trunkline) else { return };
+    let Some((shown, rows, effort)) = converging(dir.path(), &trunkline) else { return };
     let crash = rows.iter().find(|r| r[1] == "crash").expect("a row");
     assert!(crash[4].parse::<f64>().unwrap() > 3.0, "{crash:?}");
-    assert!(shown.contains("fails: medians agree: B is killed"), "{shown}");
+    let word = if effort["valid"] == true { "fails" } else { "undecided" };
+    assert!(shown.contains(&format!("{word}: medians agree: B is killed")), "{shown}");
 }
 
 #[test]
@@ -495,6 +496,11 @@ fn what_fails_ends_the_run_at_once() {
     let says =
         ["s after the calls began: the node of lyon has ended, signal: 9 (SIGKILL); it said"];
     fails_at_once(dir.path(), &long, &dies, &says);
+    // Stopped, it counts for nothing either, although it has not ended.
+    let stops = after(who, 7).replace("kill -9", "kill -STOP");
+    let Some(stops) = sabotaged(dir.path(), &stops) else { return };
+    let says = ["s after the calls began: the node of lyon was stopped by a signal"];
+    fails_at_once(dir.path(), &long, &stops, &says);
     let Some(dies) = sabotaged(dir.path(), &after("[ \"$1\" = impair ]", 3)) else { return };
     let says =
         ["s before the calls began: impair has ended, signal: 9 (SIGKILL); it said last: imp"];

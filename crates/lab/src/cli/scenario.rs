@@ -157,6 +157,9 @@ fn aligned<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     cells.enumerate().map(cell).collect()
 }
 
+/// An interval of what is missed that is wider says too little to agree with, percentage points.
+const WIDE: f64 = 10.0;
+
 /// Simulator and testbed, side by side.
 struct Comparison<'a> {
     calls: Vec<Pair<'a>>,
@@ -189,7 +192,13 @@ impl<'a> Comparison<'a> {
     fn show(&self) {
         for &[a, b] in &self.calls {
             let calls = a.text("calls");
-            let word = if scenario::agree(a, b) { "agree" } else { "DISAGREE" };
+            let is_wide =
+                |r: Record<'_>| r.number("missed_high_pct") - r.number("missed_low_pct") > WIDE;
+            let word = match scenario::agree(a, b) {
+                false => "DISAGREE",
+                true if is_wide(a) || is_wide(b) => "too little to judge",
+                true => "agree",
+            };
             let [sim, live] = [a, b].map(|r| {
                 ["missed_low_pct", "missed_high_pct"].map(|column| r.text(column)).join(" to ")
             });

@@ -290,6 +290,10 @@ impl Reader<'_> {
             let is_word = |word: &str| {
                 !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
             };
+            if let Some((key, _)) = sysctl.iter().find(|(_, v)| v.contains(char::is_control)) {
+                let what = format!("the value of sysctl \"{key}\" has a control character in it");
+                return Err(self.mistake(section.span(), what));
+            }
             let is_key = |key: &&String| key.starts_with("net.") && key.split('.').all(is_word);
             if let Some(key) = sysctl.keys().find(|key| !is_key(key)) {
                 let what = format!(

@@ -151,6 +151,9 @@ impl<'de> Deserialize<'de> for ProfileName {
 const MAX_PACKET: usize = 1_500;
 /// What a packet holds at least behind its headers: when it was sent.
 const STAMP: usize = 8;
+/// The longest word of a command: less than Linux takes as an argument, since names of hosts
+/// become addresses.
+const MAX_WORD: usize = 65_536;
 /// No stream sends more often.
 const MIN_INTERVAL: Duration = Duration::from_micros(1);
 
@@ -266,8 +269,14 @@ impl Reader<'_> {
         let hosts = || self.hosts.iter().map(|h| h.name.as_str());
         let host = self.text.find(span.clone(), "host", &s.host, hosts())?;
         let start = s.start.map_or(Duration::ZERO, |s| s.0);
-        if s.command.first().is_none_or(String::is_empty) || start >= self.length {
-            let what = "a program has a command of one word or more, and starts before the end";
+        if s.command.first().is_none_or(String::is_empty) {
+            return Err(self.mistake(span, "a program has a command of one word or more"));
+        }
+        if start >= self.length {
+            return Err(self.mistake(span, "a program starts before the end of the calls"));
+        }
+        if s.command.iter().any(|word| word.contains('\0') || word.len() > MAX_WORD) {
+            let what = format!("a word of a command has up to {MAX_WORD} bytes, and no NUL in it");
             return Err(self.mistake(span, what));
         }
         // What is much like the name of a host is meant to be one.

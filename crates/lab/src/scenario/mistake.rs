@@ -36,14 +36,21 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// What a terminal shows and doesn't obey: a file's text comes back in its mistakes.
-fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
+/// The most characters of what a mistake says, and of what a program has said.
+const MAX_TEXT: usize = 500;
+
+/// Text that a terminal shows and does not obey, cut where it is too long to read: what a file
+/// or a program says comes back in errors.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len().min(MAX_TEXT));
+    for c in text.chars().take(MAX_TEXT) {
         match c.is_control() {
             true => shown.extend(c.escape_default()),
             false => shown.push(c),
         }
+    }
+    if text.chars().nth(MAX_TEXT).is_some() {
+        shown.push('…');
     }
     shown
 }

@@ -318,6 +318,7 @@ fn tcp_says_how_much_by_itself() {
         ("host = \"lyon\"\ncommand = []", "one word or more"),
         ("host = \"lyons\"\ncommand = [\"ls\"]", "did you mean `lyon`?"),
         ("host = \"lyon\"\ncommand = [\"ls\"]\nstart = \"20 s\"", "starts before the end"),
+        ("host = \"lyon\"\ncommand = [\"a\\u0000b\"]", "no NUL"),
         (
             "host = \"lyon\"\ncommand = [\"ls\", \"to:{pariss}\"]",
             "no host \"pariss\"; did you mean",

@@ -4,7 +4,6 @@ use super::super::model::{Fault, FaultKind};
 use super::emulator::{self, Models};
 use super::watch::Watch;
 use super::{Bed, Error};
-use nix::sys::signal::Signal;
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 
@@ -60,8 +59,8 @@ impl Bed<'_> {
             },
             Act::Restart(n) if node(n).is_none() => self.start_node(n),
             Act::Restart(_) => Ok(()),
-            Act::Stall(n) => node(n).as_ref().map_or(Ok(()), |p| p.signal(Signal::SIGSTOP)),
-            Act::GoOn(n) => node(n).as_ref().map_or(Ok(()), |p| p.signal(Signal::SIGCONT)),
+            Act::Stall(n) => node(n).as_mut().map_or(Ok(()), |p| p.stall(true)),
+            Act::GoOn(n) => node(n).as_mut().map_or(Ok(()), |p| p.stall(false)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Temporary folders that are removed when this program ends, even by a signal.
 
 use super::{Error, cannot};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,9 @@ impl Folder {
     pub fn new() -> Result<Folder, Error> {
         SIGNALS.call_once(|| {
             // Without a handler a folder may be left behind, which is no reason to stop.
-            if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) {
+            if let Ok(mut signals) =
+                Signals::new([SIGHUP, SIGINT, SIGTERM].into_iter().filter(|&s| !is_ignored(s)))
+            {
                 std::thread::spawn(move || signals.forever().for_each(end));
             }
         });
@@ -64,4 +66,12 @@ fn end(signal: i32) {
         }
     }
     let _ = emulate_default_handler(signal);
+}
+
+/// Whether this process was started with a signal ignored, as nohup does: it stays so.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
 }

@@ -313,9 +313,14 @@ impl<'a> Bed<'a> {
         let overlay_key = scenario.sealed.then(certify).transpose()?;
         let emulator = Emulator::start(&testbed.trunkline, scenario, seed, dir)?;
         let nodes = hosts.clone().map(|_| Mutex::new(None)).collect();
-        let agents = Agents::start(scenario, &emulator, dir)?;
+        // Nothing can start without impair, whose end is then the reason.
+        let agents = Agents::start(scenario, &emulator, dir)
+            .map_err(|why| emulator.check().err().unwrap_or(why))?;
         let bed = Bed { testbed, emulator, overlay_key, dir: dir.to_owned(), nodes, agents };
-        hosts.clone().try_for_each(|n| bed.start_node(n))?;
+        hosts
+            .clone()
+            .try_for_each(|n| bed.start_node(n))
+            .map_err(|why| bed.emulator.check().err().unwrap_or(why))?;
         Ok(bed)
     }
 

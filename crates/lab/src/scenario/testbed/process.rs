@@ -1,5 +1,6 @@
 //! Child processes that end when this process does, however it ends.
 
+use super::super::mistake::printable;
 use super::{Error, cannot};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
@@ -56,6 +57,15 @@ pub fn find(given: Option<&Path>, folder: Option<&Path>, path: &OsStr) -> Result
 /// A child process that is killed when this is dropped.
 pub struct Owned(pub Child);
 
+impl Owned {
+    /// Whether a signal has stopped the process, as SIGSTOP does.
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()));
+        // The state follows the name, which is in parentheses (proc_pid_stat(5)).
+        stat.unwrap_or_default().rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    }
+}
+
 impl Drop for Owned {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -69,6 +79,8 @@ pub struct Process {
     child: Owned,
     /// Standard input of the process, which ends when this is closed.
     stdin: Option<ChildStdin>,
+    /// Whether the scenario has stopped it.
+    is_stalled: bool,
     /// Standard error of the process, until `reader` reads it.
     stderr: Option<ChildStderr>,
     /// The thread that reads standard error, once it has been started by [`Process::ready`].
@@ -113,7 +125,7 @@ impl Process {
             .map_err(cannot(format!("start {}", program.get_program().display())))?;
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
         let (child, last) = (Owned(child), Arc::default());
-        Ok(Process { name, child, stdin, stderr, reader: None, last })
+        Ok(Process { name, child, stdin, is_stalled: false, stderr, reader: None, last })
     }
 
     /// Waits up to [`READY`] until the process is ready; returns the lines that begin with
@@ -151,7 +163,7 @@ impl Process {
         let name = &self.name;
         Err(Error::Process(match told.recv_timeout(limit) {
             Ok(Ok(said)) => return Ok(said),
-            Ok(Err(())) => format!("{name} ended at once: {}", self.last()),
+            Ok(Err(())) => format!("{name} ended at once: {}", printable(&self.last())),
             Err(_) => format!(
                 "{name} was not ready after {} s: this machine is too busy, or --trunkline is \
                  another program",
@@ -172,7 +184,12 @@ impl Process {
     pub fn check(&mut self) -> Result<(), Error> {
         let name = &self.name;
         let looked = self.child.0.try_wait().map_err(cannot(format!("look at {name}")))?;
-        let Some(status) = looked else { return Ok(()) };
+        let Some(status) = looked else {
+            return match !self.is_stalled && self.child.is_stopped() {
+                true => Err(Error::Process(format!("{name} was stopped by a signal"))),
+                false => Ok(()),
+            };
+        };
         let until = Instant::now() + LAST_WORDS;
         while self.reader.as_ref().is_some_and(|r| !r.is_finished()) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
@@ -191,8 +208,14 @@ impl Process {
         writeln!(stdin, "{line}").map_err(cannot(format!("tell {} anything", self.name)))
     }
 
+    /// Stops the process, or lets it go on.
+    pub fn stall(&mut self, is_stalled: bool) -> Result<(), Error> {
+        self.is_stalled = is_stalled;
+        self.signal(if is_stalled { Signal::SIGSTOP } else { Signal::SIGCONT })
+    }
+
     /// Sends a signal to the process.
-    pub fn signal(&self, signal: Signal) -> Result<(), Error> {
+    fn signal(&self, signal: Signal) -> Result<(), Error> {
         kill(Pid::from_raw(self.child.0.id().cast_signed()), signal)
             .map_err(|e| cannot(format!("send {signal} to {}", self.name))(e.into()))
     }
@@ -243,7 +266,7 @@ impl Process {
 pub fn last_words(last: &str) -> String {
     match last.trim() {
         "" => ", without a word".to_owned(),
-        last => format!("; it said last: {last}"),
+        last => format!("; it said last: {}", printable(last)),
     }
 }
 
@@ -276,6 +299,34 @@ mod tests {
         assert_eq!(found(Some(&given)).unwrap(), given);
         let nowhere = found(Some(Path::new("/nowhere/t"))).unwrap_err().to_string();
         assert!(nowhere.starts_with("/nowhere/t: ") && !nowhere.contains('\n'), "{nowhere}");
+    }
+
+    #[test]
+    fn what_a_signal_has_stopped_is_noticed() {
+        let args = ["-c", "echo ready >&2; read x; true", "sh"];
+        let mut process =
+            Process::start(Command::new("sh"), "node 7".into(), &args, Path::new("x")).unwrap().0;
+        let stopped = |process: &mut Process| {
+            let until = Instant::now() + Duration::from_secs(20);
+            while !process.child.is_stopped() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            process.check().map_err(|why| why.to_string())
+        };
+        process.check().unwrap();
+        // As the scenario wants it.
+        process.stall(true).unwrap();
+        assert_eq!(stopped(&mut process), Ok(()));
+        process.stall(false).unwrap();
+        process.signal(Signal::SIGSTOP).unwrap();
+        assert_eq!(stopped(&mut process), Err("node 7 was stopped by a signal".into()));
+        process.finish().unwrap();
+    }
+
+    #[test]
+    fn what_a_program_says_is_printable_and_short() {
+        assert_eq!(last_words(" \u{1b}[2J done\n"), "; it said last: \\u{1b}[2J done");
+        assert!(last_words(&"x".repeat(9_000)).len() < 600);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The programs of a scenario, each running on a host.
 
+use super::super::mistake::printable;
 use super::super::model::{Program, Scenario};
 use super::emulator::Emulator;
 use super::process::{Owned, last_words};
@@ -41,7 +42,7 @@ pub fn start(
     std::fs::create_dir_all(folder).map_err(failed())?;
     let out = File::create(&log).map_err(failed())?;
     let words: Vec<String> = command.iter().map(|word| filled(word, scenario, emulator)).collect();
-    let name = format!("program {} (`{}`)", n + 1, words.join(" "));
+    let name = format!("program {} (`{}`)", n + 1, printable(&words.join(" ")));
     let child = emulator
         .bound(*host, &words[0])
         .args(&words[1..])

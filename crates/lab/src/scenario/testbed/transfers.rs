@@ -13,7 +13,7 @@ use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::ffi::OsString;
 use std::io::{Read as _, Seek as _};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Port of the first transfer; the ports of the others follow.
@@ -118,27 +118,36 @@ impl<'a> Prepared<'a> {
         let client = client.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
         let client = Owned(client.spawn().map_err(cannot("start iperf3"))?);
         let limit = Duration::from_secs_f64(seconds) + PATIENCE;
-        if !ends_within(client, limit, watch)? {
-            return Err(failed(self.transfer, "it does not end: is the way cut for good?"));
-        }
+        let status = self.ends_within(client, limit, watch)?;
         let mut said = Vec::new();
         out.rewind().and_then(|()| out.read_to_end(&mut said)).map_err(cannot("read a file"))?;
-        let said: Value = serde_json::from_slice(&said)
-            .map_err(|e| failed(self.transfer, &format!("what it says is no JSON: {e}")))?;
+        let said: Value = serde_json::from_slice(&said).map_err(|e| {
+            failed(self.transfer, &format!("{status}, and what it says is no JSON: {e}"))
+        })?;
         carried(&said).map_err(|why| failed(self.transfer, &why))
     }
-}
 
-/// Whether a process ends by itself within `limit`; it is killed otherwise.
-fn ends_within(mut child: Owned, limit: Duration, watch: &Watch) -> Result<bool, Error> {
-    let until = Instant::now() + limit;
-    while child.0.try_wait().map_err(cannot("look at iperf3"))?.is_none() {
-        if Instant::now() > until {
-            return Ok(false);
+    /// How the client ends, which it must by itself within `limit`.
+    fn ends_within(
+        &self,
+        mut client: Owned,
+        limit: Duration,
+        watch: &Watch,
+    ) -> Result<ExitStatus, Error> {
+        let until = Instant::now() + limit;
+        loop {
+            if let Some(status) = client.0.try_wait().map_err(cannot("look at iperf3"))? {
+                return Ok(status);
+            }
+            if client.is_stopped() || self.server.is_stopped() {
+                return Err(failed(self.transfer, "it was stopped by a signal"));
+            }
+            if Instant::now() > until {
+                return Err(failed(self.transfer, "it does not end: is the way cut for good?"));
+            }
+            watch.sleep_until(Instant::now() + Duration::from_millis(20))?;
         }
-        watch.sleep_until(Instant::now() + Duration::from_millis(20))?;
     }
-    Ok(true)
 }
 
 /// Reads the result of a transfer from iperf3's JSON.
