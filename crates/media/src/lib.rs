@@ -52,4 +52,5 @@ pub mod playout;
 pub mod quality;
 pub mod rtcp;
 pub mod rtp;
+pub mod talk;
 pub mod telephone;
