@@ -1,11 +1,14 @@
-//! What a call costs an endpoint: coding, reading a packet, playing a minute.
+//! What a call costs an endpoint: coding, reading a packet, playing a minute; and
+//! what it costs to find the best playout of a call afterwards.
 
 use core::hint::black_box;
 use core::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::conceal::Concealer;
+use trunkline_media::playout::optimal::{Packet, optimal};
 use trunkline_media::playout::{Config, Playout};
+use trunkline_media::quality::reduced::Codec;
 use trunkline_media::rtp::{self, Packetizer, Stream};
 
 /// Samples in 20 ms at 8 kHz.
@@ -94,6 +97,24 @@ fn conceal(c: &mut Criterion) {
     });
 }
 
+/// 100 talkspurts of 50 packets: queues that drain, jitter, one packet in 100 lost.
+fn offline(c: &mut Criterion) {
+    let packets: Vec<Packet> = (0..5_000u64)
+        .map(|i| {
+            let (talkspurt, scattered) = (i / 50, i * 7_919);
+            let queue = talkspurt * talkspurt * 40 * (50 - i % 50) / 50;
+            let delay = Duration::from_micros(50_000 + queue + scattered % 20_000);
+            Packet { talkspurt: talkspurt as u32, delay: (scattered % 100 > 0).then_some(delay) }
+        })
+        .collect();
+    c.bench_function("playout: the best of 100 talkspurts", |b| {
+        b.iter(|| {
+            let packets = black_box(&packets).iter().copied();
+            optimal(packets, Duration::from_millis(38), Codec::G711)
+        });
+    });
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
@@ -101,6 +122,6 @@ criterion_group! {
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))
         .nresamples(10_000);
-    targets = g711, receive, conceal
+    targets = g711, receive, conceal, offline
 }
 criterion_main!(benches);

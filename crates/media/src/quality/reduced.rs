@@ -39,6 +39,19 @@ impl Codec {
     /// after Ding and Goubran, *Speech Quality Prediction in VoIP Using the
     /// Extended E-Model*, GLOBECOM 2003).
     pub const G729: Codec = Codec { gamma1: 10.0, gamma2: 47.82, gamma3: 18.0 };
+
+    /// Ie of this codec when this share of the packets, 0 to 1, is missed. A
+    /// share outside is taken as the nearer end.
+    pub fn impairment(self, missed: f64) -> f64 {
+        self.gamma1 + self.gamma2 * log(1.0 + self.gamma3 * missed.clamp(0.0, 1.0))
+    }
+}
+
+/// Id of this mouth-to-ear delay: 0.024 a millisecond, and 0.11 more for each
+/// beyond 177.3 ms.
+pub fn delay_impairment(one_way: Duration) -> f64 {
+    let d = one_way.as_secs_f64() * 1e3;
+    SLOPE * d + STEEP * (d - KNEE_MS).max(0.0)
 }
 
 /// A rating and what it is made of: R = 94.2 − Id − Ie.
@@ -53,6 +66,17 @@ pub struct Rating {
 }
 
 impl Rating {
+    /// From Id and Ie, points each.
+    pub fn of(id: f64, ie: f64) -> Rating {
+        Rating { id, ie, r: BASE - id - ie }
+    }
+
+    /// Id as a share of Id + Ie, 0 to 1; the rest is Ie's. 0 without either.
+    pub fn delay_share(&self) -> f64 {
+        let both = self.id + self.ie;
+        if both > 0.0 { self.id / both } else { 0.0 }
+    }
+
     /// Estimated mean opinion score, 1 to 4.5.
     pub fn mos(&self) -> f64 {
         emodel::mos(self.r)
@@ -62,10 +86,7 @@ impl Rating {
 /// Rates a call of this mouth-to-ear delay, of whose packets this share, 0 to
 /// 1, was lost or came too late. A share outside is taken as the nearer end.
 pub fn rate(one_way: Duration, missed: f64, codec: Codec) -> Rating {
-    let d = one_way.as_secs_f64() * 1e3;
-    let id = SLOPE * d + STEEP * (d - KNEE_MS).max(0.0);
-    let ie = codec.gamma1 + codec.gamma2 * log(1.0 + codec.gamma3 * missed.clamp(0.0, 1.0));
-    Rating { id, ie, r: BASE - id - ie }
+    Rating::of(delay_impairment(one_way), codec.impairment(missed))
 }
 
 #[cfg(test)]
@@ -92,6 +113,9 @@ mod tests {
         near(r(0, 0.05, Codec::G711), 94.2 - 16.7885, 1e-4);
         // 47.82 ln 1.18 = 7.9150.
         near(r(0, 0.01, Codec::G729), 94.2 - 10.0 - 7.9150, 1e-4);
+        near(late.delay_share(), 1.0, 0.0);
+        near(Rating::of(5.0, 15.0).delay_share(), 0.25, 0.0);
+        assert_eq!(rate(Duration::ZERO, 0.0, Codec::G711).delay_share(), 0.0);
         assert_eq!(r(0, 1.5, Codec::G711), r(0, 1.0, Codec::G711));
         assert_eq!(r(0, -1.0, Codec::G711), 94.2);
     }
