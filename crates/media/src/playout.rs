@@ -5,6 +5,7 @@
 //! Hedqvist and Terzis 2005, §II-A). So each packet needs just one number, how
 //! long the network took to deliver it, and the order of arrival is immaterial.
 
+pub mod adaptive;
 pub mod optimal;
 
 use core::ops::Range;
