@@ -5,6 +5,7 @@ mod classes;
 pub(crate) mod overlay;
 pub(crate) mod plain;
 pub mod tcp;
+pub mod tfrc;
 
 pub use cbr::{Cbr, Meter};
 
