@@ -40,6 +40,7 @@ lab-check:
 # The simulator beside the daemons themselves.
 .PHONY: testbed
 testbed:
+	@$(STEP) "build of the daemon" cargo build --quiet --release $(LOCKED) -p trunkline-lab -p trunkline
 	@$(STEP) "daemons beside the simulator" scripts/testbed.sh
 
 .PHONY: setup

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every test of the workspace. Most of them wait for a clock and leave the processors free;
-# meanwhile, on processors that are idle, the lab is built optimised for the steps that come,
+# meanwhile, on processors that are idle, lab and daemon are built optimised for the steps that come,
 # and the tests run that calculate for minutes and heed no clock. Arguments go to cargo.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ slow=(every_experiment shards_processors_and_interruptions_leave_no_trace)
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 {
-    chrt --idle 0 cargo build --quiet --release "$@" -p trunkline-lab &&
+    chrt --idle 0 cargo build --quiet --release "$@" -p trunkline-lab -p trunkline &&
         chrt --idle 0 cargo test "$@" --workspace --test runs --test snapshots -- "${slow[@]}"
 } >"$said" 2>&1 &
 beside=$!

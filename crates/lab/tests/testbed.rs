@@ -162,7 +162,7 @@ esac"#;
     assert_eq!(valid, ["yes", "yes", "no", "no"]);
 }
 
-/// Runs beyond/convergence at its smallest size with this program; returns the output, the
+/// Runs beyond/convergence at its minimum size with this program; returns the output, the
 /// testbed's rows of all runs, and the effort of the last attempt, or `None` if the testbed
 /// can't run here.
 fn converging(

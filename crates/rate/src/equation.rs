@@ -11,7 +11,7 @@ use libm::sqrt;
 /// this, so that no rate is divided by zero.
 pub const MIN_RTT: Duration = Duration::from_micros(1);
 
-/// The smallest loss event rate that the inverse looks for.
+/// The lower end of the loss event rates among which the inverse is found.
 const MIN_LOSS: f64 = 1e-12;
 
 /// The equation's parameters that are not measured.

@@ -44,7 +44,7 @@ pub struct Config {
 /// What the arrival of a packet shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum News {
-    /// No loss event.
+    /// The packet completes no loss event.
     None,
     /// The first loss event. The history wants a first interval:
     /// [`History::seed`].
@@ -66,7 +66,7 @@ struct Gap {
     later: u32,
 }
 
-/// A closed interval.
+/// A loss interval that a later loss event has ended.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     packets: f64,
@@ -107,7 +107,7 @@ pub struct History {
 }
 
 impl History {
-    /// Nothing has come.
+    /// A history of which no packet has arrived yet.
     pub fn new(config: Config) -> History {
         History {
             config,

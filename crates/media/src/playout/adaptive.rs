@@ -62,7 +62,7 @@ impl Default for Config {
 #[derive(Debug, Clone)]
 pub struct Adaptive {
     config: Config,
-    /// Oldest first.
+    /// Delays of the latest packets, the oldest first.
     delays: VecDeque<Duration>,
     scratch: Vec<Duration>,
 }

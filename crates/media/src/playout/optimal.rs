@@ -44,13 +44,13 @@ pub struct Packet {
 /// How one talkspurt is played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Played {
-    /// The talkspurt.
+    /// The number of the talkspurt.
     pub talkspurt: u32,
     /// From when a packet was ready to be sent to its playout: the network's
     /// delay and the wait in the playout buffer together. A packet that took
     /// exactly this long is still played. None if no packet of it is played.
     pub delay: Option<Duration>,
-    /// Packets played.
+    /// How many of its packets are played.
     pub played: usize,
     /// Packets that came, but too late.
     pub dropped: usize,
@@ -69,7 +69,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Packets played.
+    /// How many packets of the call are played.
     pub fn played(&self) -> usize {
         self.talkspurts.iter().map(|t| t.played).sum()
     }

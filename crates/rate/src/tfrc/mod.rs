@@ -103,7 +103,7 @@ pub enum Rules {
 /// What a packet uses up of the allowed rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Charge {
-    /// Its bytes.
+    /// The bytes of its payload.
     Bytes,
     /// A segment, whatever its size.
     Segment,
@@ -161,7 +161,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// s, in bytes.
+    /// s, the segment size in bytes, at least 1.
     fn segment(&self) -> f64 {
         f64::from(self.segment.max(1))
     }

@@ -24,9 +24,9 @@ pub enum DataError {
     /// It is another flow's.
     #[error("the packet is of flow {got}, and this is the receiver of flow {expected}")]
     Flow {
-        /// The packet's flow.
+        /// The number of the flow that the packet belongs to.
         got: u32,
-        /// The receiver's.
+        /// The number of this receiver's flow.
         expected: u32,
     },
     /// A packet with this number has come, or the number lies more than 1,024

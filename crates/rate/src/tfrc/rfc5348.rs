@@ -30,7 +30,8 @@ impl ReceiveSet {
         self.0.iter().flatten().map(|r| r.1).reduce(f64::max).unwrap_or(f64::INFINITY)
     }
 
-    /// Update_X_recv_set.
+    /// Adds a receive rate and drops those of more than two round trips ago
+    /// (Update_X_recv_set, section 4.3).
     pub fn update(&mut self, now: Time, received: f64, rtt: Duration) {
         for entry in &mut self.0 {
             *entry = entry.filter(|(at, _)| now.since(*at) <= rtt.saturating_mul(2));
@@ -41,13 +42,14 @@ impl ReceiveSet {
         }
     }
 
-    /// Maximize_X_recv_set.
+    /// Keeps only the highest receive rate, the new one included (Maximize_X_recv_set,
+    /// section 4.3).
     pub fn maximize(&mut self, now: Time, received: f64) {
         let before = Some(self.max()).filter(|max| max.is_finite());
         self.replace(now, before.map_or(received, |max| max.max(received)));
     }
 
-    /// Halves the entries.
+    /// Halves every receive rate in the set.
     pub fn halve(&mut self) {
         for entry in self.0.iter_mut().flatten() {
             entry.1 /= 2.0;
@@ -65,7 +67,8 @@ impl ReceiveSet {
 pub(super) struct NotLimited {
     first: Option<Time>,
     second: Option<Time>,
-    /// t_new and t_next.
+    /// When the packet that the last report acknowledges was sent, and when that report
+    /// came: t_new and t_next.
     acknowledged: Time,
     heard: Time,
 }

@@ -30,9 +30,9 @@ pub enum FeedbackError {
     /// It is about another flow.
     #[error("the report is about flow {got}, and this is the sender of flow {expected}")]
     Flow {
-        /// The report's flow.
+        /// The number of the flow that the report is about.
         got: u32,
-        /// The sender's.
+        /// The number of this sender's flow.
         expected: u32,
     },
     /// It acknowledges a packet that has not been sent.
@@ -90,7 +90,7 @@ pub struct Sender {
     rate: f64,
     received: f64,
     calculated: f64,
-    /// p.
+    /// p, the loss event rate of the last report, 0 to 1.
     loss: f64,
     /// tld, when X was last doubled.
     doubled: Option<Time>,
@@ -143,7 +143,7 @@ impl Sender {
         }
     }
 
-    /// Its parameters.
+    /// The parameters that the sender was created with.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -30,9 +30,9 @@ const TIMER: u64 = 2;
 pub enum Sent {
     /// The queue was full when the packet became due.
     Dropped,
-    /// It still waits.
+    /// The packet still waits in the queue.
     Waits,
-    /// It left at this time.
+    /// The packet left at this time.
     At(Time),
 }
 
@@ -49,7 +49,7 @@ pub struct Flow {
     pub config: Config,
 }
 
-/// The sending end.
+/// The sending end of a flow, with the queue in front of it.
 pub struct Source {
     port: u16,
     to: Endpoint,

@@ -15,10 +15,11 @@ use trunkline_sim::agent::tcp::Profile;
 
 /// Most connections at the same time.
 const MOST: usize = 24;
-/// Most traffic at the same time, in Mbit/s: a processor carries half as much again.
+/// Most traffic at the same time, in Mbit/s: for as much impair takes about three quarters of a
+/// processor.
 const MOST_MBIT_S: f64 = 225.0;
 /// Time from the start of one connection to that of the next. In slow start each may send as
-/// much as its link carries, which all together is more than a processor bears.
+/// much as its link carries, which together may be more than impair can pass on in time.
 const STAGGER: Duration = Duration::from_millis(300);
 
 /// A TCP connection over a link of its own.

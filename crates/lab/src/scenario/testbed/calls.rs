@@ -29,7 +29,7 @@ impl Clock {
         Time::ZERO + self.0.elapsed()
     }
 
-    /// Sleeps until `at`.
+    /// Lets the thread sleep until `at`, in the time of the run.
     fn sleep_until(self, at: Time) {
         std::thread::sleep(at.since(self.now()));
     }

@@ -29,7 +29,7 @@ pub struct Emulator {
 /// How to enter a host, and the host's addresses.
 #[derive(Debug, PartialEq, Eq)]
 struct Entrance {
-    /// Arguments of `nsenter`.
+    /// The arguments with which `nsenter` enters the host.
     enter: Vec<String>,
     /// The host's own addresses, then those of its overlay links that have a wire, in order.
     addresses: Vec<(Ipv4Addr, Ipv6Addr)>,

@@ -67,7 +67,7 @@ pub enum Error {
     Io {
         /// What was attempted.
         what: String,
-        /// The system's error.
+        /// The error that the system reported.
         source: io::Error,
     },
     /// A daemon or another process failed, or said something unexpected.

@@ -17,7 +17,7 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// Starts the thread.
+    /// Starts a thread that sleeps and wakes until [`Sleeper::finish`].
     pub fn start() -> Sleeper {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);

@@ -53,7 +53,7 @@ impl Watch {
         self.failed().is_none().then_some(()).ok_or(Error::Halted)
     }
 
-    /// Sleeps until `at`.
+    /// Lets the thread sleep until `at`, or until something fails.
     ///
     /// # Errors
     ///

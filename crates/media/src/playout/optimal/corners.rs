@@ -26,7 +26,7 @@ pub(super) struct Choice {
     pub played: usize,
     /// Sum of their Id.
     pub cost: f64,
-    /// The delay itself.
+    /// The playout delay; none where nothing is played.
     pub delay: Option<Duration>,
 }
 

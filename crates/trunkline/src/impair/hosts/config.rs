@@ -17,7 +17,7 @@ pub const MAX_HOSTS: usize = 256;
 /// The most ends of edges at hosts. Each of them may have addresses.
 pub const MAX_INTERFACES: usize = 4_096;
 
-/// The smallest packet size that an IPv6 link may be limited to (RFC 8200, 5), in bytes.
+/// The minimum MTU of an IPv6 link, in bytes (RFC 8200, section 5).
 const MIN_MTU: u16 = 1_280;
 /// The default of `mtu`: that of Ethernet, in bytes.
 const MTU: u16 = 1_500;

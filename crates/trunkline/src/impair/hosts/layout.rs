@@ -30,7 +30,7 @@ pub struct Way {
     pub routers: u8,
     /// The largest packet that all edges allow, in bytes.
     pub mtu: u16,
-    /// A router at the first edge with the smallest mtu on the way, or else the first of all.
+    /// A router at the first edge on the path whose MTU is the path MTU, or else the first router.
     pub narrow: u32,
     delay: Duration,
 }
