@@ -2,9 +2,9 @@
 //! the paper's claims that they are held against.
 
 use crate::claim::Claim;
-use crate::plot::Chart;
+use crate::plot::Draw;
 use crate::speech::Speech;
-use crate::table::{Cell, Column, Table};
+use crate::table::{Cell, Column};
 use crate::testbed::Testbed;
 use trunkline_sim::WorldError;
 
@@ -132,7 +132,7 @@ pub struct Figure {
     /// What the paper says of it, in our words.
     pub says: &'static str,
     /// Draws the figure from its table.
-    pub chart: Box<dyn Fn(&Table) -> Chart + Send + Sync>,
+    pub chart: Draw,
     /// What of it can be judged.
     pub claims: Vec<Claim>,
 }

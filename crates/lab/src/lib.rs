@@ -14,7 +14,7 @@
 //! let (experiment, figure) = papers.find("voip-overlay/fig4")?;
 //! let points = (experiment.points)(Size::Tiny, Sabotage::NONE);
 //! let table = run::table(experiment, &points, 1, None)?;
-//! let svg = trunkline_lab::plot::svg(&(figure.chart)(&table));
+//! let svg = trunkline_lab::plot::panels_svg(&(figure.chart)(&table));
 //! assert!(svg.starts_with("<svg"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -23,6 +23,7 @@ pub mod beyond;
 pub mod chain;
 pub mod check;
 pub mod claim;
+pub mod dccp_voice;
 pub mod error;
 pub mod experiment;
 pub mod output;

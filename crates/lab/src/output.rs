@@ -187,7 +187,7 @@ pub fn write(
 ) -> Result<Vec<Judged>, Error> {
     let folder = out.join(experiment.paper).join(figure.name);
     let judged: Vec<Judged> = figure.claims.iter().map(|c| judge(c, table)).collect();
-    let svg = plot::svg(&(figure.chart)(table));
+    let svg = plot::panels_svg(&(figure.chart)(table));
     write_table(&folder.join("data.csv"), table)?;
     write_file(&folder.join("figure.png"), &plot::png(&svg))?;
     write_file(&folder.join("figure.svg"), svg.as_bytes())?;

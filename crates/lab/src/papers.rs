@@ -1,7 +1,7 @@
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure};
 use crate::testbed::Testbed;
-use crate::{beyond, voip_overlay};
+use crate::{beyond, dccp_voice, voip_overlay};
 
 /// Every experiment there is.
 pub struct Papers(pub Vec<Experiment>);
@@ -15,11 +15,16 @@ pub struct Paper {
 }
 
 /// In the order of a report: papers first, then what no paper has.
-pub const PAPERS: [Paper; 2] = [
+pub const PAPERS: [Paper; 3] = [
     Paper {
         folder: voip_overlay::PAPER,
         title: "Amir, Danilov, Goose, Hedqvist, Terzis: An Overlay Architecture for High Quality \
                 VoIP Streams (CNDS-2005-1)",
+    },
+    Paper {
+        folder: dccp_voice::PAPER,
+        title: "Balan, Eggert, Niccolini, Brunner: An Experimental Evaluation of Voice Quality over \
+                the Datagram Congestion Control Protocol (INFOCOM 2007)",
     },
     Paper {
         folder: beyond::PAPER,
@@ -29,7 +34,8 @@ pub const PAPERS: [Paper; 2] = [
 
 /// All of them.
 pub fn papers() -> Papers {
-    Papers(voip_overlay::experiments().into_iter().chain(beyond::experiments()).collect())
+    let folders = [voip_overlay::experiments(), dccp_voice::experiments(), beyond::experiments()];
+    Papers(folders.into_iter().flatten().collect())
 }
 
 impl Papers {

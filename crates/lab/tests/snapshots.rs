@@ -39,7 +39,7 @@ fn no_claim_holds_of_an_empty_table() {
             let judged = output::judge(claim, &table);
             assert_eq!(judged.verdict, Verdict::Fails, "{} {}: {judged:?}", figure.name, claim.id);
         }
-        let _ = plot::svg(&(figure.chart)(&table));
+        let _ = plot::panels_svg(&(figure.chart)(&table));
     }
 }
 

@@ -192,7 +192,8 @@ fn two_flows_share_a_link() {
 }
 
 fn schedule(count: u64) -> Schedule {
-    Schedule { start: at(1_000), lead: ms(500), spacing: ms(20), count, bytes: 172 }
+    let due = (0..count).map(|n| at(1_000 + 20 * n)).collect();
+    Schedule { due, lead: ms(500), bytes: 172 }
 }
 
 fn speech(

@@ -9,9 +9,19 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
+use crate::table::Table;
+
 pub use panels::{Boxes, Guide, Panel, Panels, Quartiles};
 pub use png::png;
 pub use svg::{panels_svg, svg};
+
+/// Lays a figure out from its table.
+pub type Draw = Box<dyn Fn(&Table) -> Panels + Send + Sync>;
+
+/// Lays out a figure that is a single chart.
+pub fn one_panel(chart: impl Fn(&Table) -> Chart + Send + Sync + 'static) -> Draw {
+    Box::new(move |table| Panels::from(&chart(table)))
+}
 
 /// A figure of one panel, before it is drawn.
 #[derive(Clone, Debug, PartialEq)]

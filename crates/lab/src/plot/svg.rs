@@ -12,8 +12,9 @@ pub(super) const RIGHT: f64 = 610.0;
 const TOP: f64 = 44.0;
 /// Below the last frame, for its axis.
 const FOOT: f64 = 60.0;
-/// A frame that is alone, one of many, and what is between two.
+/// A frame that is alone, one of two, one of many, and what is between two.
 const ALONE: f64 = 396.0;
+const ONE_OF_TWO: f64 = 280.0;
 const ONE_OF_MANY: f64 = 150.0;
 const GAP: f64 = 18.0;
 const LEGEND: f64 = RIGHT + 18.0;
@@ -60,7 +61,11 @@ pub fn panels_svg(figure: &Panels) -> String {
     // The first row stands between the title and the frame.
     let (_, rows) = guides::rows(&guides);
     let top = TOP + rows.saturating_sub(1) as f64 * guides::ROW;
-    let tall = if figure.panels.len() == 1 { ALONE } else { ONE_OF_MANY };
+    let tall = match figure.panels.len() {
+        1 => ALONE,
+        2 => ONE_OF_TWO,
+        _ => ONE_OF_MANY,
+    };
     let frames: Vec<Frame<'_>> = figure
         .panels
         .iter()

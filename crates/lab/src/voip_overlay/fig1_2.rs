@@ -3,6 +3,7 @@
 use super::quality::{A_ROLE, INTERNET, NO_MAJOR_ROLE, PSTN, Statistic, at, chart, pooled};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::Figure;
+use crate::plot::one_panel;
 use crate::table::Table;
 
 /// Figures 1 and 2 with their claims.
@@ -19,7 +20,7 @@ fn fig1() -> Figure {
                times; average PESQ of segments of 12 s. The codec takes up to 1 % loss with a PESQ \
                above 4.0, the quality of the telephone network. Burstiness plays no major role \
                until loss, and with it quality, is bad anyway.",
-        chart: Box::new(|t| {
+        chart: one_panel(|t| {
             chart(
                 "Network loss: average PESQ, one call over UDP",
                 t,
@@ -90,7 +91,7 @@ fn fig2() -> Figure {
         section: "II-C",
         says: "The worst twentieth of the same segments. For these, burstiness matters, and even \
                at 0.5 % loss the codec is below telephone quality: 3.69 at 75 % burstiness.",
-        chart: Box::new(|t| {
+        chart: one_panel(|t| {
             let title = "Network loss: 5th percentile PESQ, one call over UDP";
             chart(title, t, Statistic::P5, &[("udp", "")])
         }),

@@ -5,7 +5,7 @@ use super::{PAPER, burst_label, ten_ms, unanswered};
 use crate::chain::{Bursts, Chain, Policy, SECONDS_PER_HOP};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Column, Record, Table};
 use std::time::Duration;
 
@@ -199,7 +199,7 @@ fn fig4() -> Figure {
         says: "Ten streams, two million packets of 160 bytes a point, over one 10 ms link that \
                loses in both directions. The loss left by the protocol follows a quadratic curve \
                that matches 2p² − 3p³ and does not depend on burstiness; 5 % become about 0.5 %.",
-        chart: Box::new(|table| {
+        chart: one_panel(|table| {
             chart(
                 "Loss after real-time recovery, one 10 ms link",
                 table,
@@ -234,7 +234,7 @@ fn fig5() -> Figure {
         section: "IV-A",
         says: "The same over two such links in a row, each with the same loss and burstiness: \
                about twice the loss, so that at 5 % about 1 % of the packets are not recovered.",
-        chart: Box::new(|table| {
+        chart: one_panel(|table| {
             chart(
                 "Loss after real-time recovery, two 10 ms links",
                 table,

@@ -5,7 +5,7 @@ use super::{PAPER, burst_label};
 use crate::chain::{Bursts, PACKET, Policy};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
-use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 use std::time::Duration;
 use trunkline_base::stats::Z;
@@ -142,7 +142,7 @@ fn fig4b() -> Figure {
                deadline on a missing packet: request after request, several at once \
                when time runs out, the last answer in several copies. Losses move per packet as in \
                the paper, and in continuous time. Nothing lost is drawn at the bottom.",
-        chart: Box::new(|t| chart("Recovery until the deadline, one 10 ms link, ten calls", t)),
+        chart: one_panel(|t| chart("Recovery until the deadline, one 10 ms link, ten calls", t)),
         claims: vec![
             left(
                 "up-to-50",
@@ -171,7 +171,7 @@ fn alone() -> Figure {
                20 ms. What keeps the channel bad for longer than the deadline can't be recovered: \
                in continuous time, at 75 % burstiness over 20 ms, a bad spell lasts 69 ms on \
                average.",
-        chart: Box::new(|t| chart("Recovery until the deadline, one 10 ms link, one call", t)),
+        chart: one_panel(|t| chart("Recovery until the deadline, one 10 ms link, one call", t)),
         claims: vec![
             left(
                 "uniform",

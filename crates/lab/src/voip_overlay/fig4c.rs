@@ -6,7 +6,7 @@ use super::fig4b::{FLOOR, mark};
 use crate::chain::{Bursts, Policy};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 use trunkline_overlay::link::realtime::Recovery;
 
@@ -102,7 +102,7 @@ fn fig4c() -> Figure {
                recovery policy and the paper's settings in all else. A second request beside the \
                first leaves little but the loss of the one repetition, p². Nothing lost is drawn \
                at the bottom.",
-        chart: Box::new(chart),
+        chart: one_panel(chart),
         claims: vec![twice(), ordered()],
     }
 }

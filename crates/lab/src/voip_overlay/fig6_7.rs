@@ -5,7 +5,7 @@ use super::{PAPER, burst_label, ten_ms, unanswered};
 use crate::chain::{Bursts, Chain, Policy, Run, SECONDS_PER_HOP};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Point, Sabotage, Size};
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Cell, Column, Record, Table};
 use std::collections::BTreeMap;
 use trunkline_base::stats::Ratio;
@@ -177,7 +177,7 @@ fn fig6() -> Figure {
                the others are recovered, 30 ms and the time to detect the loss after they were \
                sent, which is almost constant for uniform loss and spreads with burstiness, most \
                of all at 75 %; about 0.5 % are not recovered.",
-        chart: Box::new(|t| chart("Delay at 5 % loss, one 10 ms link", t, 90.0)),
+        chart: one_panel(|t| chart("Delay at 5 % loss, one 10 ms link", t, 90.0)),
         claims: vec![
             Claim {
                 id: "recovered",
@@ -321,7 +321,7 @@ fn fig7() -> Figure {
         says: "On two such links in a row with uniform loss most losses are recovered, all but \
                1 % of the packets; slightly less than 0.25 % are lost and recovered on both links \
                and arrive after about 66 ms, as 0.05 · 0.05 lets expect.",
-        chart: Box::new(|t| chart("Delay at 5 % loss on each of two 10 ms links", t, 88.0)),
+        chart: one_panel(|t| chart("Delay at 5 % loss on each of two 10 ms links", t, 88.0)),
         claims: vec![
             out_of_order(),
             Claim {

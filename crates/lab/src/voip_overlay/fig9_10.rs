@@ -3,6 +3,7 @@
 use super::quality::{NO_MAJOR_ROLE, PSTN, READABLE, Statistic, at, chart, pooled};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::Figure;
+use crate::plot::one_panel;
 use crate::table::Table;
 
 /// Figures 9 and 10 with their claims.
@@ -20,7 +21,7 @@ fn fig9() -> Figure {
         says: "Ten streams over five links of 10 ms, the middle one losing in both directions, \
                codec threshold 100 ms. Whatever the burstiness, the codec sustains losses of 7 to \
                8 % with telephone quality on average.",
-        chart: Box::new(|t| {
+        chart: one_panel(|t| {
             chart("Real-time recovery over five links: average PESQ", t, Statistic::Mean, &PATHS)
         }),
         claims: vec![
@@ -72,7 +73,7 @@ fn fig10() -> Figure {
         section: "IV-A",
         says: "The worst twentieth of the same segments: telephone quality up to 3.5 % loss, and \
                burstiness plays no major role here either.",
-        chart: Box::new(|t| {
+        chart: one_panel(|t| {
             chart(
                 "Real-time recovery over five links: 5th percentile PESQ",
                 t,

@@ -6,7 +6,7 @@ use super::quality::{COLUMNS, Path, QualityPoint, Statistic, note};
 use super::{PAPER, burst_label};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
-use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
 const LOSSES: [f64; 9] = [0.0, 1.0, 2.0, 3.5, 5.0, 7.0, 10.0, 15.0, 20.0];
@@ -102,7 +102,7 @@ fn fig9b() -> Figure {
         says: "Not in the paper. The setting of figure 9, where 60 of the 100 ms are left for the \
                lossy link, so that two requests fit and copies of the last answer; to 20 % loss, \
                per packet and in continuous time.",
-        chart: Box::new(|t| {
+        chart: one_panel(|t| {
             chart("Recovery until the deadline over five links: average PESQ", t, Statistic::Mean)
         }),
         claims: vec![
@@ -123,7 +123,7 @@ fn fig10b() -> Figure {
         title: "5th percentile PESQ with recovery until the deadline",
         section: "IV-A, beyond",
         says: "Not in the paper. The worst twentieth of the same segments.",
-        chart: Box::new(|t| {
+        chart: one_panel(|t| {
             let title = "Recovery until the deadline over five links: 5th percentile PESQ";
             chart(title, t, Statistic::P5)
         }),

@@ -4,7 +4,7 @@
 use super::PAPER;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
 use crate::experiment::{Experiment, Figure, Inputs, Point};
-use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Column, Record, Table};
 use trunkline_media::telephone::{RESPONSE, SendFilter, response};
 
@@ -32,7 +32,7 @@ pub fn experiment() -> Experiment {
             section: "II-C, beyond",
             says: "Not in the paper. PESQ was made for speech as a telephone sends it; the \
                    recordings go through this filter, made after the modified IRS of ITU-T P.830.",
-            chart: Box::new(chart),
+            chart: one_panel(chart),
             claims: vec![within()],
         }],
         testbed: None,

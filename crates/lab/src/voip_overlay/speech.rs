@@ -7,7 +7,7 @@ use super::{PAPER, burst_label};
 use crate::chain::{Bursts, Policy};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, Sabotage, Size, fnv1a};
-use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::speech::{Filter, Variant};
 use crate::table::{Cell, Column, Record, Table};
 
@@ -194,7 +194,7 @@ fn figure() -> Figure {
                (the modified IRS of ITU-T P.830, at -26 dBov) and without. The figures have the \
                readers, filtered. A verdict is by the 95 % interval, and 0.05 for what can be \
                read off a printed plot.",
-        chart: Box::new(chart),
+        chart: one_panel(chart),
         claims: vec![without_loss()],
     }
 }

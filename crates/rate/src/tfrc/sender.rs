@@ -314,7 +314,11 @@ impl Sender {
                     None => 2.0 * received,
                     Some(restart) => {
                         self.active.hear(restart, now, received, lost);
-                        self.active.limit(received)
+                        if self.loss > 0.0 || restart.in_slow_start {
+                            self.active.limit(received)
+                        } else {
+                            2.0 * received
+                        }
                     }
                 }
             }

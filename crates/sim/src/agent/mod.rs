@@ -4,6 +4,7 @@ mod cbr;
 mod classes;
 pub(crate) mod overlay;
 pub(crate) mod plain;
+pub mod talk;
 pub mod tcp;
 pub mod tfrc;
 

@@ -4,7 +4,7 @@ use super::networks::{self, Kind};
 use super::{FIGURE, QUANTITIES};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
@@ -18,7 +18,7 @@ pub fn simulated() -> Figure {
                two lossy links, over losses in bursts, before a slow link, and where a link is cut \
                or a relay crashes and there is a detour. What is missed, how long packets take, and \
                for how long a call is silent: what a testbed is held against.",
-        chart: Box::new(|t| against(t, PLACES[0])),
+        chart: one_panel(|t| against(t, PLACES[0])),
         claims: vec![silent(PLACES[0]), recovered(PLACES[0])],
     }
 }
@@ -35,7 +35,7 @@ pub fn beside() -> Figure {
                `trunkline impair --hosts` between them: what is missed (%), median and p99 of delays \
                (ms), and how long a call is silent (ms), over the simulator's. On the line they are \
                the same.",
-        chart: Box::new(|t| against(t, PLACES[1])),
+        chart: one_panel(|t| against(t, PLACES[1])),
         claims,
     }
 }

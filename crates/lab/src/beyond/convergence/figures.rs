@@ -4,7 +4,7 @@ use super::FIGURE;
 use super::script::Event;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
@@ -23,7 +23,7 @@ pub fn simulated() -> Figure {
                once; A–B is cut, and mended; B is killed, and started again; A–B loses everything \
                from A to B only. How long until every node that runs forwards along the shortest ways \
                that are left, and goes on to for a second.",
-        chart: Box::new(|t| spread(t, PLACES[0])),
+        chart: one_panel(|t| spread(t, PLACES[0])),
         claims: vec![
             soon("leave", PLACES[0], &FAILURES, 1.2, "paper-hellos"),
             soon("join", PLACES[0], &ARRIVALS, 1.0, "news-held-back"),
@@ -45,7 +45,7 @@ pub fn beside() -> Figure {
                them on one machine. Each event by the times that as many percent of the runs did \
                not exceed, in the simulator and in the testbed: on the line where they are the same. \
                Between the dashed lines they differ by at most 15 % or 50 ms.",
-        chart: Box::new(against),
+        chart: one_panel(against),
         claims,
     }
 }

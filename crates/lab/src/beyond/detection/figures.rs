@@ -2,7 +2,7 @@
 
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
 /// A figure: one trouble.
@@ -108,7 +108,7 @@ pub fn all() -> Vec<Figure> {
         title: "False deaths of a link against the silence that counts as one",
         section: "III-A, beyond",
         says: shown.says,
-        chart: Box::new(|t| chart(shown, t)),
+        chart: one_panel(|t| chart(shown, t)),
         claims: (shown.claims)(),
     };
     SHOWN.iter().map(figure).collect()

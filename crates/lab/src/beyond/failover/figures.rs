@@ -3,7 +3,7 @@
 use super::{EVENTS, STEADY};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
 /// A figure: one choice of settings.
@@ -59,7 +59,7 @@ pub fn all() -> Vec<Figure> {
         title: "Time until a call is whole again after its way has failed",
         section: "III-A, beyond",
         says: shown.says,
-        chart: Box::new(|t| chart(shown, t)),
+        chart: one_panel(|t| chart(shown, t)),
         claims: (shown.claims)(),
     };
     SHOWN.iter().map(figure).collect()

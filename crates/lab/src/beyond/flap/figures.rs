@@ -3,7 +3,7 @@
 use super::FAILURES;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ pub fn all() -> Vec<Figure> {
                    beginning of the n-th failure until the last packet is missed: never come, or \
                    later than 100 ms. Then one failure after a wire has lost 5 % five times, each \
                    time as soon as it was believed to lose nothing.",
-            chart: Box::new(|t| chart(t, "chain", "A call whose only way keeps failing")),
+            chart: one_panel(|t| chart(t, "chain", "A call whose only way keeps failing")),
             claims: vec![heals(), swings()],
         },
         Figure {
@@ -41,7 +41,7 @@ pub fn all() -> Vec<Figure> {
             title: "What a call misses of the n-th failure of its shortest way",
             section: "III-A, beyond",
             says: "The same over A–B–D (20 ms), which fails, while A–C–D (24 ms) does not.",
-            chart: Box::new(|t| chart(t, "diamond", "A call whose shortest way keeps failing")),
+            chart: one_panel(|t| chart(t, "diamond", "A call whose shortest way keeps failing")),
             claims: vec![changes(), calm()],
         },
     ]

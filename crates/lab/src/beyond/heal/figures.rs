@@ -3,7 +3,7 @@
 use super::{EVENTS, LOSSES};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
 /// The two figures of overlays that come to know themselves.
@@ -18,7 +18,7 @@ pub fn all() -> Vec<Figure> {
                    dies; every wire between two halves is cut and later mended. How long until \
                    every node has the newest word of every other that it can reach, and ways only \
                    over what is there. The same with 5 % loss at 75 % burstiness on all links.",
-            chart: Box::new(|t| {
+            chart: one_panel(|t| {
                 chart(t, "Until all nodes agree (s)", "converged", &EVENTS.map(|e| e), 0.1)
             }),
             claims: vec![
@@ -34,7 +34,7 @@ pub fn all() -> Vec<Figure> {
             says: "What all nodes together say to each other meanwhile, without IP and UDP \
                    headers; quiet is a minute in which nothing happens, three minutes after the \
                    start: by then nodes know what their links lose.",
-            chart: Box::new(|t| {
+            chart: one_panel(|t| {
                 chart(t, "bytes of routing, all nodes (kB)", "flooded", &EVENTS.map(|e| e), 0.01)
             }),
             claims: vec![quiet()],

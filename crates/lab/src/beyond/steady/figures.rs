@@ -2,7 +2,7 @@
 
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Chart, Mark, Marker, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
 /// Loss of other links than those of the main figures.
@@ -22,7 +22,7 @@ pub fn all() -> Vec<Figure> {
         title,
         section: "III-A, beyond",
         says,
-        chart: Box::new(move |t| chart(title, t)),
+        chart: one_panel(move |t| chart(title, t)),
         claims,
     };
     vec![

@@ -3,7 +3,7 @@
 use super::{FIGURE, KERNELS, LOSSES, SIMULATED};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
@@ -17,7 +17,7 @@ pub fn simulated() -> Figure {
                links of 1, 10 and 100 Mbit/s with round trips of 10, 50 and 200 ms that lose none, \
                0.1 and 1 % of the packets, with a queue for the bandwidth-delay product: goodput \
                over what the rate and the square-root law allow.",
-        chart: Box::new(over_expected),
+        chart: one_panel(over_expected),
         claims: vec![full(PLACES[0], SIMULATED), law()],
     }
 }
@@ -33,7 +33,7 @@ pub fn beside() -> Figure {
         says: "The same links by `trunkline impair --hosts`, with iperf3 between two hosts for each: \
                the kernel's reno, cubic and bbr over what the simulated TCP, which is to be reno, \
                carries. Between the dashed lines they differ by at most 10 %.",
-        chart: Box::new(against),
+        chart: one_panel(against),
         claims,
     }
 }

@@ -3,7 +3,7 @@
 use super::dead;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, worst_of};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
 pub fn all() -> Vec<Figure> {
@@ -42,7 +42,7 @@ fn updates() -> Figure {
                depending on the sparsity of the network. Here an overlay of 100 nodes is told to a \
                node that knows nothing, and then that 60 of its links, drawn at random, have begun \
                to lose packets.",
-        chart: Box::new(|t| {
+        chart: one_panel(|t| {
             let named = |(n, setting)| series(t, IN_A_PACKET, setting, Style::nth(n));
             Chart {
                 title: "Link updates in an Ethernet packet".into(),
@@ -127,7 +127,7 @@ fn quiet() -> Figure {
         says: "Each end of a link sends one hello of 32 bytes a second, and a link update goes out \
                only if something has changed. Here a link with nothing on it, and an overlay of 15 \
                nodes and 30 links in which nothing happens for an hour, with the paper's hellos.",
-        chart: Box::new(|t| {
+        chart: one_panel(|t| {
             let marks = [
                 (HELLO, "unsealed", 0.0),
                 (HELLO, "sealed", 1.0),
@@ -232,7 +232,7 @@ fn found() -> Figure {
                of two ways is cut, loses everything in one direction, or their relay dies, anywhere \
                between two hellos, with a call on them or without: until an end declares a link dead, \
                and until both ends of the call send by the other way.",
-        chart: Box::new(|t| {
+        chart: one_panel(|t| {
             let mut series: Vec<Series> = Vec::new();
             for (n, setting) in dead::names().enumerate() {
                 series.push(self::series(t, "left (s)", setting, Style::nth(n)));
@@ -292,7 +292,7 @@ fn hundreds() -> Figure {
         says: "Several hundred overlay nodes, and up to a thousand clients of each. Here overlays with \
                four links a node, whose nodes all start at once with the paper's hellos: until all \
                know their overlay as it is, and what that takes.",
-        chart: Box::new(|t| {
+        chart: one_panel(|t| {
             let tops = rows(t, AGREED).map(|r| r.number("high")).collect::<Vec<_>>();
             let line = series(t, AGREED, "paper", Style::nth(0));
             Chart {

@@ -10,7 +10,7 @@ pub mod search;
 
 use super::PAPER;
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Cell, Column, Record, Table};
 use delivery::Law;
 use network::{MAX_LOSS, Network, Way};
@@ -355,7 +355,7 @@ fn fig12() -> Figure {
                by expected latency little less; as the diameter grows those by latency overtake \
                them. Those by expected latency are always better than those by latency. The greedy \
                optimiser fails where latency is high.",
-        chart: Box::new(|t| chart("Packets in time over 15 nodes, 30 links", t)),
+        chart: one_panel(|t| chart("Packets in time over 15 nodes, 30 links", t)),
         claims: claims::few(),
     }
 }
@@ -367,7 +367,7 @@ fn fig13() -> Figure {
         section: "IV-B",
         says: "The same with 100 nodes and 200 links, where not all ways can be compared: the same \
                order.",
-        chart: Box::new(|t| chart("Packets in time over 100 nodes, 200 links", t)),
+        chart: one_panel(|t| chart("Packets in time over 100 nodes, 200 links", t)),
         claims: claims::many(),
     }
 }

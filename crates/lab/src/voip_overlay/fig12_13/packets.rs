@@ -8,7 +8,7 @@ use super::{FEW, PAPER};
 use crate::chain::{Bursts, Chain, Policy, SECONDS_PER_HOP};
 use crate::claim::{Bound, Claim, Measured, Verdict, largest};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Cell, Column, Record, Table};
 use crate::voip_overlay::unanswered;
 use rand::Rng as _;
@@ -171,7 +171,7 @@ fn figure() -> Figure {
         says: "Figures 12 and 13 are drawn by the delay distribution that the paper derives for a \
                link and combines along a way. Here packets of ten calls, one each 2 ms, pass the \
                overlay's own nodes along such ways, with the paper's settings.",
-        chart: Box::new(chart),
+        chart: one_panel(chart),
         claims: vec![mean(), chance()],
     }
 }

@@ -1,4 +1,4 @@
-//! Messages of one size at equal distance, as speech has them.
+//! Messages of one size at given times, as speech has them.
 
 use super::connection::Connection;
 use super::driver::{Driver, TIMER};
@@ -7,6 +7,7 @@ use super::sender::Stats;
 use crate::agent::{Agent, AgentIo, Received};
 use core::time::Duration;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use trunkline_base::Time;
 use trunkline_net::Endpoint;
 
@@ -16,18 +17,15 @@ const NEXT: u64 = 1;
 pub const STAMP: usize = 8;
 
 /// What is written, and when.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    /// When the first message is written; the connection begins `lead` before.
-    pub start: Time,
-    /// How long before the first message the connection begins.
+    /// When each message is written, in order.
+    pub due: Rc<[Time]>,
+    /// How long before the first message the connection begins; without any message it
+    /// never does.
     pub lead: Duration,
-    /// Between two messages.
-    pub spacing: Duration,
-    /// How many there are.
-    pub count: u64,
-    /// Of each, at least 8: it begins with the time at which the application wrote
-    /// it, as nanoseconds in network byte order.
+    /// Bytes of each message, at least 8: it begins with the time at which the
+    /// application wrote it, as nanoseconds in network byte order.
     pub bytes: usize,
 }
 
@@ -37,7 +35,7 @@ pub struct Schedule {
 pub struct Messages {
     driver: Driver,
     schedule: Schedule,
-    written: u64,
+    written: usize,
     /// When those were written by the application for which the socket has no room.
     waiting: VecDeque<Time>,
     message: Vec<u8>,
@@ -58,9 +56,8 @@ impl Messages {
     ) -> Messages {
         let ip_header = profile.ip_header;
         assert!(
-            (STAMP..=profile.send_buffer).contains(&schedule.bytes) && !schedule.spacing.is_zero(),
-            "a message has at least {STAMP} bytes and fits into the socket, and not all are \
-             written at once"
+            (STAMP..=profile.send_buffer).contains(&schedule.bytes),
+            "a message has at least {STAMP} bytes and fits into the socket"
         );
         let connection = Connection::connect(profile, (port, to.port), iss, nodelay);
         let driver = Driver::new(connection, port, to, ip_header);
@@ -74,7 +71,7 @@ impl Messages {
     }
 
     /// How many messages the application has written.
-    pub fn written(&self) -> u64 {
+    pub fn written(&self) -> usize {
         self.written
     }
 
@@ -92,7 +89,7 @@ impl Messages {
             self.message[..STAMP].copy_from_slice(&at.as_nanos().to_be_bytes());
             connection.write(&self.message);
         }
-        if self.written == self.schedule.count && self.waiting.is_empty() {
+        if self.written == self.schedule.due.len() && self.waiting.is_empty() {
             connection.close();
         }
         self.driver.flush(io);
@@ -101,10 +98,9 @@ impl Messages {
 
 impl Agent for Messages {
     fn start(&mut self, io: &mut AgentIo<'_>) {
-        let Schedule { start, lead, count, .. } = self.schedule;
-        io.wake_at(start - lead, START);
-        if count > 0 {
-            io.wake_at(start, NEXT);
+        if let Some(&first) = self.schedule.due.first() {
+            io.wake_at(first - self.schedule.lead, START);
+            io.wake_at(first, NEXT);
         }
     }
 
@@ -122,8 +118,8 @@ impl Agent for Messages {
             NEXT => {
                 self.waiting.push_back(now);
                 self.written += 1;
-                if self.written < self.schedule.count {
-                    io.wake_at(now + self.schedule.spacing, NEXT);
+                if let Some(&due) = self.schedule.due.get(self.written) {
+                    io.wake_at(due, NEXT);
                 }
             }
             TIMER => self.driver.wake(now),
