@@ -86,6 +86,16 @@ struct Leg {
 }
 
 impl Leg {
+    /// Whether its end is behind another gateway, or is if an offer of its own is agreed to.
+    fn is_over(&self) -> bool {
+        let remote = match self.pending {
+            Some((_, Change::To(remote))) => remote,
+            Some((_, Change::Close)) => Remote::Nobody,
+            None => self.remote,
+        };
+        matches!(remote, Remote::Overlay { .. })
+    }
+
     /// Its end has said where it is.
     fn turn(&mut self, remote: Remote) {
         self.remote = remote;
@@ -365,9 +375,12 @@ impl Calls {
         let Some(call) = self.all.get_mut(&id) else { return Err(Unpassable::NoPorts) };
         let Some(Some(stream)) = call.streams.get_mut(n) else { return Err(Unpassable::NoPorts) };
         let side = passing.side;
+        let other = &stream.legs[1 - side];
+        // An answer says how the offer was taken. The two gateways may see different ways at
+        // a moment, and would else send by one and listen by the other.
+        let may_tell = !passing.is_answer || other.is_over();
         if passing.meaning == Meaning::Nothing {
-            let other = &stream.legs[1 - side];
-            return Ok((other.port, passing.is_told && other.told));
+            return Ok((other.port, passing.is_told && other.told && may_tell));
         }
         if encrypts(stream.transport) != encrypts(media.transport) {
             // An offer may change it; an answer may not (RFC 3264, 6.1).
@@ -390,7 +403,7 @@ impl Calls {
         }
         let stream = *stream;
         join(&stream, passing.media);
-        Ok((stream.legs[1 - side].port, tells))
+        Ok((stream.legs[1 - side].port, tells && may_tell))
     }
 
     fn remote<M: Media>(
@@ -401,8 +414,13 @@ impl Calls {
         passing: &Passing<'_, M>,
     ) -> Result<Remote, Unfit> {
         let own = passing.config.node;
+        // Who answers so has already found the way, and goes by it.
+        let (id, n, side) = leg;
+        let has_told = self.stream_of(id, n).is_some_and(|stream| stream.legs[side].told);
+        let is_agreed = passing.is_answer && has_told;
         let believed = told.filter(|told| {
-            passing.is_believed && told.node != own && passing.media.knows(told.node)
+            let is_found = is_agreed || passing.media.knows(told.node);
+            passing.is_believed && told.node != own && is_found
         });
         if let Some(Told { node, port }) = believed {
             return Ok(Remote::Overlay { node, port });

@@ -346,9 +346,20 @@ impl Gateway {
                 let why = if is_cancelled { Outcome::Refused(487) } else { why };
                 self.end_unanswered(&pending.passes, why, media);
             }
-            Kind::Bye => self.end(&pending.passes, hung_up(&pending.passes), media),
+            Kind::Bye if self.is_of_end(&pending) => {
+                self.end(&pending.passes, hung_up(&pending.passes), media);
+            }
+            Kind::Bye => {}
             Kind::Other => self.settle(&pending.passes, Some(id), Verdict::Refused, media),
         }
+    }
+
+    /// Whether a request of a call came from where the end is that it names: if the other
+    /// end has not agreed to it, it counts from nowhere else.
+    fn is_of_end(&self, pending: &Pending) -> bool {
+        let first = pending.passes.first();
+        let end = first.and_then(|&(id, side)| self.calls.get(id)?.sides.get(side));
+        end.is_some_and(|end| end.places.have(pending.up.remote.ip()))
     }
 
     /// When [`Gateway::handle_timeout`] has something to do.

@@ -127,7 +127,53 @@ fn virtual_ports_are_believed_of_those_who_are_trusted_and_of_nodes_that_are_kno
         assert_eq!(is_over, over, "{from} {node}");
         world.send(A.at, A.gateway, &A.response(&invite, "200 OK", &sdp("10.1.0.9:4000")));
         let ok = world.read(from, "200");
-        assert_eq!(wanted(&ok).1.is_some(), from == B.gateway);
+        assert_eq!(wanted(&ok).1.is_some(), over, "who isn't believed is told nothing in return");
+    }
+}
+
+#[test]
+fn both_gateways_take_the_same_way_though_only_one_sees_it() {
+    // While a link fails or comes back, one end of it knows so before the other.
+    let is_over = |world: &World| {
+        [0, 1].map(|n| {
+            let site = &world.sites[n];
+            let [near_a, near_b] = site.gateway.calls().next().unwrap().ports[0];
+            matches!(site.board.sends([near_b, near_a][n]), Remote::Overlay { .. })
+        })
+    };
+    for blind in [0, 1] {
+        let mut world = two_sites();
+        let all = std::mem::take(&mut world.sites[blind].board.nodes);
+        let (back, there) = call(&mut world);
+        // Who answers decides.
+        assert_eq!(is_over(&world), [blind == 0; 2], "site {blind} is blind");
+
+        // The next offer, from either end, likewise; and what is said twice.
+        world.sites[blind].board.nodes = all.clone();
+        world.sites[1 - blind].board.nodes.clear();
+        let again = A.request(("INVITE", 2, "sip:b@10.2.0.9"), "b", &back, &sdp("10.1.0.9:4000"));
+        world.send(A.at, A.gateway, &again);
+        let again = world.read(B.at, "INVITE");
+        for _ in 0..2 {
+            world.send(B.at, B.gateway, &B.response(&again, "200 OK", &sdp("10.2.0.9:5000")));
+            world.read(A.at, "200");
+            assert_eq!(is_over(&world), [blind == 1; 2], "site {blind} was blind");
+        }
+        world.send(A.at, A.gateway, &A.request(("ACK", 2, "sip:b@10.2.0.9"), "b", &back, ""));
+        let mut again_by_b = |number, offer: &str, answer: &str| {
+            let uri = "sip:a@10.1.0.9";
+            let again = B.request(("INVITE", number, uri), "a", &there, offer);
+            world.send(B.at, B.gateway, &again);
+            let again = world.read(A.at, "INVITE");
+            world.send(A.at, A.gateway, &A.response(&again, "200 OK", &sdp("10.1.0.9:4000")));
+            world.read(B.at, "200");
+            let ack = B.request(("ACK", number, uri), "a", &there, answer);
+            world.send(B.at, B.gateway, &ack);
+            is_over(&world)
+        };
+        assert_eq!(again_by_b(7, &sdp("10.2.0.9:5000"), ""), [blind == 0; 2], "A's site decides");
+        // The offer comes with the answer, and the ACK answers it.
+        assert_eq!(again_by_b(8, "", &sdp("10.2.0.9:5000")), [blind == 1; 2], "B's site decides");
     }
 }
 

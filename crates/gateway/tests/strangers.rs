@@ -65,6 +65,29 @@ fn a_stranger_who_answers_himself_moves_and_ends_nothing() {
 }
 
 #[test]
+fn a_strangers_bye_that_reaches_nobody_ends_nothing() {
+    // To the host of the other end, but not to the end.
+    let uri = "sip:b@10.1.0.20:9";
+    for (sender, code, ends) in
+        [(EVIL, None, false), (EVIL, Some("481 No Such Call"), false), (A, None, true)]
+    {
+        let mut world = World::new(vec![config(1, G)]);
+        let (back, ..) = call(&mut world);
+        let back = if sender.at == A.at { &back[..] } else { &[] };
+        world.send(sender.at, G, &sender.request(("BYE", 20, uri), "b", back, ""));
+        let bye = world.read("10.1.0.20:9", "BYE");
+        match code {
+            Some(code) => world.send("10.1.0.20:9", G, &B.response(&bye, code, "")),
+            None => world.wait(40_000),
+        }
+        assert_eq!(world.sites[0].gateway.calls().count(), usize::from(!ends), "{code:?}");
+        if !ends {
+            assert_unmoved(&world);
+        }
+    }
+}
+
+#[test]
 fn who_only_rings_moves_nothing_before_the_answer() {
     let mut world = World::new(vec![config(1, G)]);
     let invite = ring(&mut world);

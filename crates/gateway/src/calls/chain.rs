@@ -66,7 +66,7 @@ impl Calls {
         leg.filter(|_| config.is_here(at.ip())).map(|leg| (leg, usize::from(at.port() & 1)))
     }
 
-    fn stream_of(&self, id: CallId, n: usize) -> Option<&Stream> {
+    pub(super) fn stream_of(&self, id: CallId, n: usize) -> Option<&Stream> {
         self.all.get(&id)?.streams.get(n)?.as_ref()
     }
 

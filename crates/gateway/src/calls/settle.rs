@@ -96,8 +96,10 @@ impl Calls {
             call.before.retain(|before| Some(before.by) != by && !has_changed);
         }
         let mut is_plain = false;
+        // The answer to an offer that came with an answer is still to come.
+        let is_settled = call.answered.is_some() && call.awaits.is_none();
         for stream in call.streams.iter_mut().flatten() {
-            for leg in stream.legs.iter_mut().filter(|_| call.answered.is_some()) {
+            for leg in stream.legs.iter_mut().filter(|_| is_settled) {
                 if matches!(leg.remote, Remote::Udp { .. }) {
                     is_plain |= std::mem::take(&mut leg.told);
                 }

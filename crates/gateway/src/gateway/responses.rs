@@ -225,9 +225,10 @@ impl Gateway {
                 let why = if has_expired { Outcome::Unanswered } else { Outcome::Refused(code) };
                 self.end_unanswered(&pending.passes, why, media);
             }
+            (Kind::Bye, 200..300) => self.end(&pending.passes, hung_up(&pending.passes), media),
             // Or the other end isn't reached, and who has said it has hung up (RFC 3261,
             // 15.1.1). Others leave it as it was.
-            (Kind::Bye, 200..300 | 408 | 481 | 502..=504) => {
+            (Kind::Bye, 408 | 481 | 502..=504) if self.is_of_end(pending) => {
                 self.end(&pending.passes, hung_up(&pending.passes), media);
             }
             // Who else is in it is known now.
