@@ -22,7 +22,7 @@ arrows() {
         client) echo base overlay ;;
         trunkline) echo base net overlay rate media sip gateway client ;;
         sim) echo base net overlay rate media ;;
-        lab) echo base net overlay sim media client ;;
+        lab) echo base net overlay rate sim media client ;;
         *) return 1 ;;
     esac
 }

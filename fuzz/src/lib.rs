@@ -12,5 +12,6 @@ pub mod route;
 pub mod script;
 pub mod sealed_node;
 pub mod seeds;
+pub mod tfrc;
 pub mod two_nodes;
 pub mod wire;

@@ -13,6 +13,7 @@ pub mod heal;
 mod overlay;
 pub mod steady;
 pub mod tcp_model;
+pub mod tfrc_steady;
 
 use crate::experiment::Experiment;
 
@@ -30,5 +31,6 @@ pub fn experiments() -> Vec<Experiment> {
         heal::experiment(),
         steady::experiment(),
         tcp_model::experiment(),
+        tfrc_steady::experiment(),
     ]
 }
