@@ -238,6 +238,7 @@ fn fig3() -> Figure {
                 measure: Box::new(|t| missed(t, SHOWN[1])),
                 expected: Verdict::Fails,
                 why: "Eight packets in 300 ms are 27 a second, and the codec makes 50.",
+                sabotage: "no-floor",
                 ..claim(
                     "md-does-not",
                     "SP+FR+MD misses at most 1 %",

@@ -97,7 +97,7 @@ fn point(
     path: Path,
     (size, sabotage): (Size, Sabotage),
 ) -> Point {
-    let runs = size.pick(1, 5, 15);
+    let runs = size.pick(1, 9, 15);
     let measure = move |inputs: &Inputs<'_>| measure(&path, size, sabotage, inputs.seed);
     Point {
         key,
@@ -110,12 +110,12 @@ fn point(
 
 /// Talkspurts of a call.
 fn cycles(size: Size) -> u32 {
-    size.pick(10, 40, 100)
+    size.pick(10, 50, 100)
 }
 
 /// The same calls over every transport.
 fn measure(path: &Path, size: Size, sabotage: Sabotage, seed: u64) -> Result<Cells, PointError> {
-    let seeds: Vec<u64> = (0..size.pick(1, 5, 15)).map(|n| seed.wrapping_add(n)).collect();
+    let seeds: Vec<u64> = (0..size.pick(1, 9, 15)).map(|n| seed.wrapping_add(n)).collect();
     let mut rows = Cells::new();
     for codec in Codec::ALL {
         let calls: Vec<Call> =
@@ -127,21 +127,29 @@ fn measure(path: &Path, size: Size, sabotage: Sabotage, seed: u64) -> Result<Cel
                 continue;
             }
             let transport = transport::named(name, codec, sabotage);
-            let path = &path_of(path, name, sabotage);
+            let broken = path_of(path, (codec, name), sabotage);
             let runs = calls.iter().zip(&seeds);
             let playout = playout(sabotage);
-            let runs = runs.map(|(call, &seed)| run(call, &transport, path, (seed, playout)));
+            let runs = runs.map(|(call, &seed)| run(call, &transport, &broken, (seed, playout)));
             rows.push(row(codec, name, path, &runs.collect::<Result<Vec<_>, _>>()?));
         }
     }
     Ok(rows)
 }
 
-/// The path of a transport: the same for all unless it is broken.
-fn path_of(path: &Path, name: &str, sabotage: Sabotage) -> Path {
-    let is_clean = (sabotage.is("tcp-loses-nothing") && name == "tcp")
-        || (sabotage.is("no-losses-at-10") && path.loss >= 0.1 && name.starts_with("tfrc"));
-    Path { loss: if is_clean { 0.0 } else { path.loss }, ..*path }
+/// The path of a codec over a transport: the same for all unless it is broken.
+fn path_of(path: &Path, (codec, name): (Codec, &str), sabotage: Sabotage) -> Path {
+    let mut path = *path;
+    let is_tfrc = name.starts_with("tfrc");
+    if sabotage.is("half-lost-but-over-tcp") && path.loss > 0.0 {
+        path.loss = if is_tfrc { 0.5 } else { 0.0 };
+    }
+    if (sabotage.is("g729-later") && codec == Codec::G729)
+        || (sabotage.is("modified-later") && name == transport::MODIFIED)
+    {
+        path.delay_ms += 100;
+    }
+    path
 }
 
 /// What one run came to.
@@ -157,8 +165,11 @@ struct Run {
 
 /// The playout that adapts.
 fn playout(sabotage: Sabotage) -> Config {
-    let half = sabotage.is("half-of-the-packets-in-time");
-    Config { quantile: if half { 0.5 } else { Config::default().quantile }, ..Config::default() }
+    let mut config = Config::default();
+    if sabotage.is("a-second-to-begin-with") {
+        (config.quantile, config.initial) = (1.0, Duration::from_secs(1));
+    }
+    config
 }
 
 fn run(

@@ -70,7 +70,7 @@ fn poor_at_10() -> Claim {
             Measured::largest(each)
         }),
         at: &[10.0],
-        sabotage: "no-losses-at-10",
+        sabotage: "idle-excluded",
         ..points(
             "poor-at-10",
             "at 10 % loss TFRC, SP and SP+FR have R of at most 50",
@@ -92,6 +92,7 @@ fn overtakes() -> Claim {
         expected: Verdict::Fails,
         why: "What is lost at the sender after each pause and what the network loses add up; the \
               best playout of TCP's stream still skips what its retransmissions delay most.",
+        sabotage: "half-lost-but-over-tcp",
         ..points(
             "overtakes",
             "at 10 % loss some variant has a higher R than TCP",

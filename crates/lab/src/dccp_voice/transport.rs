@@ -99,9 +99,6 @@ fn broken(name: &str, mut config: Config, sabotage: Sabotage) -> Config {
     if sabotage.is("no-restart") {
         config.restart = None;
     }
-    if sabotage.is("a-segment-in-64-s") {
-        config.avoidance = Least::Backoff;
-    }
     if let Some(minimum) = &mut config.minimum {
         if sabotage.is("no-floor") {
             minimum.least = None;
@@ -109,9 +106,6 @@ fn broken(name: &str, mut config: Config, sabotage: Sabotage) -> Config {
         if sabotage.is("floor-of-the-codec") {
             // More than G.711 needs over the longest round trip.
             minimum.least = Some(Least::Bytes(16_000.0));
-        }
-        if sabotage.is("keep-first-report") {
-            minimum.discards = false;
         }
     }
     config

@@ -3,7 +3,7 @@
 use super::{FIGURE, FULL, LOSSES, RTTS, SMALL};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Chart, Mark, Series, Style};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
 /// Why the bounds are what they are: no paper gives one.
@@ -20,7 +20,7 @@ pub fn steady() -> Figure {
                over what the throughput equation says at the loss event rate that the receiver \
                reported. Packets of 1,400 bytes with DCCP's CCID 3; pale, of 160 bytes with TFRC \
                for small packets, which sends one every 10 ms at most.",
-        chart: Box::new(over_equation),
+        chart: one_panel(over_equation),
         claims: vec![
             equation(FULL),
             equation(SMALL),
