@@ -28,9 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The codecs of Table I.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Codec {
-    /// 160 bytes in 20 ms.
+    /// G.711: a packet of 160 bytes for 20 ms of speech.
     G711,
-    /// 20 bytes in 20 ms.
+    /// G.729: a packet of 20 bytes for 20 ms of speech.
     G729,
 }
 

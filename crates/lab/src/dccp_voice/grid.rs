@@ -103,7 +103,7 @@ fn point(
         key,
         x,
         figures: figures.to_vec(),
-        weight: runs as f64 * f64::from(cycles(size)) / 100.0 * 0.3,
+        weight: runs as f64 * f64::from(cycles(size)) / 100.0 * 0.06,
         measure: Box::new(measure),
     }
 }

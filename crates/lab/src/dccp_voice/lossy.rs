@@ -12,7 +12,7 @@ use crate::table::Table;
 pub const LOSSES: [f64; 4] = [0.01, 1.0, 3.0, 10.0];
 const SMALL: [f64; 3] = [0.01, 1.0, 3.0];
 
-/// Figure 4 alone.
+/// The figure on the unmodified variants by loss, figure 4.
 pub fn figures() -> Vec<Figure> {
     vec![fig4()]
 }

@@ -6,14 +6,14 @@ use trunkline_rate::tfrc::md::Minimum;
 use trunkline_rate::tfrc::{Config, Least, Measure};
 use trunkline_sim::agent::tcp::{Idle, Profile};
 
-/// What carries a call.
+/// What carries a call: a transport protocol and its parameters.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// Each packet is sent when it is due.
     Udp,
     /// A byte stream in the manner of this implementation, with or without Nagle's algorithm.
     Tcp {
-        /// The implementation.
+        /// Which implementation's TCP it is.
         profile: Box<Profile>,
         /// Whether Nagle's algorithm is off.
         nodelay: bool,
