@@ -216,25 +216,25 @@ impl Measured {
         Measured::new(estimate, (estimate - low, estimate + high))
     }
 
-    /// The largest of several values: the true one is at least as large as the lower end
+    /// The maximum of several values: the true one is at least as large as the lower end
     /// of each interval, and at most as large as some upper end. Not a number
     /// if there are none, or one is not a number: a claim must not hold because
     /// its points are missing.
-    pub fn largest(values: impl IntoIterator<Item = Measured>) -> Measured {
+    pub fn maximum(values: impl IntoIterator<Item = Measured>) -> Measured {
         let values: Vec<Measured> = values.into_iter().collect();
-        let of = |f: fn(&Measured) -> f64| largest(values.iter().map(f));
+        let of = |f: fn(&Measured) -> f64| maximum(values.iter().map(f));
         Measured::new(of(|v| v.estimate), (of(|v| v.interval.0), of(|v| v.interval.1)))
     }
 
-    /// The smallest of several values, with an interval found as by [`Measured::largest`].
-    pub fn smallest(values: impl IntoIterator<Item = Measured>) -> Measured {
-        Measured::largest(values.into_iter().map(|v| v.times(-1.0))).times(-1.0)
+    /// The minimum of several values, with an interval found as by [`Measured::maximum`].
+    pub fn minimum(values: impl IntoIterator<Item = Measured>) -> Measured {
+        Measured::maximum(values.into_iter().map(|v| v.times(-1.0))).times(-1.0)
     }
 
     /// How far the farthest two of some are apart.
     pub fn range(values: &[Measured]) -> Measured {
         let pairs = values.iter().flat_map(|a| values.iter().map(|b| a.minus(b)));
-        let far = Measured::largest(pairs);
+        let far = Measured::maximum(pairs);
         Measured { interval: (far.interval.0.max(0.0), far.interval.1), ..far }
     }
 }
@@ -246,16 +246,16 @@ pub fn worst_of(runs: f64) -> String {
     format!("Worst of {runs:.0}: at most {share:.1} % of others take longer (rule of three).")
 }
 
-/// The largest of several measurements; NaN if there are none, or one is NaN: a
+/// The maximum of several measurements; NaN if there are none, or one is NaN: a
 /// claim must not hold because its points are missing.
-pub fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
+pub fn maximum(values: impl IntoIterator<Item = f64>) -> f64 {
     let max = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
     values.into_iter().reduce(max).unwrap_or(f64::NAN)
 }
 
-/// The smallest of several measurements; NaN if there are none, or one is NaN.
-pub fn smallest(values: impl IntoIterator<Item = f64>) -> f64 {
-    -largest(values.into_iter().map(|v| -v))
+/// The minimum of several measurements; NaN if there are none, or one is NaN.
+pub fn minimum(values: impl IntoIterator<Item = f64>) -> f64 {
+    -maximum(values.into_iter().map(|v| -v))
 }
 
 #[cfg(test)]
@@ -264,12 +264,12 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_no_extreme() {
-        assert_eq!((largest([1.0, 3.0, 2.0]), smallest([1.0, 3.0, 2.0])), (3.0, 1.0));
+        assert_eq!((maximum([1.0, 3.0, 2.0]), minimum([1.0, 3.0, 2.0])), (3.0, 1.0));
         for none in [&[][..], &[f64::NAN, 1.0], &[1.0, f64::NAN]] {
-            assert!(largest(none.iter().copied()).is_nan());
-            assert!(smallest(none.iter().copied()).is_nan());
+            assert!(maximum(none.iter().copied()).is_nan());
+            assert!(minimum(none.iter().copied()).is_nan());
             let measured = none.iter().map(|v| Measured::census(*v));
-            assert!(Measured::largest(measured).estimate.is_nan());
+            assert!(Measured::maximum(measured).estimate.is_nan());
         }
         assert!(Measured::range(&[]).estimate.is_nan() && Measured::mean(&[]).estimate.is_nan());
     }

@@ -48,7 +48,7 @@ fn below_tcp() -> Claim {
             let each = UNMODIFIED
                 .iter()
                 .flat_map(|name| differences(t, &Codec::ALL, ["tcp", *name], &at_50_ms(&SMALL)));
-            Measured::smallest(each)
+            Measured::minimum(each)
         }),
         at: &SMALL,
         sabotage: "idle-excluded",
@@ -67,7 +67,7 @@ fn poor_at_10() -> Claim {
             let each = UNMODIFIED
                 .iter()
                 .flat_map(|name| Codec::ALL.iter().map(|codec| one(t, *codec, name, (50.0, 10.0))));
-            Measured::largest(each)
+            Measured::maximum(each)
         }),
         at: &[10.0],
         sabotage: "idle-excluded",
@@ -86,7 +86,7 @@ fn overtakes() -> Claim {
             let each = UNMODIFIED
                 .iter()
                 .flat_map(|name| differences(t, &Codec::ALL, [*name, "tcp"], &[(50.0, 10.0)]));
-            Measured::largest(each)
+            Measured::maximum(each)
         }),
         at: &[10.0],
         expected: Verdict::Fails,
@@ -108,7 +108,7 @@ fn restart_best() -> Claim {
             let each = ["tfrc", "tfrc-sp"].into_iter().flat_map(|other| {
                 differences(t, &Codec::ALL, ["tfrc-sp-fr", other], &at_50_ms(&[1.0, 3.0, 10.0]))
             });
-            Measured::smallest(each)
+            Measured::minimum(each)
         }),
         at: &[1.0, 3.0, 10.0],
         sabotage: "no-restart",
@@ -143,7 +143,7 @@ fn loss_weighs_more() -> Claim {
                     SMALL.iter().map(|loss| by_loss_less_by_delay(t, *codec, name, *loss))
                 })
             });
-            Measured::smallest(each)
+            Measured::minimum(each)
         }),
         at: &SMALL,
         why: "Over TCP it is the other way round: nothing is lost but what the playout skips.",
@@ -164,7 +164,7 @@ fn modern_tcp() -> Claim {
         ),
         measure: Box::new(|t| {
             let pair = ["tcp-linux-6", "tfrc-sp-fr-md"];
-            Measured::smallest(differences(t, &Codec::ALL, pair, &at_50_ms(&SMALL)))
+            Measured::minimum(differences(t, &Codec::ALL, pair, &at_50_ms(&SMALL)))
         }),
         at: &SMALL,
         sabotage: "nagle",

@@ -79,7 +79,7 @@ pub fn by_loss() -> Figure {
                 measure: Box::new(|t| {
                     let places = at_50_ms(&LOSSES);
                     let each = differences(t, &Codec::ALL, ["udp", MODIFIED], &places);
-                    Measured::largest(each.into_iter().map(|d| d.abs()))
+                    Measured::maximum(each.into_iter().map(|d| d.abs()))
                 }),
                 at: &LOSSES,
                 sabotage: "no-floor",
@@ -93,7 +93,7 @@ pub fn by_loss() -> Figure {
                 published: Some("SP+FR+MD outperforms TCP"),
                 measure: Box::new(|t| {
                     let places = at_50_ms(&[1.0, 3.0, 10.0]);
-                    Measured::smallest(differences(t, &Codec::ALL, [MODIFIED, "tcp"], &places))
+                    Measured::minimum(differences(t, &Codec::ALL, [MODIFIED, "tcp"], &places))
                 }),
                 at: &[1.0, 3.0, 10.0],
                 expected: Verdict::Fails,
@@ -110,7 +110,7 @@ pub fn by_loss() -> Figure {
                 published: Some("SP+FR+MD outperforms TCP"),
                 measure: Box::new(|t| {
                     let places = at_50_ms(&[1.0, 3.0, 10.0]);
-                    Measured::smallest(differences(t, &[Codec::G711], [MODIFIED, "tcp"], &places))
+                    Measured::minimum(differences(t, &[Codec::G711], [MODIFIED, "tcp"], &places))
                 }),
                 at: &[1.0, 3.0, 10.0],
                 sabotage: "no-floor",
@@ -140,7 +140,7 @@ fn equals_udp(
         published: (!ours).then_some("up to 100 ms, SP+FR+MD is identical to UDP with both codecs"),
         measure: Box::new(move |t| {
             let each = differences(t, &Codec::ALL, ["udp", name], &along(delays, 0.0));
-            Measured::largest(each.into_iter().map(|d| d.abs()))
+            Measured::maximum(each.into_iter().map(|d| d.abs()))
         }),
         at: delays,
         expected,
@@ -162,7 +162,7 @@ fn g729_close(id: &'static str, name: &'static str, expected: Verdict) -> Claim 
         published: (!ours).then_some("for G.729 it remains close to UDP up to 250 ms"),
         measure: Box::new(move |t| {
             let places = along(&[100.0, 150.0, 250.0], 0.0);
-            Measured::largest(differences(t, &[Codec::G729], ["udp", name], &places))
+            Measured::maximum(differences(t, &[Codec::G729], ["udp", name], &places))
         }),
         at: &[100.0, 150.0, 250.0],
         expected,
@@ -191,7 +191,7 @@ fn g711_falls(id: &'static str, name: &'static str) -> Claim {
         published: (!ours).then_some("for G.711 it quickly degrades when delays exceed 100 ms"),
         measure: Box::new(move |t| {
             let places = along(&[150.0, 250.0, 400.0], 0.0);
-            Measured::smallest(differences(t, &[Codec::G711], ["udp", name], &places))
+            Measured::minimum(differences(t, &[Codec::G711], ["udp", name], &places))
         }),
         at: &[150.0, 250.0, 400.0],
         why: if ours {
@@ -219,7 +219,7 @@ fn tcp_above(id: &'static str, loss: f64) -> Claim {
         published: Some("TCP still outperforms SP+FR+MD in this scenario"),
         measure: Box::new(move |t| {
             let places = along(&[100.0, 150.0, 250.0], loss);
-            Measured::smallest(differences(t, &Codec::ALL, ["tcp", MODIFIED], &places))
+            Measured::minimum(differences(t, &Codec::ALL, ["tcp", MODIFIED], &places))
         }),
         at: &[100.0, 150.0, 250.0],
         sabotage: "floor-of-the-codec",
@@ -241,7 +241,7 @@ fn first_report() -> Claim {
         measure: Box::new(|t| {
             let places = along(&[50.0, 100.0, 150.0], 0.0);
             let pair = [MODIFIED, "tfrc-md-first-report"];
-            Measured::largest(differences(t, &Codec::ALL, pair, &places))
+            Measured::maximum(differences(t, &Codec::ALL, pair, &places))
         }),
         at: &[50.0, 100.0, 150.0],
         expected: Verdict::Fails,
@@ -261,7 +261,7 @@ fn equals_udp_lossy() -> Claim {
         measure: Box::new(|t| {
             let each =
                 differences(t, &Codec::ALL, ["udp", ONE_SEGMENT], &along(&[50.0, 100.0], 0.1));
-            Measured::largest(each.into_iter().map(|d| d.abs()))
+            Measured::maximum(each.into_iter().map(|d| d.abs()))
         }),
         at: &[50.0, 100.0],
         sabotage: "no-floor",
@@ -282,7 +282,7 @@ fn less_above(id: &'static str, name: &'static str) -> Claim {
         measure: Box::new(move |t| {
             let by = |loss| differences(t, &[Codec::G729], ["tcp", name], &along(&[250.0], loss));
             let each = by(0.1).into_iter().zip(by(0.0)).map(|(lossy, clean)| lossy.minus(&clean));
-            Measured::largest(each)
+            Measured::maximum(each)
         }),
         at: &[250.0],
         sabotage: "half-lost-but-over-tcp",

@@ -80,7 +80,7 @@ fn scores(sabotage: Sabotage) -> Vec<Vec<Cell>> {
 
 fn farthest(table: &Table, [is, published]: [&'static str; 2]) -> Measured {
     let off = |r: crate::table::Record<'_>| (r.number(is) - r.number(published)).abs();
-    Measured::largest(table.iter().map(|r| Measured::census(off(r))))
+    Measured::maximum(table.iter().map(|r| Measured::census(off(r))))
 }
 
 fn table1() -> Figure {

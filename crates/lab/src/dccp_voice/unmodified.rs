@@ -91,7 +91,7 @@ fn fig1b() -> Figure {
                     Some(row) => Measured::census(row.number("adaptive_playout_less_r")),
                     None => Measured::census(f64::NAN),
                 };
-                Measured::largest(each.map(less))
+                Measured::maximum(each.map(less))
             }),
             at: &[50.0, 150.0, 250.0],
             expected: Verdict::Holds,
@@ -156,7 +156,7 @@ fn below_50() -> Claim {
                     .iter()
                     .flat_map(|name| LONG.iter().map(|delay| one(t, *codec, name, (*delay, 0.0))))
             });
-            Measured::largest(all)
+            Measured::maximum(all)
         }),
         at: &LONG,
         sabotage: "idle-excluded",
@@ -171,7 +171,7 @@ fn below_50() -> Claim {
 /// How far the farthest two of the variants are apart.
 fn apart(t: &Table, names: &[[&'static str; 2]], places: &[(f64, f64)]) -> Measured {
     let each = names.iter().flat_map(|pair| differences(t, &Codec::ALL, *pair, places));
-    Measured::largest(each.map(|d| d.abs()))
+    Measured::maximum(each.map(|d| d.abs()))
 }
 
 fn same() -> Claim {
@@ -202,7 +202,7 @@ fn tcp_like_udp(id: &'static str, codec: Codec, delays: &'static [f64]) -> Claim
         measure: Box::new(move |t| {
             let places = along(delays, 0.0);
             let each = differences(t, &[codec], ["udp", "tcp"], &places);
-            Measured::largest(each.into_iter().map(|d| d.abs()))
+            Measured::maximum(each.into_iter().map(|d| d.abs()))
         }),
         at: delays,
         expected: if g729 { Verdict::Holds } else { Verdict::Undecided },
@@ -229,7 +229,7 @@ fn g711_falls() -> Claim {
         published: Some("voice quality for TCP degrades at delays exceeding 100 ms with G.711"),
         measure: Box::new(|t| {
             let places = along(&[150.0, 250.0, 400.0], 0.0);
-            Measured::smallest(differences(t, &[Codec::G711], ["udp", "tcp"], &places))
+            Measured::minimum(differences(t, &[Codec::G711], ["udp", "tcp"], &places))
         }),
         at: &[150.0, 250.0, 400.0],
         why: "After a pause FreeBSD begins with one segment of 1,448 bytes, which G.711 fills in \
@@ -250,7 +250,7 @@ fn sustains(id: &'static str, codec: Codec) -> Claim {
         published: Some("TCP sustains R above 50 up to 250 ms or more, depending on the codec"),
         measure: Box::new(move |t| {
             let each = [50.0, 100.0, 150.0, 250.0].map(|delay| one(t, codec, "tcp", (delay, 0.0)));
-            Measured::smallest(each)
+            Measured::minimum(each)
         }),
         at: &[50.0, 100.0, 150.0, 250.0],
         expected: if g729 { Verdict::Holds } else { Verdict::Fails },
@@ -277,7 +277,7 @@ fn window_3390() -> Claim {
         measure: Box::new(|t| {
             let places = along(&[50.0, 100.0, 150.0, 250.0], 0.0);
             let each = differences(t, &Codec::ALL, ["udp", "tcp-rfc3390"], &places);
-            Measured::largest(each)
+            Measured::maximum(each)
         }),
         at: &[50.0, 100.0, 150.0, 250.0],
         why: "4,380 bytes last for 548 ms of G.711: a one-way delay of 274 ms.",
@@ -318,7 +318,7 @@ fn gain(t: &Table, name: &str, delays: &[f64]) -> Measured {
             one(t, *codec, name, (*delay, 0.1)).minus(&one(t, *codec, name, (*delay, 0.0)))
         })
     });
-    Measured::smallest(each)
+    Measured::minimum(each)
 }
 
 fn better(id: &'static str, name: &'static str) -> Claim {
@@ -369,7 +369,7 @@ fn still_below() -> Claim {
                     .into_iter()
                     .flat_map(|better| differences(t, &Codec::ALL, [better, *name], &places))
             });
-            Measured::smallest(each)
+            Measured::minimum(each)
         }),
         at: &[50.0, 100.0, 150.0, 250.0],
         sabotage: "idle-excluded",
@@ -386,7 +386,7 @@ fn sp_like_tfrc() -> Claim {
         published: Some("SP does not significantly improve voice quality with either codec"),
         measure: Box::new(|t| {
             let pair = ["tfrc-sp", "tfrc"];
-            Measured::largest(differences(t, &Codec::ALL, pair, &along(&SHORT, 0.1)))
+            Measured::maximum(differences(t, &Codec::ALL, pair, &along(&SHORT, 0.1)))
         }),
         at: &SHORT,
         sabotage: "idle-excluded-for-small-packets",
@@ -403,7 +403,7 @@ fn restart_better() -> Claim {
         published: Some("the moderately better performance of SP+FR"),
         measure: Box::new(|t| {
             let pair = ["tfrc-sp-fr", "tfrc-sp"];
-            Measured::smallest(differences(t, &Codec::ALL, pair, &along(&SHORT, 0.1)))
+            Measured::minimum(differences(t, &Codec::ALL, pair, &along(&SHORT, 0.1)))
         }),
         at: &SHORT,
         sabotage: "no-restart",
@@ -429,7 +429,7 @@ fn g711_beneath() -> Claim {
                     _ => Measured::census(f64::NAN),
                 }
             });
-            Measured::smallest(each)
+            Measured::minimum(each)
         }),
         at: &[250.0, 400.0],
         sabotage: "tcp-keeps-its-window",

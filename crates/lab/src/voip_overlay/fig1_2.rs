@@ -52,7 +52,7 @@ fn fig1() -> Figure {
                 decimals: 2,
                 measure: Box::new(|t| {
                     let of = |loss| Measured::range(&at(t, Statistic::Mean, "udp", loss));
-                    Measured::largest([of(0.5), of(1.0)])
+                    Measured::maximum([of(0.5), of(1.0)])
                 }),
                 at: &[0.5, 1.0],
                 expected: Verdict::Holds,

@@ -359,7 +359,7 @@ fn overhead() -> Claim {
         decimals: 2,
         measure: Box::new(|table| {
             let low = table.iter().filter(|r| r.number("loss_pct") == 0.5);
-            Measured::largest(low.map(|r| Measured::census(r.number("overhead_pct"))))
+            Measured::maximum(low.map(|r| Measured::census(r.number("overhead_pct"))))
         }),
         at: &[0.5],
         expected: Verdict::Holds,

@@ -201,7 +201,7 @@ fn left(
         measure: Box::new(move |table| {
             let here = |r: &Record<'_>| ours(r) && r.number("loss_pct") == 5.0;
             let wanted = |r: &Record<'_>| bursts.iter().any(|b| r.is("burst_pct", b));
-            Measured::largest(table.iter().filter(|r| here(r) && wanted(r)).map(|r| residual(&r)))
+            Measured::maximum(table.iter().filter(|r| here(r) && wanted(r)).map(|r| residual(&r)))
         }),
         at: &[5.0],
         expected: Verdict::Holds,
@@ -223,7 +223,7 @@ fn bytes(most: f64) -> Claim {
             let here = |r: &Record<'_>| ours(r) && r.number("loss_pct") == 5.0;
             let each =
                 table.iter().filter(here).map(|r| Measured::census(r.number("overhead_pct")));
-            Measured::largest(each)
+            Measured::maximum(each)
         }),
         at: &[5.0],
         expected: Verdict::Holds,
@@ -254,8 +254,8 @@ fn never_worse() -> Claim {
             };
             let each: Vec<Measured> = table.iter().filter(ours).map(more).collect();
             let errors = |m: &Measured| Z * m.estimate / (m.estimate - m.interval.0);
-            let most = Measured::largest(each.iter().map(|m| Measured::census(errors(m))));
-            let worst = Measured::largest(each.iter().cloned()).estimate;
+            let most = Measured::maximum(each.iter().map(|m| Measured::census(errors(m))));
+            let worst = Measured::maximum(each.iter().cloned()).estimate;
             most.noting(format!("At most {worst:.5} % more."))
         }),
         at: &[],

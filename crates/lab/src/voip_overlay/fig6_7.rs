@@ -247,7 +247,7 @@ fn spread() -> Claim {
             );
             let (first, last) = (half.minus(&uniform), most.minus(&half));
             let more = last.minus(&first);
-            Measured::smallest([first, last, more]).noting(note)
+            Measured::minimum([first, last, more]).noting(note)
         }),
         at: &[],
         expected: Verdict::Holds,

@@ -163,7 +163,7 @@ fn above_four(
         measure: Box::new(move |table| {
             let rows = there(table, loss, bursts);
             let note = note(table, statistic, "until-deadline", loss);
-            Measured::smallest(rows.iter().map(|r| statistic.of(r))).noting(note)
+            Measured::minimum(rows.iter().map(|r| statistic.of(r))).noting(note)
         }),
         at,
         expected: Verdict::Holds,
@@ -185,7 +185,7 @@ fn as_without_loss() -> Claim {
         measure: Box::new(|table| {
             let p5 = |loss| {
                 let rows = there(table, loss, &["uniform", "25", "50"]);
-                Measured::smallest(rows.iter().map(|r| Statistic::P5.of(r)))
+                Measured::minimum(rows.iter().map(|r| Statistic::P5.of(r)))
             };
             // Without loss every segment is heard as it is coded: nothing is sampled.
             Measured::census(p5(0.0).estimate).minus(&p5(10.0))
@@ -210,7 +210,7 @@ fn cost() -> Claim {
         measure: Box::new(|table| {
             let rows = there(table, 10.0, &["uniform", "25", "50"]);
             let each = rows.iter().map(|r| Measured::census(5.0 * r.number("overhead_pct")));
-            Measured::largest(each)
+            Measured::maximum(each)
         }),
         at: &[10.0],
         expected: Verdict::Fails,

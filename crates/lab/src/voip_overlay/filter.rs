@@ -2,7 +2,7 @@
 //! our send filter beside the one that it is made after.
 
 use super::PAPER;
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum};
 use crate::experiment::{Experiment, Figure, Inputs, Point};
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Column, Record, Table};
@@ -74,7 +74,7 @@ fn within() -> Claim {
         measure: Box::new(|table| {
             let band = |r: &Record<'_>| (200.0..=3_400.0).contains(&r.number("hz"));
             let off = table.iter().filter(band).map(|r| r.number("off_db").abs());
-            Measured::census(largest(off))
+            Measured::census(maximum(off))
         }),
         at: &[],
         expected: Verdict::Holds,

@@ -3,7 +3,7 @@
 
 use super::{PAPER, burst_label, fig1_2, fig9_10, ten_ms, unanswered};
 use crate::chain::{self, Bursts, Chain, Policy, Run, SECONDS_PER_HOP};
-use crate::claim::{Bound, Measured, smallest};
+use crate::claim::{Bound, Measured, minimum};
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Mark, Series, Style};
 use crate::speech::{PACKETS, Speech};
@@ -406,7 +406,7 @@ pub fn at(table: &Table, statistic: Statistic, path: &str, loss_pct: f64) -> Vec
 /// The mean of that over the burstinesses, with a note.
 pub fn pooled(table: &Table, statistic: Statistic, path: &str, loss_pct: f64) -> Measured {
     let each = at(table, statistic, path, loss_pct);
-    let worst = smallest(each.iter().map(|v| v.estimate));
+    let worst = minimum(each.iter().map(|v| v.estimate));
     let note = note(table, statistic, path, loss_pct);
     Measured::mean(&each).noting(format!("At the worst burstiness {worst:.2}. {note}"))
 }
@@ -420,7 +420,7 @@ pub fn note(table: &Table, statistic: Statistic, path: &str, loss_pct: f64) -> S
     };
     let least = |column: &str, loss: f64| {
         let there = table.iter().filter(|r| r.is("path", path) && r.number("loss_pct") == loss);
-        smallest(there.map(|r| r.number(column)))
+        minimum(there.map(|r| r.number(column)))
     };
     let clean = least(raw, 0.0);
     let clean = if clean.is_finite() {

@@ -213,7 +213,7 @@ fn without_loss() -> Claim {
         measure: Box::new(|table| {
             let there = |r: &Record<'_>| r.is("filter", "irs") && r.number("loss_pct") == 0.0;
             let p5 = |r: Record<'_>| Measured::census(r.number("pesq_p5"));
-            Measured::smallest(table.iter().filter(there).map(p5))
+            Measured::minimum(table.iter().filter(there).map(p5))
         }),
         at: &[0.0],
         expected: Verdict::Holds,

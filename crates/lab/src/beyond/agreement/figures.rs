@@ -146,7 +146,7 @@ fn agrees(quantity: &'static str) -> Claim {
             let all: Vec<_> = networks_of(quantity).map(one).collect();
             let said: Vec<&str> = all.iter().map(|(_, said)| said.as_str()).collect();
             let note = format!("Simulator, testbed: {}.", said.join("; "));
-            Measured::largest(all.iter().map(|(apart, _)| apart.clone())).noting(note)
+            Measured::maximum(all.iter().map(|(apart, _)| apart.clone())).noting(note)
         }),
         at: &[],
         expected: Verdict::Holds,
@@ -204,7 +204,7 @@ fn of_worst(t: &Table, at: &str, kind: Kind, quantity: &str) -> Measured {
     let one = |network: &networks::Network| {
         find(t, at, network.name, quantity).map_or(Measured::census(f64::NAN), |r| mean(&r))
     };
-    Measured::largest(here.map(one))
+    Measured::maximum(here.map(one))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::FIGURE;
 use super::script::Event;
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -162,7 +162,7 @@ fn soon(
         unit: "s",
         decimals: 3,
         measure: Box::new(move |t| {
-            let worst = largest(events.map(|e| at(t, place, e, 100.0, "converged_s")));
+            let worst = maximum(events.map(|e| at(t, place, e, 100.0, "converged_s")));
             let runs: f64 = events.map(|e| at(t, place, e, 100.0, "runs")).iter().sum();
             let note = format!("{} {}", medians(t, place, events), worst_of(runs));
             Measured::census(worst).noting(note)
@@ -184,7 +184,7 @@ fn settles(place: &'static str) -> Claim {
         decimals: 0,
         measure: Box::new(move |t| {
             let unsettled = EVENTS.map(|e| at(t, place, e, 100.0, "unsettled"));
-            let known = largest(unsettled);
+            let known = maximum(unsettled);
             let sum = if known.is_nan() { f64::NAN } else { unsettled.iter().sum() };
             Measured::census(sum)
         }),

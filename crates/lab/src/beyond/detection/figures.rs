@@ -281,7 +281,7 @@ fn stalls_want_patience() -> Claim {
         decimals: 1,
         measure: Box::new(|t| {
             let both = [DEFAULT, (50.0, "yes", 1.0)].map(|s| more(t, s, PAPER));
-            Measured::smallest(both)
+            Measured::minimum(both)
         }),
         at: &[1.0, 10.0],
         expected: Verdict::Holds,
@@ -304,7 +304,7 @@ fn five_are_too_few() -> Claim {
         decimals: 1,
         measure: Box::new(|t| {
             let pair = |hello| more(t, (hello, "yes", 5.0), (hello, "yes", 10.0));
-            Measured::smallest([50.0, 200.0, 1_000.0].map(pair))
+            Measured::minimum([50.0, 200.0, 1_000.0].map(pair))
         }),
         at: &[5.0, 10.0],
         expected: Verdict::Holds,

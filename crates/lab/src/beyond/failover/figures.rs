@@ -1,7 +1,7 @@
 //! Figures and claims on calls whose way fails.
 
 use super::{EVENTS, STEADY};
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -116,7 +116,7 @@ fn whole(id: &'static str, settings: &'static str, within: &'static str, bound: 
         decimals: 3,
         measure: Box::new(move |t| {
             let events = ["cut", "blackhole", "crash"];
-            let worst = largest(events.map(|e| of(t, e, 100.0, "whole_s")));
+            let worst = maximum(events.map(|e| of(t, e, 100.0, "whole_s")));
             let note = events.map(|e| {
                 let at = |share, column| of(t, e, share, column);
                 format!(
@@ -160,7 +160,7 @@ fn acts(id: &'static str, events: &'static [&'static str], at: &'static [f64]) -
                     ["left_s", "left_low_s", "left_high_s"].map(|c| of(t, e, 95.0, c));
                 Measured::new(value, (low, high))
             };
-            let worst = Measured::largest(events.iter().map(left));
+            let worst = Measured::maximum(events.iter().map(left));
             let note: Vec<_> = events
                 .iter()
                 .map(|e| format!("{e}: median {:.2} s", of(t, e, 50.0, "left_s")))

@@ -1,7 +1,7 @@
 //! Figures and claims on links that fail again and again.
 
 use super::FAILURES;
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -104,14 +104,14 @@ fn heals() -> Claim {
         unit: "s after the outage",
         decimals: 3,
         measure: Box::new(|t| {
-            let worst = largest(of(t, "chain").map(|r| beyond(&r)));
+            let worst = maximum(of(t, "chain").map(|r| beyond(&r)));
             let nth = |n: f64| {
-                largest(of(t, "chain").filter(|r| r.number("nth") == n).map(|r| beyond(&r)))
+                maximum(of(t, "chain").filter(|r| r.number("nth") == n).map(|r| beyond(&r)))
             };
-            let last = largest(of(t, "chain").map(|r| r.number("nth")));
+            let last = maximum(of(t, "chain").map(|r| r.number("nth")));
             let kinds = FAILURES.map(|(f, _)| {
                 let here = of(t, "chain").filter(|r| r.is("failure", f));
-                format!("{f} {:.2} s", largest(here.map(|r| beyond(&r))))
+                format!("{f} {:.2} s", maximum(here.map(|r| beyond(&r))))
             });
             let note = format!(
                 "The first at most {:.2} s, number {last:.0} {:.2} s. {}. {}",
@@ -139,7 +139,7 @@ fn swings() -> Claim {
         decimals: 3,
         measure: Box::new(|t| {
             let here = || t.iter().filter(|r| r.is("failure", "stall after swings"));
-            let worst = largest(here().map(|r| beyond(&r)));
+            let worst = maximum(here().map(|r| beyond(&r)));
             Measured::census(worst).noting(worst_of(lives(here())))
         }),
         at: &[2.0],
@@ -160,13 +160,13 @@ fn changes() -> Claim {
         decimals: 0,
         measure: Box::new(|t| {
             // Rows of one pause and outage follow each other, the first failure first.
-            let most = largest(of(t, "diamond").scan(0.0, |all, r| {
+            let most = maximum(of(t, "diamond").scan(0.0, |all, r| {
                 *all = r.number("changes_most") + if r.number("nth") > 1.0 { *all } else { 0.0 };
                 Some(*all)
             }));
-            let each = largest(of(t, "diamond").map(|r| r.number("changes_most")));
+            let each = maximum(of(t, "diamond").map(|r| r.number("changes_most")));
             let note = format!("Of ten failures {most:.0}, of one at most {each:.0}.");
-            Measured::census(largest([most, 2.5 * each])).noting(note)
+            Measured::census(maximum([most, 2.5 * each])).noting(note)
         }),
         at: &[1.0],
         expected: Verdict::Holds,
@@ -188,7 +188,7 @@ fn calm() -> Claim {
         decimals: 3,
         measure: Box::new(|t| {
             let most = |rows: &dyn Fn(&Record<'_>) -> bool| {
-                largest(of(t, "diamond").filter(|r| rows(r)).map(|r| r.number("gap_most_s")))
+                maximum(of(t, "diamond").filter(|r| rows(r)).map(|r| r.number("gap_most_s")))
             };
             let dies = |r: &Record<'_>| r.number("outage_s") > DEATH;
             let worst = most(&|r| dies(r) && r.number("nth") >= KNOWN);

@@ -1,7 +1,7 @@
 //! Figures and claims on overlays that come to know themselves.
 
 use super::{EVENTS, LOSSES};
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest, worst_of};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -137,8 +137,8 @@ fn nothing_lost() -> Claim {
         unit: "pairs of nodes without",
         decimals: 0,
         measure: Box::new(|t| {
-            let stale = EVENTS.map(|event| largest(of(t, 25.0, event, "stale")));
-            let worst = largest(stale);
+            let stale = EVENTS.map(|event| maximum(of(t, 25.0, event, "stale")));
+            let worst = maximum(stale);
             Measured::census(worst)
         }),
         at: &[25.0],

@@ -1,6 +1,6 @@
 //! Figures and claims on what a steady link costs.
 
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -152,7 +152,7 @@ fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: 
         measure: Box::new(move |t| {
             let here = |r: &Record<'_>| at.is_empty() || at.contains(&r.number("loss_pct"));
             let rows = || t.iter().filter(here);
-            let worst = Measured::largest(rows().map(|r| probed(&r)));
+            let worst = Measured::maximum(rows().map(|r| probed(&r)));
             let surely = rows().filter(|r| r.number("probing_low_pct") > BOUND).count();
             let perhaps = rows().filter(|r| r.number("probing_high_pct") > BOUND).count();
             let row = rows().find(|r| r.number("probing_pct") == worst.estimate);
@@ -201,7 +201,7 @@ fn hellos() -> Claim {
         decimals: 2,
         measure: Box::new(|t| {
             let here = |r: &Record<'_>| r.number("loss_pct") <= 1.0;
-            let worst = largest(t.iter().filter(here).map(|r| r.number("hellos_pct")));
+            let worst = maximum(t.iter().filter(here).map(|r| r.number("hellos_pct")));
             Measured::census(worst)
         }),
         at: &[0.1, 0.2, 0.5, 0.8, 1.0],

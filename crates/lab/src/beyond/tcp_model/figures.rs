@@ -123,7 +123,7 @@ fn farthest(values: Vec<(Measured, String)>) -> Measured {
         .iter()
         .max_by(|a, b| a.0.estimate.abs().total_cmp(&b.0.estimate.abs()))
         .map_or(String::new(), |(m, place)| format!("Farthest: {:+.2} % at {place}.", m.estimate));
-    Measured::largest(values.iter().map(|(m, _)| m.abs())).noting(note)
+    Measured::maximum(values.iter().map(|(m, _)| m.abs())).noting(note)
 }
 
 /// By how many percent `m` exceeds `than`.

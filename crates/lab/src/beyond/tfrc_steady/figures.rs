@@ -99,7 +99,7 @@ fn equation(flow: &'static str) -> Claim {
                 let [off, loss, rtt] = ["off_pct", "loss_pct", "rtt_ms"].map(|c| r.text(c));
                 format!("Farthest: {off} % at {loss} %, {rtt} ms.")
             });
-            Measured::largest(rows().map(|r| off(&r).abs())).noting(note)
+            Measured::maximum(rows().map(|r| off(&r).abs())).noting(note)
         }),
         at: &[],
         expected: Verdict::Holds,
@@ -128,7 +128,7 @@ fn more(table: &Table, flow: &str, steps: &str, values: &[f64], same: &str, n: u
         .windows(2)
         .flat_map(|step| at(step[0]).flat_map(move |a| at(step[1]).map(move |b| (a, b))));
     let pairs = pairs.filter(|(a, b)| a.text(same) == b.text(same));
-    Measured::largest(pairs.map(|(a, b)| {
+    Measured::maximum(pairs.map(|(a, b)| {
         let (a, b) = (sent(a), sent(b));
         b.minus(&a).times(100.0 / a.estimate)
     }))

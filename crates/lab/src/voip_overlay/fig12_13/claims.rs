@@ -41,17 +41,17 @@ fn more(table: &Table, rule: Rule, less: Rule, diameter_ms: f64) -> Measured {
 fn worse(table: &Table, at: &[f64]) -> Measured {
     let pair = (Rule::Daemon, Rule::Expected);
     let columns = ["worse_pct", "worse_low_pct", "worse_high_pct"];
-    let worst = Measured::largest(at.iter().map(|d| compared(table, pair, *d, columns)));
+    let worst = Measured::maximum(at.iter().map(|d| compared(table, pair, *d, columns)));
     let mean = least(table, pair.0, pair.1, at).estimate;
     worst.noting(format!("Over all graphs the mean difference is {mean:.3} points, where least."))
 }
 
 fn least(table: &Table, rule: Rule, less: Rule, at: &[f64]) -> Measured {
-    Measured::smallest(at.iter().map(|d| more(table, rule, less, *d)))
+    Measured::minimum(at.iter().map(|d| more(table, rule, less, *d)))
 }
 
 fn most(table: &Table, rule: Rule, less: Rule, at: &[f64]) -> Measured {
-    Measured::largest(at.iter().map(|d| more(table, rule, less, *d)))
+    Measured::maximum(at.iter().map(|d| more(table, rule, less, *d)))
 }
 
 /// The claims on figure 12, networks of 15 nodes.

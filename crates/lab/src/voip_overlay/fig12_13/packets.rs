@@ -6,7 +6,7 @@ use super::delivery::{DETECTION_NS, Law, Link, delivered};
 use super::network::{MAX_LOSS, Network};
 use super::{FEW, PAPER};
 use crate::chain::{Bursts, Chain, Policy, SECONDS_PER_HOP};
-use crate::claim::{Bound, Claim, Measured, Verdict, largest};
+use crate::claim::{Bound, Claim, Measured, Verdict, maximum};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Cell, Column, Record, Table};
@@ -219,9 +219,9 @@ fn chance() -> Claim {
             let note = format!(
                 "On {count} of {} ways something does; the farthest of them is off by {:.2} points.",
                 table.rows.len(),
-                largest(of(true, "off_pct").chain([0.0])),
+                maximum(of(true, "off_pct").chain([0.0])),
             );
-            Measured::census(largest(of(false, "off_se"))).noting(note)
+            Measured::census(maximum(of(false, "off_se"))).noting(note)
         }),
         at: &[],
         expected: Verdict::Holds,
