@@ -144,6 +144,9 @@ fn path_of(path: &Path, (codec, name): (Codec, &str), sabotage: Sabotage) -> Pat
     if sabotage.is("half-lost-but-over-tcp") && path.loss > 0.0 {
         path.loss = if is_tfrc { 0.5 } else { 0.0 };
     }
+    if sabotage.is("half-lost-with-such-a-floor") && path.loss > 0.0 {
+        path.loss = 0.5;
+    }
     if (sabotage.is("g729-later") && codec == Codec::G729)
         || (sabotage.is("modified-later") && name == transport::MODIFIED)
     {

@@ -343,7 +343,7 @@ fn better_at_400() -> Claim {
         at: &[400.0],
         expected: Verdict::Fails,
         why: "Nothing worth hearing is left of a call there, with loss or without.",
-        sabotage: "floor-of-the-codec",
+        sabotage: "half-lost-with-such-a-floor",
         ..points(
             "better-at-400",
             "SP+FR+MD is better at 0.1 % loss than without, G.729 at 400 ms",

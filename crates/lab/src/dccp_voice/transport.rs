@@ -103,7 +103,7 @@ fn broken(name: &str, mut config: Config, sabotage: Sabotage) -> Config {
         if sabotage.is("no-floor") {
             minimum.least = None;
         }
-        if sabotage.is("floor-of-the-codec") {
+        if sabotage.is("floor-of-the-codec") || sabotage.is("half-lost-with-such-a-floor") {
             // More than G.711 needs over the longest round trip.
             minimum.least = Some(Least::Bytes(16_000.0));
         }
