@@ -142,8 +142,10 @@ impl<'a> Sdp<'a> {
     /// # Errors
     ///
     /// [`SdpError`], with the line, counted from 1. What a relay doesn't need to
-    /// understand is not looked at.
+    /// understand is not looked at. Blank lines at the end, which some telephones write,
+    /// don't belong to the description.
     pub fn parse(text: &'a [u8]) -> Result<Sdp<'a>, SdpError> {
+        let text = without_blank_end(text);
         let mut sdp = Sdp { text, lines: Vec::new(), sections: Vec::new(), media: Vec::new() };
         let mut at = 0;
         while at < text.len() {
@@ -261,6 +263,13 @@ impl<'a> Sdp<'a> {
         };
         of(section).or_else(|| of(&self.sections[0])).unwrap_or(Direction::SendRecv)
     }
+}
+
+/// The text up to the end of its last line that isn't blank.
+fn without_blank_end(text: &[u8]) -> &[u8] {
+    let Some(last) = text.iter().rposition(|b| !b"\r\n".contains(b)) else { return text };
+    let end = text[last..].iter().position(|&b| b == b'\n').map_or(text.len(), |n| last + n + 1);
+    &text[..end]
 }
 
 /// The words between spaces.

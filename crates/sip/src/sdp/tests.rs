@@ -111,6 +111,18 @@ fn a_stream_of_layers_has_one_address_then() {
 }
 
 #[test]
+fn blank_lines_at_the_end_are_no_part_of_it() {
+    let plain = edited(OFFER, |edit| edit.redirect(0, HERE, 7_000));
+    for end in ["\r\n", "\n", "\r\n\r\n", "\r\n\n\r\n", "\r"] {
+        let text = format!("{OFFER}{end}");
+        assert_eq!(edited(&text, |edit| edit.redirect(0, HERE, 7_000)), plain, "{end:?}");
+    }
+    for text in ["", "\r\n", "\r\nv=0\r\n", "v=0\r\n\r\ns=x\r\n"] {
+        assert!(Sdp::parse(text.as_bytes()).is_err(), "{text:?}");
+    }
+}
+
+#[test]
 fn what_is_malformed_has_a_line() {
     let long = format!("v=0\n{}", "a=x\n".repeat(MAX_LINES));
     let many = format!("v=0\nc=IN IP4 h.x\n{}", "m=a 1 udp x\n".repeat(MAX_MEDIA + 1));
