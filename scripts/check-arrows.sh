@@ -36,7 +36,8 @@ module_arrows() {
         link) echo counters arena wire identity monitor ;;
         route | handshake) echo wire identity link ;;
         session) echo wire identity ;;
-        node) echo counters arena wire identity monitor link route handshake session ;;
+        trunk) echo wire link session ;;
+        node) echo counters arena wire identity monitor link route handshake session trunk ;;
         *) return 1 ;;
     esac
 }

@@ -16,6 +16,7 @@ use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, 
 use trunkline_overlay::session::wire::{
     MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable,
 };
+use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{
     ControlKind, DataHeader, ENVELOPE_OVERHEAD, FlowHeader, Goodbye, Hello, HopHeader, Incarnation,
     Nack, NackRange, NodeId, Null, PathFrame, ReceiverIndex, Seal, Service,
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Seed> {
     };
     named("envelope", envelopes())
         .chain(named("echo_message", echoes()))
+        .chain(named("trunk_message", trunks()))
         .chain(named("session_message", messages()))
         .chain(named("remote_message", remote_messages()))
         .chain(named("handshake_message", handshake_messages()))
@@ -95,6 +97,24 @@ fn echoes() -> Vec<(&'static str, Vec<u8>)> {
         ("reply", echo(EchoKind::Reply)),
         ("hop_limit", echo(EchoKind::HopLimit)),
         ("port_unbound", written(|w| PortUnbound { from: 5, to: 5 }.emit(w))),
+    ]
+}
+
+fn trunks() -> Vec<(&'static str, Vec<u8>)> {
+    let (version, generation) = (trunk::TRUNK_VERSION, 7);
+    let ask = trunk::Message::Ask { version, generation, report_ms: 0 };
+    let answer = trunk::Answer::Fresh;
+    let context = trunk::Context { source_port: 5, destination_port: 6, deadline_ms: 100 };
+    let head = trunk::Head { entries: 3, generation, number: 9, remaining_ms: 98 };
+    let mut packets = head.bytes().to_vec();
+    trunk::Entry::Definition { number: 1, context }.push(&mut packets);
+    for flow_seq in [1, 2] {
+        trunk::Entry::Packet { context: 1, flow_seq, payload: &[0xd5; 20] }.push(&mut packets);
+    }
+    vec![
+        ("ask", written(|w| ask.emit(w))),
+        ("answer", written(|w| trunk::Message::Answer { version, generation, answer }.emit(w))),
+        ("packets", packets),
     ]
 }
 

@@ -10,6 +10,7 @@ use trunkline_overlay::session::remote::{
     Responder, Token,
 };
 use trunkline_overlay::session::wire::{MAX_HEAD, ToClient, ToNode};
+use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{
     ENVELOPE_OVERHEAD, Frame, Frames, Incarnation, Nack, Null, Opened, Seal, open_header,
 };
@@ -230,6 +231,31 @@ fn with_head(payload: &[u8], emit: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut w = Writer::new(&mut head);
     emit(&mut w);
     [w.written(), payload].concat()
+}
+
+/// Reads `payload` as what two nodes say of a trunk, and believes all of it.
+pub fn trunk_message(payload: &[u8]) {
+    let Some(message) = trunk::Message::parse(payload) else { return };
+    let mut head = [0; trunk::HEAD];
+    let mut w = Writer::new(&mut head);
+    message.emit(&mut w).expect("a head has room for each message");
+    let written = w.len();
+    // The last byte of what is in front of entries means nothing.
+    assert_eq!(head[..written.min(trunk::HEAD - 1)], payload[..written.min(trunk::HEAD - 1)]);
+    assert_eq!(PortUnbound::parse(payload), None);
+    assert_eq!(EchoMessage::parse(payload), None);
+    let trunk::Message::Packets(head, rest) = message else { return };
+    let mut bytes = Vec::new();
+    for entry in trunk::Entries::new(&head, rest) {
+        let Ok(entry) = entry else { return };
+        let begin = bytes.len();
+        entry.push(&mut bytes);
+        assert_eq!(bytes.len() - begin, entry.size());
+        // A definition may be longer than what is known of it.
+        if let trunk::Entry::Packet { .. } = entry {
+            assert!(rest.windows(entry.size()).any(|part| part == &bytes[begin..]));
+        }
+    }
 }
 
 /// Reads `payload` as a packet between two nodes.

@@ -20,6 +20,7 @@ fn targets_pass_their_seeds() {
         match seed.target {
             "envelope" => wire::envelope(&seed.bytes),
             "echo_message" => wire::echo_message(&seed.bytes),
+            "trunk_message" => wire::trunk_message(&seed.bytes),
             "session_message" => wire::session_message(&seed.bytes),
             "remote_message" => wire::remote_message(&seed.bytes),
             "handshake_message" => handshake::message(&seed.bytes),

@@ -49,7 +49,7 @@ fn node(c: &mut Criterion) {
         ("originate, 1000 flows", Origin, RealTime, 1_000, 0.0),
         ("originate, 10000 flows", Origin, RealTime, 10_000, 0.0),
     ] {
-        per_packet(c, name, Case { role, service, flows, loss, sealed: false });
+        per_packet(c, name, Case { role, service, flows, loss, sealed: false, trunk: false });
     }
 }
 

@@ -14,8 +14,14 @@ mod measured {
     use gungraun::{Callgrind, EntryPoint};
     use trunkline_overlay::wire::Service::{BestEffort, RealTime};
 
-    const RELAY: Case =
-        Case { role: Role::Relay, service: RealTime, flows: 1_000, loss: 0.0, sealed: false };
+    const RELAY: Case = Case {
+        role: Role::Relay,
+        service: RealTime,
+        flows: 1_000,
+        loss: 0.0,
+        sealed: false,
+        trunk: false,
+    };
     const SEALED: Case = Case { sealed: true, ..RELAY };
     const LOSSY: Case = Case { loss: 0.05, ..RELAY };
     const BEST_EFFORT: Case = Case { service: BestEffort, ..RELAY };

@@ -66,11 +66,14 @@ pub enum Drop {
     /// A routing update or a message of the handshake that found the queue to
     /// the node's control half full.
     ControlFull,
+    /// A packet of a trunk, or all of a trunk packet, whose context is unknown here: what
+    /// would have said what it means was lost, or this node has started since.
+    TrunkUnknown,
 }
 
 impl Drop {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Drop; 27] = [
+    pub const ALL: [Drop; 28] = [
         Drop::Malformed,
         Drop::UnknownReceiver,
         Drop::WrongSource,
@@ -98,6 +101,7 @@ impl Drop {
         Drop::EchoLimit,
         Drop::EchoUnasked,
         Drop::ControlFull,
+        Drop::TrunkUnknown,
     ];
 
     /// The reason as a metric label.
@@ -130,6 +134,7 @@ impl Drop {
             Drop::EchoLimit => "echo_limit",
             Drop::EchoUnasked => "echo_unasked",
             Drop::ControlFull => "control_full",
+            Drop::TrunkUnknown => "trunk_unknown",
         }
     }
 }

@@ -86,4 +86,5 @@ pub mod monitor;
 pub mod node;
 pub mod route;
 pub mod session;
+pub mod trunk;
 pub mod wire;

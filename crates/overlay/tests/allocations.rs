@@ -9,9 +9,9 @@ use trunkline_overlay::wire::{
     DATA_OVERHEAD, Incarnation, OpenError, ReceiverIndex, Role, Seal, Sealed, Service, SessionKeys,
 };
 
-fn allocations_of(role: chain::Role, service: Service, sealed: bool) -> u64 {
+fn allocations_of(role: chain::Role, service: Service, sealed: bool, trunk: bool) -> u64 {
     let loss = 0.05;
-    let mut chain = Chain::new(Case { role, service, flows: 1_000, loss, sealed });
+    let mut chain = Chain::new(Case { role, service, flows: 1_000, loss, sealed, trunk });
     let (delivered, (repeated, asked)) = (chain.delivered(), chain.repairs());
     let batches = 1_000;
     let allocations = (0..batches)
@@ -37,13 +37,16 @@ fn allocations_of(role: chain::Role, service: Service, sealed: bool) -> u64 {
 #[test]
 fn a_packet_costs_no_allocation() {
     for role in [chain::Role::Origin, chain::Role::Relay, chain::Role::Destination] {
-        for (service, sealed) in
-            [(Service::RealTime, false), (Service::BestEffort, false), (Service::RealTime, true)]
-        {
-            let n = allocations_of(role, service, sealed);
+        for (service, sealed, trunk) in [
+            (Service::RealTime, false, false),
+            (Service::BestEffort, false, false),
+            (Service::RealTime, true, false),
+            (Service::RealTime, false, true),
+        ] {
+            let n = allocations_of(role, service, sealed, trunk);
             assert_eq!(
                 n, 0,
-                "{role:?}, {service:?}, sealed {sealed}: {n} allocations in 64,000 packets"
+                "{role:?}, {service:?}, sealed {sealed}, trunk {trunk}: {n} allocations in 64,000 packets"
             );
         }
     }

@@ -16,6 +16,7 @@ use trunkline_overlay::node::{Config, Drained, Handover, Node, Sealing, Sink, St
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
+use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// Datagrams in one receive call of the daemon, and packets in one step here.
@@ -32,7 +33,7 @@ const PACKETS_PER_SECOND: u32 = 50_000;
 const WARM_UP: usize = 2 * 16_384;
 
 /// Room for any datagram that these nodes send.
-const DATAGRAM: usize = 256;
+const DATAGRAM: usize = 1_280;
 
 /// The datagrams that wait for a node, at most.
 const INBOX: usize = 4 * BATCH;
@@ -62,6 +63,8 @@ pub struct Case {
     pub loss: f64,
     /// Whether the links are sealed.
     pub sealed: bool,
+    /// Whether the origin has a trunk to the destination.
+    pub trunk: bool,
 }
 
 /// Applications that take everything, and count it.
@@ -139,7 +142,8 @@ fn message(what: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
 }
 
 impl Stage {
-    fn new(at: usize, sealed: bool) -> Stage {
+    fn new(at: usize, case: &Case) -> Stage {
+        let sealed = case.sealed;
         let mut config = Config::new(id(at));
         for neighbour in [at.wrapping_sub(1), at + 1].into_iter().filter(|&n| n < 3) {
             let mut link = link::Config::new(id(neighbour));
@@ -150,6 +154,7 @@ impl Stage {
         config.sealing = sealed.then(|| Sealing::new(identity(at)));
         if at == Role::Origin as usize {
             config.routes.push(StaticRoute { to: None, via: id(1), onward: Duration::ZERO });
+            config.trunks.extend(case.trunk.then(|| trunk::Config::new(id(2))));
         }
         let node = Node::new(config, Start::simulated(Time::ZERO, Incarnation(1), 1))
             .expect("a valid configuration");
@@ -191,7 +196,7 @@ impl Stage {
 impl Chain {
     /// A chain whose rings are full, and whose links know their round trips.
     pub fn new(case: Case) -> Chain {
-        let mut stages = [0, 1, 2].map(|at| Stage::new(at, case.sealed));
+        let mut stages = [0, 1, 2].map(|at| Stage::new(at, &case));
         let sessions = case.flows.min(1_000);
         let origins: Vec<_> = (0..sessions).map(|k| stages[0].open(1_000 + k)).collect();
         for k in 0..sessions {

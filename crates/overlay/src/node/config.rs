@@ -5,6 +5,7 @@ use crate::identity::{Certificate, Identity, PublicKey, Trust};
 use crate::link::{self, realtime};
 use crate::route::StaticRoute;
 use crate::route::update::path_number;
+use crate::trunk;
 use crate::wire::{NodeId, ReceiverIndex};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub struct Config {
     pub routing: Option<Routing>,
     /// Seals all links; without it nothing is protected.
     pub sealing: Option<Sealing>,
+    /// Its trunks, one for each node that has one.
+    pub trunks: Vec<trunk::Config>,
 }
 
 /// What a node needs to seal its links.
@@ -80,6 +83,7 @@ impl Config {
             access: Access::default(),
             routing: None,
             sealing: None,
+            trunks: Vec::new(),
         }
     }
 
@@ -137,6 +141,7 @@ impl Config {
             sealing.newcomer.check().map_err(ConfigError::NewcomerOutOfRange)?;
         }
         self.check_keys()?;
+        trunk::check(self.id, &self.trunks)?;
         let known = |via| self.links.iter().any(|l| l.neighbour == via);
         match self.routes.iter().find(|r| !known(r.via)) {
             Some(route) => Err(ConfigError::NoSuchNeighbour(route.via)),
@@ -235,6 +240,9 @@ pub enum ConfigError {
     /// A route over a node that is no neighbour.
     #[error("a route goes via node {0}, which no link leads to: add the link or correct the route")]
     NoSuchNeighbour(NodeId),
+    /// A trunk that can't be.
+    #[error(transparent)]
+    Trunk(#[from] trunk::ConfigError),
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@ use super::echo::{Echoes, NODE_PORT};
 use super::held::Held;
 use super::links::Links;
 use super::status::{Denials, Lost};
+use super::trunks::Trunks;
 use super::{Access, Command, Config, Drained, Sink, Start, Why};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
@@ -39,9 +40,10 @@ pub struct Forwarder {
     pub(super) lost: Lost,
     pub(super) denials: Denials,
     pub(super) held: Held,
+    pub(super) trunks: Trunks,
     reports: VecDeque<Report>,
     /// What neighbours are asked to say where they are.
-    entropy: ChaCha20Rng,
+    pub(super) entropy: ChaCha20Rng,
     /// Whether control wants to know what links cost.
     advertise: bool,
     /// By what the ways of packets are chosen that start here.
@@ -104,7 +106,8 @@ impl Forwarder {
             let first = first_hello(config.liveness.interval);
             add_link(&mut links, LinkId(number), id, incarnation, sealed, config, first);
         }
-        Forwarder {
+        let trunks = config.trunks;
+        let mut forwarder = Forwarder {
             id,
             incarnation,
             sealed,
@@ -125,9 +128,12 @@ impl Forwarder {
             lost: Lost::default(),
             denials: Denials::default(),
             held: Held::default(),
+            trunks: Trunks::default(),
             turn: 0,
             stats: ForwarderStats::default(),
-        }
+        };
+        forwarder.set_trunks(now, &trunks);
+        forwarder
     }
 
     pub(super) fn command(&mut self, now: Time, command: Command) {
@@ -177,6 +183,7 @@ impl Forwarder {
     /// Says goodbye to the neighbours that know what it is; when the last that
     /// is under way to here has come.
     pub(super) fn leave(&mut self, now: Time) -> Time {
+        self.set_trunks(now, &[]);
         let told = self.links.iter_mut().filter_map(|(_, link)| link.leave(now));
         told.max().unwrap_or(now)
     }
@@ -283,7 +290,7 @@ impl Forwarder {
                         Ok(packet) if self.is_stale(now, datagram.at, packet) => {
                             self.drop_counted(Some(id), Drop::Late);
                         }
-                        Ok(packet) => self.relay(now, id, hop, packet, sink),
+                        Ok(packet) => self.relay(now, (id, datagram.at), hop, packet, sink),
                         Err(why) => self.drop_counted(Some(id), *why),
                     }
                 }
@@ -298,11 +305,13 @@ impl Forwarder {
 
     /// Whether a packet that came at `at` has waited here for too long for whom it
     /// is for.
-    fn is_stale(&self, now: Time, at: Time, packet: &Packet<'_>) -> bool {
+    pub(super) fn is_stale(&self, now: Time, at: Time, packet: &Packet<'_>) -> bool {
         let flow = &packet.flow;
         let waited = flow.service == Service::RealTime && link::is_stale(now, at, packet.deadline);
         let is_here = flow.destination == self.id;
-        waited && !(is_here && self.sessions.wants_late(flow.destination_port))
+        // The packets of a trunk are looked at one by one.
+        let port = flow.destination_port;
+        waited && !(is_here && (port == NODE_PORT || self.sessions.wants_late(port)))
     }
 
     /// A message of the handshake is for control.
@@ -324,11 +333,12 @@ impl Forwarder {
         self.links.get(link).map_or(Duration::ZERO, |link| link.monitor().rtt().one_way() + onward)
     }
 
-    /// A packet from a link: to an application here, or one hop further.
+    /// A packet that came from a link at this time: to an application here, or one hop
+    /// further.
     fn relay(
         &mut self,
         now: Time,
-        from: LinkId,
+        (from, at): (LinkId, Time),
         hop: Option<Hop>,
         packet: &mut Packet<'_>,
         sink: &mut impl Sink,
@@ -337,10 +347,11 @@ impl Forwarder {
             let done = match packet.flow.destination_port {
                 // What a node sends itself crosses no link: someone else says so.
                 _ if packet.flow.source == self.id => Err(Drop::Bounced),
-                NODE_PORT => match self.on_port_unbound(now, packet, sink) {
-                    Some(done) => done,
-                    None => self.on_echo(now, packet),
-                },
+                NODE_PORT => {
+                    let done = self.on_port_unbound(now, packet, sink);
+                    let done = done.or_else(|| self.on_trunk((now, at), packet, sink));
+                    done.unwrap_or_else(|| self.on_echo(now, packet))
+                }
                 _ => self.deliver(now, packet, sink),
             };
             if let Err(why) = done {
@@ -389,6 +400,7 @@ impl Forwarder {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
+        self.ask_trunks(now);
         for (id, link) in self.links.iter_mut() {
             if link.handle_timeout(now) {
                 self.reports.push_back(Report::Down(id));
@@ -442,6 +454,7 @@ impl Forwarder {
     /// Calls `each` with everything that links have to do, and when.
     #[inline]
     fn timeouts(&self, now: Time, mut each: impl FnMut(Time, Why)) {
+        self.trunks.timeouts(&mut each);
         let mut offer = |at: Option<Time>, why| each(at.unwrap_or(Time::NEVER), why);
         for (id, link) in self.links.iter() {
             offer(link.hello_at(), Why::Hello(id));

@@ -4,6 +4,7 @@ use super::{Access, Echo, EchoAnswer, EchoError, Node};
 use crate::identity::{Certificate, PublicKey, Trust};
 use crate::link::{self, LinkChange, LinkId, Report};
 use crate::route::{ForwardingTable, StaticRoute};
+use crate::trunk;
 use crate::wire::NodeId;
 use std::sync::Arc;
 use trunkline_base::Time;
@@ -30,6 +31,8 @@ pub struct Changes {
     pub trust: Option<(Trust, Vec<(NodeId, PublicKey)>)>,
     /// What a sealed node shows of itself, for the same node and key as before.
     pub certificate: Option<Certificate>,
+    /// All trunks, if any of them changes.
+    pub trunks: Option<Vec<trunk::Config>>,
 }
 
 impl Changes {
@@ -82,6 +85,9 @@ impl Node {
         }
         if let Some(routes) = changes.routes.clone() {
             self.control.set_routes(now, routes);
+        }
+        if let Some(trunks) = &changes.trunks {
+            self.forwarder.set_trunks(now, trunks);
         }
         self.control.handle_timeout(now);
         self.obey(now);

@@ -225,7 +225,10 @@ impl Forwarder {
         } else {
             let hop = self.next_hop(destination, metric);
             let controlled = self.is_flow_controlled(id, packet.flow.service);
-            self.forward(if controlled { Time::NEVER } else { now }, hop, packet)
+            match packet.flow.service {
+                Service::RealTime => self.multiplex(now, hop, packet),
+                _ => self.forward(if controlled { Time::NEVER } else { now }, hop, packet),
+            }
         };
         let statuses = self.hears_statuses(id);
         // Of one that is too large not its destination is to blame.

@@ -13,6 +13,7 @@ mod links;
 mod live;
 mod local;
 mod status;
+mod trunks;
 
 pub use access::{Access, Nodes, Rights};
 pub use config::{Config, ConfigError, Sealing};
@@ -25,12 +26,13 @@ pub use forwarder::{Forwarder, ForwarderStats};
 pub use live::{Changes, LinkName};
 pub use local::{Handover, Sink};
 pub use status::PortUnbound;
+pub use trunks::{MAX_RECEIVING, Receiving, Trunk};
 
 use crate::arena::{RxDatagram, TxArena};
 use crate::link::{Link, LinkId};
 use crate::route::Router;
 use crate::session::{Client, SessionId};
-use crate::wire::{Incarnation, Service};
+use crate::wire::{Incarnation, NodeId, Service};
 use core::fmt;
 use core::time::Duration;
 use rand::Rng;
@@ -57,6 +59,8 @@ pub enum Why {
     Goodbye(LinkId),
     /// A session of this link ends.
     Session(LinkId),
+    /// The trunk to this node has something to send.
+    Trunk(NodeId),
     /// Nothing: sleep until there is input.
     Nothing,
 }
@@ -248,6 +252,7 @@ impl Node {
             true => now + STUCK,
             false => Time::ZERO,
         };
+        self.forwarder.send_due_trunks(now);
         self.forwarder.transmit(now, arena)
     }
 
@@ -312,7 +317,6 @@ mod tests {
     use super::*;
     use crate::link;
     use crate::session::wire::{SESSION_VERSION, ToNode};
-    use crate::wire::NodeId;
     use trunkline_base::wire::Writer;
 
     struct Hole;

@@ -82,6 +82,16 @@ impl<V> Lru<V> {
         Some(&mut self.values[slot as usize])
     }
 
+    /// The value that was used longest ago.
+    pub fn oldest(&self) -> Option<&V> {
+        self.values.get(self.oldest as usize)
+    }
+
+    /// All of them, to work with.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.values.iter_mut()
+    }
+
     /// Keys and values by slot, from slot `from` on: their order stays, but what
     /// is displaced, and its slot is then another's.
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = (u64, &V)> {

@@ -10,5 +10,6 @@ mod status;
 mod table;
 pub mod wire;
 
+pub(crate) use lru::Lru;
 pub(crate) use status::{Cause, Flow, Statuses};
 pub use table::{Client, SessionId, Sessions};

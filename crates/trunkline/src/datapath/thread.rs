@@ -40,7 +40,7 @@ use trunkline_overlay::handshake::HandshakeStats;
 use trunkline_overlay::identity::Certificate;
 use trunkline_overlay::link::{LinkId, LinkStats};
 use trunkline_overlay::monitor::LinkQuality;
-use trunkline_overlay::node::{Drained, ForwarderStats};
+use trunkline_overlay::node::{Drained, ForwarderStats, Receiving, Trunk};
 use trunkline_overlay::route::{Formula, ForwardingTable, Refusals, RouteStats, Router};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::MAX_MESSAGE;
@@ -91,6 +91,8 @@ pub struct Snapshot {
     /// The nodes that do it by another formula; `None` is one that this version
     /// doesn't know.
     pub other_formulas: Vec<(NodeId, Option<Formula>)>,
+    /// Its trunks, and those of other nodes that end here.
+    pub trunks: (Vec<Trunk>, Vec<Receiving>),
     /// The thread.
     pub thread: ThreadStats,
 }
@@ -533,6 +535,7 @@ impl PacketThread {
             unknown_nodes: node.router().map_or_else(Vec::new, |r| r.strangers().collect()),
             formula: node.router().map(Router::formula),
             other_formulas: node.router().map_or_else(Vec::new, |r| r.other_formulas().collect()),
+            trunks: (node.trunks(clock::now()).collect(), node.receiving().collect()),
             thread,
         }
     }

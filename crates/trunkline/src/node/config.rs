@@ -6,6 +6,7 @@ mod number;
 mod places;
 mod sealing;
 mod sip;
+mod trunk;
 
 pub use access::KnownClient;
 pub use mistake::{Mistake, plain, suggestion};
@@ -144,6 +145,8 @@ struct File {
     access: access::AccessSection,
     #[serde(default)]
     client: Vec<Spanned<access::ClientSection>>,
+    #[serde(default)]
+    trunk: Vec<Spanned<trunk::TrunkSection>>,
     sip: Option<sip::SipSection>,
     #[serde(default)]
     log: LogSection,
@@ -348,6 +351,10 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     }
     for section in &file.route {
         config.routes.extend(static_routes(section.get_ref()));
+        config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
+    }
+    for section in &file.trunk {
+        config.trunks.push(section.get_ref().config());
         config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
     }
     if let Some(filter) = &file.log.filter {

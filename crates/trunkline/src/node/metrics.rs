@@ -15,7 +15,9 @@ use std::fmt;
 use trunkline_overlay::counters::{ReceiverStats, Traffic};
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LinkQuality;
+use trunkline_overlay::node::{Receiving, Trunk};
 use trunkline_overlay::route::Formula;
+use trunkline_overlay::trunk::{self, State, Stats};
 use trunkline_overlay::wire::Service;
 
 /// How [`render`]'s text is called in HTTP (OpenMetrics 1.0.0).
@@ -156,6 +158,9 @@ fn classes(s: &LinkStats) -> Vec<(&'static str, Option<Service>, Traffic)> {
     all
 }
 
+/// What the ends of a trunk count: name, help, and which it is.
+type Counted<S> = (&'static str, &'static str, fn(&S) -> u64);
+
 /// What a receiving half of a service counts: name, help, and which it is.
 type Received = (&'static str, &'static str, fn(ReceiverStats) -> u64);
 const RECEIVED: [Received; 4] = [
@@ -227,6 +232,7 @@ impl Collector for Node {
         self.encode_control(&mut f)?;
         self.encode_remote(&mut f)?;
         self.encode_quality(&mut f)?;
+        self.encode_trunks(&mut f)?;
         self.encode_links(&mut f)
     }
 }
@@ -257,6 +263,42 @@ impl Node {
             let buckets =
                 at_most.into_iter().map(|(le, n)| (vec![label("le", bound(le))], n as f64));
             f.distribution(name, help, buckets)?;
+        }
+        Ok(())
+    }
+
+    /// What leaves and comes together.
+    fn encode_trunks(&self, f: &mut Family<'_, '_>) -> fmt::Result {
+        let (out, coming) = &self.0.trunks;
+        let is_open = out.iter().map(|t| (t, f64::from(t.state == State::Open)));
+        let to = |t: &Trunk| vec![label("to", t.config.to.to_string())];
+        f.gauges("trunk_open", "Whether the other end of a trunk takes trunk packets", {
+            is_open.map(|(t, open)| (to(t), open))
+        })?;
+        let sent: [Counted<Stats>; 7] = [
+            ("packets", "Packets that left together with others", |s| s.packets),
+            ("bytes", "Bytes of packets that left together with others", |s| s.bytes),
+            ("trunk_packets", "Packets of several packets that left", |s| s.trunk_packets),
+            ("trunk_bytes", "Their bytes, with the trunk's own headers", |s| s.trunk_bytes),
+            ("alone", "Packets to a trunk's node that left by themselves", |s| s.alone),
+            ("unanswered", "Packets that left by themselves as no answer had come", |s| {
+                s.unanswered
+            }),
+            ("dropped", "Packets of several packets that no link took", |s| s.dropped),
+        ];
+        for (name, help, count) in sent {
+            let counts = out.iter().map(|t| (to(t), count(&t.stats)));
+            f.counters(&format!("trunk_sent_{name}"), help, counts)?;
+        }
+        let received: [Counted<trunk::ReceiverStats>; 3] = [
+            ("trunk_packets", "Packets of several packets that came", |s| s.trunk_packets),
+            ("packets", "Packets in those", |s| s.packets),
+            ("unknown", "Packets of flows that nobody had told of", |s| s.unknown),
+        ];
+        for (name, help, count) in received {
+            let from = |t: &Receiving| vec![label("from", t.from.to_string())];
+            let counts = coming.iter().map(|t| (from(t), count(&t.stats)));
+            f.counters(&format!("trunk_received_{name}"), help, counts)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::{flows, reload, unix_secs};
 use crate::datapath::{Asker, LinkSnapshot, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
-    Ask, Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Status,
+    Ask, Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Status, Trunk, TrunkIn,
 };
 use crate::operate::server;
 use crate::{clock, files, log, sip};
@@ -24,6 +24,7 @@ use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LossEstimate;
 use trunkline_overlay::node as overlay;
 use trunkline_overlay::route::{Formula, ForwardingTable, Hop};
+use trunkline_overlay::trunk::{self, Multiplex};
 use trunkline_overlay::wire::{Metric, NodeId};
 
 /// Calls in one answer.
@@ -161,6 +162,8 @@ impl Operator {
             formula: s.formula.map(|formula| formula.name().to_owned()),
             other_formulas: other_formulas(&s),
             links_denied: s.routing.as_ref().map_or(0, |(r, _)| r.denied),
+            trunks: s.trunks.0.iter().map(trunk_view).collect(),
+            trunks_in: s.trunks.1.iter().map(trunk_in_view).collect(),
         })
     }
 
@@ -219,6 +222,34 @@ impl Operator {
             rtt_ms: answer.map(|a| a.rtt.as_secs_f64() * 1e3),
         })
     }
+}
+
+fn trunk_view(trunk: &overlay::Trunk) -> Trunk {
+    let state = match (trunk.config.multiplex, trunk.state) {
+        (Multiplex::Off, _) => "off",
+        (_, trunk::State::Open) => "open",
+        (_, trunk::State::Silent) => "silent",
+        (_, trunk::State::Refused) => "refused",
+    };
+    let s = &trunk.stats;
+    Trunk {
+        to: trunk.config.to.0,
+        state: state.into(),
+        wait_ms: trunk.config.wait.as_secs_f64() * 1e3,
+        flows: trunk.flows,
+        packets: s.packets,
+        bytes: s.bytes,
+        trunk_packets: s.trunk_packets,
+        trunk_bytes: s.trunk_bytes,
+        alone: s.alone,
+        unanswered: s.unanswered,
+        dropped: s.dropped,
+    }
+}
+
+fn trunk_in_view(trunk: &overlay::Receiving) -> TrunkIn {
+    let trunk::ReceiverStats { trunk_packets, packets, unknown } = trunk.stats;
+    TrunkIn { from: trunk.from.0, trunk_packets, packets, unknown }
 }
 
 impl server::Operator for Operator {

@@ -31,6 +31,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
     diff.links(old, new);
     diff.sealing(old, new);
     diff.routes(old, new);
+    diff.trunks(old, new);
     diff.sip(old, new);
     diff
 }
@@ -62,6 +63,7 @@ impl Diff {
             access,
             routing,
             sealing: _,
+            trunks: _,
         } = overlay;
         let Runtime { realtime_priority, cpu, offload, seed } = runtime;
         if old.name != *name {
@@ -302,6 +304,16 @@ impl Diff {
         }
     }
 
+    fn trunks(&mut self, old: &Config, new: &Config) {
+        let trunks = &new.overlay.trunks;
+        if old.overlay.trunks == *trunks {
+            return;
+        }
+        self.applied.push("[[trunk]]".into());
+        self.changes.trunks = Some(trunks.clone());
+        self.running.overlay.trunks.clone_from(trunks);
+    }
+
     fn routes(&mut self, old: &Config, new: &Config) {
         let routes = &new.overlay.routes;
         if old.overlay.routes == *routes {
@@ -391,6 +403,7 @@ via = 2
             ("[[route]]", "[[link]]\nneighbour = 5\n[[route]]", "[[link]] to 5 (new)"),
             ("neighbour = 3", "neighbour = 2", "[[link]] to 3 (removed), [[link]] to 2 (new)"),
             ("neighbour = 3", "neighbour = 3\nmtu = 1400", "[[link]] to 3: mtu"),
+            ("[[route]]", "[[trunk]]\nto = 4\nwait = \"1ms\"\n[[route]]", "[[trunk]]"),
         ] {
             assert_eq!(change(from, to), (applied.into(), none()), "{to}");
         }

@@ -284,6 +284,55 @@ pub struct Status {
     /// leads over them.
     #[serde(default)]
     pub links_denied: u64,
+    /// Its trunks.
+    #[serde(default)]
+    pub trunks: Vec<Trunk>,
+    /// Other nodes' trunks that end here.
+    #[serde(default)]
+    pub trunks_in: Vec<TrunkIn>,
+}
+
+/// A trunk to another node.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Trunk {
+    /// The node at the other end.
+    pub to: u32,
+    /// `open`; `silent` while the other end doesn't answer, which may be too old for it;
+    /// `refused`, if it has as many as it takes or its rules keep this node out; or `off`.
+    /// Packets leave one by one unless it is open.
+    pub state: String,
+    /// How long a packet waits for others at most, in milliseconds.
+    pub wait_ms: f64,
+    /// Flows that it has carried, and still knows.
+    pub flows: usize,
+    /// Applications' packets that left together with others.
+    pub packets: u64,
+    /// Their bytes, without any header.
+    pub bytes: u64,
+    /// The packets that they left in.
+    pub trunk_packets: u64,
+    /// The bytes of those, with the trunk's own headers.
+    pub trunk_bytes: u64,
+    /// Packets that left by themselves, as no other flow sent, they were too large, or
+    /// flows too many.
+    pub alone: u64,
+    /// Packets that left by themselves, as the other end had not answered.
+    pub unanswered: u64,
+    /// Trunk packets that no link took.
+    pub dropped: u64,
+}
+
+/// A trunk of another node that ends here.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct TrunkIn {
+    /// That node.
+    pub from: u32,
+    /// Trunk packets that came.
+    pub trunk_packets: u64,
+    /// Applications' packets in them.
+    pub packets: u64,
+    /// Packets of flows that this end had not been told of.
+    pub unknown: u64,
 }
 
 /// A link. "In" is from the neighbour, "out" towards it.

@@ -1,6 +1,6 @@
 //! `status`, `links` and `routes`.
 
-use super::protocol::{Ask, Link, Route, Status};
+use super::protocol::{Ask, Link, Route, Status, Trunk};
 use super::table::{Align, NOTHING, count, lines, number, percent, span};
 use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print_json};
 use crate::node::expiry::Standing;
@@ -58,11 +58,40 @@ pub fn status_lines(s: &Status) -> Vec<String> {
     lines.extend(counts(&updates).map(|n| format!("refused   updates: {n}")));
     lines.extend(unknown(s).map(|why| format!("unknown   {why}")));
     lines.extend(other_formulas(s).into_iter().map(|other| format!("formula   {other}")));
+    lines.extend(s.trunks.iter().map(|t| format!("trunk     {}", trunk(t))));
+    lines.extend(s.trunks_in.iter().filter(|t| t.trunk_packets > 0).map(|t| {
+        let unknown =
+            if t.unknown > 0 { format!(", {} unknown", t.unknown) } else { String::new() };
+        format!(
+            "trunk     from node {}: {} packets in {}{unknown}",
+            t.from, t.packets, t.trunk_packets
+        )
+    }));
     if s.links_denied > 0 {
         let links = count(s.links_denied, "link");
         lines.push(format!("denied    {links}: only one end advertises it, and nobody uses it"));
     }
     lines
+}
+
+/// A trunk in a line.
+fn trunk(t: &Trunk) -> String {
+    let to = format!("to node {}", t.to);
+    let per_packet = |n: u64| n as f64 / t.trunk_packets.max(1) as f64;
+    match t.state.as_str() {
+        "open" if t.trunk_packets == 0 => format!("{to}: open, {} packets alone", t.alone),
+        "open" => format!(
+            "{to}: {} packets in {} ({:.1} each, {:.0} bytes on top of each packet), {} alone",
+            t.packets,
+            t.trunk_packets,
+            per_packet(t.packets),
+            (t.trunk_bytes - t.bytes) as f64 / t.packets.max(1) as f64,
+            t.alone
+        ),
+        "silent" => format!("{to}: NO ANSWER, packets leave one by one; is it older than trunks?"),
+        "refused" => format!("{to}: REFUSED there, packets leave one by one"),
+        state => format!("{to}: {state}"),
+    }
 }
 
 /// What a gateway adds to a node's sessions.

@@ -382,6 +382,8 @@ mod tests {
             formula: None,
             other_formulas: Default::default(),
             links_denied: 0,
+            trunks: Vec::new(),
+            trunks_in: Vec::new(),
         }
     }
 

@@ -1,0 +1,336 @@
+//! The node's trunks: what applications send to a node that has one leaves together,
+//! and what comes by another's is taken apart.
+
+use super::echo::NODE_PORT;
+use super::{Forwarder, Node, Sink, Why};
+use crate::counters::Drop;
+use crate::link::{LinkId, Packet, remaining_ms};
+use crate::route::Hop;
+use crate::session::flows::Ends;
+use crate::trunk::{
+    Answer, Config, Context, Entries, Head, Heard, Message, Outgoing, Put, Receiver, ReceiverStats,
+    Sender, State, Stats, TRUNK_VERSION,
+};
+use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
+use core::time::Duration;
+use rand::RngExt;
+use trunkline_base::wire::Writer;
+use trunkline_base::{Pacer, Rate, Time};
+
+/// Nodes whose trunks can end here at once.
+pub const MAX_RECEIVING: usize = 64;
+
+/// Answers in the long run, and at once: each of the nodes asks once a second.
+const ANSWERS: Rate = Rate::new(2 * MAX_RECEIVING as u32, MAX_RECEIVING as u32);
+
+/// Bytes of the longest message that isn't packets.
+const MAX_MESSAGE: usize = 8;
+
+/// A trunk of this node.
+#[derive(Clone, Copy, Debug)]
+pub struct Trunk {
+    /// As it is configured.
+    pub config: Config,
+    /// What is known of its other end.
+    pub state: State,
+    /// Flows that it tells apart.
+    pub flows: usize,
+    /// What it has carried.
+    pub stats: Stats,
+}
+
+/// Another node's trunk that ends here.
+#[derive(Clone, Copy, Debug)]
+pub struct Receiving {
+    /// The node at its other end.
+    pub from: NodeId,
+    /// What it has brought.
+    pub stats: ReceiverStats,
+}
+
+#[derive(Debug)]
+pub(super) struct Trunks {
+    sending: Vec<Sender>,
+    receiving: Vec<(NodeId, Receiver)>,
+    answers: Pacer,
+}
+
+impl Default for Trunks {
+    fn default() -> Trunks {
+        let (sending, receiving) = (Vec::new(), Vec::new());
+        Trunks { sending, receiving, answers: Pacer::of(ANSWERS) }
+    }
+}
+
+impl Trunks {
+    /// Calls `each` with when a trunk has something to do.
+    #[inline]
+    pub(super) fn timeouts(&self, mut each: impl FnMut(Time, Why)) {
+        for sender in &self.sending {
+            each(sender.next_timeout(), Why::Trunk(sender.config().to));
+        }
+    }
+
+    fn sender(&mut self, to: NodeId) -> Option<&mut Sender> {
+        self.sending.iter_mut().find(|sender| sender.config().to == to)
+    }
+
+    /// The place of `source`'s trunk, which is made if there is room for it.
+    fn receiver(&mut self, now: Time, source: NodeId) -> Option<&mut Receiver> {
+        let at = self.receiving.iter().position(|(node, _)| *node == source);
+        let at = match at {
+            Some(at) => at,
+            None => {
+                let receiver = (source, Receiver::new(now));
+                let forgotten = |(_, r): &(NodeId, Receiver)| r.is_forgotten(now);
+                if self.receiving.len() < MAX_RECEIVING {
+                    self.receiving.push(receiver);
+                    self.receiving.len() - 1
+                } else {
+                    let at = self.receiving.iter().position(forgotten)?;
+                    self.receiving[at] = receiver;
+                    at
+                }
+            }
+        };
+        Some(&mut self.receiving[at].1)
+    }
+}
+
+impl Forwarder {
+    /// These are the trunks from now on; what those that end have gathered leaves.
+    pub(super) fn set_trunks(&mut self, now: Time, trunks: &[Config]) {
+        for at in 0..self.trunks.sending.len() {
+            self.send_trunk(now, at);
+        }
+        self.trunks.sending.retain(|s| trunks.iter().any(|t| t.to == s.config().to));
+        for config in trunks {
+            if let Some(sender) = self.trunks.sender(config.to) {
+                sender.set_config(*config);
+                continue;
+            }
+            let (generation, secret) = (self.entropy.random(), self.entropy.random());
+            let sender = Sender::new(*config, self.max_payload, generation, secret, now);
+            self.trunks.sending.push(sender);
+        }
+    }
+
+    /// Sends an application's real-time packet, together with others if there is a trunk
+    /// to where it goes.
+    pub(super) fn multiplex(
+        &mut self,
+        now: Time,
+        hop: Option<Hop>,
+        packet: &Packet<'_>,
+    ) -> Result<(), (Option<LinkId>, Drop)> {
+        let FlowHeader { destination, source_port, destination_port, flow_seq, metric, .. } =
+            packet.flow;
+        let place = self.trunks.sending.iter().position(|s| s.config().to == destination);
+        let (Some(at), Some(_)) = (place, hop) else { return self.forward(now, hop, packet) };
+        let (deadline, payload) = (packet.deadline, packet.payload);
+        let way = self.onward(hop);
+        let outgoing =
+            Outgoing { source_port, destination_port, flow_seq, metric, deadline, way, payload };
+        let room = self.max_payload;
+        let mut put = self.trunks.sending[at].put(now, &outgoing, room);
+        if put == Put::Full {
+            self.send_trunk(now, at);
+            put = self.trunks.sending[at].put(now, &outgoing, room);
+        }
+        if put == Put::Gathered {
+            return Ok(());
+        }
+        // What came before in its flow must not come behind it.
+        self.send_trunk(now, at);
+        self.forward(now, hop, packet)
+    }
+
+    /// Asks the other ends of trunks that they take them.
+    pub(super) fn ask_trunks(&mut self, now: Time) {
+        for at in 0..self.trunks.sending.len() {
+            let sender = &mut self.trunks.sending[at];
+            let to = sender.config().to;
+            if let Some(question) = sender.ask(now) {
+                self.say_of_trunk(now, to, &question);
+            }
+        }
+    }
+
+    /// Lets what has waited long enough for others leave.
+    pub(super) fn send_due_trunks(&mut self, now: Time) {
+        for at in 0..self.trunks.sending.len() {
+            if self.trunks.sending[at].is_due(now) {
+                self.send_trunk(now, at);
+            }
+        }
+    }
+
+    /// Lets what trunk `at` has gathered leave.
+    fn send_trunk(&mut self, now: Time, at: usize) {
+        let sender = &mut self.trunks.sending[at];
+        let destination = sender.config().to;
+        let Some(leaving) = sender.take(now) else { return };
+        let flow = FlowHeader {
+            service: Service::RealTime,
+            metric: leaving.metric,
+            source: self.id,
+            destination,
+            source_port: NODE_PORT,
+            destination_port: NODE_PORT,
+            flow_seq: leaving.number,
+        };
+        let (payload, deadline) = (&leaving.bytes[..], leaving.deadline);
+        let packet = Packet { flow, recovered: false, hop_limit: MAX_HOPS - 1, payload, deadline };
+        let hop = self.next_hop(destination, flow.metric);
+        let done = self.forward(now, hop, &packet);
+        let Forwarder { trunks, flows, .. } = self;
+        trunks.sending[at].reclaim(leaving.bytes, done.is_err(), |flow| {
+            let Context { source_port: port, destination_port: peer_port, .. } = flow;
+            flows.not_sent(Ends { port, peer: destination, peer_port });
+        });
+        if let Err((link, why)) = done {
+            self.drop_counted(link, why);
+        }
+    }
+
+    /// Says something of a trunk to another node; what is lost is said again.
+    fn say_of_trunk(&mut self, now: Time, to: NodeId, message: &Message<'_>) {
+        let mut payload = [0; MAX_MESSAGE];
+        let mut w = Writer::new(&mut payload);
+        if message.emit(&mut w).is_ok() {
+            let _ = self.send_own(now, to, Service::RealTime, (MAX_HOPS - 1, 0), w.written());
+        }
+    }
+
+    /// Takes a packet to port 0 of this node that came at `at`, if it is about a trunk.
+    pub(super) fn on_trunk(
+        &mut self,
+        (now, at): (Time, Time),
+        packet: &Packet<'_>,
+        sink: &mut impl Sink,
+    ) -> Option<Result<(), Drop>> {
+        let h = &packet.flow;
+        if h.source_port != NODE_PORT {
+            return None;
+        }
+        Some(match Message::parse(packet.payload)? {
+            Message::Ask { version, generation, .. } => {
+                self.answer_trunk(now, h.source, version, generation)
+            }
+            Message::Answer { version, generation, answer } => {
+                let sender = self.trunks.sender(h.source);
+                let heard = version == TRUNK_VERSION
+                    && sender.is_some_and(|s| s.on_answer(now, generation, answer));
+                if heard { Ok(()) } else { Err(Drop::EchoUnasked) }
+            }
+            Message::Packets(head, entries) => {
+                self.take_apart((now, at), packet, &head, entries, sink)
+            }
+        })
+    }
+
+    /// Answers whether a trunk of `source` may end here.
+    fn answer_trunk(
+        &mut self,
+        now: Time,
+        source: NodeId,
+        version: u8,
+        generation: u16,
+    ) -> Result<(), Drop> {
+        if !self.trunks.answers.admit(now, 1) {
+            return Err(Drop::EchoLimit);
+        }
+        let is_welcome = version == TRUNK_VERSION && self.access.check_from(source).is_ok();
+        let receiver = if is_welcome { self.trunks.receiver(now, source) } else { None };
+        let answer = receiver.map_or(Answer::Refused, |r| r.on_ask(now, generation));
+        let message = Message::Answer { version: TRUNK_VERSION, generation, answer };
+        self.say_of_trunk(now, source, &message);
+        Ok(())
+    }
+
+    /// Hands the packets of a trunk packet to their applications.
+    fn take_apart(
+        &mut self,
+        (now, at): (Time, Time),
+        packet: &Packet<'_>,
+        head: &Head,
+        entries: &[u8],
+        sink: &mut impl Sink,
+    ) -> Result<(), Drop> {
+        let source = packet.flow.source;
+        let place = self.trunks.receiving.iter().position(|(node, _)| *node == source);
+        let known = place.filter(|&at| self.trunks.receiving[at].1.knows(head.generation));
+        let Some(place) = known else {
+            if self.trunks.answers.admit(now, 1) {
+                let (version, generation) = (TRUNK_VERSION, head.generation);
+                let answer = Answer::Unknown;
+                self.say_of_trunk(now, source, &Message::Answer { version, generation, answer });
+            }
+            return Err(Drop::TrunkUnknown);
+        };
+        // Out of the way of what its packets do to this node, which is nothing to it.
+        let (_, receiver) = &mut self.trunks.receiving[place];
+        let mut receiver = core::mem::take(receiver);
+        receiver.note_packet(now);
+        let on_the_way = head.remaining_ms.saturating_sub(remaining_ms(now, packet.deadline));
+        let mut done = Ok(());
+        for entry in Entries::new(head, entries) {
+            let Ok(entry) = entry else {
+                done = Err(Drop::Malformed);
+                break;
+            };
+            self.take_entry((now, at), packet, receiver.hear(entry), on_the_way, sink);
+        }
+        self.trunks.receiving[place].1 = receiver;
+        done
+    }
+
+    /// Hands on one packet of trunk packet `by`, which has been under way for `on_the_way`
+    /// milliseconds.
+    fn take_entry(
+        &mut self,
+        (now, at): (Time, Time),
+        by: &Packet<'_>,
+        heard: Heard<'_>,
+        on_the_way: u8,
+        sink: &mut impl Sink,
+    ) {
+        let (context, flow_seq, payload) = match heard {
+            Heard::Definition => return,
+            Heard::Unknown => return self.stats.drops.count(Drop::TrunkUnknown),
+            Heard::Packet { context, flow_seq, payload } => (context, flow_seq, payload),
+        };
+        let (source_port, destination_port) = (context.source_port, context.destination_port);
+        let flow = FlowHeader { source_port, destination_port, flow_seq, ..by.flow };
+        let left = u64::from(context.deadline_ms.saturating_sub(on_the_way));
+        let deadline = (now + Duration::from_millis(left)).max(by.deadline);
+        let packet = Packet { flow, payload, deadline, ..*by };
+        if self.is_stale(now, at, &packet) {
+            return self.stats.drops.count(Drop::Late);
+        }
+        if let Err(why) = self.deliver(now, &packet, sink) {
+            if why == Drop::NoPort {
+                self.deny_port(now, &packet);
+            }
+            self.stats.drops.count(why);
+        }
+    }
+}
+
+impl Node {
+    /// Its trunks, in the order of the configuration.
+    pub fn trunks(&self, now: Time) -> impl Iterator<Item = Trunk> {
+        self.forwarder.trunks.sending.iter().map(move |s| Trunk {
+            config: *s.config(),
+            state: s.state(now),
+            flows: s.flows(),
+            stats: s.stats(),
+        })
+    }
+
+    /// Other nodes' trunks that end here.
+    pub fn receiving(&self) -> impl Iterator<Item = Receiving> {
+        let all = self.forwarder.trunks.receiving.iter();
+        all.map(|(from, receiver)| Receiving { from: *from, stats: receiver.stats() })
+    }
+}

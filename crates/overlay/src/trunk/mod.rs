@@ -1,0 +1,104 @@
+//! Trunks: the real-time packets of many flows between two nodes leave as few larger
+//! ones, and are taken apart again at the other end (Trad and Afifi, *Adaptive
+//! Multiplexing Scheme for Voice Flow Transmission Across Best-Effort IP Networks*,
+//! INRIA RR-4929, 2003).
+//!
+//! A [`Sender`] gathers what applications send to one node, and a [`Receiver`] takes it
+//! apart. To every node between the two, a trunk packet is one packet of a flow from
+//! port 0 to port 0: relays need to know nothing, and real-time links recover it as a
+//! whole. Applications notice nothing either: each packet keeps its ports, its number
+//! and its content.
+//!
+//! A node that doesn't know trunks drops what it doesn't understand, so each one is
+//! asked first ([`Message::Ask`]) and once a second from then on; without an answer,
+//! packets leave one by one as ever.
+
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use receiver::ReceiverStats;
+pub(crate) use receiver::{Heard, Receiver};
+pub(crate) use sender::{Outgoing, Put, Sender};
+pub use sender::{State, Stats};
+pub use wire::{
+    Answer, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS, MAX_ENTRIES,
+    MAX_PACKET, MalformedEntry, Message, TRUNK_VERSION,
+};
+
+use crate::wire::NodeId;
+use core::time::Duration;
+
+/// The trunk to one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The node at the other end.
+    pub to: NodeId,
+    /// How long a packet may wait for others: at most [`Config::MAX_WAIT`]. Zero
+    /// takes together only what applications send at once.
+    pub wait: Duration,
+    /// How packets are put together.
+    pub multiplex: Multiplex,
+}
+
+impl Config {
+    /// The longest wait: half of what a packet of 20 ms lasts.
+    pub const MAX_WAIT: Duration = Duration::from_millis(10);
+
+    /// A trunk to `to` with the defaults: what comes within 2 ms leaves together.
+    pub fn new(to: NodeId) -> Config {
+        Config { to, wait: Duration::from_millis(2), multiplex: Multiplex::Fill }
+    }
+}
+
+/// How packets are put together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Multiplex {
+    /// As many as come within [`Config::wait`], and fit.
+    Fill,
+    /// Not at all: each packet leaves by itself, as without a trunk.
+    Off,
+}
+
+/// Why a trunk can't be as it is configured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A trunk to the node itself.
+    #[error("node {0} has a trunk to itself: give the other end's id")]
+    ToSelf(NodeId),
+    /// An id that no node has.
+    #[error("a trunk leads to {0}, which is no node's id: ids are 1 to 4294967294")]
+    ReservedId(NodeId),
+    /// Two trunks to one node.
+    #[error("two trunks lead to node {0}: keep one")]
+    Twice(NodeId),
+    /// A wait that voice can't afford.
+    #[error("the trunk to node {0}: wait is 0 to 10 ms")]
+    Wait(NodeId),
+}
+
+/// Checks the trunks of node `own`.
+///
+/// # Errors
+///
+/// The first that can't be as it is.
+pub fn check(own: NodeId, trunks: &[Config]) -> Result<(), ConfigError> {
+    for (n, trunk) in trunks.iter().enumerate() {
+        let to = trunk.to;
+        if !to.is_nodes() {
+            return Err(ConfigError::ReservedId(to));
+        }
+        if to == own {
+            return Err(ConfigError::ToSelf(to));
+        }
+        if trunks[..n].iter().any(|other| other.to == to) {
+            return Err(ConfigError::Twice(to));
+        }
+        if trunk.wait > Config::MAX_WAIT {
+            return Err(ConfigError::Wait(to));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,405 @@
+//! The sending end of a trunk: it gathers packets, and says when they are to leave.
+
+use super::wire::{
+    Answer, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS, MAX_ENTRIES,
+    MAX_PACKET, Message, TRUNK_VERSION,
+};
+use super::{Config, Multiplex};
+use crate::link::remaining_ms;
+use crate::session::Lru;
+use crate::wire::Metric;
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// How often the other end is asked, and how soon again after it has said that it knows
+/// nothing of this trunk.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// For how long an answer counts: two may be lost in a row.
+const ANSWER_COUNTS: Duration = Duration::from_millis(3_500);
+
+/// A flow that was the only one for so long doesn't wait for others: three packets of
+/// 60 ms, the longest that telephones send.
+const ALONE: Duration = Duration::from_millis(180);
+
+/// What a context means is said with so many packets of its flow at first, and with one
+/// in each of these spans from then on.
+const DEFINED_FIRST: u8 = 3;
+const DEFINED_EVERY: Duration = Duration::from_secs(1);
+
+/// A context gets another meaning only after it was idle for so long, so that no packet
+/// under way is taken for one of another flow.
+const REUSED_AFTER: Duration = Duration::from_secs(5);
+
+/// How much sooner than its deadline allows a packet leaves.
+const MARGIN: Duration = Duration::from_millis(1);
+
+/// What the sender knows of the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It hasn't answered, or not for a while: packets leave one by one.
+    Silent,
+    /// It takes trunk packets.
+    Open,
+    /// It said that it takes none.
+    Refused,
+}
+
+/// What a trunk has carried, and what it hasn't.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Stats {
+    /// Applications' packets that left in trunk packets.
+    pub packets: u64,
+    /// Their bytes, without any header.
+    pub bytes: u64,
+    /// Trunk packets.
+    pub trunk_packets: u64,
+    /// Their bytes, with the trunk's own headers.
+    pub trunk_bytes: u64,
+    /// Packets that left by themselves: of the only flow, or too large to share a trunk
+    /// packet, or more flows than there are contexts.
+    pub alone: u64,
+    /// Packets that left by themselves because the other end had not answered.
+    pub unanswered: u64,
+    /// Trunk packets that no link took, with all that they held.
+    pub dropped: u64,
+}
+
+/// A flow that is being sent.
+#[derive(Debug)]
+struct Sending {
+    context: u16,
+    flow: Context,
+    /// How often its meaning has been said to a receiver that may know it, and when last.
+    said: u8,
+    said_at: Time,
+    last: Time,
+}
+
+/// What is gathered.
+#[derive(Debug)]
+struct Batch {
+    /// Head and entries.
+    bytes: Vec<u8>,
+    entries: u8,
+    packets: u8,
+    payload: usize,
+    metric: Metric,
+    /// The earliest deadline, and when it must leave.
+    deadline: Time,
+    leave_at: Time,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Put {
+    /// It waits for others, until [`Sender::is_due`].
+    Gathered,
+    /// It is to be sent by itself, after what is gathered.
+    Alone,
+    /// What is gathered must leave first: then try again.
+    Full,
+}
+
+/// A trunk packet that leaves.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    /// Its payload.
+    pub bytes: Vec<u8>,
+    pub number: u16,
+    pub metric: Metric,
+    /// The earliest of what it holds.
+    pub deadline: Time,
+}
+
+/// A packet to put together with others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub source_port: u16,
+    pub destination_port: u16,
+    pub flow_seq: u16,
+    pub metric: Metric,
+    pub deadline: Time,
+    /// How long the way takes from here on.
+    pub way: Duration,
+    pub payload: &'a [u8],
+}
+
+/// The sending end of a trunk.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    config: Config,
+    generation: u16,
+    number: u16,
+    flows: Lru<Sending>,
+    /// By context.
+    meanings: Vec<Context>,
+    batch: Batch,
+    /// The context of the last packet, when that came, and when one of another did.
+    last: Option<(u16, Time)>,
+    other: Option<Time>,
+    answered: Option<(Answer, Time)>,
+    ask_at: Time,
+    stats: Stats,
+}
+
+impl Sender {
+    /// A trunk whose packets will have at most `room` bytes; `generation` and `secret`
+    /// are random.
+    pub fn new(config: Config, room: usize, generation: u16, secret: u64, now: Time) -> Sender {
+        Sender {
+            config,
+            generation,
+            number: generation,
+            flows: Lru::new(usize::from(MAX_CONTEXTS), secret),
+            meanings: Vec::new(),
+            batch: Batch {
+                bytes: Vec::with_capacity(room),
+                entries: 0,
+                packets: 0,
+                payload: 0,
+                metric: Metric::default(),
+                deadline: Time::NEVER,
+                leave_at: Time::NEVER,
+            },
+            last: None,
+            other: None,
+            answered: None,
+            ask_at: now,
+            stats: Stats::default(),
+        }
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Takes effect for what comes from now on.
+    pub fn set_config(&mut self, config: Config) {
+        self.config = config;
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    pub fn state(&self, now: Time) -> State {
+        match self.answered {
+            Some((answer, at)) if now.since(at) <= ANSWER_COUNTS => match answer {
+                Answer::Refused => State::Refused,
+                Answer::Unknown => State::Silent,
+                Answer::Known | Answer::Fresh => State::Open,
+            },
+            _ => State::Silent,
+        }
+    }
+
+    /// When [`Sender::ask`] or [`Sender::take`] is due.
+    pub fn next_timeout(&self) -> Time {
+        match self.config.multiplex {
+            Multiplex::Off => self.batch.leave_at,
+            Multiplex::Fill => self.ask_at.min(self.batch.leave_at),
+        }
+    }
+
+    /// The question for the other end, if it is time for one.
+    pub fn ask(&mut self, now: Time) -> Option<Message<'static>> {
+        if self.config.multiplex == Multiplex::Off || now < self.ask_at {
+            return None;
+        }
+        self.ask_at = now + ASK_EVERY;
+        let generation = self.generation;
+        Some(Message::Ask { version: TRUNK_VERSION, generation, report_ms: 0 })
+    }
+
+    /// Takes the other end's answer; whether it was to a question of this trunk.
+    pub fn on_answer(&mut self, now: Time, generation: u16, answer: Answer) -> bool {
+        if generation != self.generation {
+            return false;
+        }
+        match answer {
+            Answer::Fresh => self.flows.values_mut().for_each(|flow| flow.said = 0),
+            // Of what was said before nothing is known there any more.
+            Answer::Unknown if self.state(now) == State::Open => {
+                self.ask_at = self.ask_at.min(now + ASK_AGAIN);
+            }
+            Answer::Unknown => return true,
+            Answer::Known | Answer::Refused => {}
+        }
+        self.answered = Some((answer, now));
+        true
+    }
+
+    /// Whether what is gathered is to leave now.
+    pub fn is_due(&self, now: Time) -> bool {
+        self.batch.leave_at <= now
+    }
+
+    /// Puts a packet to the others, of which at most `room` bytes leave together, or says
+    /// what becomes of it instead.
+    pub fn put(&mut self, now: Time, packet: &Outgoing<'_>, room: usize) -> Put {
+        if self.config.multiplex == Multiplex::Off {
+            return Put::Alone;
+        }
+        if self.state(now) != State::Open {
+            self.stats.unanswered += 1;
+            return Put::Alone;
+        }
+        let most = HEAD + DEFINITION + ENTRY + packet.payload.len();
+        let is_large = packet.payload.len() > MAX_PACKET || most > room;
+        let Some((context, definition)) = (!is_large).then(|| self.context(now, packet)).flatten()
+        else {
+            self.stats.alone += 1;
+            return Put::Alone;
+        };
+        let is_alone = self.is_alone(now, context);
+        if is_alone {
+            self.note(now, context, packet, false);
+            self.stats.alone += 1;
+            return Put::Alone;
+        }
+        let len = ENTRY + packet.payload.len() + definition.map_or(0, |_| DEFINITION);
+        let batch = &self.batch;
+        let differs = batch.entries > 0 && batch.metric != packet.metric;
+        if differs
+            || batch.bytes.len().max(HEAD) + len > room
+            || usize::from(batch.entries) + 2 > MAX_ENTRIES
+        {
+            return Put::Full;
+        }
+        self.note(now, context, packet, definition.is_some());
+        self.append(now, packet, context, definition);
+        Put::Gathered
+    }
+
+    /// The context of the packet's flow, and what it means if that is to be said with
+    /// this packet; `None` if there is none for it.
+    fn context(&mut self, now: Time, packet: &Outgoing<'_>) -> Option<(u16, Option<Context>)> {
+        let &Outgoing { source_port, destination_port, .. } = packet;
+        let deadline_ms = remaining_ms(now, packet.deadline);
+        let meant = Context { source_port, destination_port, deadline_ms };
+        let key = u64::from(source_port) << 16 | u64::from(destination_port);
+        let full = self.flows.len() == usize::from(MAX_CONTEXTS) && self.flows.get(key).is_none();
+        if full && self.flows.oldest().is_none_or(|flow| now.since(flow.last) < REUSED_AFTER) {
+            return None;
+        }
+        let next = self.flows.len() as u16 + 1;
+        let fresh = || Sending { context: 0, flow: meant, said: 0, said_at: now, last: now };
+        let (flow, displaced) = self.flows.entry(key, fresh);
+        if flow.context == 0 {
+            flow.context = displaced.map_or(next, |old| old.context);
+        }
+        if flow.flow != meant {
+            (flow.flow, flow.said) = (meant, 0);
+        }
+        let index = usize::from(flow.context);
+        if self.meanings.len() <= index {
+            self.meanings.resize(index + 1, meant);
+        }
+        self.meanings[index] = meant;
+        let is_due = flow.said < DEFINED_FIRST || now.since(flow.said_at) >= DEFINED_EVERY;
+        Some((flow.context, is_due.then_some(meant)))
+    }
+
+    /// Whether no other flow has sent for a while.
+    fn is_alone(&self, now: Time, context: u16) -> bool {
+        let recent = |at: Time| now.since(at) <= ALONE;
+        let other = match self.last {
+            Some((last, at)) if last != context => Some(at),
+            _ => self.other,
+        };
+        !other.is_some_and(recent)
+    }
+
+    /// A packet of `context` goes, by itself or with others.
+    fn note(&mut self, now: Time, context: u16, packet: &Outgoing<'_>, said: bool) {
+        if let Some((last, at)) = self.last
+            && last != context
+        {
+            self.other = Some(at);
+        }
+        self.last = Some((context, now));
+        let key = u64::from(packet.source_port) << 16 | u64::from(packet.destination_port);
+        if let Some(flow) = self.flows.get_mut(key) {
+            flow.last = now;
+            if said {
+                (flow.said, flow.said_at) = (flow.said.saturating_add(1), now);
+            }
+        }
+    }
+
+    fn append(
+        &mut self,
+        now: Time,
+        packet: &Outgoing<'_>,
+        context: u16,
+        definition: Option<Context>,
+    ) {
+        let batch = &mut self.batch;
+        if batch.entries == 0 {
+            batch.bytes.resize(HEAD, 0);
+            batch.metric = packet.metric;
+            (batch.deadline, batch.leave_at) = (Time::NEVER, now + self.config.wait);
+        }
+        if let Some(meant) = definition {
+            Entry::Definition { number: context, context: meant }.push(&mut batch.bytes);
+            batch.entries += 1;
+        }
+        let &Outgoing { flow_seq, payload, .. } = packet;
+        Entry::Packet { context, flow_seq, payload }.push(&mut batch.bytes);
+        batch.entries += 1;
+        batch.packets += 1;
+        batch.payload += payload.len();
+        batch.deadline = batch.deadline.min(packet.deadline);
+        batch.leave_at = batch.leave_at.min(packet.deadline - packet.way - MARGIN);
+    }
+
+    /// What is gathered; give its memory back by [`Sender::reclaim`].
+    pub fn take(&mut self, now: Time) -> Option<Leaving> {
+        if self.batch.entries == 0 {
+            return None;
+        }
+        self.number = self.number.wrapping_add(1);
+        let head = Head {
+            entries: self.batch.entries,
+            generation: self.generation,
+            number: self.number,
+            remaining_ms: remaining_ms(now, self.batch.deadline),
+        };
+        let batch = &mut self.batch;
+        batch.bytes[..HEAD].copy_from_slice(&head.bytes());
+        self.stats.packets += u64::from(batch.packets);
+        self.stats.bytes += batch.payload as u64;
+        self.stats.trunk_packets += 1;
+        self.stats.trunk_bytes += batch.bytes.len() as u64;
+        (batch.entries, batch.packets, batch.payload) = (0, 0, 0);
+        batch.leave_at = Time::NEVER;
+        let &mut Batch { metric, deadline, .. } = batch;
+        let bytes = core::mem::take(&mut batch.bytes);
+        Some(Leaving { bytes, number: self.number, metric, deadline })
+    }
+
+    /// Takes back the memory of [`Sender::take`]; if its packet was dropped, `each` is
+    /// called with the flow of each packet that it held.
+    pub fn reclaim(&mut self, mut bytes: Vec<u8>, dropped: bool, mut each: impl FnMut(Context)) {
+        if dropped {
+            self.stats.dropped += 1;
+            if let Some(Message::Packets(head, rest)) = Message::parse(&bytes) {
+                for entry in Entries::new(&head, rest).flatten() {
+                    if let Entry::Packet { context, .. } = entry
+                        && let Some(&meant) = self.meanings.get(usize::from(context))
+                    {
+                        each(meant);
+                    }
+                }
+            }
+        }
+        bytes.clear();
+        self.batch.bytes = bytes;
+    }
+}

@@ -1,0 +1,339 @@
+//! What two nodes say to each other about a trunk, from port 0 to port 0.
+//!
+//! Numbers are big endian; after the kind, which no echo has:
+//!
+//! ```text
+//! ask      5 | version 8 | generation 16 | report every 16 (ms, 0: never)
+//! answer   6 | version 8 | generation 16 | answer 8
+//! packets  7 | entries 8 | generation 16 | number 16 | remaining 8 | 0
+//!            then the entries
+//! ```
+//!
+//! An entry begins with its context (12 bits) and its length (12 bits). That of
+//! context 0 says what another context means: context 16, source port 16,
+//! destination port 16, time to live 8 (ms). Every other one has the packet's number
+//! in its flow (16 bits), and `length` bytes of packet.
+
+use trunkline_base::wire::{Reader, Short, Writer};
+
+/// Version of what is said here.
+pub const TRUNK_VERSION: u8 = 1;
+
+/// Bytes in front of the entries.
+pub const HEAD: usize = 8;
+
+/// Bytes of an entry in front of its packet.
+pub const ENTRY: usize = 5;
+
+/// Bytes of an entry that says what a context means.
+pub const DEFINITION: usize = ENTRY - 2 + DEFINITION_BODY;
+
+/// Flows that a trunk tells apart; their contexts are 1 to this.
+pub const MAX_CONTEXTS: u16 = 0xfff;
+
+/// The longest packet that an entry holds, in bytes.
+pub const MAX_PACKET: usize = 0xfff;
+
+/// The most entries of one trunk packet.
+pub const MAX_ENTRIES: usize = 255;
+
+const ASK: u8 = 5;
+const ANSWER: u8 = 6;
+const PACKETS: u8 = 7;
+const DEFINITION_BODY: usize = 7;
+
+/// A message about a trunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Message<'a> {
+    /// "Do you take trunk packets of this generation?"
+    Ask {
+        /// The sender's [`TRUNK_VERSION`].
+        version: u8,
+        /// A random number that the sender drew when it set up the trunk: contexts of
+        /// another generation mean something else.
+        generation: u16,
+        /// How often to report loss, in milliseconds; 0 for not at all.
+        report_ms: u16,
+    },
+    /// The answer.
+    Answer {
+        /// The answering node's [`TRUNK_VERSION`].
+        version: u8,
+        /// The generation that was asked for, or that packets came with.
+        generation: u16,
+        /// What it is.
+        answer: Answer,
+    },
+    /// Packets of flows, in [`Entries`].
+    Packets(Head, &'a [u8]),
+}
+
+/// What a node that was asked answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Answer {
+    /// It takes them, and knows the contexts that it was told.
+    Known = 0,
+    /// It takes them, and knows no context yet.
+    Fresh = 1,
+    /// It takes none: as many trunks as it keeps end there, or the sender is kept out
+    /// by its rules.
+    Refused = 2,
+    /// Packets came of a generation that it has not been asked about since its start.
+    Unknown = 3,
+}
+
+/// What is in front of the entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// How many entries follow, definitions among them; 1 to 255.
+    pub entries: u8,
+    /// The generation of their contexts.
+    pub generation: u16,
+    /// The number of the trunk packet, one more for each.
+    pub number: u16,
+    /// How many milliseconds the packet with the shortest deadline had left when the
+    /// trunk packet was sent.
+    pub remaining_ms: u8,
+}
+
+impl Message<'_> {
+    /// Writes all of it but the entries.
+    ///
+    /// # Errors
+    ///
+    /// [`Short`] if there is no room for it.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        match *self {
+            Message::Ask { version, generation, report_ms } => {
+                w.u8(ASK)?;
+                w.u8(version)?;
+                w.u16(generation)?;
+                w.u16(report_ms)
+            }
+            Message::Answer { version, generation, answer } => {
+                w.u8(ANSWER)?;
+                w.u8(version)?;
+                w.u16(generation)?;
+                w.u8(answer as u8)
+            }
+            Message::Packets(head, _) => w.bytes(&head.bytes()),
+        }
+    }
+
+    /// Reads a payload; `None` if it is no such message. What follows an ask or an
+    /// answer is passed over: a later version may say more.
+    pub fn parse(payload: &[u8]) -> Option<Message<'_>> {
+        let mut r = Reader::new(payload);
+        let kind = r.u8().ok()?;
+        let second = r.u8().ok()?;
+        let generation = r.u16().ok()?;
+        Some(match kind {
+            ASK => Message::Ask { version: second, generation, report_ms: r.u16().ok()? },
+            ANSWER => {
+                let answer = match r.u8().ok()? {
+                    0 => Answer::Known,
+                    1 => Answer::Fresh,
+                    2 => Answer::Refused,
+                    3 => Answer::Unknown,
+                    _ => return None,
+                };
+                Message::Answer { version: second, generation, answer }
+            }
+            PACKETS => {
+                let (number, remaining_ms, _) = (r.u16().ok()?, r.u8().ok()?, r.u8().ok()?);
+                let head = Head { entries: second, generation, number, remaining_ms };
+                Message::Packets(head, payload.get(HEAD..)?)
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl Head {
+    /// As it is on the wire.
+    pub fn bytes(&self) -> [u8; HEAD] {
+        let ([g, h], [n, o]) = (self.generation.to_be_bytes(), self.number.to_be_bytes());
+        [PACKETS, self.entries, g, h, n, o, self.remaining_ms, 0]
+    }
+}
+
+/// What a context stands for: a flow from the trunk's source to its destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Context {
+    /// Virtual port at the source; not 0.
+    pub source_port: u16,
+    /// Virtual port at the destination; not 0.
+    pub destination_port: u16,
+    /// How long its packets are of use after they were sent, in milliseconds.
+    pub deadline_ms: u8,
+}
+
+/// One entry of a trunk packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entry<'a> {
+    /// From here on context `number` stands for this flow.
+    Definition {
+        /// 1 to [`MAX_CONTEXTS`].
+        number: u16,
+        /// The flow.
+        context: Context,
+    },
+    /// A packet of a flow.
+    Packet {
+        /// Its context, 1 to [`MAX_CONTEXTS`].
+        context: u16,
+        /// Its number in its flow.
+        flow_seq: u16,
+        /// What the application sent.
+        payload: &'a [u8],
+    },
+}
+
+impl Entry<'_> {
+    /// How many bytes it takes.
+    pub fn size(&self) -> usize {
+        match self {
+            Entry::Definition { .. } => DEFINITION,
+            Entry::Packet { payload, .. } => ENTRY + payload.len(),
+        }
+    }
+
+    /// Appends it; only what fits in its fields of a context and a length.
+    pub fn push(&self, out: &mut Vec<u8>) {
+        let head = |context: u16, len: usize| {
+            let both = u32::from(context & MAX_CONTEXTS) << 12 | (len & MAX_PACKET) as u32;
+            let [_, bytes @ ..] = both.to_be_bytes();
+            bytes
+        };
+        match *self {
+            Entry::Definition { number, context } => {
+                out.extend_from_slice(&head(0, DEFINITION_BODY));
+                let Context { source_port, destination_port, deadline_ms } = context;
+                for field in [number, source_port, destination_port] {
+                    out.extend_from_slice(&field.to_be_bytes());
+                }
+                out.push(deadline_ms);
+            }
+            Entry::Packet { context, flow_seq, payload } => {
+                out.extend_from_slice(&head(context, payload.len()));
+                out.extend_from_slice(&flow_seq.to_be_bytes());
+                out.extend_from_slice(payload);
+            }
+        }
+    }
+}
+
+/// An entry that is cut short, or says what can't be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("an entry of a trunk packet is malformed")]
+pub struct MalformedEntry;
+
+/// The entries of a trunk packet, in their order. It ends with the first that is
+/// malformed, and with as many as the head says.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    rest: Reader<'a>,
+    left: u8,
+}
+
+impl<'a> Entries<'a> {
+    /// Those behind `head`.
+    pub fn new(head: &Head, bytes: &'a [u8]) -> Entries<'a> {
+        Entries { rest: Reader::new(bytes), left: head.entries }
+    }
+
+    fn read(&mut self) -> Option<Entry<'a>> {
+        let [a, b, c] = self.rest.array().ok()?;
+        let both = u32::from_be_bytes([0, a, b, c]);
+        let (context, len) = ((both >> 12) as u16, both as usize & MAX_PACKET);
+        if context != 0 {
+            let flow_seq = self.rest.u16().ok()?;
+            return Some(Entry::Packet { context, flow_seq, payload: self.rest.bytes(len).ok()? });
+        }
+        let mut body = Reader::new(self.rest.bytes(len).ok()?);
+        let number = body.u16().ok()?;
+        let (source_port, destination_port) = (body.u16().ok()?, body.u16().ok()?);
+        let context = Context { source_port, destination_port, deadline_ms: body.u8().ok()? };
+        let ports = source_port != 0 && destination_port != 0;
+        (ports && (1..=MAX_CONTEXTS).contains(&number))
+            .then_some(Entry::Definition { number, context })
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, MalformedEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let entry = self.read().ok_or(MalformedEntry);
+        if entry.is_err() {
+            self.left = 0;
+        }
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn entry() -> impl Strategy<Value = (u16, u16, Vec<u8>, Context, bool)> {
+        let context = (1u16.., 1u16.., any::<u8>()).prop_map(|(s, d, deadline_ms)| Context {
+            source_port: s,
+            destination_port: d,
+            deadline_ms,
+        });
+        (1..=MAX_CONTEXTS, any::<u16>(), vec(any::<u8>(), 0..200), context, any::<bool>())
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            entries in vec(entry(), 1..20), generation: u16, number: u16, remaining_ms: u8,
+        ) {
+            let head = Head { entries: entries.len() as u8, generation, number, remaining_ms };
+            let mut bytes = head.bytes().to_vec();
+            let want: Vec<Entry<'_>> = entries
+                .iter()
+                .map(|(number, flow_seq, payload, context, defines)| match defines {
+                    true => Entry::Definition { number: *number, context: *context },
+                    false => Entry::Packet { context: *number, flow_seq: *flow_seq, payload },
+                })
+                .collect();
+            let len: usize = want.iter().map(Entry::size).sum();
+            want.iter().for_each(|entry| entry.push(&mut bytes));
+            prop_assert_eq!(bytes.len(), HEAD + len);
+            let Some(Message::Packets(read, rest)) = Message::parse(&bytes) else {
+                panic!("no packets");
+            };
+            prop_assert_eq!(read, head);
+            let read: Result<Vec<_>, _> = Entries::new(&head, rest).collect();
+            prop_assert_eq!(read, Ok(want));
+        }
+
+        #[test]
+        fn questions_and_answers(version: u8, generation: u16, report_ms: u16, answer in 0usize..4) {
+            let answer = [Answer::Known, Answer::Fresh, Answer::Refused, Answer::Unknown][answer];
+            for message in [
+                Message::Ask { version, generation, report_ms },
+                Message::Answer { version, generation, answer },
+            ] {
+                let mut bytes = [0; 16];
+                let mut w = Writer::new(&mut bytes);
+                message.emit(&mut w).unwrap();
+                prop_assert_eq!(Message::parse(w.written()), Some(message));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in vec(any::<u8>(), 0..2_000)) {
+            if let Some(Message::Packets(head, rest)) = Message::parse(&bytes) {
+                let entries: Vec<_> = Entries::new(&head, rest).collect();
+                prop_assert!(entries.len() <= usize::from(head.entries));
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `[[trunk]]`: to which nodes real-time packets leave together.
+
+use crate::units::Span;
+use serde::Deserialize;
+use trunkline_overlay::trunk::{Config, Multiplex};
+use trunkline_overlay::wire::NodeId;
+
+/// `[[trunk]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrunkSection {
+    to: u32,
+    wait: Option<Span>,
+    multiplex: Option<Name>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Name {
+    Fill,
+    Off,
+}
+
+impl TrunkSection {
+    /// What it says; what can't be is found by the node's own check.
+    pub fn config(&self) -> Config {
+        let defaults = Config::new(NodeId(self.to));
+        Config {
+            wait: self.wait.map_or(defaults.wait, |span| span.0),
+            multiplex: self.multiplex.map_or(defaults.multiplex, |name| match name {
+                Name::Fill => Multiplex::Fill,
+                Name::Off => Multiplex::Off,
+            }),
+            ..defaults
+        }
+    }
+}
