@@ -261,8 +261,8 @@ impl History {
 
     /// p, the loss event rate at `now`, 0 to 1: 0 before the first loss event.
     ///
-    /// Of fewer than eight intervals it is the mean of those, as RFC 5348 has it;
-    /// RFC 3448 doesn't say.
+    /// While fewer than eight have ended, it is the mean of as many, with the open one in
+    /// place of the oldest or without it, as RFC 5348 has it; RFC 3448 doesn't say.
     pub fn rate(&self, now: Time, rtt: Duration) -> f64 {
         let (Some(open), Some((highest, _))) = (&self.open, self.highest) else { return 0.0 };
         let count = (highest + 1).saturating_sub(open.first).max(1) as f64;
@@ -271,8 +271,8 @@ impl History {
         for (n, interval) in self.closed.iter().enumerate() {
             let weight = WEIGHTS[n] * interval.discount;
             without = (without.0 + weight * interval.packets, without.1 + weight);
-            if let Some(next) = WEIGHTS.get(n + 1) {
-                let weight = next * interval.discount * factor;
+            if n + 1 < self.closed.len() {
+                let weight = WEIGHTS[n + 1] * interval.discount * factor;
                 with = (with.0 + weight * interval.packets, with.1 + weight);
             }
         }

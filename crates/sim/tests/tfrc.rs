@@ -25,7 +25,13 @@ struct Outcome {
 
 /// Packets of `bytes` every `spacing_ms` for 60 s over a link of 50 ms each way.
 fn outcome(config: Config, bytes: usize, spacing_ms: u64, loss: Loss, seed: u64) -> Outcome {
-    let due: Rc<[Time]> = (0..60_000 / spacing_ms).map(|n| at(n * spacing_ms)).collect();
+    let due = (0..60_000 / spacing_ms).map(|n| at(n * spacing_ms)).collect();
+    outcome_of(config, bytes, due, loss, seed)
+}
+
+/// Packets of `bytes` that become due at these times over that link.
+fn outcome_of(config: Config, bytes: usize, due: Rc<[Time]>, loss: Loss, seed: u64) -> Outcome {
+    let end = due[due.len() - 1] + Duration::from_secs(5);
     let flow = Flow { id: 7, due, bytes, config };
     let mut world = World::new(seed);
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
@@ -39,7 +45,7 @@ fn outcome(config: Config, bytes: usize, spacing_ms: u64, loss: Loss, seed: u64)
     let sink = world.bind(b, Protocol::DCCP, 80, Sink::new(80, &flow)).unwrap();
     let source = Source::new(9, to, flow, 5, Time::ZERO);
     let source = world.bind(a, Protocol::DCCP, 9, source).unwrap();
-    world.run_until(at(65_000));
+    world.run_until(end);
     let (source, sink) = (world.agent(source), world.agent(sink));
     assert_eq!(source.refused(), 0);
     Outcome {
@@ -95,6 +101,19 @@ fn the_same_seed_gives_the_same() {
     };
     assert_eq!(run(3), run(3));
     assert_ne!(run(3), run(4));
+}
+
+/// After a loss a long pause takes the rate to 20 bytes in 64 s, less than half a byte per
+/// second. In the whole bytes of the reports that is not nothing, and the rate rises again.
+#[test]
+fn a_flow_of_small_packets_returns_from_a_long_pause() {
+    let talk = |from: u64, ms: u64| (0..ms / 200).map(move |n| at(from + 200 * n));
+    let due: Rc<[Time]> = talk(0, 60_000).chain(talk(360_000, 240_000)).collect();
+    let loss = Loss::Bernoulli { p: 0.03 };
+    let Outcome { sent, rate, .. } = outcome_of(Config::basic(20), 20, due, loss, 1);
+    // When the rate has had two minutes to rise.
+    let left = sent[sent.len() - 600..].iter().filter(|s| matches!(s, Sent::At(_))).count();
+    assert!(left > 400, "{left} of the last 600, at {rate}");
 }
 
 /// A path that loses everything from the beginning: one packet each time that the rate, which

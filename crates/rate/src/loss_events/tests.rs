@@ -73,13 +73,19 @@ fn intervals_by_hand() {
     s.come(39);
     assert_eq!(s.events, [News::First, News::Event, News::Event, News::Event]);
     s.history.seed(30.0);
-    // Closed: 200, 50, 100, 30, all of weight 1: mean 380/4 = 95. With the open
-    // one: 40, 200, 50, 100 of weight 1 and 30 of weight 0.8: 414/4.8 = 86.25.
-    // The larger mean counts.
-    near(s.p(), 1.0 / 95.0);
-    // 60 more make it 100: (100 + 350 + 24)/4.8 = 98.75.
+    // Closed: 200, 50, 100, 30, all of weight 1: mean 380/4 = 95. With the open one
+    // in place of the oldest: 40, 200, 50, 100, mean 390/4 = 97.5. The larger counts.
+    near(s.p(), 4.0 / 390.0);
+    // 60 more make it 100: 450/4.
     s.come(60);
-    near(s.p(), 4.8 / 474.0);
+    near(s.p(), 4.0 / 450.0);
+    // The first interval alone is 30, until the open one is longer.
+    let mut s = Stream::new(Config::default());
+    s.come(10).lose(1).come(19);
+    s.history.seed(30.0);
+    near(s.p(), 1.0 / 30.0);
+    s.come(980);
+    near(s.p(), 1.0 / 1_000.0);
 }
 
 /// Nine intervals of 10 packets and then the weights 1, 1, 1, 1, 0.8, 0.6, 0.4,
@@ -118,7 +124,7 @@ fn one_gap_may_be_several_events() {
     s.come(10).lose(1).come(1).lose(12).come(30);
     s.history.seed(6.0);
     // Closed: 6 (1010 to 1015), 6, 6. Open: from 1022 to 1053, 32.
-    near(s.p(), 4.0 / (32.0 + 18.0));
+    near(s.p(), 3.0 / (32.0 + 12.0));
 }
 
 /// RFC 4828: an interval of at most 2 R = 200 ms is ten packets long here.
@@ -132,14 +138,14 @@ fn short_intervals_count_their_losses() {
     s.history.seed(4.0);
     // The open one, of 80 ms, is left out: (8/3 + 4)/2 = 10/3.
     near(s.p(), 0.3);
-    // After more than 200 ms it counts: 12 packets, (12 + 8/3 + 4)/3 = 56/9.
+    // After more than 200 ms it counts: 12 packets, (12 + 8/3)/2 = 22/3.
     s.come(7);
-    near(s.p(), 9.0 / 56.0);
-    // Without the rule the first counts as 8, and the open one at once.
+    near(s.p(), 3.0 / 22.0);
+    // Without the rule the first counts as 8, and the open one of 5 at once.
     let mut plain = Stream::new(Config::default());
     plain.come(10).lose(3).come(5).lose(1).come(4);
     plain.history.seed(4.0);
-    near(plain.p(), 1.0 / 6.0);
+    near(plain.p(), 2.0 / 13.0);
 }
 
 /// Intervals of 10 packets and then 60 without loss: I_mean = 10, and I_0 = 60 is
@@ -156,11 +162,11 @@ fn a_long_open_interval_discounts_the_others() {
         s.history.seed(10.0);
         s
     };
-    // I_0 = 60 of weight 1, then 10, 10, 10 of weight 1 · DF and 10 of 0.8 · DF:
-    // W = 1 + 3.8 DF, I = 60 + 38 DF.
-    near(discounting(0.5).p(), 2.9 / 79.0);
-    near(discounting(0.25).p(), (1.0 + 3.8 / 3.0) / (60.0 + 38.0 / 3.0));
-    near(discounting(1.0).p(), 4.8 / 98.0);
+    // I_0 = 60 of weight 1, then 10, 10, 10 of weight 1 · DF: W = 1 + 3 DF,
+    // I = 60 + 30 DF.
+    near(discounting(0.5).p(), 2.5 / 75.0);
+    near(discounting(0.25).p(), 2.0 / 70.0);
+    near(discounting(1.0).p(), 4.0 / 90.0);
     // The next loss makes the discount last: closed are 60 of weight 1 and four
     // of 0.5, 0.5, 0.5 and 0.8 · 0.5.
     let mut s = discounting(0.5);

@@ -38,9 +38,12 @@ impl Config {
 /// The paper's state machine: *not idle*, *idle*, *post idle*.
 ///
 /// It doesn't say what idle is. Here a sender is idle that has sent nothing for a
-/// round trip: the receiver reports once a round trip, so a longer pause leaves a
-/// report with less than it should have. Idle is therefore no state, but found when
-/// the next packet is sent.
+/// round trip although it was allowed to: the receiver reports once a round trip, so a
+/// longer pause leaves a report with less than it should have. Idle is therefore no
+/// state, but found when the next packet is sent. A sender that its own rate holds
+/// back for longer than that is not idle; else every report of a rate below one packet
+/// per round trip would be the first after a pause, and the rate would never rise
+/// again.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct PostIdle {
     /// The first packet after the pause, while no report has acknowledged it.

@@ -31,7 +31,9 @@ pub struct Feedback {
     /// t_delay, how long ago that packet came. On the wire in microseconds, rounded
     /// down, up to 71 minutes.
     pub elapsed: Duration,
-    /// X_recv, bytes of payload per second. On the wire a whole number of 32 bits.
+    /// X_recv, bytes of payload per second. On the wire a whole number of 32 bits, the
+    /// nearest one but that only 0 is 0: a sender that hears 0 is left with one segment in
+    /// 64 s, and of less than 32 bytes that is a rate below one half.
     pub receive_rate: f64,
     /// p, the loss event rate, 0 to 1. On the wire in parts of 2³² − 1, rounded up,
     /// so that only 0 is 0.
@@ -78,11 +80,13 @@ impl Feedback {
     pub fn emit(&self) -> [u8; FEEDBACK_BYTES] {
         // A cast of a float saturates, and makes 0 of what is no number.
         let loss = libm::ceil(self.loss * f64::from(u32::MAX)) as u32;
+        let rate = libm::round(self.receive_rate) as u32;
+        let rate = if self.receive_rate > 0.0 { rate.max(1) } else { rate };
         let mut out = [0; FEEDBACK_BYTES];
         out[..4].copy_from_slice(&self.flow.to_be_bytes());
         out[4..6].copy_from_slice(&self.acknowledged.to_be_bytes());
         out[6..10].copy_from_slice(&micros(self.elapsed).to_be_bytes());
-        out[10..14].copy_from_slice(&(libm::round(self.receive_rate) as u32).to_be_bytes());
+        out[10..14].copy_from_slice(&rate.to_be_bytes());
         out[14..].copy_from_slice(&loss.to_be_bytes());
         out
     }
@@ -155,5 +159,17 @@ mod tests {
         };
         let read = Feedback::parse(&feedback.emit()).unwrap();
         assert!(read.loss > 0.0 && read.receive_rate == 0.0);
+    }
+
+    #[test]
+    fn a_low_receive_rate_is_not_none() {
+        let rate = |receive_rate| {
+            let elapsed = Duration::ZERO;
+            let feedback = Feedback { flow: 1, acknowledged: 2, elapsed, receive_rate, loss: 0.0 };
+            Feedback::parse(&feedback.emit()).unwrap().receive_rate
+        };
+        // 20 bytes in 64 s are 0.3 bytes per second.
+        let rates = [0.0, 20.0 / 64.0, 1.4, 1.5, 1e12].map(rate);
+        assert_eq!(rates, [0.0, 1.0, 1.0, 2.0, f64::from(u32::MAX)]);
     }
 }

@@ -43,6 +43,9 @@ pub enum DataError {
 /// the last report. None comes by a timer: a window counter would say the same (RFC
 /// 4342, section 10.3). So the last packets before a pause go unreported until the
 /// first after it.
+///
+/// Each report acknowledges a packet that no other has, or the sender would take it for a
+/// copy: what a late packet makes due waits for the next that is not late.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     config: Config,
@@ -56,6 +59,8 @@ pub struct Receiver {
     /// p, as it was last reckoned.
     loss: f64,
     due: bool,
+    /// The number that the last report acknowledged.
+    acknowledged: Option<u64>,
     arrivals: Arrivals,
     /// The highest receive rate that was reported.
     highest_rate: f64,
@@ -75,6 +80,7 @@ impl Receiver {
             highest_at: Time::ZERO,
             loss: 0.0,
             due: false,
+            acknowledged: None,
             arrivals: Arrivals::new(),
             highest_rate: 0.0,
             reported: None,
@@ -100,7 +106,11 @@ impl Receiver {
             }
             Some(numbers) => {
                 let before = numbers.highest();
-                let number = extend(before, data.number);
+                // After so long nothing older is still under way: the number is a later one,
+                // if as many as half of all numbers, or more, have been lost.
+                let late = now.since(self.highest_at) <= MAX_RTT;
+                let near = if late { before } else { before + (1 << 15) };
+                let number = extend(near, data.number);
                 if !numbers.insert(number) {
                     return Err(DataError::Known(data.number));
                 }
@@ -128,13 +138,21 @@ impl Receiver {
             self.loss = loss;
         }
         self.due |= self.reported.is_none_or(|at| now.since(at) >= rtt);
-        Ok(self.due)
+        Ok(self.to_acknowledge().is_some())
+    }
+
+    /// The number that a report acknowledges now, if one is due.
+    fn to_acknowledge(&self) -> Option<u64> {
+        let highest = self.numbers.as_ref()?.highest();
+        let is_new = self.acknowledged.is_none_or(|last| highest > last);
+        (self.due && is_new).then_some(highest)
     }
 
     /// The report that is due; none if none is.
     pub fn report(&mut self, now: Time) -> Option<Feedback> {
-        let numbers = self.numbers.as_ref().filter(|_| self.due)?;
-        let acknowledged = numbers.highest() as u16;
+        let number = self.to_acknowledge()?;
+        self.acknowledged = Some(number);
+        let acknowledged = number as u16;
         let rtt = self.round_trip();
         self.loss = self.history.rate(now, rtt);
         // The first says nothing of a rate (RFC 3448, section 6.3).

@@ -99,6 +99,8 @@ pub struct Sender {
     sent_since: bool,
     /// The last packet: when it was due, when it was sent, what it used up.
     last: Option<Last>,
+    /// The last time at which a report or the timer found that no packet might be sent.
+    held: Time,
     start: Time,
     active: Active,
     post_idle: PostIdle,
@@ -135,6 +137,7 @@ impl Sender {
             timer: now + FIRST_TIMEOUT,
             sent_since: false,
             last: None,
+            held: now,
             start: now,
             active: Active::new(now),
             post_idle: PostIdle::default(),
@@ -201,7 +204,9 @@ impl Sender {
         let number = self.next;
         let mut nominal = now;
         if let Some(last) = self.last {
-            if let (Some(minimum), Some(rtt)) = (self.config.minimum, self.rtt())
+            // Who sends as soon as the rate allows makes no pause, however low that is.
+            let held = now.since(at.max(self.held)) <= self.config.granularity;
+            if let (Some(minimum), Some(rtt), false) = (self.config.minimum, self.rtt(), held)
                 && self.post_idle.send(number, last.at, now, rtt)
             {
                 // "Send rate after the idle period is the minimal rate."
@@ -235,6 +240,7 @@ impl Sender {
     /// sent, or that was overtaken.
     pub fn feedback(&mut self, now: Time, report: &Feedback) -> Result<(), FeedbackError> {
         let (number, sample) = self.check(now, report)?;
+        self.note_held(now);
         let first = self.acknowledged.is_none();
         self.acknowledged = Some(number);
         self.note_sample(sample.as_secs_f64());
@@ -288,6 +294,13 @@ impl Sender {
         match since.checked_sub(elapsed).filter(|r| (MIN_RTT..=MAX_BACKOFF).contains(r)) {
             Some(sample) => Ok((number, sample)),
             None => Err(FeedbackError::RoundTrip { since, elapsed }),
+        }
+    }
+
+    /// The rate is about to change: until now it may have held a packet back.
+    fn note_held(&mut self, now: Time) {
+        if now < self.next_send() {
+            self.held = now;
         }
     }
 
@@ -376,6 +389,7 @@ impl Sender {
         if now < self.timer {
             return;
         }
+        self.note_held(now);
         let idle = !self.sent_since;
         match (self.rtt(), self.config.rules) {
             (None, Rules::Rfc5348) if idle => {}

@@ -211,3 +211,30 @@ fn the_receive_rate_is_that_since_the_last_report() {
     near(reports[3].1, 40.0 / 1.5);
     near(reports[4].1, 100.0 / 0.1);
 }
+
+/// 4 is lost, which 5 shows, as it comes after 6 and 7. 7 has been acknowledged, so that 8
+/// carries the report.
+#[test]
+fn what_a_late_packet_shows_is_reported_with_the_next() {
+    let mut receiver = Receiver::new(Config::basic(20), FLOW);
+    let mut come = |ms: u64, number| {
+        let data = Data { flow: FLOW, number, rtt: Some(RTT) };
+        let due = receiver.receive(at(ms), &data, 20).unwrap();
+        let report = receiver.report(at(ms));
+        assert_eq!(report.is_some(), due);
+        report.map(|r| (r.acknowledged, r.loss > 0.0))
+    };
+    assert_eq!(come(0, 1), Some((1, false)));
+    assert_eq!(come(40, 2), None);
+    assert_eq!(come(60, 3), None);
+    assert_eq!(come(95, 6), None);
+    assert_eq!(come(100, 7), Some((7, false)));
+    assert_eq!(come(105, 5), None);
+    assert_eq!(come(120, 8), Some((8, true)));
+    // Nor does a late one bring the report that each round trip has.
+    assert_eq!(come(140, 10), None);
+    assert_eq!(come(210, 11), None);
+    assert_eq!(come(220, 12), Some((12, true)));
+    assert_eq!(come(320, 9), None);
+    assert_eq!(come(330, 13), Some((13, true)));
+}

@@ -136,6 +136,24 @@ fn minimum_delay_believes_the_losses_of_that_report() {
     assert!(x <= r.sender.calculated().max(20.0 / 64.0), "{x}");
 }
 
+/// Without a floor a report can take the rate below a packet per round trip. Packets that
+/// leave as soon as that allows end no pause, whatever a report between them changes, so
+/// that what is reported of them counts, and the rate rises again.
+#[test]
+fn minimum_delay_without_a_floor_returns_from_the_least_rate() {
+    for doubles in [false, true] {
+        let none = md::Minimum { least: None, doubles, ..md::Minimum::PAPER };
+        let mut r = Reports::begun(Config { minimum: Some(none), ..Config::minimum_delay(20) });
+        let _ = [8.0, 16.0].map(|n| r.round(n * ONE, 1e-6));
+        near(r.round(0.0, 1e-6), 20.0 / 64.0);
+        for _ in 0..12 {
+            let received = r.sender.rate();
+            r.round(received, 1e-6);
+        }
+        assert!(r.sender.rate() >= 8.0 * ONE, "{}", r.sender.rate());
+    }
+}
+
 /// A report that was under way when the pause ended says nothing of the pause: it is
 /// believed, and the next one is the first.
 #[test]
