@@ -588,6 +588,9 @@ fn show(drawn: &[Drawn<'_>], out: &Path) {
             score.add(j);
             let paper = j.published.as_ref().map_or(String::new(), |p| format!(" (paper: {p})"));
             outln!("    {}: {}: {}{paper}", j.verdict.name(), j.claim, j.numbers());
+            if j.verdict != Verdict::Holds && !j.note.is_empty() {
+                outln!("        {}", j.note);
+            }
         }
     }
     if drawn.len() > 1 {

@@ -161,7 +161,7 @@ fn table2() -> Figure {
             id: "scores",
             says: "the formula gives the scores of Table II",
             published: Some("4.50, 4.34, 4.03, 3.60, 3.10, 2.58 at R of 100, 90 … 50"),
-            bound: Bound::at_most(0.01, "a digit, as the table's are cut, not rounded"),
+            bound: Bound::at_most(0.01, "a digit, as the table's are rounded up"),
             unit: "points of MOS",
             decimals: 3,
             measure: Box::new(|t| farthest(t, ["mos", "published_mos"])),
