@@ -81,6 +81,8 @@ pub fn named(name: &'static str, codec: Codec, sabotage: Sabotage) -> Transport 
 }
 
 fn tcp(mut profile: Profile, sabotage: Sabotage) -> Transport {
+    // Table I has 20 bytes of IP header: their segments were of 1,448 bytes, with timestamps.
+    profile.ip_header = 20;
     if sabotage.is("initial-window-3390") {
         profile.idle = Idle::InitialWindow;
     }

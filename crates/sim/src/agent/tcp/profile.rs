@@ -176,6 +176,7 @@ impl Profile {
             rto: RtoRules {
                 tick: ms(100),
                 initial: ms(3_000),
+                slop: Duration::ZERO,
                 // Two ticks.
                 min: ms(200),
                 min_is_of_variance: false,
@@ -213,9 +214,10 @@ impl Profile {
                 // Its kernel's clock has 100 Hz unless configured otherwise.
                 tick: ms(10),
                 initial: ms(3_000),
-                // What it adds against delayed ACKs. The 30 ms of later versions
-                // would expire before every ACK that waits 100 ms.
-                min: ms(200),
+                // What it adds against delayed ACKs (tcp_rexmit_slop), and its least
+                // timeout, which is less than that.
+                slop: ms(200),
+                min: ms(30),
                 min_is_of_variance: false,
                 max: ms(64_000),
             },
@@ -248,6 +250,7 @@ impl Profile {
             rto: RtoRules {
                 tick: ms(10),
                 initial: ms(3_000),
+                slop: Duration::ZERO,
                 min: ms(200),
                 min_is_of_variance: true,
                 max: ms(120_000),
@@ -272,6 +275,7 @@ impl Profile {
             rto: RtoRules {
                 tick: Duration::from_micros(1),
                 initial: ms(1_000),
+                slop: Duration::ZERO,
                 min: ms(200),
                 min_is_of_variance: true,
                 max: ms(120_000),

@@ -10,6 +10,8 @@ pub struct RtoRules {
     pub tick: Duration,
     /// Before the first measurement.
     pub initial: Duration,
+    /// Added to what is measured.
+    pub slop: Duration,
     /// Never below.
     pub min: Duration,
     /// Whether `min` holds for the part that the variance adds (Linux), so that the
@@ -56,11 +58,11 @@ impl Rtt {
 
     /// The retransmission timeout, backed off.
     pub fn rto(&self) -> Duration {
-        let RtoRules { tick, initial, min, min_is_of_variance, max } = self.rules;
+        let RtoRules { tick, initial, slop, min, min_is_of_variance, max } = self.rules;
         let once = match self.srtt {
             None => initial,
-            Some(srtt) if min_is_of_variance => srtt + (self.var * 4).max(min),
-            Some(srtt) => (srtt + (self.var * 4).max(tick)).max(min),
+            Some(srtt) if min_is_of_variance => srtt + (self.var * 4).max(min) + slop,
+            Some(srtt) => (srtt + (self.var * 4).max(tick) + slop).max(min),
         };
         once.saturating_mul(1 << self.backoff).min(max)
     }
@@ -86,7 +88,8 @@ mod tests {
 
     fn rules(tick: u64, min_is_of_variance: bool) -> RtoRules {
         let [initial, min, max] = [3_000, 200, 64_000].map(ms);
-        RtoRules { tick: ms(tick), initial, min, min_is_of_variance, max }
+        let slop = Duration::ZERO;
+        RtoRules { tick: ms(tick), initial, slop, min, min_is_of_variance, max }
     }
 
     #[test]
@@ -103,6 +106,18 @@ mod tests {
         assert_eq!(rtt.rto(), ms(4_720));
         (0..40).for_each(|_| rtt.back_off());
         assert_eq!(rtt.rto(), ms(64_000));
+    }
+
+    /// A first sample of 400 ms gives 400 + 4 · 200 ms, and many 400 ms and the clock's 10.
+    #[test]
+    fn what_is_added_is_added_to_what_was_measured() {
+        let slop = ms(200);
+        let mut rtt = Rtt::new(RtoRules { slop, min: ms(30), ..rules(10, false) });
+        assert_eq!(rtt.rto(), ms(3_000));
+        rtt.sample(ms(400));
+        assert_eq!(rtt.rto(), ms(1_400));
+        (0..100).for_each(|_| rtt.sample(ms(400)));
+        assert!(rtt.rto().abs_diff(ms(610)) < ms(2), "{:?}", rtt.rto());
     }
 
     #[test]
