@@ -71,9 +71,13 @@ pub const RTP_BYTES: usize = 12;
 /// Whose segment the throughput equation reckons with.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Segment {
-    /// A datagram of the present number of packets, S(m₁), as in the paper. A larger
-    /// number then raises the rate that is allowed, and so lowers itself.
+    /// A datagram of the present number of packets, S(m₁), as the paper is written. A
+    /// larger number then raises the rate that is allowed, and so lowers itself: the
+    /// number may swing between its bounds with every report.
     Datagram,
+    /// A datagram of the number that is to be chosen, S(m₂), which solves equations 2 and
+    /// 4 at once: as many datagrams in a second as TCP would send segments.
+    Chosen,
     /// So many bytes, whatever the datagrams have: a TCP's on the same path.
     Nominal(f64),
 }

@@ -78,11 +78,27 @@ impl Packing {
         if left.is_nan() || left <= 0.0 {
             return Choice { packets: most, over_share: true };
         }
-        let wanted = libm::ceil(rate * self.header / left);
-        let over_share = wanted > most as f64;
-        let packets = if over_share { most } else { (wanted as usize).max(1) };
-        Choice { packets, over_share }
+        within(rate * self.header / left, most)
     }
+
+    /// m₂, the fewest packets per datagram with which `rate` packets per second make at
+    /// most `segments` datagrams per second, with `most` as bound: K over T₂ / S(m₂). As
+    /// [`choose`](Packing::choose) does where the segment is the datagram itself.
+    pub fn choose_datagrams(&self, rate: f64, segments: f64, most: usize) -> Choice {
+        let most = most.max(1);
+        if rate.is_nan() || rate <= 0.0 {
+            return Choice::SINGLY;
+        }
+        within(rate / segments.max(0.0), most)
+    }
+}
+
+/// So many packets, rounded up, but at most `most`: then the trunk is over its share.
+fn within(wanted: f64, most: usize) -> Choice {
+    let wanted = libm::ceil(wanted);
+    let over_share = wanted.is_nan() || wanted > most as f64;
+    let packets = if over_share { most } else { (wanted as usize).max(1) };
+    Choice { packets, over_share }
 }
 
 #[cfg(test)]
@@ -142,6 +158,18 @@ mod tests {
             assert_eq!(g729().choose(idle, 0.0, 46), Choice::SINGLY);
         }
         assert_eq!(g729().choose(1e4, 0.0, 0).packets, 1);
+    }
+
+    /// 10,000 packets/s in at most 1,000 datagrams are 10 each, in 999 11, and in 217 are
+    /// 46.08, of which 46 fit.
+    #[test]
+    fn datagrams_by_hand() {
+        let choose = |segments| g729().choose_datagrams(1e4, segments, 46);
+        let fits = |packets| Choice { packets, over_share: false };
+        assert_eq!([1e9, 1e4, 1e3, 999.0].map(choose), [1, 1, 10, 11].map(fits));
+        let over = Choice { packets: 46, over_share: true };
+        assert_eq!([217.0, 0.0, -1.0, f64::NAN].map(choose), [over; 4]);
+        assert_eq!(g729().choose_datagrams(0.0, 0.0, 46), Choice::SINGLY);
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! The sending end of a trunk (Trad and Afifi, section 5.1.1).
 
 use super::multiplex::Choice;
-use super::{Config, Feedback, Segment, begin, extend};
+use super::{Config, Feedback, Packing, Segment, begin, extend};
 use crate::equation::MIN_RTT;
 use crate::seconds;
 use crate::tfrc::MAX_BACKOFF;
@@ -157,8 +157,7 @@ impl Sender {
         let rtt = self.rtt.map_or(sample, |before| q * before + (1.0 - q) * sample);
         self.rtt = Some(rtt);
         self.loss = report.loss;
-        self.share = (self.loss > 0.0).then(|| self.allowed(seconds(rtt)));
-        self.choose(now);
+        self.adapt(now, seconds(rtt));
         self.payload.restart();
         self.unreported = 0;
         Ok(())
@@ -189,24 +188,39 @@ impl Sender {
         }
     }
 
-    /// T₂ by equation 2.
-    fn allowed(&self, rtt: Duration) -> f64 {
-        let packing = self.config.packing(self.payload.mean());
+    /// T₂ by equation 2, and m₂ by equation 4.
+    fn adapt(&mut self, now: Time, rtt: Duration) {
+        if self.loss <= 0.0 {
+            (self.share, self.choice) = (None, Choice::SINGLY);
+            return;
+        }
+        let packing = self.packing();
+        // What TCP sends in a second whose segment has one byte: a segment of any size.
+        let segments = self.config.equation.rate(1.0, rtt, self.loss);
         let segment = match self.config.segment {
             Segment::Datagram => packing.size(self.choice.packets),
             Segment::Nominal(bytes) => bytes.max(1.0),
+            Segment::Chosen => {
+                let most = packing.most(self.config.mtu);
+                let rate = self.packets.per_s(now);
+                self.choice = packing.choose_datagrams(rate, segments, most);
+                self.share = Some(segments * packing.size(self.choice.packets));
+                return;
+            }
         };
-        self.config.equation.rate(segment, rtt, self.loss)
+        self.share = Some(segments * segment);
+        self.choose(now, segments * segment);
     }
 
-    /// m₂ by equation 4.
-    fn choose(&mut self, now: Time) {
-        let packing = self.config.packing(self.payload.mean());
+    fn packing(&self) -> Packing {
+        self.config.packing(self.payload.mean())
+    }
+
+    /// m₂ by equation 4 for a share of so many bytes per second.
+    fn choose(&mut self, now: Time, share: f64) {
+        let packing = self.packing();
         let most = packing.most(self.config.mtu);
-        self.choice = match self.share {
-            None => Choice::SINGLY,
-            Some(share) => packing.choose(self.packets.per_s(now), share, most),
-        };
+        self.choice = packing.choose(self.packets.per_s(now), share, most);
     }
 
     /// When [`expire`](Sender::expire) is to be called; never while too little was sent
@@ -222,10 +236,10 @@ impl Sender {
         if now < self.next_timeout() {
             return;
         }
-        let packing = self.config.packing(self.payload.mean());
-        let present = packing.bytes_per_s(self.packets.per_s(now), self.choice.packets);
-        self.share = Some(self.share.unwrap_or(present).min(present) / 2.0);
-        self.choose(now);
+        let present = self.packing().bytes_per_s(self.packets.per_s(now), self.choice.packets);
+        let share = self.share.unwrap_or(present).min(present) / 2.0;
+        self.share = Some(share);
+        self.choose(now, share);
         self.unreported = 0;
     }
 

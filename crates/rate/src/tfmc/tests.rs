@@ -99,6 +99,22 @@ fn the_papers_segment_swings() {
     assert_eq!(swings, [46, 1, 46, 1, 46, 1]);
 }
 
+/// With the datagram to come for a segment the same f of 0.001042091 s is 959.6 datagrams
+/// a second, and 10,000 / 959.6 = 10.4: eleven, and no swing. T₂ = 959.6 (28 + 11 · 32) =
+/// 364,651. At 1 % f is 0.003560868: 280.8 datagrams and 35.6, so 36; at 10 % 0.02259756:
+/// 226 are wanted, and 46 fit.
+#[test]
+fn packets_for_the_datagram_to_come_by_hand() {
+    let mut trunk = Trunk::new(Config { segment: Segment::Chosen, ..Config::default() });
+    assert_eq!([0.001; 3].map(|loss| trunk.report(loss)), [11; 3]);
+    let share = trunk.sender.share().unwrap();
+    assert!((share - 364_651.0).abs() < 40.0 && !trunk.sender.over_share(), "{share}");
+    assert_eq!(trunk.report(0.01), 36);
+    assert_eq!(trunk.report(0.1), 46);
+    assert!(trunk.sender.over_share());
+    assert_eq!(trunk.report(0.0), 1);
+}
+
 /// The payload is the mean since the last report: (20 + 160) / 2 = 90 bytes. With
 /// 12 of RTP 14 packets of 102 fit: (1,500 − 28) / 102 = 14.4.
 #[test]

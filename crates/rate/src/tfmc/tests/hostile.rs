@@ -79,7 +79,7 @@ fn numbers_wrap() {
     assert_eq!(extend(near + 4, u32::MAX), near);
 }
 
-fn configs() -> [Config; 4] {
+fn configs() -> [Config; 5] {
     let odd = Config {
         header: 3_000,
         per_packet: 0,
@@ -91,13 +91,14 @@ fn configs() -> [Config; 4] {
         segment: Segment::Nominal(f64::NAN),
         ..Config::default()
     };
-    [Config::default(), nominal(), Config { mtu: 1_280, ..Config::paper() }, odd]
+    let chosen = Config { segment: Segment::Chosen, ..Config::default() };
+    [Config::default(), nominal(), Config { mtu: 1_280, ..Config::paper() }, chosen, odd]
 }
 
 proptest! {
     #[test]
     fn reports_of_any_kind_leave_m_in_bounds(
-        which in 0usize..4,
+        which in 0usize..5,
         script in proptest::collection::vec(
             (0u8..6, any::<u64>(), any::<u32>(), any::<f64>(), 0.0..1.0f64, 0u64..1 << 40),
             1..200,
@@ -149,7 +150,7 @@ proptest! {
 
     #[test]
     fn a_receiver_takes_anything(
-        which in 0usize..4,
+        which in 0usize..5,
         script in proptest::collection::vec((any::<u32>(), any::<u16>(), 0u64..1 << 36, any::<bool>()), 1..300),
     ) {
         let mut receiver = Receiver::new(configs()[which]);
