@@ -43,6 +43,7 @@ pub mod speech;
 pub mod store;
 pub mod table;
 pub mod testbed;
+pub mod tfmc;
 pub mod voip_overlay;
 
 pub use error::Error;

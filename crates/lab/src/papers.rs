@@ -1,7 +1,7 @@
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure};
 use crate::testbed::Testbed;
-use crate::{beyond, dccp_voice, voip_overlay};
+use crate::{beyond, dccp_voice, tfmc, voip_overlay};
 
 /// Every experiment there is.
 pub struct Papers(pub Vec<Experiment>);
@@ -15,11 +15,16 @@ pub struct Paper {
 }
 
 /// In the order of a report: papers first, then what no paper has.
-pub const PAPERS: [Paper; 3] = [
+pub const PAPERS: [Paper; 4] = [
     Paper {
         folder: voip_overlay::PAPER,
         title: "Amir, Danilov, Goose, Hedqvist, Terzis: An Overlay Architecture for High Quality \
                 VoIP Streams (CNDS-2005-1)",
+    },
+    Paper {
+        folder: tfmc::PAPER,
+        title: "Trad, Afifi: Adaptive Multiplexing Scheme for Voice Flow Transmission Across \
+                Best-Effort IP Networks (INRIA RR-4929)",
     },
     Paper {
         folder: dccp_voice::PAPER,
@@ -34,7 +39,12 @@ pub const PAPERS: [Paper; 3] = [
 
 /// All of them.
 pub fn papers() -> Papers {
-    let folders = [voip_overlay::experiments(), dccp_voice::experiments(), beyond::experiments()];
+    let folders = [
+        voip_overlay::experiments(),
+        tfmc::experiments(),
+        dccp_voice::experiments(),
+        beyond::experiments(),
+    ];
     Papers(folders.into_iter().flatten().collect())
 }
 

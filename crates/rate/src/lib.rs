@@ -4,14 +4,16 @@
 //! [`equation`] is the throughput that TCP reaches at a loss event rate and a
 //! round-trip time; [`loss_events`] finds that rate in the sequence numbers
 //! that arrive; [`tfrc`] puts both together into a sender and a receiver (TCP
-//! Friendly Rate Control), with the variants for voice.
+//! Friendly Rate Control), with the variants for voice. [`tfmc`] does for a trunk of
+//! many calls, whose rate can't be changed: it chooses how many packets share a
+//! datagram.
 //!
 //! Pure computation: times, sequence numbers and bytes come in as arguments,
 //! and nothing here reads a clock, opens a socket, draws randomness or
 //! allocates after its construction. What comes from the other end is not
 //! believed: every report is checked, a refused one gives a typed error and
-//! changes nothing, and the allowed rate stays within the bounds of
-//! [`tfrc::Config`] whatever arrives.
+//! changes nothing, and what is allowed stays within the bounds of
+//! [`tfrc::Config`] and [`tfmc::Config`] whatever arrives.
 //!
 //! A sender and a receiver, and a driver that carries their messages:
 //!
@@ -41,4 +43,14 @@
 
 pub mod equation;
 pub mod loss_events;
+pub mod tfmc;
 pub mod tfrc;
+
+use core::time::Duration;
+
+/// A duration of so many seconds: at most the 136 years that never come.
+fn seconds(seconds: f64) -> Duration {
+    const MOST: f64 = u32::MAX as f64;
+    let seconds = if seconds > 0.0 { seconds.min(MOST) } else { 0.0 };
+    Duration::from_nanos(libm::round(seconds * 1e9) as u64)
+}

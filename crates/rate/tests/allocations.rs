@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 use trunkline_base::Time;
+use trunkline_rate::tfmc;
 use trunkline_rate::tfrc::{Config, Receiver, Sender};
 
 #[test]
@@ -29,6 +30,40 @@ fn a_packet_costs_no_allocation() {
                     let report = receiver.report(there).expect("one is due");
                     now = there + Duration::from_millis(30);
                     sender.feedback(now, &report).expect("an honest report");
+                    reports += 1;
+                }
+                if sender.next_timeout() <= now {
+                    sender.expire(now);
+                }
+            }
+        });
+        // Else nothing was measured.
+        assert!(reports > 1_000 && sender.loss() > 0.0, "{reports} reports");
+        assert_eq!(counted.count_total, 0, "{config:?}");
+    }
+}
+
+#[test]
+fn a_datagram_of_a_trunk_costs_no_allocation() {
+    for config in [tfmc::Config::default(), tfmc::Config::paper()] {
+        let mut now = Time::ZERO;
+        let (mut sender, mut receiver) =
+            (tfmc::Sender::new(config, now), tfmc::Receiver::new(config));
+        let mut reports = 0;
+        let counted = allocation_counter::measure(|| {
+            for n in 0..10_000u32 {
+                now = now + Duration::from_millis(1);
+                let number = sender.sent(now, sender.multiplex(), 20 * sender.multiplex());
+                if n % 50 == 0 {
+                    continue; // lost
+                }
+                let there = now + Duration::from_millis(30);
+                receiver.receive_of_flow(there, n as u16);
+                if receiver.receive(there, number) == Ok(true) {
+                    let report = receiver.report(there).expect("one is due");
+                    let back = there + Duration::from_millis(30);
+                    sender.feedback(back, &report).expect("an honest report");
+                    receiver.set_rtt(sender.rtt().expect("a report has come"));
                     reports += 1;
                 }
                 if sender.next_timeout() <= now {

@@ -13,6 +13,7 @@ pub mod heal;
 mod overlay;
 pub mod steady;
 pub mod tcp_model;
+pub mod tfmc;
 pub mod tfrc_steady;
 
 use crate::experiment::Experiment;
@@ -22,7 +23,7 @@ pub const PAPER: &str = "beyond";
 
 /// Every experiment behind figures that no paper has.
 pub fn experiments() -> Vec<Experiment> {
-    vec![
+    let mut all = vec![
         agreement::experiment(),
         convergence::experiment(),
         detection::experiment(),
@@ -32,5 +33,7 @@ pub fn experiments() -> Vec<Experiment> {
         steady::experiment(),
         tcp_model::experiment(),
         tfrc_steady::experiment(),
-    ]
+    ];
+    all.extend(tfmc::experiments());
+    all
 }

@@ -6,6 +6,7 @@ use super::md::PostIdle;
 use super::rfc5348::{NotLimited, ReceiveSet};
 use super::{Charge, Config, Data, Feedback, Least, MAX_BACKOFF, Rules};
 use crate::equation::MIN_RTT;
+use crate::seconds;
 use core::time::Duration;
 use libm::sqrt;
 use trunkline_base::{Time, extend, first};
@@ -465,11 +466,4 @@ impl Sender {
         let rate = if rate.is_nan() { least } else { rate };
         self.rate = rate.max(least).min(self.most());
     }
-}
-
-/// A duration of so many seconds: at most the 136 years that never come.
-fn seconds(seconds: f64) -> Duration {
-    const MOST: f64 = u32::MAX as f64;
-    let seconds = if seconds > 0.0 { seconds.min(MOST) } else { 0.0 };
-    Duration::from_nanos(libm::round(seconds * 1e9) as u64)
 }

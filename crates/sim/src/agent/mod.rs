@@ -7,6 +7,7 @@ pub(crate) mod plain;
 pub mod talk;
 pub mod tcp;
 pub mod tfrc;
+pub mod trunk;
 
 pub use cbr::{Cbr, Meter};
 

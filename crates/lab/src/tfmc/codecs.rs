@@ -1,0 +1,134 @@
+//! Table 1: what the codecs send with headers.
+
+use super::PAPER;
+use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::experiment::{Experiment, Figure, Point, Sabotage};
+use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
+use crate::table::{Cell, Column, Record, Table};
+
+const COLUMNS: &[Column] = &[
+    Column::text("codec"),
+    Column::number("bit_rate_kbit_s", 1),
+    Column::number("packet_ms", 0),
+    Column::number("payload_bytes", 0),
+    Column::number("ip_kbit_s", 3),
+    Column::number("bit_rate_and_headers_kbit_s", 3),
+    Column::number("published_kbit_s", 2),
+];
+
+/// Codec, bit rate in kbit/s, milliseconds and bytes of a packet, and the rate that Table 1 has.
+/// G.729A's 20 bytes are two of its frames of 10 ms.
+const CODECS: [(&str, f64, f64, f64, f64); 4] = [
+    ("G.723.1 at 5.3", 5.3, 30.0, 20.0, 15.96),
+    ("G.723.1 at 6.3", 6.3, 30.0, 24.0, 16.96),
+    ("G.729A", 8.0, 20.0, 20.0, 24.0),
+    ("GSM", 13.2, 20.0, 33.0, 29.2),
+];
+
+/// The experiment behind table 1.
+pub fn experiment() -> Experiment {
+    let point = |sabotage| Point {
+        key: "table1".to_owned(),
+        x: 0.0,
+        figures: vec!["table1"],
+        weight: 0.001,
+        measure: Box::new(move |_| Ok(rows(sabotage))),
+    };
+    Experiment {
+        paper: PAPER,
+        name: "codecs",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(move |_, sabotage| vec![point(sabotage)]),
+        figures: vec![table1()],
+        testbed: None,
+    }
+}
+
+fn rows(sabotage: Sabotage) -> Vec<Vec<Cell>> {
+    let headers = if sabotage.is("without-rtp") { 28.0 } else { 40.0 };
+    let row = |(codec, rate, millis, payload, published): (&str, f64, f64, f64, f64)| {
+        let mut row: Vec<Cell> = vec![codec.into()];
+        let (whole, sum) = (8.0 * (headers + payload) / millis, rate + 8.0 * headers / millis);
+        row.extend([rate, millis, payload, whole, sum, published].map(Cell::from));
+        row
+    };
+    CODECS.map(row).into()
+}
+
+fn table1() -> Figure {
+    Figure {
+        name: "table1",
+        title: "What the codecs send with headers",
+        section: "2",
+        says: "20, 24 or 33 bytes of speech in a packet behind 40 of IPv4, UDP and RTP, every 30 ms \
+               with G.723.1 and every 20 ms with the others. Pale: the codec's bit rate and that of \
+               the headers, which is what the paper has.",
+        chart: one_panel(chart),
+        claims: vec![
+            Claim {
+                says: "40 bytes of headers and whole bytes of speech give the rates of Table 1",
+                measure: Box::new(|t| farthest(t, "ip_kbit_s")),
+                expected: Verdict::Fails,
+                why: "G.723.1's frames of 30 ms are whole bytes: 20 are 5.33 kbit/s and 24 are 6.4, so \
+                      that the rates are 16.0 and 17.07. The paper adds 10.67 of headers to the bit \
+                      rates 5.3 and 6.3.",
+                ..claim("whole-bytes")
+            },
+            Claim {
+                says: "the codecs' bit rates and 40 bytes of headers give the rates of Table 1",
+                measure: Box::new(|t| farthest(t, "bit_rate_and_headers_kbit_s")),
+                ..claim("bit-rates")
+            },
+        ],
+    }
+}
+
+fn claim(id: &'static str) -> Claim {
+    Claim {
+        id,
+        says: "",
+        published: Some("15.96 and 16.96 kbit/s with G.723.1, 24 with G.729A, 29.2 with GSM"),
+        bound: Bound::at_most(0.01, "a digit, as the table's are cut, not rounded"),
+        unit: "kbit/s",
+        decimals: 3,
+        measure: Box::new(|_| Measured::census(f64::NAN)),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage: "without-rtp",
+    }
+}
+
+/// How far the codecs' rates of this column are from the published ones at most.
+fn farthest(table: &Table, column: &'static str) -> Measured {
+    let off = |r: Record<'_>| (r.number(column) - r.number("published_kbit_s")).abs();
+    Measured::maximum(table.iter().map(|r| Measured::census(off(r))))
+}
+
+fn chart(table: &Table) -> Chart {
+    let line = |(name, column, style): (&str, &str, Style)| {
+        let mark = |(n, r): (usize, Record<'_>)| Mark {
+            x: n as f64 + 1.0,
+            y: r.number(column),
+            interval: None,
+        };
+        Series {
+            name: name.to_owned(),
+            style,
+            points: table.iter().enumerate().map(mark).collect(),
+        }
+    };
+    Chart {
+        title: "Table 1".to_owned(),
+        x: Axis::linear("1, 2: G.723.1, 3: G.729A, 4: GSM", (0.0, 5.0), 1.0),
+        y: Axis::linear("kbit/s", (0.0, 40.0), 10.0),
+        series: [
+            ("whole bytes and headers", "ip_kbit_s", Style::nth(0)),
+            ("bit rate and headers", "bit_rate_and_headers_kbit_s", Style::nth(1).pale()),
+        ]
+        .map(line)
+        .into(),
+    }
+}

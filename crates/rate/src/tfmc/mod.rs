@@ -1,0 +1,176 @@
+//! TCP-friendly multiplexing control: how many voice packets of different calls
+//! share a datagram, so that a trunk of many calls sends no more than a TCP would.
+//!
+//! After Trad and Afifi, *Adaptive Multiplexing Scheme for Voice Flow Transmission
+//! Across Best-Effort IP Networks*, INRIA RR-4929, 2003. The codecs' rate can't be
+//! changed, but the number of headers can: more packets per datagram make the same
+//! voice cost fewer bytes and far fewer datagrams. A receiver reports the loss event
+//! rate every few milliseconds, and the sender chooses the number of packets at which
+//! its rate is the one that TCP's throughput equation allows.
+//!
+//! | | |
+//! |---|---|
+//! | [`multiplex`] | bytes of a datagram, what multiplexing saves, and how many packets meet a rate |
+//! | [`Sender`] | round-trip time, rate of packets, mean payload, and the number of packets per datagram |
+//! | [`Receiver`] | loss events, and when a report is due |
+//! | [`Data`], [`Feedback`] | what the two tell each other |
+//!
+//! Without a loss event a datagram holds one packet, as the paper has it, and nothing
+//! is saved. Where even the voice without headers is more than the share of a TCP, no
+//! number of packets is enough: the sender then takes as many as fit and says so
+//! ([`Sender::over_share`]). Nothing here ever stops voice.
+//!
+//! A rate is in bytes per second with all headers that a [`Config`] counts.
+//!
+//! ```
+//! use std::time::Duration;
+//! use trunkline_base::Time;
+//! use trunkline_rate::tfmc::{Config, Receiver, Sender};
+//!
+//! let config = Config::default();
+//! let mut now = Time::from_millis(1);
+//! let mut sender = Sender::new(config, now);
+//! let mut receiver = Receiver::new(config);
+//! for n in 0..1_000 {
+//!     // A packet of G.729 in each datagram, 1,000 in a second; one in fifty is lost.
+//!     let number = sender.sent(now, 1, 20);
+//!     if n % 50 != 49 && receiver.receive(now + Duration::from_millis(10), number)? {
+//!         let report = receiver.report(now + Duration::from_millis(10)).expect("it is due");
+//!         sender.feedback(now + Duration::from_millis(20), &report)?;
+//!     }
+//!     now += Duration::from_millis(1);
+//! }
+//! assert_eq!(sender.rtt(), Some(Duration::from_millis(20)));
+//! assert!(sender.share().is_some() && sender.multiplex() <= 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod message;
+pub mod multiplex;
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+pub use message::{DATA_BYTES, Data, FEEDBACK_BYTES, Feedback};
+pub use multiplex::Packing;
+pub use receiver::{DataError, Receiver};
+pub use sender::{FeedbackError, Sender};
+
+pub use crate::tfrc::Malformed;
+
+use crate::equation::Throughput;
+use crate::loss_events;
+use core::time::Duration;
+
+/// IPv4's 20 bytes and UDP's 8, in front of each datagram.
+pub const IP_UDP_BYTES: usize = 28;
+/// The bytes of an RTP header, in front of each packet's payload.
+pub const RTP_BYTES: usize = 12;
+
+/// Whose segment the throughput equation reckons with.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Segment {
+    /// A datagram of the present number of packets, S(m₁), as the paper is written. A
+    /// larger number then raises the rate that is allowed, and so lowers itself: the
+    /// number may swing between its bounds with every report.
+    Datagram,
+    /// A datagram of the number that is to be chosen, S(m₂), which solves equations 2 and
+    /// 4 at once: as many datagrams in a second as TCP would send segments.
+    Chosen,
+    /// So many bytes, whatever the datagrams have: a TCP's on the same path.
+    Nominal(f64),
+}
+
+/// Whose numbers show which packets are lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Numbers {
+    /// Those of the trunk's datagrams.
+    Trunk,
+    /// The RTP sequence numbers of one of the calls, as in the paper (section 5.1.2):
+    /// [`Receiver::receive_of_flow`]. Losses of all datagrams without a packet of that
+    /// call go unseen.
+    OneFlow,
+}
+
+/// The parameters of a sender and its receiver; both ends need the same.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Config {
+    /// h, bytes of headers in front of each datagram: 28 of IPv4 and UDP in the paper.
+    pub header: usize,
+    /// Bytes in front of each packet's payload within a datagram: 12 of RTP in the
+    /// paper.
+    pub per_packet: usize,
+    /// The most bytes of a datagram with its headers, which bound the number of
+    /// packets; one packet always fits.
+    pub mtu: usize,
+    /// Whose segment the throughput equation reckons with.
+    pub segment: Segment,
+    /// The throughput equation's parameters.
+    pub equation: Throughput,
+    /// Whose numbers show which packets are lost.
+    pub numbers: Numbers,
+    /// How loss events are counted.
+    pub loss: loss_events::Config,
+    /// The least time between two reports; 5 ms in the paper (section 5.1.2).
+    pub feedback_interval: Duration,
+    /// At most one report for so many datagrams; 0 is taken as 1.
+    pub datagrams_per_feedback: u32,
+    /// q, how much of the round-trip time's estimate each sample leaves, 0 to 1 (RFC
+    /// 3448, section 4.3).
+    pub rtt_keeps: f64,
+    /// Of how many datagrams the sender keeps the time of sending: more than are under
+    /// way at once. 0 is taken as 1.
+    pub remembered: u16,
+}
+
+impl Default for Config {
+    /// As in the paper, but for the numbers, which are the trunk's own.
+    ///
+    /// Of what the paper leaves open: datagrams of at most 1,500 bytes, one report for
+    /// four datagrams at most, and RFC 3448's q = 0.9.
+    fn default() -> Config {
+        Config {
+            header: IP_UDP_BYTES,
+            per_packet: RTP_BYTES,
+            mtu: 1_500,
+            segment: Segment::Datagram,
+            equation: Throughput::RFC,
+            numbers: Numbers::Trunk,
+            loss: loss_events::Config { short_intervals: false, discount: None },
+            feedback_interval: Duration::from_millis(5),
+            datagrams_per_feedback: 4,
+            rtt_keeps: 0.9,
+            remembered: 16_384,
+        }
+    }
+}
+
+impl Config {
+    /// As in the paper, with the loss of one call's packets taken for the trunk's.
+    pub fn paper() -> Config {
+        Config { numbers: Numbers::OneFlow, ..Config::default() }
+    }
+
+    /// The bytes of datagrams whose packets have `payload` bytes on average.
+    pub fn packing(&self, payload: f64) -> Packing {
+        Packing::new(self.header, self.per_packet as f64 + payload)
+    }
+
+    fn per_feedback(&self) -> u32 {
+        self.datagrams_per_feedback.max(1)
+    }
+}
+
+/// The 64-bit count that `wire` (its low 32 bits) stands for, taken as the one nearest
+/// to `near`, which is at least 2³²: see [`begin`].
+fn extend(near: u64, wire: u32) -> u64 {
+    let delta = wire.wrapping_sub(near as u32) as i32;
+    near.saturating_add_signed(i64::from(delta))
+}
+
+/// The count to start from when the first number is `wire`: a whole turn up, so that
+/// numbers before it lie below it.
+fn begin(wire: u32) -> u64 {
+    (1 << 32) + u64::from(wire)
+}

@@ -1,0 +1,319 @@
+//! The sending end of a trunk (Trad and Afifi, section 5.1.1).
+
+use super::multiplex::Choice;
+use super::{Config, Feedback, Packing, Segment, begin, extend};
+use crate::equation::MIN_RTT;
+use crate::seconds;
+use crate::tfrc::MAX_BACKOFF;
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// How long the sender waits for the first report (RFC 3448, section 4.2).
+const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Over which time K is counted: five packets of each call that has one every 20 ms,
+/// however their times are spread. The paper counts between two reports, in which calls
+/// that begin together have all their packets or none.
+const SPAN: Duration = Duration::from_millis(100);
+
+/// A report that was refused; nothing has changed.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+pub enum FeedbackError {
+    /// The report acknowledges a datagram that has not been sent.
+    #[error("datagram {0} is acknowledged, and has not been sent")]
+    Future(u32),
+    /// The report acknowledges nothing beyond what another has acknowledged before: a
+    /// copy, or overtaken.
+    #[error("datagram {0} is acknowledged, and a later or the same one was before")]
+    Stale(u32),
+    /// The report acknowledges a datagram whose time of sending is forgotten.
+    #[error("datagram {0} is acknowledged, and as many as are remembered were sent after it")]
+    Forgotten(u32),
+    /// The loss event rate is no share.
+    #[error("the loss event rate is {0}, and must be a number from 0 to 1")]
+    Loss(f64),
+    /// The receiver says that it held the datagram for longer than it has been sent, or
+    /// so long that less than 1 µs or more than 64 s is left for the way.
+    #[error(
+        "the report comes {since:?} after the datagram, of which the receiver claims {elapsed:?}"
+    )]
+    RoundTrip {
+        /// Since the datagram was sent.
+        since: Duration,
+        /// What the receiver says.
+        elapsed: Duration,
+    },
+}
+
+/// The sending end of a trunk: how many packets share a datagram.
+///
+/// A driver gathers [`multiplex`](Sender::multiplex) packets, tells
+/// [`sent`](Sender::sent) of each datagram, hands over each report, and calls
+/// [`expire`](Sender::expire) at [`next_timeout`](Sender::next_timeout). Time must not go
+/// back; if it does, the number of packets stays within its bounds.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    config: Config,
+    /// The number of the next datagram, unwrapped.
+    next: u64,
+    /// When the last datagrams were sent, each at its number's place.
+    sent: Box<[Time]>,
+    /// The highest number that was acknowledged.
+    acknowledged: Option<u64>,
+    /// R, seconds; none before the first report.
+    rtt: Option<f64>,
+    /// p, the loss event rate of the last report, 0 to 1.
+    loss: f64,
+    /// T₂, bytes per second; none while there is no limit.
+    share: Option<f64>,
+    choice: Choice,
+    packets: PacketRate,
+    payload: MeanPayload,
+    /// Datagrams since the last report or timeout, and when a report is missing, if there
+    /// have been enough for one.
+    unreported: u32,
+    timer: Time,
+}
+
+impl Sender {
+    /// A trunk begins now, with one packet in each datagram.
+    pub fn new(config: Config, now: Time) -> Sender {
+        Sender {
+            config,
+            next: begin(0),
+            sent: vec![now; usize::from(config.remembered.max(1))].into(),
+            acknowledged: None,
+            rtt: None,
+            loss: 0.0,
+            share: None,
+            choice: Choice::SINGLY,
+            packets: PacketRate { since: now, count: 0, before: 0.0 },
+            payload: MeanPayload::default(),
+            unreported: 0,
+            timer: Time::NEVER,
+        }
+    }
+
+    /// The parameters that the sender was created with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// m, how many packets share a datagram, from 1 to what the MTU allows.
+    pub fn multiplex(&self) -> usize {
+        self.choice.packets
+    }
+
+    /// Whether the trunk sends more than its share, however many packets share a
+    /// datagram.
+    pub fn over_share(&self) -> bool {
+        self.choice.over_share
+    }
+
+    /// T₂, the bytes per second that a TCP would send on this path; none before the first
+    /// loss event, when there is no limit.
+    pub fn share(&self) -> Option<f64> {
+        self.share
+    }
+
+    /// R, the round-trip time; none before the first report.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt.map(seconds)
+    }
+
+    /// p, the loss event rate of the last report, 0 to 1.
+    pub fn loss(&self) -> f64 {
+        self.loss
+    }
+
+    /// A datagram with `packets` packets and `payload_bytes` bytes of payload in all,
+    /// without what is in front of each, is sent now; its number.
+    pub fn sent(&mut self, now: Time, packets: usize, payload_bytes: usize) -> u32 {
+        let number = self.next;
+        let place = (number % self.sent.len() as u64) as usize;
+        self.sent[place] = now;
+        self.next += 1;
+        self.packets.add(now, packets);
+        self.payload.add(packets, payload_bytes);
+        self.unreported = self.unreported.saturating_add(1);
+        if self.unreported == self.reportable() {
+            self.timer = now + self.patience();
+        }
+        number as u32
+    }
+
+    /// A report has come: the round-trip time, the share and the number of packets follow
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// [`FeedbackError`] for a report that an honest receiver of this trunk can't have
+    /// sent, or that was overtaken.
+    pub fn feedback(&mut self, now: Time, report: &Feedback) -> Result<(), FeedbackError> {
+        let (number, sample) = self.check(now, report)?;
+        self.acknowledged = Some(number);
+        let q = self.config.rtt_keeps.clamp(0.0, 1.0);
+        let sample = sample.as_secs_f64();
+        let rtt = self.rtt.map_or(sample, |before| q * before + (1.0 - q) * sample);
+        self.rtt = Some(rtt);
+        self.loss = report.loss;
+        self.adapt(now, seconds(rtt));
+        self.payload.restart();
+        self.unreported = 0;
+        Ok(())
+    }
+
+    /// The unwrapped number that is acknowledged, and how long datagram and report took.
+    fn check(&self, now: Time, report: &Feedback) -> Result<(u64, Duration), FeedbackError> {
+        if !(0.0..=1.0).contains(&report.loss) {
+            return Err(FeedbackError::Loss(report.loss));
+        }
+        let wire = report.number;
+        let number = extend(self.next - 1, wire);
+        if number >= self.next || number < begin(0) {
+            return Err(FeedbackError::Future(wire));
+        }
+        if self.acknowledged.is_some_and(|highest| number <= highest) {
+            return Err(FeedbackError::Stale(wire));
+        }
+        let places = self.sent.len() as u64;
+        if self.next - number > places {
+            return Err(FeedbackError::Forgotten(wire));
+        }
+        let since = now.since(self.sent[(number % places) as usize]);
+        let elapsed = report.elapsed;
+        match since.checked_sub(elapsed).filter(|r| (MIN_RTT..=MAX_BACKOFF).contains(r)) {
+            Some(sample) => Ok((number, sample)),
+            None => Err(FeedbackError::RoundTrip { since, elapsed }),
+        }
+    }
+
+    /// T₂ by equation 2, and m₂ by equation 4.
+    fn adapt(&mut self, now: Time, rtt: Duration) {
+        if self.loss <= 0.0 {
+            (self.share, self.choice) = (None, Choice::SINGLY);
+            return;
+        }
+        let packing = self.packing();
+        // What TCP sends in a second whose segment has one byte: a segment of any size.
+        let segments = self.config.equation.rate(1.0, rtt, self.loss);
+        let segment = match self.config.segment {
+            Segment::Datagram => packing.size(self.choice.packets),
+            Segment::Nominal(bytes) => bytes.max(1.0),
+            Segment::Chosen => {
+                let most = packing.most(self.config.mtu);
+                let rate = self.packets.per_s(now);
+                self.choice = packing.choose_datagrams(rate, segments, most);
+                self.share = Some(segments * packing.size(self.choice.packets));
+                return;
+            }
+        };
+        self.share = Some(segments * segment);
+        self.choose(now, segments * segment);
+    }
+
+    fn packing(&self) -> Packing {
+        self.config.packing(self.payload.mean())
+    }
+
+    /// m₂ by equation 4 for a share of so many bytes per second.
+    fn choose(&mut self, now: Time, share: f64) {
+        let packing = self.packing();
+        let most = packing.most(self.config.mtu);
+        self.choice = packing.choose(self.packets.per_s(now), share, most);
+    }
+
+    /// When [`expire`](Sender::expire) is to be called; never while too little was sent
+    /// for a report.
+    pub fn next_timeout(&self) -> Time {
+        if self.unreported >= self.reportable() { self.timer } else { Time::NEVER }
+    }
+
+    /// No report has come until [`next_timeout`](Sender::next_timeout): the path is taken
+    /// for worse than it was, and the share is halved, as that of RFC 3448 is (section
+    /// 4.4). Before that time it does nothing.
+    pub fn expire(&mut self, now: Time) {
+        if now < self.next_timeout() {
+            return;
+        }
+        let present = self.packing().bytes_per_s(self.packets.per_s(now), self.choice.packets);
+        let share = self.share.unwrap_or(present).min(present) / 2.0;
+        self.share = Some(share);
+        self.choose(now, share);
+        self.unreported = 0;
+    }
+
+    /// How many datagrams make sure that there is a report if all is well: as many as two
+    /// reports need.
+    fn reportable(&self) -> u32 {
+        self.config.per_feedback().saturating_mul(2)
+    }
+
+    /// How long a report may be missing: four round trips, as for TCP's t_RTO, or four
+    /// intervals between reports if those are longer.
+    fn patience(&self) -> Duration {
+        let Some(rtt) = self.rtt() else { return FIRST_TIMEOUT };
+        let four = rtt.max(self.config.feedback_interval).saturating_mul(4);
+        four.min(MAX_BACKOFF)
+    }
+}
+
+/// K, packets per second.
+#[derive(Clone, Copy, Debug)]
+struct PacketRate {
+    /// When the present span began, and the packets since then.
+    since: Time,
+    count: u64,
+    /// Packets per second in the span before.
+    before: f64,
+}
+
+impl PacketRate {
+    fn add(&mut self, now: Time, packets: usize) {
+        let passed = now.since(self.since);
+        if passed >= SPAN {
+            // After a pause of a span there is none before.
+            let is_next = passed < 2 * SPAN;
+            self.before = if is_next { self.count as f64 / passed.as_secs_f64() } else { 0.0 };
+            (self.since, self.count) = (now, 0);
+        }
+        self.count = self.count.saturating_add(packets as u64);
+    }
+
+    /// What the present span has already, as if nothing came in the rest of it.
+    fn rate(&self) -> f64 {
+        self.count as f64 / SPAN.as_secs_f64()
+    }
+
+    fn per_s(&self, now: Time) -> f64 {
+        let passed = now.since(self.since);
+        match () {
+            () if passed < SPAN => self.before.max(self.rate()),
+            () if passed < 2 * SPAN => self.rate(),
+            () => 0.0,
+        }
+    }
+}
+
+/// The mean payload of the packets since the last report, or before it if there were none.
+#[derive(Clone, Copy, Default, Debug)]
+struct MeanPayload {
+    packets: u64,
+    bytes: u64,
+    before: f64,
+}
+
+impl MeanPayload {
+    fn add(&mut self, packets: usize, bytes: usize) {
+        self.packets = self.packets.saturating_add(packets as u64);
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+    }
+
+    fn mean(&self) -> f64 {
+        if self.packets > 0 { self.bytes as f64 / self.packets as f64 } else { self.before }
+    }
+
+    fn restart(&mut self) {
+        *self = MeanPayload { packets: 0, bytes: 0, before: self.mean() };
+    }
+}

@@ -1,0 +1,94 @@
+//! The gateway that takes datagrams apart.
+
+use super::{INDEX, MIN_PACKET, Trunk};
+use crate::agent::{Agent, AgentIo, Outgoing, Received};
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_net::Protocol;
+use trunkline_rate::tfmc::{self, Data, IP_UDP_BYTES};
+
+/// The receiving gateway of a [`Trunk`].
+pub struct Receiver {
+    port: u16,
+    trunk: Trunk,
+    tfmc: Option<tfmc::Receiver>,
+    arrived: Vec<Option<Time>>,
+    first_loss: Option<Time>,
+    reports: u64,
+}
+
+impl Receiver {
+    /// Expects a trunk on `port`; reports go back to where it comes from.
+    ///
+    /// # Panics
+    ///
+    /// As [`Sender::new`](super::Sender::new).
+    pub fn new(port: u16, trunk: Trunk) -> Receiver {
+        let trunk = trunk.checked();
+        let tfmc = trunk.config.map(tfmc::Receiver::new);
+        let arrived = vec![None; trunk.packets.len()];
+        Receiver { port, trunk, tfmc, arrived, first_loss: None, reports: 0 }
+    }
+
+    /// When each of the trunk's packets arrived, if it did.
+    pub fn arrived(&self) -> &[Option<Time>] {
+        &self.arrived
+    }
+
+    /// How long each packet of a call took from the call to here, waiting included, if it
+    /// arrived; in the order of their times.
+    pub fn delays(&self, call: u16) -> impl Iterator<Item = (Time, Option<Duration>)> + '_ {
+        let of = self.trunk.packets.iter().zip(&self.arrived);
+        let of = of.filter(move |(packet, _)| packet.call == call);
+        of.map(|(packet, at)| (packet.due, at.map(|at| at.since(packet.due))))
+    }
+
+    /// When it knew of a loss event first.
+    pub fn first_loss(&self) -> Option<Time> {
+        self.first_loss
+    }
+
+    /// How many reports it has sent.
+    pub fn reports(&self) -> u64 {
+        self.reports
+    }
+
+    /// TFMC's receiver, where there is one.
+    pub fn tfmc(&self) -> Option<&tfmc::Receiver> {
+        self.tfmc.as_ref()
+    }
+}
+
+impl Agent for Receiver {
+    fn receive(&mut self, datagram: Received<'_>, io: &mut AgentIo<'_>) {
+        let Received { at, header, payload } = datagram;
+        let observed = self.trunk.observed;
+        for packet in payload.chunks_exact(self.trunk.packet_bytes()) {
+            let Some(index) = packet.first_chunk::<INDEX>() else { continue };
+            let index = u32::from_be_bytes(*index) as usize;
+            let Some(arrived) = self.arrived.get_mut(index) else { continue };
+            arrived.get_or_insert(at);
+            let packet = self.trunk.packets[index];
+            if let Some(tfmc) = self.tfmc.as_mut().filter(|_| packet.call == observed) {
+                tfmc.receive_of_flow(at, packet.number as u16);
+            }
+        }
+        let Some(tfmc) = &mut self.tfmc else { return };
+        let data = payload.get(INDEX..MIN_PACKET).and_then(|data| Data::parse(data).ok());
+        let Some(Data { number, rtt }) = data else { return };
+        if let Some(rtt) = rtt {
+            tfmc.set_rtt(rtt);
+        }
+        let is_due = tfmc.receive(at, number) == Ok(true);
+        if tfmc.loss(at) > 0.0 {
+            self.first_loss.get_or_insert(at);
+        }
+        let report = if is_due { tfmc.report(io.now()) } else { None };
+        if let Some(report) = report {
+            self.reports += 1;
+            let (port, to, protocol) = (self.port, header.from, Protocol::UDP);
+            let out = Outgoing { port, to, protocol, tos: 0, payload: &report.emit() };
+            io.send_behind(&out, IP_UDP_BYTES);
+        }
+    }
+}
