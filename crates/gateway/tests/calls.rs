@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use trunkline_base::Time;
-use trunkline_gateway::{Event, Found, Gateway, Outcome, Remote, Socket, Transport};
+use trunkline_gateway::{Config, Event, Found, Gateway, Outcome, Remote, Socket, Transport};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::{Message, Name};
@@ -449,6 +449,48 @@ fn what_is_to_be_encrypted_on_every_hop_goes_over_tls_or_nowhere() {
         let (_, answer) = sent(by_tls, "OPTIONS", uri, &[route]);
         assert_eq!(first_word(&answer), "503", "{route}");
     }
+}
+
+#[test]
+fn a_gateway_between_two_others_has_the_overlay_on_one_side() {
+    let site = |node, here: &str, others: &[(&str, &str)]| Config {
+        trust: others.iter().map(|(_, via)| format!("{via}/32").parse().unwrap()).collect(),
+        routes: others.iter().map(|(to, via)| route(to, &format!("{via}:5060"))).collect(),
+        ..config(node, &format!("{here}:5060"))
+    };
+    let mut world = World::new(vec![
+        site(1, "10.1.0.1", &[("10.3.0.0/16", "10.2.0.1")]),
+        site(2, "10.2.0.1", &[("10.1.0.0/16", "10.1.0.1"), ("10.3.0.0/16", "10.3.0.1")]),
+        site(3, "10.3.0.1", &[("10.1.0.0/16", "10.2.0.1")]),
+    ]);
+    let c = Agent { at: "10.3.0.9:5060", tag: "c", gateway: "10.3.0.1:5060" };
+    let uri = "sip:c@10.3.0.9";
+    world.send(A.at, A.gateway, &A.request(("INVITE", 1, uri), "", &[], &sdp("10.1.0.9:4000")));
+    let invite = world.read(c.at, "INVITE");
+    world.send(c.at, c.gateway, &c.response(&invite, "200 OK", &sdp("10.3.0.9:4000")));
+    let ok = world.read(A.at, "200");
+    let mut back = routes(&ok);
+    back.reverse();
+    world.send(A.at, A.gateway, &A.request(("ACK", 1, uri), "c", &back, ""));
+    world.read(c.at, "ACK");
+    // Whether what leaves at each gateway's two ports leaves by the overlay.
+    let over = |world: &World| {
+        let legs = |site: &Site| {
+            let [caller, callee] = site.gateway.calls().next().unwrap().ports[0];
+            [caller, callee].map(|port| matches!(site.board.sends(port), Remote::Overlay { .. }))
+        };
+        [0, 1, 2].map(|n| legs(&world.sites[n]))
+    };
+    assert_eq!(over(&world), [[false, true], [true, false], [false, false]]);
+
+    // Who was called describes itself anew: then it is the other side.
+    let uri = "sip:a@10.1.0.9:5060";
+    let on = c.request(("INVITE", 7, uri), "a", &routes(&invite), &sdp("10.3.0.9:4002"));
+    world.send(c.at, c.gateway, &on);
+    let again = world.read(A.at, "INVITE");
+    world.send(A.at, A.gateway, &A.response(&again, "200 OK", &sdp("10.1.0.9:4000")));
+    world.read(c.at, "200");
+    assert_eq!(over(&world), [[false, false], [false, true], [true, false]]);
 }
 
 #[test]
