@@ -391,7 +391,9 @@ impl Calls {
         stream.transport = media.transport;
         // Packets of video are larger than the overlay carries.
         let is_small = media.kind == b"audio" || media.kind == b"image";
-        let tells = passing.is_told && is_small;
+        // What comes over the overlay leaves it here: it doesn't go round by it.
+        let comes_over = matches!(remote, Remote::Overlay { .. });
+        let tells = passing.is_told && is_small && !comes_over;
         stream.legs[1 - side].told |= tells;
         match passing.meaning {
             Meaning::Offers(by) => stream.legs[side].pending = Some((by, Change::To(remote))),

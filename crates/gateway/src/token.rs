@@ -4,7 +4,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use ring::hmac;
 use trunkline_sip::transaction::Hop;
 
@@ -28,9 +28,17 @@ impl Tokens {
         bytes.extend(hop.remote.port().to_be_bytes());
         bytes.push(u8::from(hop.connection.is_some()));
         bytes.extend(hop.connection.unwrap_or(0).to_be_bytes());
-        match hop.remote.ip().to_canonical() {
-            IpAddr::V4(ip) => bytes.extend(ip.octets()),
-            IpAddr::V6(ip) => bytes.extend(ip.octets()),
+        // As the socket has it: one of IPv6 that IPv4 comes to, too, calls that `::ffff:`,
+        // and by no other name is a connection of it known.
+        match hop.remote {
+            SocketAddr::V4(at) => bytes.extend(at.ip().octets()),
+            SocketAddr::V6(at) => {
+                bytes.extend(at.ip().octets());
+                // The interface, of a link-local address.
+                if at.scope_id() != 0 {
+                    bytes.extend(at.scope_id().to_be_bytes());
+                }
+            }
         }
         let proof = hmac::sign(&self.key, &bytes);
         bytes.extend(proof.as_ref());
@@ -46,11 +54,18 @@ impl Tokens {
         let (port, rest) = rest.split_first_chunk()?;
         let (has_connection, rest) = rest.split_first()?;
         let (connection, address) = rest.split_first_chunk()?;
-        let ip: IpAddr = match *address {
-            [a, b, c, d] => [a, b, c, d].into(),
-            _ => <[u8; 16]>::try_from(address).ok()?.into(),
+        let port = u16::from_be_bytes(*port);
+        let remote: SocketAddr = match *address {
+            [a, b, c, d] => ([a, b, c, d], port).into(),
+            _ => {
+                let (ip, scope) = address.split_first_chunk::<16>()?;
+                let scope = match scope {
+                    [] => 0,
+                    scope => u32::from_be_bytes(scope.try_into().ok()?),
+                };
+                SocketAddrV6::new(Ipv6Addr::from(*ip), port, 0, scope).into()
+            }
         };
-        let remote = SocketAddr::new(ip, u16::from_be_bytes(*port));
         let connection = (*has_connection == 1).then(|| u64::from_be_bytes(*connection));
         Some(Hop { socket: u32::from_be_bytes(*socket), remote, connection })
     }
@@ -67,6 +82,8 @@ mod tests {
             ("192.0.2.1:5060", None),
             ("[2001:db8::1]:40000", Some(0)),
             ("192.0.2.1:1", Some(u64::MAX)),
+            ("[::ffff:192.0.2.1]:40000", Some(1)),
+            ("[fe80::1%7]:5060", Some(2)),
         ] {
             let hop = Hop { socket: 3, remote: remote.parse().unwrap(), connection };
             let token = tokens.write(&hop);

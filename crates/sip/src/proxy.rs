@@ -119,6 +119,14 @@ pub fn route(request: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Result<Rou
 }
 
 impl Routed {
+    /// Whether the request is to be encrypted on every hop: so says the URI of whom it is
+    /// for, or of its next hop (RFC 3261, 16.6 and 26.2.2).
+    pub fn is_secure(&self, request: &Message) -> bool {
+        let Start::Request { uri, .. } = request.start() else { return false };
+        let target = self.uri.as_deref().unwrap_or(uri);
+        [target, &self.next].into_iter().filter_map(Uri::parse).any(|uri| uri.secure)
+    }
+
     /// Changes the routes of the request accordingly.
     pub fn apply(&self, edit: &mut Edit<'_>) {
         let request = edit.message();
@@ -235,6 +243,29 @@ mod tests {
             );
             let through = fields.contains("sip:me") || uri.contains("me;lr");
             assert_eq!(routed.by_route, through, "{uri} {fields}");
+        }
+    }
+
+    #[test]
+    fn one_that_wants_tls_on_every_hop_says_so_in_its_uri_or_its_next_route() {
+        for (uri, fields, wants) in [
+            ("sip:b@h", "", false),
+            ("sip:b@h;transport=tls", "", false),
+            ("sips:b@h", "", true),
+            ("sips:b@h", "Route: <sip:r;lr>\r\n", true),
+            ("sip:b@h", "Route: <sips:r;lr>\r\n", true),
+            ("sip:b@h", "Route: <sips:me;lr>, <sip:r;lr>\r\n", false),
+            // The one before is of before RFC 3261.
+            ("sip:me;lr", "Route: <sip:r;lr>, <sips:b@h>\r\n", true),
+        ] {
+            let text = format!(
+                "OPTIONS {uri} SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\n\
+                 From: <sip:a@h>;tag=1\r\nTo: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 OPTIONS\r\n\
+                 {fields}\r\n"
+            );
+            let request = Message::parse(text.as_bytes()).unwrap();
+            let routed = route(&request, |uri| uri.host == b"me").unwrap();
+            assert_eq!(routed.is_secure(&request), wants, "{uri} {fields}");
         }
     }
 

@@ -177,10 +177,12 @@ impl Gateway {
         let mut edit = Edit::new(message);
         routed.apply(&mut edit);
         let has_tag = message.to().is_some_and(|to| to.tag().is_some());
+        let is_secure = routed.is_secure(message);
         match method {
-            b"REGISTER" => self.add_path(&mut edit, &from, &down),
+            b"REGISTER" => self.add_path(&mut edit, &from, &down, is_secure),
             b"INVITE" | b"SUBSCRIBE" | b"REFER" | b"NOTIFY" if !has_tag => {
-                self.record_route(&mut edit, &from, &down, passes.first().map(|(call, _)| *call));
+                let call = passes.first().map(|(call, _)| *call);
+                self.record_route(&mut edit, &from, &down, is_secure, call);
             }
             _ => {}
         }
@@ -218,8 +220,26 @@ impl Gateway {
         Uri::parse(uri).is_some_and(|uri| self.config.is_own(uri.host, uri.port, uri.secure))
     }
 
-    /// Where a request goes.
+    /// Where a request goes: over TLS, if it is to be encrypted on every hop (RFC 3261,
+    /// 26.2.2), whatever its routes say and whichever way the one it is for came by.
     pub(super) fn next_hop(
+        &mut self,
+        now: Time,
+        from: &Hop,
+        message: &Message,
+        routed: &Routed,
+        passes: &Passes,
+    ) -> Result<Next, NoHop> {
+        let next = self.any_hop(now, from, message, routed, passes)?;
+        let socket = self.config.sockets.get(next.hop.socket as usize);
+        let is_tls = socket.is_some_and(|socket| socket.transport == Transport::Tls);
+        match routed.is_secure(message) && !is_tls {
+            true => Err(NoHop::NoTransport),
+            false => Ok(next),
+        }
+    }
+
+    fn any_hop(
         &mut self,
         now: Time,
         from: &Hop,
@@ -295,8 +315,9 @@ impl Gateway {
 
     /// Says that what registers is found through here (RFC 3327), by the flow that it
     /// came by (RFC 5626): at the socket that the registrar is spoken to by.
-    fn add_path(&self, edit: &mut Edit<'_>, from: &Hop, down: &Hop) {
-        let path = self.own_uri(down.socket, &format!("{}@", self.tokens.write(from)), "");
+    fn add_path(&self, edit: &mut Edit<'_>, from: &Hop, down: &Hop, is_secure: bool) {
+        let token = format!("{}@", self.tokens.write(from));
+        let path = self.own_uri(down.socket, is_secure, &token, "");
         edit.push_front(Name::Path, path.as_bytes());
         // Registrars refuse it of agents that don't say that they know of it; they need
         // to do nothing.
@@ -308,22 +329,33 @@ impl Gateway {
 
     /// Stays in the way of the dialog; on both of its transports, if they are two (RFC
     /// 5658).
-    fn record_route(&self, edit: &mut Edit<'_>, from: &Hop, down: &Hop, call: Option<CallId>) {
+    fn record_route(
+        &self,
+        edit: &mut Edit<'_>,
+        from: &Hop,
+        down: &Hop,
+        is_secure: bool,
+        call: Option<CallId>,
+    ) {
         let param = call.map(|CallId(id)| format!(";{PARAM}={id:016x}")).unwrap_or_default();
         let token = format!("{}@", self.tokens.write(from));
         // A call knows its flows by itself.
         let user = if call.is_some() { "" } else { &token };
-        let near = self.own_uri(from.socket, user, &param);
+        let near = self.own_uri(from.socket, is_secure, user, &param);
         edit.push_front(Name::RecordRoute, near.as_bytes());
         if down.socket != from.socket {
-            let far = self.own_uri(down.socket, "", &param);
+            let far = self.own_uri(down.socket, is_secure, "", &param);
             edit.push_front(Name::RecordRoute, far.as_bytes());
         }
     }
 
-    /// The URI of one of this gateway's sockets, as a route.
-    fn own_uri(&self, socket: u32, user: &str, params: &str) -> String {
+    /// The URI of one of this gateway's sockets, as a route: of a request that is to be
+    /// encrypted on every hop it asks for that itself (RFC 3261, 16.6, step 4).
+    fn own_uri(&self, socket: u32, is_secure: bool, user: &str, params: &str) -> String {
         let Some(socket) = self.config.sockets.get(socket as usize) else { return String::new() };
+        if is_secure && socket.transport == Transport::Tls {
+            return format!("<sips:{user}{};lr{params}>", socket.address);
+        }
         let transport = socket.transport.in_uri();
         format!("<sip:{user}{};transport={transport};lr{params}>", socket.address)
     }

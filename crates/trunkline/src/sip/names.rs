@@ -29,12 +29,18 @@ impl Names {
     /// Nothing has been asked yet.
     pub fn new(config: &Config) -> Names {
         let has = |v6| config.sockets.iter().any(|socket| socket.address.is_ipv6() == v6);
-        let families = match (has(false), has(true)) {
+        Names { families: Names::families(has(false), has(true)), resolver: None, read: None }
+    }
+
+    /// What is asked for by a gateway that has sockets of IPv4, and of IPv6.
+    fn families(v4: bool, v6: bool) -> LookupIpStrategy {
+        match (v4, v6) {
             (_, false) => LookupIpStrategy::Ipv4Only,
             (false, true) => LookupIpStrategy::Ipv6Only,
-            (true, true) => LookupIpStrategy::Ipv4AndIpv6,
-        };
-        Names { families, resolver: None, read: None }
+            // Not both at once: some name servers never answer for IPv6, and what they
+            // have said of IPv4 would wait for that in vain (RFC 4074, 4.1).
+            (true, true) => LookupIpStrategy::Ipv4thenIpv6,
+        }
     }
 
     /// Who answers for names now; `None` if the system says nothing of it.
@@ -86,8 +92,9 @@ mod tests {
     use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
     use hickory_resolver::net::runtime::TokioRuntimeProvider;
     use hickory_resolver::proto::op::{Message, ResponseCode};
-    use hickory_resolver::proto::rr::{RData, Record, rdata::A};
-    use std::net::Ipv4Addr;
+    use hickory_resolver::proto::rr::rdata::{A, AAAA};
+    use hickory_resolver::proto::rr::{RData, Record, RecordType};
+    use std::net::{Ipv4Addr, Ipv6Addr};
     use tokio::net::UdpSocket;
 
     /// Answers as each name wants.
@@ -97,14 +104,20 @@ mod tests {
             let (n, from) = socket.recv_from(&mut buffer).await.expect("a query");
             let query = Message::from_vec(&buffer[..n]).expect("a message");
             let name = query.queries[0].name().clone();
+            let is_v6 = query.queries[0].query_type() == RecordType::AAAA;
             let mut answer = query.into_response();
-            match name.to_utf8().to_ascii_lowercase().as_str() {
-                "good.example." => {
+            match (name.to_utf8().to_ascii_lowercase().as_str(), is_v6) {
+                ("good.example." | "half.example.", false) => {
                     let rdata = RData::A(A(Ipv4Addr::new(192, 0, 2, 7)));
                     answer.add_answer(Record::from_rdata(name, 30, rdata));
                 }
-                "none.example." => answer.metadata.response_code = ResponseCode::NXDomain,
-                "fails.example." => answer.metadata.response_code = ResponseCode::ServFail,
+                ("new.example.", true) => {
+                    let rdata = RData::AAAA(AAAA(Ipv6Addr::LOCALHOST));
+                    answer.add_answer(Record::from_rdata(name, 30, rdata));
+                }
+                ("new.example.", false) => {}
+                ("none.example.", _) => answer.metadata.response_code = ResponseCode::NXDomain,
+                ("fails.example.", _) => answer.metadata.response_code = ResponseCode::ServFail,
                 _ => continue,
             }
             let bytes = answer.to_vec().expect("a message");
@@ -112,22 +125,26 @@ mod tests {
         }
     }
 
+    /// Asks who [`serve`]s.
+    async fn resolver(families: LookupIpStrategy) -> TokioResolver {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+        let mut connection = ConnectionConfig::udp();
+        connection.port = socket.local_addr().expect("an address").port();
+        tokio::spawn(serve(socket));
+        let mut server = NameServerConfig::udp([127, 0, 0, 1].into());
+        server.connections = vec![connection];
+        let config = ResolverConfig::from_name_servers(vec![server]);
+        let provider = TokioRuntimeProvider::default();
+        let builder = TokioResolver::builder_with_config(config, provider);
+        let names = Names { families, resolver: None, read: None };
+        names.build(builder).expect("a resolver")
+    }
+
     #[test]
     fn what_the_name_service_says_and_that_it_says_nothing_are_told_apart() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
-            let mut connection = ConnectionConfig::udp();
-            connection.port = socket.local_addr().expect("an address").port();
-            tokio::spawn(serve(socket));
-            let mut server = NameServerConfig::udp([127, 0, 0, 1].into());
-            server.connections = vec![connection];
-            let config = ResolverConfig::from_name_servers(vec![server]);
-            let provider = TokioRuntimeProvider::default();
-            let builder = TokioResolver::builder_with_config(config, provider);
-            let families = LookupIpStrategy::Ipv4Only;
-            let names = Names { families, resolver: None, read: None };
-            let resolver = names.build(builder).expect("a resolver");
+            let resolver = resolver(LookupIpStrategy::Ipv4Only).await;
 
             // A thousand that nobody answers don't keep others waiting.
             let silent: Vec<_> = (0..1_000)
@@ -153,6 +170,19 @@ mod tests {
                 assert_eq!(asked.await.expect("an answer"), Found::NoAnswer);
             }
             assert_eq!(find(None, "good.example").await, Found::NoAnswer);
+        });
+    }
+
+    #[test]
+    fn who_never_answers_for_ipv6_is_believed_of_ipv4() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let resolver = resolver(Names::families(true, true)).await;
+            let ask = |name| find(Some(resolver.clone()), name);
+            let half = ask("half.example").await;
+            assert!(matches!(half, Found::Address(IpAddr::V4(_), _)), "{half:?}");
+            let new = ask("new.example").await;
+            assert!(matches!(new, Found::Address(IpAddr::V6(_), _)), "{new:?}");
         });
     }
 }
