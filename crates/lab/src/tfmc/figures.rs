@@ -374,7 +374,7 @@ fn delay(table: &Table) -> Panels {
     Panels {
         title: "Delay of a call".to_owned(),
         x: time_axis(table),
-        panels: vec![Panel::new(Axis::linear("delay (ms)", (0.0, 70.0), 10.0), series)],
+        panels: vec![Panel::new(Axis::linear("delay (ms)", (0.0, 30.0), 10.0), series)],
         guides: Vec::new(),
     }
 }
