@@ -50,6 +50,7 @@ pub fn all() -> Vec<Seed> {
         .chain(named("sip_calls", crate::calls::seeds::scripts()))
         .chain(named("route_frame", crate::route::seeds::frames()))
         .chain(named("router", crate::route::seeds::scripts()))
+        .chain(named("tfmc", crate::tfmc::seeds::scripts()))
         .chain(named("tfrc", crate::tfrc::seeds::scripts()))
         .collect()
 }

@@ -1,7 +1,9 @@
 //! The committed seeds are what `make_seeds` writes, and the targets pass them.
 
 use std::path::Path;
-use trunkline_fuzz::{calls, handshake, node, route, sealed_node, seeds, tfrc, two_nodes, wire};
+use trunkline_fuzz::{
+    calls, handshake, node, route, sealed_node, seeds, tfmc, tfrc, two_nodes, wire,
+};
 
 #[test]
 fn committed_seeds_are_those_of_the_generator() {
@@ -30,6 +32,7 @@ fn targets_pass_their_seeds() {
             "router" => route::run(&seed.bytes),
             "sealed_node" => sealed_node::run(&seed.bytes),
             "sip_calls" => calls::run(&seed.bytes),
+            "tfmc" => tfmc::run(&seed.bytes),
             "tfrc" => tfrc::run(&seed.bytes),
             "two_nodes" => two_nodes::run(&seed.bytes),
             other => panic!("no such target: {other}"),

@@ -52,7 +52,7 @@ fn a_datagram_of_a_trunk_costs_no_allocation() {
         let mut reports = 0;
         let counted = allocation_counter::measure(|| {
             for n in 0..10_000u32 {
-                now = now + Duration::from_millis(1);
+                now += Duration::from_millis(1);
                 let number = sender.sent(now, sender.multiplex(), 20 * sender.multiplex());
                 if n % 50 == 0 {
                     continue; // lost

@@ -147,8 +147,8 @@ fn measure(
     let all = |name| {
         let carried = carried(name, sabotage);
         let setup = Setup::new(carried, Duration::from_millis(used.into()), times(size));
-        let wait =
-            if sabotage.is("46-within-40ms") { Duration::from_millis(40) } else { setup.wait };
+        let longer = sabotage.is("longer-path") && name != SINGLY;
+        let delay = if longer { 2 * setup.delay } else { setup.delay };
         let headers = match name {
             // 32 and 28/46 bytes for each packet, rounded up.
             FEWER_BYTES => [0, 13],
@@ -156,7 +156,7 @@ fn measure(
             FEWER_DATAGRAMS => [46, 39],
             _ => setup.headers,
         };
-        let setup = Setup { window, wait, headers, ..setup };
+        let setup = Setup { window, delay, headers, ..setup };
         (0..runs(size))
             .map(|n| setup.run(inputs.seed.wrapping_add(n)))
             .collect::<Result<Vec<_>, _>>()
@@ -214,7 +214,7 @@ fn carried(name: &str, sabotage: Sabotage) -> Carried {
             Carried::Singly
         }
         () if sabotage.is("m-fixed-1") => Carried::Fixed(1),
-        () if sabotage.is("m-fixed-46") || sabotage.is("46-within-40ms") => Carried::Fixed(46),
+        () if sabotage.is("m-fixed-46") => Carried::Fixed(46),
         () => Carried::Tfmc(config),
     }
 }

@@ -35,6 +35,9 @@ const ACCESS_QUEUE: Queue = Queue::Packets(1_000);
 /// TCPs begin within this time, at random, so that two runs are not the same.
 const TCP_WITHIN: Duration = Duration::from_millis(100);
 
+/// How long a packet waits for others at most, where it does.
+const WAIT: Duration = Duration::from_millis(5);
+
 const VOICE: Class = Class(1);
 const TCP: Class = Class(2);
 const PORT: u16 = 5_000;
@@ -68,8 +71,8 @@ pub struct Setup {
     pub carried: Carried,
     /// Within which time calls begin, each at random; their packets keep these distances.
     pub spread: Duration,
-    /// How long a packet waits for others at most, where it does.
-    pub wait: Duration,
+    /// The bottleneck's propagation delay.
+    pub delay: Duration,
     /// How many TCPs there are, from the beginning.
     pub tcps: u16,
     /// The most packets in flight of each TCP; any number if none.
@@ -89,7 +92,7 @@ impl Setup {
         Setup {
             carried,
             spread,
-            wait: Duration::from_millis(5),
+            delay: DELAY,
             tcps: 1,
             window: Some(20),
             queue: Queue::Packets(50),
@@ -105,7 +108,7 @@ impl Setup {
     /// If the network can't be built.
     pub fn run(&self, seed: u64) -> Result<Seen, PointError> {
         let mut luck = rng(seed, 1);
-        let mut net = Net::new(self.queue, seed)?;
+        let mut net = Net::new(self.queue, self.delay, seed)?;
         for n in 0..self.tcps {
             net.tcp(n, self.window, within(TCP_WITHIN, &mut luck))?;
         }
@@ -165,10 +168,8 @@ impl Setup {
         let trunk = Trunk { observed: OBSERVED, header, per_packet, ..trunk };
         match self.carried {
             Carried::Singly => trunk,
-            Carried::Fixed(packets) => {
-                Trunk { mode: Mode::Fixed(packets), wait: self.wait, ..trunk }
-            }
-            Carried::Tfmc(config) => Trunk { wait: self.wait, ..trunk.with_tfmc(config) },
+            Carried::Fixed(packets) => Trunk { mode: Mode::Fixed(packets), wait: WAIT, ..trunk },
+            Carried::Tfmc(config) => Trunk { wait: WAIT, ..trunk.with_tfmc(config) },
         }
     }
 }
@@ -179,8 +180,8 @@ pub fn within(most: Duration, luck: &mut Rng) -> Duration {
     Duration::from_nanos(luck.next_u64().checked_rem(nanos).unwrap_or(0))
 }
 
-/// Calls of 200 whose packets, at a distance of [`INTERVAL`], begin at random times within one,
-/// from `begin` on: `packets` each.
+/// So many calls of `packets` packets each, one every [`INTERVAL`]; they begin at random times within
+/// one interval from `begin` on.
 pub fn spread_calls(calls: u32, begin: Time, packets: u32, luck: &mut Rng) -> Vec<Vec<Time>> {
     let call = |_| {
         let first = begin + within(INTERVAL, luck);
@@ -212,11 +213,11 @@ struct Net {
 }
 
 impl Net {
-    fn new(queue: Queue, seed: u64) -> Result<Net, PointError> {
+    fn new(queue: Queue, delay: Duration, seed: u64) -> Result<Net, PointError> {
         let mut world = World::new(seed);
         let [near, far] = [world.add_router(), world.add_router()];
         let rate = Some(Bitrate::from_bps(RATE));
-        let narrow = LinkModel { rate, delay: DELAY, queue, ..LinkModel::default() };
+        let narrow = LinkModel { rate, delay, queue, ..LinkModel::default() };
         let bottleneck = world.cable(near, far, narrow.clone(), narrow)?;
         Ok(Net { world, routers: [near, far], bottleneck })
     }
