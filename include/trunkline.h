@@ -188,6 +188,8 @@ ssize_t tl_sendto(int fd, const void *buf, size_t len, int flags, const struct t
  *                 EHOSTUNREACH or ECONNREFUSED was told
  *   EPERM         a packet sent earlier was dropped: the node's rules don't let
  *                 this application send there
+ *   EDQUOT        a packet sent earlier was dropped: it began a new flow, and the
+ *                 node's trunk to where it was to go sends more than a TCP would
  *   EADDRINUSE, EADDRNOTAVAIL, ENOBUFS, EPROTONOSUPPORT
  *                 the node is back but refuses this socket, as in tl_bind; the
  *                 attempts go on

@@ -103,7 +103,7 @@ fn echoes() -> Vec<(&'static str, Vec<u8>)> {
 
 fn trunks() -> Vec<(&'static str, Vec<u8>)> {
     let (version, generation) = (trunk::TRUNK_VERSION, 7);
-    let ask = trunk::Message::Ask { version, generation, report_ms: 0 };
+    let ask = trunk::Message::Ask { version, generation, report_ms: 5, rtt: None };
     let answer = trunk::Answer::Fresh;
     let context = trunk::Context { source_port: 5, destination_port: 6, deadline_ms: 100 };
     let head = trunk::Head { entries: 3, generation, number: 9, remaining_ms: 98 };

@@ -523,13 +523,16 @@ impl Connection {
         }
     }
 
-    /// Binds again on the same connection as for a node before 0.2, which has
-    /// refused the first bind for its version; false if that is no use.
+    /// Binds again on the same connection by the version before, as the node has
+    /// refused this one; false if there is none.
     fn bind_as_before(&mut self) -> bool {
         let Link::Binding(carrier, _) = &mut self.link else { return false };
-        let older = replace(&mut self.version, FIRST_SESSION_VERSION) > FIRST_SESSION_VERSION;
-        let bind = ToNode::Bind { version: FIRST_SESSION_VERSION, port: self.local.port };
-        older && emit(&bind, |head| carrier.send(head, &[], true)).is_ok()
+        if self.version <= FIRST_SESSION_VERSION {
+            return false;
+        }
+        self.version -= 1;
+        let bind = ToNode::Bind { version: self.version, port: self.local.port };
+        emit(&bind, |head| carrier.send(head, &[], true)).is_ok()
     }
 
     fn bound(&mut self, local: Address, max_payload: usize) {

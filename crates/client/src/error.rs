@@ -148,7 +148,8 @@ impl Error {
             | Refusal::WrongKey
             | Refusal::UnknownClient
             | Refusal::Busy
-            | Refusal::Unsealed => Error::Refused(refusal),
+            | Refusal::Unsealed
+            | Refusal::OverShare => Error::Refused(refusal),
         }
     }
 }

@@ -135,6 +135,7 @@ fn errno(error: Error) -> Errno {
         Error::Refused(Refusal::WrongKey | Refusal::Unsealed) => Errno::EKEYREJECTED,
         Error::Refused(Refusal::UnknownClient) => Errno::EACCES,
         Error::Refused(Refusal::Busy) => Errno::EBUSY,
+        Error::Refused(Refusal::OverShare) => Errno::EDQUOT,
         Error::Refused(_) | Error::Protocol(_) => Errno::EPROTO,
         Error::InvalidOption { .. } | Error::Attachment { .. } => Errno::EINVAL,
         Error::Io { source, .. } => source.raw_os_error().map_or(Errno::EIO, Errno::from_raw),
@@ -154,6 +155,7 @@ fn meaning(errno: Errno) -> Option<&'static CStr> {
         Errno::EADDRNOTAVAIL => c"the node has no free virtual port: close some sockets",
         Errno::EAGAIN => c"nothing to receive yet, or the node does not keep up with sending",
         Errno::EBADF => c"the descriptor is not an open socket of tl_socket",
+        Errno::EDQUOT => c"the trunk to the destination is over its share: try again later",
         Errno::EBUSY => c"the node is asked for more handshakes than it allows: try again later",
         Errno::ECONNREFUSED => {
             c"no node runs at the attachment, or no application has the port that was sent to"

@@ -69,11 +69,14 @@ pub enum Drop {
     /// A packet of a trunk, or all of a trunk packet, whose context is unknown here: what
     /// would have said what it means was lost, or this node has started since.
     TrunkUnknown,
+    /// A packet of a new flow to a node whose trunk is over its share, where such flows
+    /// are refused.
+    OverShare,
 }
 
 impl Drop {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Drop; 28] = [
+    pub const ALL: [Drop; 29] = [
         Drop::Malformed,
         Drop::UnknownReceiver,
         Drop::WrongSource,
@@ -102,6 +105,7 @@ impl Drop {
         Drop::EchoUnasked,
         Drop::ControlFull,
         Drop::TrunkUnknown,
+        Drop::OverShare,
     ];
 
     /// The reason as a metric label.
@@ -135,6 +139,7 @@ impl Drop {
             Drop::EchoUnasked => "echo_unasked",
             Drop::ControlFull => "control_full",
             Drop::TrunkUnknown => "trunk_unknown",
+            Drop::OverShare => "over_share",
         }
     }
 }

@@ -3,12 +3,13 @@
 mod common;
 
 use common::*;
+use trunkline_base::Time;
 use trunkline_base::link_model::{Chain, Loss};
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::node::{Changes, Nodes};
 use trunkline_overlay::trunk::{Config, Multiplex, State, Stats};
 use trunkline_overlay::wire::NodeId;
-use trunkline_sim::voice::Call;
+use trunkline_sim::voice::{Call, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, World};
 
 const FAR: NodeId = NodeId(3);
@@ -140,10 +141,62 @@ fn trunks_come_and_go_while_calls_go_on() {
     assert_eq!((outcome.lost, outcome.late, outcome.duplicates), (0, 0, 0));
 }
 
+/// 200 calls of G.729 over two links that lose 1 % each; what the links repair counts as
+/// lost, too. One by one without loss; with it as many leave together as make the trunk
+/// send no more than a TCP, as far as they come within the wait.
+#[test]
+fn a_trunk_of_tfmc_puts_together_what_a_lossy_path_asks_for() {
+    let mut seen = Vec::new();
+    for loss in [Loss::None, uniform(0.01)] {
+        let mut t = Topology::chain([link(ms(10), loss.clone()), link(ms(10), loss)]);
+        let multiplex = Multiplex::Tfmc;
+        t.config_mut(HostId(0)).trunks.push(Config { multiplex, ..Config::new(FAR) });
+        let mut world = t.build(5).unwrap();
+        g729(&mut world, 200, at(1_000), 750);
+        world.run_until(at(15_500));
+        seen.push(world.node(HostId(0)).trunks(world.now()).next().unwrap());
+    }
+    let [clean, lossy] = seen[..] else { panic!() };
+    assert_eq!((clean.loss, clean.share, clean.is_over_share), (0.0, None, false));
+    assert!(clean.stats.packets < clean.stats.trunk_packets * 11 / 10, "{clean:?}");
+    assert!(clean.rtt.is_some_and(|rtt| (ms(40)..ms(45)).contains(&rtt)), "{clean:?}");
+    assert!(lossy.loss > 0.001 && lossy.share.is_some(), "{lossy:?}");
+    assert!(lossy.stats.packets > lossy.stats.trunk_packets * 3, "{lossy:?}");
+}
+
+/// `n` calls of 20 bytes and an RTP header, the times of their packets evenly spread.
+fn g729(world: &mut World, n: u16, start: Time, count: u64) -> Vec<Call> {
+    (0..n)
+        .map(|k| {
+            let port = 5_000 + k + 1_000 * (start.as_nanos() / 1_000_000_000) as u16;
+            let start = start + ms(20) * u32::from(k) / u32::from(n);
+            let mut source = VoiceSource::new(FAR, port, RT, start, count);
+            source.bytes = 32;
+            let sink = world.attach(HostId(2), port, VoiceSink::default()).unwrap();
+            (world.attach(HostId(0), 0, source).unwrap(), sink)
+        })
+        .collect()
+}
+
+#[test]
+fn new_calls_are_refused_while_the_trunk_is_over_its_share() {
+    let mut t = Topology::chain([link(ms(10), uniform(0.02)), link(ms(10), uniform(0.02))]);
+    t.config_mut(HostId(0)).trunks.push(Config { admit_share: true, ..Config::new(FAR) });
+    let mut world = t.build(5).unwrap();
+    let first = g729(&mut world, 200, at(1_000), 900);
+    let second = g729(&mut world, 10, at(8_000), 100);
+    world.run_until(at(15_000));
+    let over = world.node(HostId(0)).trunks(world.now()).next().unwrap();
+    assert!(over.is_over_share, "{over:?}");
+    let refused = |calls: &[Call]| calls.iter().map(|c| world.app(c.0).refused()).sum::<u64>();
+    assert_eq!(refused(&first), 0, "{over:?}");
+    assert_eq!(refused(&second), 1_000, "{over:?}");
+    assert_eq!(world.node(HostId(0)).stats().drops.get(Drop::OverShare), 1_000);
+}
+
 /// Real time of other sizes, and to ports that nobody has.
 #[test]
 fn what_does_not_fit_leaves_by_itself_and_an_unbound_port_is_told() {
-    use trunkline_sim::voice::{VoiceSink, VoiceSource};
     let mut t = Topology::chain([link(ms(10), Loss::None), link(ms(10), Loss::None)]);
     t.config_mut(HostId(0)).trunks.push(Config::new(FAR));
     let mut world = t.build(3).unwrap();

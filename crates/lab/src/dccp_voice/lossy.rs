@@ -89,9 +89,6 @@ fn overtakes() -> Claim {
             Measured::maximum(each)
         }),
         at: &[10.0],
-        expected: Verdict::Fails,
-        why: "What is lost at the sender after each pause and what the network loses add up; the \
-              best playout of TCP's stream still skips what its retransmissions delay most.",
         sabotage: "half-lost-but-over-tcp",
         ..points(
             "overtakes",

@@ -206,13 +206,6 @@ fn tcp_like_udp(id: &'static str, codec: Codec, delays: &'static [f64]) -> Claim
             Measured::maximum(each.into_iter().map(|d| d.abs()))
         }),
         at: delays,
-        expected: if g729 { Verdict::Holds } else { Verdict::Undecided },
-        why: if g729 {
-            ""
-        } else {
-            "At 100 ms the segment that FreeBSD begins with after a pause is already too short by a \
-             packet or two: just 3 points."
-        },
         ..points(
             id,
             if g729 {
@@ -254,12 +247,12 @@ fn sustains(id: &'static str, codec: Codec) -> Claim {
             Measured::minimum(each)
         }),
         at: &[50.0, 100.0, 150.0, 250.0],
-        expected: if g729 { Verdict::Holds } else { Verdict::Fails },
+        expected: if g729 { Verdict::Holds } else { Verdict::Undecided },
         why: if g729 {
             ""
         } else {
-            "One segment after each pause is not enough for G.711. With RFC 3390's window it would \
-             be (tcp-rfc3390)."
+            "With one segment after each pause G.711 is at 50 within what 15 calls tell. With RFC \
+             3390's window it would be as over UDP (tcp-rfc3390)."
         },
         ..points(
             id,

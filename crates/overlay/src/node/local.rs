@@ -13,6 +13,10 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 
+/// The version of the session protocol since which clients know
+/// [`Refusal::OverShare`].
+const OVER_SHARE_VERSION: u8 = 3;
+
 /// What became of a message that was handed over, between a node and an
 /// application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,7 +130,7 @@ impl Forwarder {
                 if self.holds_back(id, service, to) {
                     return Handover::Full;
                 }
-                let done = self.begin(id, service, (to, port)).and_then(|flow| {
+                let done = self.begin(now, id, service, (to, port)).and_then(|flow| {
                     let deadline = now + Duration::from_millis(u64::from(deadline_ms));
                     let hop_limit = MAX_HOPS - 1;
                     let packet = Packet { flow, recovered: false, hop_limit, payload, deadline };
@@ -184,6 +188,7 @@ impl Forwarder {
     /// What is said of an application's next packet to `peer`, if it may send one.
     fn begin(
         &mut self,
+        now: Time,
         id: SessionId,
         service: Service,
         peer: (NodeId, u16),
@@ -193,6 +198,11 @@ impl Forwarder {
         if !rights.is_some_and(|rights| rights.to.has(peer.0)) {
             self.stats.drops.count(Drop::Forbidden);
             return Err(Refusal::Forbidden);
+        }
+        if service == Service::RealTime && !self.trunks.admits(now, peer, source_port) {
+            self.stats.drops.count(Drop::OverShare);
+            let knows = self.sessions.version_of(id) >= OVER_SHARE_VERSION;
+            return Err(if knows { Refusal::OverShare } else { Refusal::Forbidden });
         }
         Ok(FlowHeader {
             service,

@@ -24,7 +24,7 @@ pub const MAX_RECEIVING: usize = 64;
 const ANSWERS: Rate = Rate::new(2 * MAX_RECEIVING as u32, MAX_RECEIVING as u32);
 
 /// Bytes of the longest message that isn't packets.
-const MAX_MESSAGE: usize = 8;
+const MAX_MESSAGE: usize = 16;
 
 /// A trunk of this node.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,15 @@ pub struct Trunk {
     pub flows: usize,
     /// What it has carried.
     pub stats: Stats,
+    /// The loss event rate that the other end reported last, 0 to 1.
+    pub loss: f64,
+    /// Its round trip, once a report has come.
+    pub rtt: Option<Duration>,
+    /// The bytes per second that a TCP would send on its path, with all headers; `None`
+    /// while nothing is lost.
+    pub share: Option<f64>,
+    /// Whether it sends more than that, however many packets leave together.
+    pub is_over_share: bool,
 }
 
 /// Another node's trunk that ends here.
@@ -46,6 +55,8 @@ pub struct Receiving {
     pub from: NodeId,
     /// What it has brought.
     pub stats: ReceiverStats,
+    /// The loss event rate of its trunk packets, 0 to 1.
+    pub loss: f64,
 }
 
 #[derive(Debug)]
@@ -73,6 +84,13 @@ impl Trunks {
 
     fn sender(&mut self, to: NodeId) -> Option<&mut Sender> {
         self.sending.iter_mut().find(|sender| sender.config().to == to)
+    }
+
+    /// Whether a packet from this port to `peer` may go, which is not so of a new flow
+    /// while its trunk is over its share and refuses such.
+    pub(super) fn admits(&self, now: Time, peer: (NodeId, u16), source_port: u16) -> bool {
+        let mut to = self.sending.iter().filter(|sender| sender.config().to == peer.0);
+        to.all(|sender| sender.admits(now, source_port, peer.1))
     }
 
     /// The place of `source`'s trunk, which is made if there is room for it.
@@ -106,7 +124,9 @@ impl Forwarder {
         self.trunks.sending.retain(|s| trunks.iter().any(|t| t.to == s.config().to));
         for config in trunks {
             if let Some(sender) = self.trunks.sender(config.to) {
-                sender.set_config(*config);
+                if sender.config() != config {
+                    sender.set_config(now, *config);
+                }
                 continue;
             }
             let (generation, secret) = (self.entropy.random(), self.entropy.random());
@@ -150,6 +170,7 @@ impl Forwarder {
         for at in 0..self.trunks.sending.len() {
             let sender = &mut self.trunks.sending[at];
             let to = sender.config().to;
+            sender.expire(now);
             if let Some(question) = sender.ask(now) {
                 self.say_of_trunk(now, to, &question);
             }
@@ -177,7 +198,7 @@ impl Forwarder {
             destination,
             source_port: NODE_PORT,
             destination_port: NODE_PORT,
-            flow_seq: leaving.number,
+            flow_seq: leaving.number as u16,
         };
         let (payload, deadline) = (&leaving.bytes[..], leaving.deadline);
         let packet = Packet { flow, recovered: false, hop_limit: MAX_HOPS - 1, payload, deadline };
@@ -214,13 +235,17 @@ impl Forwarder {
             return None;
         }
         Some(match Message::parse(packet.payload)? {
-            Message::Ask { version, generation, .. } => {
-                self.answer_trunk(now, h.source, version, generation)
-            }
+            question @ Message::Ask { .. } => self.answer_trunk(now, h.source, &question),
             Message::Answer { version, generation, answer } => {
                 let sender = self.trunks.sender(h.source);
                 let heard = version == TRUNK_VERSION
                     && sender.is_some_and(|s| s.on_answer(now, generation, answer));
+                if heard { Ok(()) } else { Err(Drop::EchoUnasked) }
+            }
+            Message::Report { version, generation, report } => {
+                let sender = self.trunks.sender(h.source);
+                let heard = version == TRUNK_VERSION
+                    && sender.is_some_and(|s| s.on_report(now, generation, report));
                 if heard { Ok(()) } else { Err(Drop::EchoUnasked) }
             }
             Message::Packets(head, entries) => {
@@ -234,15 +259,18 @@ impl Forwarder {
         &mut self,
         now: Time,
         source: NodeId,
-        version: u8,
-        generation: u16,
+        question: &Message<'_>,
     ) -> Result<(), Drop> {
+        let &Message::Ask { version, generation, report_ms, rtt } = question else {
+            return Err(Drop::Malformed);
+        };
         if !self.trunks.answers.admit(now, 1) {
             return Err(Drop::EchoLimit);
         }
         let is_welcome = version == TRUNK_VERSION && self.access.check_from(source).is_ok();
         let receiver = if is_welcome { self.trunks.receiver(now, source) } else { None };
-        let answer = receiver.map_or(Answer::Refused, |r| r.on_ask(now, generation));
+        let answer =
+            receiver.map_or(Answer::Refused, |r| r.on_ask(now, generation, report_ms, rtt));
         let message = Message::Answer { version: TRUNK_VERSION, generation, answer };
         self.say_of_trunk(now, source, &message);
         Ok(())
@@ -271,7 +299,10 @@ impl Forwarder {
         // Out of the way of what its packets do to this node, which is nothing to it.
         let (_, receiver) = &mut self.trunks.receiving[place];
         let mut receiver = core::mem::take(receiver);
-        receiver.note_packet(now);
+        if let Some(report) = receiver.note_packet(now, head, packet.recovered) {
+            let (version, generation) = (TRUNK_VERSION, head.generation);
+            self.say_of_trunk(now, source, &Message::Report { version, generation, report });
+        }
         let on_the_way = head.remaining_ms.saturating_sub(remaining_ms(now, packet.deadline));
         let mut done = Ok(());
         for entry in Entries::new(head, entries) {
@@ -325,12 +356,16 @@ impl Node {
             state: s.state(now),
             flows: s.flows(),
             stats: s.stats(),
+            loss: s.rate().loss(),
+            rtt: s.rate().rtt(),
+            share: s.rate().share(),
+            is_over_share: s.rate().over_share(),
         })
     }
 
     /// Other nodes' trunks that end here.
-    pub fn receiving(&self) -> impl Iterator<Item = Receiving> {
+    pub fn receiving(&self, now: Time) -> impl Iterator<Item = Receiving> {
         let all = self.forwarder.trunks.receiving.iter();
-        all.map(|(from, receiver)| Receiving { from: *from, stats: receiver.stats() })
+        all.map(move |(from, r)| Receiving { from: *from, stats: r.stats(), loss: r.loss(now) })
     }
 }

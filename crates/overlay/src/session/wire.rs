@@ -11,7 +11,7 @@ use trunkline_base::wire::{Reader, Short, Writer};
 
 /// Version of this protocol. A client of [`FIRST_SESSION_VERSION`] is served
 /// too; others are refused with [`Refusal::Version`].
-pub const SESSION_VERSION: u8 = 2;
+pub const SESSION_VERSION: u8 = 3;
 
 /// The version without [`ToClient::Reachable`] and [`ToClient::Unreachable`]: a
 /// client is told [`Refusal::NoRoute`] and [`Refusal::NoPort`] instead, packet by
@@ -196,6 +196,13 @@ pub enum Refusal {
          without ?node= if that is what you want"
     )]
     Unsealed = 15,
+    /// A packet of a new flow to a node whose trunk is over its share. Since version 3;
+    /// clients of earlier ones are told [`Refusal::Forbidden`].
+    #[error(
+        "the trunk to the destination sends more than a TCP would, and takes no new flow until it \
+         doesn't ([[trunk]] admit): try again later"
+    )]
+    OverShare = 16,
 }
 
 impl Refusal {
@@ -217,6 +224,7 @@ impl Refusal {
             UnknownClient,
             Busy,
             Unsealed,
+            OverShare,
         ];
         known.into_iter().find(|r| *r as u8 == code)
     }

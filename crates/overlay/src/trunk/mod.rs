@@ -28,8 +28,9 @@ pub use wire::{
     MAX_PACKET, MalformedEntry, Message, TRUNK_VERSION,
 };
 
-use crate::wire::NodeId;
+use crate::wire::{DATA_OVERHEAD, NodeId};
 use core::time::Duration;
+use trunkline_rate::tfmc;
 
 /// The trunk to one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +42,9 @@ pub struct Config {
     pub wait: Duration,
     /// How packets are put together.
     pub multiplex: Multiplex,
+    /// Whether flows that are new are refused while the trunk is over its share
+    /// ([`tfmc::Sender::over_share`]).
+    pub admit_share: bool,
 }
 
 impl Config {
@@ -49,7 +53,17 @@ impl Config {
 
     /// A trunk to `to` with the defaults: what comes within 2 ms leaves together.
     pub fn new(to: NodeId) -> Config {
-        Config { to, wait: Duration::from_millis(2), multiplex: Multiplex::Fill }
+        let wait = Duration::from_millis(2);
+        Config { to, wait, multiplex: Multiplex::Fill, admit_share: false }
+    }
+
+    /// How often the other end reports what is lost: often enough for who adapts to it
+    /// (Trad and Afifi, section 5.1.2), or to see how it goes.
+    fn report_every(&self) -> Duration {
+        match self.multiplex {
+            Multiplex::Tfmc => Duration::from_millis(5),
+            Multiplex::Fill | Multiplex::Off => Duration::from_millis(100),
+        }
     }
 }
 
@@ -58,6 +72,10 @@ impl Config {
 pub enum Multiplex {
     /// As many as come within [`Config::wait`], and fit.
     Fill,
+    /// As many as make the trunk send what a TCP would (Trad and Afifi): one by one
+    /// without loss, and more the more is lost, as far as they come within
+    /// [`Config::wait`] and fit.
+    Tfmc,
     /// Not at all: each packet leaves by itself, as without a trunk.
     Off,
 }
@@ -77,6 +95,23 @@ pub enum ConfigError {
     /// A wait that voice can't afford.
     #[error("the trunk to node {0}: wait is 0 to 10 ms")]
     Wait(NodeId),
+}
+
+/// IPv4's and UDP's headers, an envelope's and a frame's, in front of a trunk packet.
+const IN_FRONT: usize = 28 + DATA_OVERHEAD;
+
+/// What both ends reckon with for trunk packets of at most `room` bytes: all bytes that
+/// they have on a path of IPv4.
+fn rate_config(room: usize, report_every: Duration) -> tfmc::Config {
+    tfmc::Config {
+        header: IN_FRONT + HEAD,
+        per_packet: ENTRY,
+        mtu: IN_FRONT + room,
+        // The number that solves equations 2 and 4 at once: the paper's swings.
+        segment: tfmc::Segment::Chosen,
+        feedback_interval: report_every,
+        ..tfmc::Config::default()
+    }
 }
 
 /// Checks the trunks of node `own`.

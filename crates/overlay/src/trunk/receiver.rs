@@ -1,8 +1,10 @@
 //! The receiving end of a trunk: it knows what contexts mean.
 
-use super::wire::{Answer, Context, Entry};
+use super::rate_config;
+use super::wire::{Answer, Context, Entry, Head};
 use core::time::Duration;
 use trunkline_base::Time;
+use trunkline_rate::tfmc::{self, Feedback};
 
 /// A trunk that was silent for so long makes room for another: its sender asks once a
 /// second.
@@ -16,6 +18,10 @@ pub(crate) struct Receiver {
     /// By number; grows to the highest that was defined.
     contexts: Vec<Option<Context>>,
     heard: Time,
+    /// What is lost, and how often it is reported; `None` before the first question.
+    rate: Option<(tfmc::Receiver, u16)>,
+    /// The highest number that has come, with the bits that it has not on the wire.
+    number: Option<u32>,
     stats: ReceiverStats,
 }
 
@@ -48,9 +54,25 @@ impl Receiver {
     }
 
     /// The sender asks.
-    pub fn on_ask(&mut self, now: Time, generation: u16) -> Answer {
+    pub fn on_ask(
+        &mut self,
+        now: Time,
+        generation: u16,
+        report_ms: u16,
+        rtt: Option<Duration>,
+    ) -> Answer {
         self.heard = now;
-        if self.knows(generation) {
+        let is_known = self.knows(generation);
+        // Who changes how often wants a history of its own as well.
+        if !is_known || self.rate.as_ref().is_none_or(|(_, every)| *every != report_ms) {
+            let every = Duration::from_millis(report_ms.max(1).into());
+            self.rate = Some((tfmc::Receiver::new(rate_config(0, every)), report_ms));
+            self.number = None;
+        }
+        if let (Some((rate, _)), Some(rtt)) = (&mut self.rate, rtt) {
+            rate.set_rtt(rtt);
+        }
+        if is_known {
             return Answer::Known;
         }
         self.generation = Some(generation);
@@ -68,10 +90,29 @@ impl Receiver {
         now.since(self.heard) > FORGOTTEN_AFTER
     }
 
-    /// A trunk packet has come.
-    pub fn note_packet(&mut self, now: Time) {
+    /// A trunk packet has come; the report that is due now, if one is. One that a link
+    /// has lost and got again counts as lost: the path dropped it.
+    pub fn note_packet(&mut self, now: Time, head: &Head, recovered: bool) -> Option<Feedback> {
         self.heard = now;
         self.stats.trunk_packets += 1;
+        if recovered {
+            return None;
+        }
+        let (rate, _) = self.rate.as_mut()?;
+        let highest = self.number.unwrap_or(head.number);
+        // The nearest with these 24 bits.
+        let ahead = (head.number.wrapping_sub(highest) << 8) as i32 >> 8;
+        let number = highest.wrapping_add_signed(ahead);
+        if ahead >= 0 {
+            self.number = Some(number);
+        }
+        let is_due = rate.receive(now, number).unwrap_or(false);
+        is_due.then(|| rate.report(now)).flatten()
+    }
+
+    /// p, the loss event rate of its trunk packets, 0 to 1.
+    pub fn loss(&self, now: Time) -> f64 {
+        self.rate.as_ref().map_or(0.0, |(rate, _)| rate.loss(now))
     }
 
     pub fn stats(&self) -> ReceiverStats {

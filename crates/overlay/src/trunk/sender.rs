@@ -4,12 +4,13 @@ use super::wire::{
     Answer, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS, MAX_ENTRIES,
     MAX_PACKET, Message, TRUNK_VERSION,
 };
-use super::{Config, Multiplex};
+use super::{Config, Multiplex, rate_config};
 use crate::link::remaining_ms;
 use crate::session::Lru;
 use crate::wire::Metric;
 use core::time::Duration;
 use trunkline_base::Time;
+use trunkline_rate::tfmc::{self, Feedback};
 
 /// How often the other end is asked, and how soon again after it has said that it knows
 /// nothing of this trunk.
@@ -107,7 +108,7 @@ pub(crate) enum Put {
 pub(crate) struct Leaving {
     /// Its payload.
     pub bytes: Vec<u8>,
-    pub number: u16,
+    pub number: u32,
     pub metric: Metric,
     /// The earliest of what it holds.
     pub deadline: Time,
@@ -126,12 +127,18 @@ pub(crate) struct Outgoing<'a> {
     pub payload: &'a [u8],
 }
 
+fn key(source_port: u16, destination_port: u16) -> u64 {
+    u64::from(source_port) << 16 | u64::from(destination_port)
+}
+
 /// The sending end of a trunk.
 #[derive(Debug)]
 pub(crate) struct Sender {
     config: Config,
     generation: u16,
-    number: u16,
+    rate: tfmc::Sender,
+    /// Of the last trunk packet.
+    number: u32,
     flows: Lru<Sending>,
     /// By context.
     meanings: Vec<Context>,
@@ -151,7 +158,8 @@ impl Sender {
         Sender {
             config,
             generation,
-            number: generation,
+            rate: tfmc::Sender::new(rate_config(room, config.report_every()), now),
+            number: 0,
             flows: Lru::new(usize::from(MAX_CONTEXTS), secret),
             meanings: Vec::new(),
             batch: Batch {
@@ -176,8 +184,10 @@ impl Sender {
     }
 
     /// Takes effect for what comes from now on.
-    pub fn set_config(&mut self, config: Config) {
+    pub fn set_config(&mut self, now: Time, config: Config) {
         self.config = config;
+        // The other end is to know how often to report.
+        self.ask_at = now;
     }
 
     pub fn stats(&self) -> Stats {
@@ -199,11 +209,48 @@ impl Sender {
         }
     }
 
-    /// When [`Sender::ask`] or [`Sender::take`] is due.
+    /// When [`Sender::ask`], [`Sender::take`] or [`Sender::expire`] is due.
     pub fn next_timeout(&self) -> Time {
         match self.config.multiplex {
             Multiplex::Off => self.batch.leave_at,
-            Multiplex::Fill => self.ask_at.min(self.batch.leave_at),
+            _ => self.ask_at.min(self.batch.leave_at).min(self.rate.next_timeout()),
+        }
+    }
+
+    /// The rate that it measures, and may have.
+    pub fn rate(&self) -> &tfmc::Sender {
+        &self.rate
+    }
+
+    /// If no report has come for too long, the path is taken for worse than it was.
+    pub fn expire(&mut self, now: Time) {
+        self.rate.expire(now);
+    }
+
+    /// Takes a report; whether it was of this trunk, and can be true.
+    pub fn on_report(&mut self, now: Time, generation: u16, report: Feedback) -> bool {
+        // Of the number 24 bits have been under way, and no later one has been sent.
+        let back = self.number.wrapping_sub(report.number) & 0xff_ffff;
+        let number = self.number.wrapping_sub(back);
+        generation == self.generation
+            && self.rate.feedback(now, &Feedback { number, ..report }).is_ok()
+    }
+
+    /// Whether a flow may send by this trunk: one that is new may not while the trunk is
+    /// over its share, if it is configured so.
+    pub fn admits(&self, now: Time, source_port: u16, destination_port: u16) -> bool {
+        if !self.config.admit_share || !self.rate.over_share() {
+            return true;
+        }
+        let flow = self.flows.get(key(source_port, destination_port));
+        flow.is_some_and(|flow| now.since(flow.last) < REUSED_AFTER)
+    }
+
+    /// How many packets leave together at most.
+    fn most(&self) -> usize {
+        match self.config.multiplex {
+            Multiplex::Tfmc => self.rate.multiplex(),
+            Multiplex::Fill | Multiplex::Off => MAX_ENTRIES,
         }
     }
 
@@ -213,8 +260,9 @@ impl Sender {
             return None;
         }
         self.ask_at = now + ASK_EVERY;
-        let generation = self.generation;
-        Some(Message::Ask { version: TRUNK_VERSION, generation, report_ms: 0 })
+        let (version, generation) = (TRUNK_VERSION, self.generation);
+        let report_ms = self.config.report_every().as_millis() as u16;
+        Some(Message::Ask { version, generation, report_ms, rtt: self.rate.rtt() })
     }
 
     /// Takes the other end's answer; whether it was to a question of this trunk.
@@ -269,6 +317,7 @@ impl Sender {
         if differs
             || batch.bytes.len().max(HEAD) + len > room
             || usize::from(batch.entries) + 2 > MAX_ENTRIES
+            || usize::from(batch.packets) >= self.most()
         {
             return Put::Full;
         }
@@ -283,7 +332,7 @@ impl Sender {
         let &Outgoing { source_port, destination_port, .. } = packet;
         let deadline_ms = remaining_ms(now, packet.deadline);
         let meant = Context { source_port, destination_port, deadline_ms };
-        let key = u64::from(source_port) << 16 | u64::from(destination_port);
+        let key = key(source_port, destination_port);
         let full = self.flows.len() == usize::from(MAX_CONTEXTS) && self.flows.get(key).is_none();
         if full && self.flows.oldest().is_none_or(|flow| now.since(flow.last) < REUSED_AFTER) {
             return None;
@@ -324,7 +373,7 @@ impl Sender {
             self.other = Some(at);
         }
         self.last = Some((context, now));
-        let key = u64::from(packet.source_port) << 16 | u64::from(packet.destination_port);
+        let key = key(packet.source_port, packet.destination_port);
         if let Some(flow) = self.flows.get_mut(key) {
             flow.last = now;
             if said {
@@ -357,6 +406,9 @@ impl Sender {
         batch.payload += payload.len();
         batch.deadline = batch.deadline.min(packet.deadline);
         batch.leave_at = batch.leave_at.min(packet.deadline - packet.way - MARGIN);
+        if usize::from(self.batch.packets) >= self.most() {
+            self.batch.leave_at = now;
+        }
     }
 
     /// What is gathered; give its memory back by [`Sender::reclaim`].
@@ -364,11 +416,12 @@ impl Sender {
         if self.batch.entries == 0 {
             return None;
         }
-        self.number = self.number.wrapping_add(1);
+        let (packets, payload) = (usize::from(self.batch.packets), self.batch.payload);
+        self.number = self.rate.sent(now, packets, payload);
         let head = Head {
             entries: self.batch.entries,
             generation: self.generation,
-            number: self.number,
+            number: self.number & 0xff_ffff,
             remaining_ms: remaining_ms(now, self.batch.deadline),
         };
         let batch = &mut self.batch;

@@ -13,7 +13,7 @@ fn open() -> Sender {
     let mut sender = Sender::new(Config::new(NodeId(2)), ROOM, 7, 1, ms(0));
     assert_eq!(
         sender.ask(ms(0)),
-        Some(Message::Ask { version: TRUNK_VERSION, generation: 7, report_ms: 0 })
+        Some(Message::Ask { version: TRUNK_VERSION, generation: 7, report_ms: 100, rtt: None })
     );
     assert!(sender.on_answer(ms(0), 7, Answer::Fresh));
     sender
@@ -145,8 +145,8 @@ fn without_an_answer_packets_leave_one_by_one_and_it_is_asked_again() {
 fn a_context_is_used_again_only_after_a_pause() {
     let mut sender = open();
     let mut receiver = Receiver::new(ms(0));
-    assert_eq!(receiver.on_ask(ms(0), 7), Answer::Fresh);
-    assert_eq!(receiver.on_ask(ms(0), 7), Answer::Known);
+    assert_eq!(receiver.on_ask(ms(0), 7, 100, None), Answer::Fresh);
+    assert_eq!(receiver.on_ask(ms(0), 7, 100, None), Answer::Known);
     let (mut heard, mut alone) = (0, 0);
     for round in 0..3u64 {
         for port in 1..=6_000u16 {
@@ -195,13 +195,13 @@ fn what_no_link_takes_is_told_by_its_flows() {
 fn a_receiver_believes_what_it_was_told_last_and_nothing_else() {
     let mut receiver = Receiver::new(ms(0));
     assert!(!receiver.knows(0) && !receiver.is_forgotten(ms(10_000)));
-    receiver.on_ask(ms(10_000), 3);
+    receiver.on_ask(ms(10_000), 3, 100, None);
     let packet = Entry::Packet { context: 9, flow_seq: 1, payload: &[1, 2] };
     assert_eq!(receiver.hear(packet), Heard::Unknown);
     let context = Context { source_port: 4, destination_port: 5, deadline_ms: 100 };
     assert_eq!(receiver.hear(Entry::Definition { number: 9, context }), Heard::Definition);
     assert!(matches!(receiver.hear(packet), Heard::Packet { context: c, .. } if c == context));
-    assert_eq!(receiver.on_ask(ms(11_000), 4), Answer::Fresh);
+    assert_eq!(receiver.on_ask(ms(11_000), 4, 100, None), Answer::Fresh);
     assert_eq!(receiver.hear(packet), Heard::Unknown);
     assert!(!receiver.is_forgotten(ms(21_000)) && receiver.is_forgotten(ms(21_001)));
 }

@@ -3,10 +3,10 @@
 //! Numbers are big endian; after the kind, which no echo has:
 //!
 //! ```text
-//! ask      5 | version 8 | generation 16 | report every 16 (ms, 0: never)
+//! ask      5 | version 8 | generation 16 | report every 16 (ms) | round trip 32 (µs, 0: unknown)
 //! answer   6 | version 8 | generation 16 | answer 8
-//! packets  7 | entries 8 | generation 16 | number 16 | remaining 8 | 0
-//!            then the entries
+//! packets  7 | entries 8 | generation 16 | number 24 | remaining 8, then the entries
+//! report   8 | version 8 | generation 16 | number 32 | elapsed 32 (µs) | loss 32
 //! ```
 //!
 //! An entry begins with its context (12 bits) and its length (12 bits). That of
@@ -14,7 +14,9 @@
 //! destination port 16, time to live 8 (ms). Every other one has the packet's number
 //! in its flow (16 bits), and `length` bytes of packet.
 
+use core::time::Duration;
 use trunkline_base::wire::{Reader, Short, Writer};
+use trunkline_rate::tfmc::{FEEDBACK_BYTES, Feedback};
 
 /// Version of what is said here.
 pub const TRUNK_VERSION: u8 = 1;
@@ -40,10 +42,11 @@ pub const MAX_ENTRIES: usize = 255;
 const ASK: u8 = 5;
 const ANSWER: u8 = 6;
 const PACKETS: u8 = 7;
+const REPORT: u8 = 8;
 const DEFINITION_BODY: usize = 7;
 
 /// A message about a trunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Message<'a> {
     /// "Do you take trunk packets of this generation?"
     Ask {
@@ -52,8 +55,11 @@ pub enum Message<'a> {
         /// A random number that the sender drew when it set up the trunk: contexts of
         /// another generation mean something else.
         generation: u16,
-        /// How often to report loss, in milliseconds; 0 for not at all.
+        /// How often to report loss, in milliseconds.
         report_ms: u16,
+        /// The trunk's round trip, as far as it is known: at most 71 minutes, in whole
+        /// microseconds. Losses within it are one loss event.
+        rtt: Option<Duration>,
     },
     /// The answer.
     Answer {
@@ -66,6 +72,15 @@ pub enum Message<'a> {
     },
     /// Packets of flows, in [`Entries`].
     Packets(Head, &'a [u8]),
+    /// What the other end has lost of a generation's trunk packets.
+    Report {
+        /// The other end's [`TRUNK_VERSION`].
+        version: u8,
+        /// The generation.
+        generation: u16,
+        /// The report. Of its number the lower 24 bits count.
+        report: Feedback,
+    },
 }
 
 /// What a node that was asked answers.
@@ -90,8 +105,8 @@ pub struct Head {
     pub entries: u8,
     /// The generation of their contexts.
     pub generation: u16,
-    /// The number of the trunk packet, one more for each.
-    pub number: u16,
+    /// The number of the trunk packet, one more for each; 24 bits.
+    pub number: u32,
     /// How many milliseconds the packet with the shortest deadline had left when the
     /// trunk packet was sent.
     pub remaining_ms: u8,
@@ -105,11 +120,13 @@ impl Message<'_> {
     /// [`Short`] if there is no room for it.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
-            Message::Ask { version, generation, report_ms } => {
+            Message::Ask { version, generation, report_ms, rtt } => {
                 w.u8(ASK)?;
                 w.u8(version)?;
                 w.u16(generation)?;
-                w.u16(report_ms)
+                w.u16(report_ms)?;
+                let micros = |rtt: Duration| u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
+                w.u32(rtt.map_or(0, |rtt| micros(rtt).max(1)))
             }
             Message::Answer { version, generation, answer } => {
                 w.u8(ANSWER)?;
@@ -118,6 +135,12 @@ impl Message<'_> {
                 w.u8(answer as u8)
             }
             Message::Packets(head, _) => w.bytes(&head.bytes()),
+            Message::Report { version, generation, report } => {
+                w.u8(REPORT)?;
+                w.u8(version)?;
+                w.u16(generation)?;
+                w.bytes(&report.emit())
+            }
         }
     }
 
@@ -129,7 +152,11 @@ impl Message<'_> {
         let second = r.u8().ok()?;
         let generation = r.u16().ok()?;
         Some(match kind {
-            ASK => Message::Ask { version: second, generation, report_ms: r.u16().ok()? },
+            ASK => {
+                let (report_ms, micros) = (r.u16().ok()?, r.u32().ok()?);
+                let rtt = (micros > 0).then(|| Duration::from_micros(micros.into()));
+                Message::Ask { version: second, generation, report_ms, rtt }
+            }
             ANSWER => {
                 let answer = match r.u8().ok()? {
                     0 => Answer::Known,
@@ -141,9 +168,14 @@ impl Message<'_> {
                 Message::Answer { version: second, generation, answer }
             }
             PACKETS => {
-                let (number, remaining_ms, _) = (r.u16().ok()?, r.u8().ok()?, r.u8().ok()?);
+                let (number, remaining_ms) = (r.u24().ok()?, r.u8().ok()?);
                 let head = Head { entries: second, generation, number, remaining_ms };
                 Message::Packets(head, payload.get(HEAD..)?)
+            }
+            REPORT => {
+                let report: [u8; FEEDBACK_BYTES] = r.array().ok()?;
+                let report = Feedback::parse(&report).ok()?;
+                Message::Report { version: second, generation, report }
             }
             _ => return None,
         })
@@ -153,8 +185,8 @@ impl Message<'_> {
 impl Head {
     /// As it is on the wire.
     pub fn bytes(&self) -> [u8; HEAD] {
-        let ([g, h], [n, o]) = (self.generation.to_be_bytes(), self.number.to_be_bytes());
-        [PACKETS, self.entries, g, h, n, o, self.remaining_ms, 0]
+        let ([g, h], [_, n, o, p]) = (self.generation.to_be_bytes(), self.number.to_be_bytes());
+        [PACKETS, self.entries, g, h, n, o, p, self.remaining_ms]
     }
 }
 
@@ -292,7 +324,7 @@ mod tests {
     proptest! {
         #[test]
         fn round_trip(
-            entries in vec(entry(), 1..20), generation: u16, number: u16, remaining_ms: u8,
+            entries in vec(entry(), 1..20), generation: u16, number in 0u32..1 << 24, remaining_ms: u8,
         ) {
             let head = Head { entries: entries.len() as u8, generation, number, remaining_ms };
             let mut bytes = head.bytes().to_vec();
@@ -315,10 +347,16 @@ mod tests {
         }
 
         #[test]
-        fn questions_and_answers(version: u8, generation: u16, report_ms: u16, answer in 0usize..4) {
+        fn questions_answers_and_reports(
+            version: u8, generation: u16, report_ms: u16, answer in 0usize..4, micros: u32,
+        ) {
             let answer = [Answer::Known, Answer::Fresh, Answer::Refused, Answer::Unknown][answer];
+            let rtt = (micros > 0).then(|| Duration::from_micros(micros.into()));
+            let elapsed = Duration::from_micros(micros.into());
+            let report = Feedback { number: micros, elapsed, loss: 1.0 };
             for message in [
-                Message::Ask { version, generation, report_ms },
+                Message::Ask { version, generation, report_ms, rtt },
+                Message::Report { version, generation, report },
                 Message::Answer { version, generation, answer },
             ] {
                 let mut bytes = [0; 16];

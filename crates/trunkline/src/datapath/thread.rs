@@ -535,7 +535,7 @@ impl PacketThread {
             unknown_nodes: node.router().map_or_else(Vec::new, |r| r.strangers().collect()),
             formula: node.router().map(Router::formula),
             other_formulas: node.router().map_or_else(Vec::new, |r| r.other_formulas().collect()),
-            trunks: (node.trunks(clock::now()).collect(), node.receiving().collect()),
+            trunks: (node.trunks(clock::now()).collect(), node.receiving(clock::now()).collect()),
             thread,
         }
     }

@@ -275,6 +275,10 @@ impl Node {
         f.gauges("trunk_open", "Whether the other end of a trunk takes trunk packets", {
             is_open.map(|(t, open)| (to(t), open))
         })?;
+        let over = out.iter().map(|t| (to(t), f64::from(t.is_over_share)));
+        f.gauges("trunk_over_share", "Whether a trunk sends more than a TCP would", over)?;
+        let loss = out.iter().map(|t| (to(t), t.loss));
+        f.gauges("trunk_loss_event_rate", "Loss events per trunk packet, as reported", loss)?;
         let sent: [Counted<Stats>; 7] = [
             ("packets", "Packets that left together with others", |s| s.packets),
             ("bytes", "Bytes of packets that left together with others", |s| s.bytes),

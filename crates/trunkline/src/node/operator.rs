@@ -244,12 +244,16 @@ fn trunk_view(trunk: &overlay::Trunk) -> Trunk {
         alone: s.alone,
         unanswered: s.unanswered,
         dropped: s.dropped,
+        loss_events: trunk.loss,
+        rtt_ms: trunk.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+        share_bps: trunk.share.map(|bytes| 8.0 * bytes),
+        trunk_over_share: trunk.is_over_share,
     }
 }
 
 fn trunk_in_view(trunk: &overlay::Receiving) -> TrunkIn {
     let trunk::ReceiverStats { trunk_packets, packets, unknown } = trunk.stats;
-    TrunkIn { from: trunk.from.0, trunk_packets, packets, unknown }
+    TrunkIn { from: trunk.from.0, trunk_packets, packets, unknown, loss_events: trunk.loss }
 }
 
 impl server::Operator for Operator {

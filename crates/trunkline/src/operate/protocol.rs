@@ -320,6 +320,15 @@ pub struct Trunk {
     pub unanswered: u64,
     /// Trunk packets that no link took.
     pub dropped: u64,
+    /// The loss event rate that the other end reported last, 0 to 1.
+    pub loss_events: f64,
+    /// The round trip between both ends, in milliseconds; `null` before a report.
+    pub rtt_ms: Option<f64>,
+    /// What a TCP would send on the trunk's path, in bits per second with all headers;
+    /// `null` while nothing is lost.
+    pub share_bps: Option<f64>,
+    /// Whether the trunk sends more than that, however many packets leave together.
+    pub trunk_over_share: bool,
 }
 
 /// A trunk of another node that ends here.
@@ -333,6 +342,8 @@ pub struct TrunkIn {
     pub packets: u64,
     /// Packets of flows that this end had not been told of.
     pub unknown: u64,
+    /// The loss event rate of its trunk packets, 0 to 1.
+    pub loss_events: f64,
 }
 
 /// A link. "In" is from the neighbour, "out" towards it.

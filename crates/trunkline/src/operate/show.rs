@@ -77,16 +77,15 @@ pub fn status_lines(s: &Status) -> Vec<String> {
 /// A trunk in a line.
 fn trunk(t: &Trunk) -> String {
     let to = format!("to node {}", t.to);
-    let per_packet = |n: u64| n as f64 / t.trunk_packets.max(1) as f64;
     match t.state.as_str() {
         "open" if t.trunk_packets == 0 => format!("{to}: open, {} packets alone", t.alone),
         "open" => format!(
-            "{to}: {} packets in {} ({:.1} each, {:.0} bytes on top of each packet), {} alone",
+            "{to}: {} packets in {} ({:.1} each), {} alone{}",
             t.packets,
             t.trunk_packets,
-            per_packet(t.packets),
-            (t.trunk_bytes - t.bytes) as f64 / t.packets.max(1) as f64,
-            t.alone
+            t.packets as f64 / t.trunk_packets as f64,
+            t.alone,
+            if t.trunk_over_share { "; OVER the share of a TCP" } else { "" },
         ),
         "silent" => format!("{to}: NO ANSWER, packets leave one by one; is it older than trunks?"),
         "refused" => format!("{to}: REFUSED there, packets leave one by one"),

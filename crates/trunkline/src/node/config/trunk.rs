@@ -12,12 +12,21 @@ pub struct TrunkSection {
     to: u32,
     wait: Option<Span>,
     multiplex: Option<Name>,
+    admit: Option<Admit>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Admit {
+    All,
+    Share,
 }
 
 #[derive(Deserialize, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
 enum Name {
     Fill,
+    Tfmc,
     Off,
 }
 
@@ -29,8 +38,10 @@ impl TrunkSection {
             wait: self.wait.map_or(defaults.wait, |span| span.0),
             multiplex: self.multiplex.map_or(defaults.multiplex, |name| match name {
                 Name::Fill => Multiplex::Fill,
+                Name::Tfmc => Multiplex::Tfmc,
                 Name::Off => Multiplex::Off,
             }),
+            admit_share: self.admit == Some(Admit::Share),
             ..defaults
         }
     }
