@@ -293,3 +293,12 @@ impl Agent {
 pub fn routes(message: &Message) -> Vec<String> {
     message.list(Name::RecordRoute).map(|r| String::from_utf8_lossy(r).into_owned()).collect()
 }
+
+/// An INVITE of `agent`, sent from `from`: a call of this name whose media are wanted at
+/// `place`.
+pub fn call_from(world: &mut World, agent: &Agent, from: &str, name: &str, place: &str) {
+    let invite = agent.request(("INVITE", 1, "sip:b@10.2.0.9"), "", &[], &sdp(place));
+    let invite = invite.replace("Call-ID: call", &format!("Call-ID: {name}"));
+    let invite = invite.replace("z9hG4bK", &format!("z9hG4bK{name}"));
+    world.send(from, agent.gateway, &invite);
+}
