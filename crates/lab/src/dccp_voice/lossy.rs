@@ -4,7 +4,7 @@ use super::call::Codec;
 use super::charts::{Along, at, differences, draw, one};
 use super::transport::{PAPERS, UNMODIFIED};
 use super::unmodified::{ALIKE, points};
-use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::Figure;
 use crate::table::Table;
 

@@ -46,12 +46,15 @@ pub enum System {
     One,
     /// Two gateways, and the overlay between them.
     Two,
+    /// The same with a trunk each way, so that packets of several calls leave together.
+    Trunk,
     /// Kamailio, with rtpengine in user space.
     Rtpengine,
 }
 
 /// All systems, in the order in which they have their turns.
-pub const SYSTEMS: [System; 4] = [System::Straight, System::One, System::Rtpengine, System::Two];
+pub const SYSTEMS: [System; 5] =
+    [System::Straight, System::One, System::Rtpengine, System::Two, System::Trunk];
 
 impl System {
     /// The system's name in tables and JSON.
@@ -60,6 +63,7 @@ impl System {
             System::Straight => "straight",
             System::One => "one gateway",
             System::Two => "two gateways",
+            System::Trunk => "two, with trunks",
             System::Rtpengine => "rtpengine",
         }
     }
@@ -125,13 +129,20 @@ impl Running {
         trunkline: &Path,
         folder: &Path,
     ) -> Result<Running, Error> {
-        let options =
-            |only_first: bool| Options { direct: !only_first, only_first, ..Options::default() };
-        let ours = |only_first| Gateways::start(network, trunkline, folder, &options(only_first));
+        let options = |only_first: bool, trunk| Options {
+            direct: !only_first,
+            only_first,
+            trunk,
+            ..Options::default()
+        };
+        let ours = |only_first, trunk| {
+            Gateways::start(network, trunkline, folder, &options(only_first, trunk))
+        };
         Ok(match system {
             System::Straight => Running::Nothing,
-            System::One => Running::Ours(ours(true)?),
-            System::Two => Running::Ours(ours(false)?),
+            System::One => Running::Ours(ours(true, false)?),
+            System::Two => Running::Ours(ours(false, false)?),
+            System::Trunk => Running::Ours(ours(false, true)?),
             System::Rtpengine => Running::Theirs(Rtpengine::start(network, folder)?),
         })
     }

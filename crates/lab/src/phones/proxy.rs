@@ -25,6 +25,8 @@ pub struct Options {
     pub detour: bool,
     /// Whether the second site's gateway is none, but forwards as a router does.
     pub only_first: bool,
+    /// Whether each has a trunk to the other.
+    pub trunk: bool,
 }
 
 /// A gateway at each site; gone when dropped.
@@ -180,6 +182,9 @@ fn config(
         if n + 1 != own {
             let _ = write!(text, "\n[[known]]\nnode = {}\nkey = \"{key}\"\n", n + 1);
         }
+    }
+    if options.trunk {
+        let _ = write!(text, "\n[[trunk]]\nto = {}\n", 3 - own);
     }
     let folder = folder.display();
     let trust: Vec<String> = [there[1].to_owned(), there[2].to_owned()]

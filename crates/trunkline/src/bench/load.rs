@@ -15,9 +15,9 @@ use trunkline_overlay::wire::{
 };
 
 /// A G.711 packet with its RTP header.
-const PAYLOAD: usize = 172;
+pub const PAYLOAD: usize = 172;
 
-/// Bytes of each datagram of the load.
+/// Bytes of each datagram of a load of such packets.
 pub const ENVELOPE: usize = DATA_OVERHEAD + PAYLOAD;
 
 /// Packets under way while saturating: a few batches, so that the relay never
@@ -47,6 +47,8 @@ pub struct Load<'a> {
     /// Opens what the node sends on.
     behind: Seal,
     service: Service,
+    /// Bytes of each datagram.
+    envelope: usize,
     /// Numbers, as a neighbour's link would give them.
     next: u64,
     envelopes: Vec<u8>,
@@ -55,8 +57,14 @@ pub struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// A load that plays the neighbours of what is under test.
-    pub fn new(under_test: &'a UnderTest, contestant: Contestant) -> Result<Load<'a>, Error> {
+    /// A load that plays the neighbours of what is under test, with packets of `payload`
+    /// bytes, 8 or more.
+    pub fn new(
+        under_test: &'a UnderTest,
+        contestant: Contestant,
+        payload: usize,
+    ) -> Result<Load<'a>, Error> {
+        let envelope = DATA_OVERHEAD + payload;
         let best_effort = contestant == Contestant::BestEffort;
         let (seal, behind) = seals(under_test, contestant)?;
         let mut load = Load {
@@ -64,8 +72,9 @@ impl<'a> Load<'a> {
             seal,
             behind,
             service: if best_effort { Service::BestEffort } else { Service::RealTime },
+            envelope,
             next: 0,
-            envelopes: vec![0; ENVELOPE * BATCH],
+            envelopes: vec![0; envelope * BATCH],
             rx: RxBatch::new(),
             tx: TxBatch::new(),
         };
@@ -86,7 +95,8 @@ impl<'a> Load<'a> {
     }
 
     fn fill(&mut self, i: usize) {
-        let envelope = &mut self.envelopes[i * ENVELOPE..(i + 1) * ENVELOPE];
+        let size = self.envelope;
+        let envelope = &mut self.envelopes[i * size..(i + 1) * size];
         let flow = (self.next % u64::from(FLOWS)) as u16;
         let header = DataHeader {
             flow: FlowHeader {
@@ -107,7 +117,7 @@ impl<'a> Load<'a> {
         };
         let mut w = Writer::new(Seal::frames_mut(envelope));
         // The envelope has just this room.
-        let _ = header.emit(PAYLOAD as u16, &mut w);
+        let _ = header.emit((size - DATA_OVERHEAD) as u16, &mut w);
         let _ = w.u64(clock::now().as_nanos());
         self.seal.seal(envelope);
         self.next += 1;
@@ -117,8 +127,8 @@ impl<'a> Load<'a> {
         (0..n).for_each(|i| self.fill(i));
         // One call for all: the kernel cuts them apart before the receiver's
         // socket, and the load is not the slower side.
-        let segment = Some(ENVELOPE as u16).filter(|_| n > 1);
-        let bytes = &self.envelopes[..n * ENVELOPE];
+        let segment = Some(self.envelope as u16).filter(|_| n > 1);
+        let bytes = &self.envelopes[..n * self.envelope];
         let item = TxItem { to: self.under_test.entry, dscp: 0, segment, bytes };
         loop {
             match self.tx.send(self.under_test.upstream.as_fd(), std::iter::once(item)) {
@@ -133,7 +143,8 @@ impl<'a> Load<'a> {
     /// which one rides.
     fn take(&mut self) -> Result<u64, Error> {
         self.rx.recv(self.under_test.downstream.as_fd()).map_err(cannot("receive load"))?;
-        let packets = |m: RxMeta| if m.stride == ENVELOPE { m.len / ENVELOPE } else { 0 };
+        let size = self.envelope;
+        let packets = |m: RxMeta| if m.stride == size { m.len / size } else { 0 };
         Ok(self.rx.iter_mut().map(|(m, _)| packets(m) as u64).sum())
     }
 
@@ -198,11 +209,11 @@ impl<'a> Load<'a> {
 
     fn note(&mut self, histogram: &mut Histogram<u64>) {
         let now = clock::now();
-        for (m, bytes) in self.rx.iter_mut().filter(|(m, _)| m.len == ENVELOPE) {
+        for (_, bytes) in self.rx.iter_mut().filter(|(m, _)| m.len == self.envelope) {
             if self.behind.open(bytes).is_err() {
                 continue;
             }
-            let at = m.len - PAYLOAD - (ENVELOPE_OVERHEAD - 8);
+            let at = DATA_OVERHEAD - (ENVELOPE_OVERHEAD - 8);
             let stamp = bytes.get(at..at + 8).and_then(|b| b.try_into().ok());
             let sent = Time::from_nanos(stamp.map_or(0, u64::from_be_bytes));
             // It grows by itself: a value cannot be out of range.

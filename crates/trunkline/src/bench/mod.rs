@@ -12,6 +12,7 @@ mod idle;
 mod load;
 mod sealed;
 mod steady;
+mod trunk;
 mod under_test;
 
 use crate::units::Span;
@@ -30,6 +31,7 @@ Examples:
   trunkline bench attack
   trunkline bench idle
   trunkline bench flows
+  trunkline bench trunk
 
 Needs two processors: one for the load, one for what is measured. `kpps` is
 thousands of packets a second through one thread; `cpu` is that thread's time
@@ -57,6 +59,7 @@ enum What {
     Attack(attack::Args),
     Idle(idle::Args),
     Flows(flows::Args),
+    Trunk(trunk::Args),
     #[command(hide = true)]
     IdleNeighbours(idle::NeighbourArgs),
 }
@@ -137,6 +140,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     match &args.what {
         Some(What::Attack(args)) => return attack::run(args),
         Some(What::Idle(args)) => return idle::run(args),
+        Some(What::Trunk(args)) => return trunk::run(args),
         Some(What::IdleNeighbours(_) | What::Flows(_)) | None => {}
     }
     let rows = contest(args)?;
@@ -172,7 +176,7 @@ fn contest(args: &Args) -> Result<Vec<Row>, Error> {
     for _ in 0..args.rounds {
         for (contestant, results) in Contestant::ALL.into_iter().zip(&mut rounds) {
             let under_test = UnderTest::start(contestant)?;
-            let mut load = load::Load::new(&under_test, contestant)?;
+            let mut load = load::Load::new(&under_test, contestant, load::PAYLOAD)?;
             let throughput = load.saturate(args.round.0)?;
             let latency = load.ping(args.round.0 / 2)?;
             under_test.stop()?;

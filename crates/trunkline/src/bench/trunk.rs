@@ -1,0 +1,281 @@
+//! `trunkline bench trunk`: what a packet of a call costs where it shares a trunk packet
+//! with others: at a relay, with sockets, beside the bare relay; and at both ends of the
+//! trunk, the node's code alone.
+
+use super::load::Load;
+use super::under_test::{Contestant, UnderTest};
+use super::{Error, median, print_json};
+use crate::clock;
+use crate::units::Span;
+use serde::Serialize;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::wire::Writer;
+use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::link;
+use trunkline_overlay::node::{Config, Handover, Node, Sink, Start};
+use trunkline_overlay::session::SessionId;
+use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
+use trunkline_overlay::trunk;
+use trunkline_overlay::wire::{Incarnation, NodeId, Service};
+
+/// Measure what packets of calls cost that leave together
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example:
+  trunkline bench trunk --json
+
+Packets of G.729 with RTP, 32 bytes, so many together; `alone` is without a trunk.
+`ns` is processor time for each packet of a call, and `calls` how many of 50
+packets a second one way are a core full. `relay` and `bare` have sockets, their
+datagrams come one by one; `sealed` is the relay with sealed links. `leave` and
+`arrive` are the code of the nodes at the ends alone, without sockets, which cost
+those that bring packets in or take them out as much with a trunk as without.")]
+pub struct Args {
+    /// Rounds of each
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// How long each round of a relay is
+    #[arg(long, default_value = "500 ms")]
+    round: Span,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many packets leave together; 0 is without a trunk.
+const TOGETHER: [usize; 5] = [0, 1, 6, 10, 20];
+
+/// G.729 of 20 ms, and an RTP header.
+const PAYLOAD: usize = 32;
+
+/// Packets a second of a call, one way.
+const PER_CALL: f64 = 50.0;
+
+/// What is measured, in the order of the columns.
+const PLACES: [&str; 5] = ["bare", "relay", "sealed", "leave", "arrive"];
+
+#[derive(Serialize)]
+struct Row {
+    /// Packets in each datagram; 0 without a trunk.
+    together: usize,
+    /// Bytes of each UDP payload.
+    bytes: usize,
+    places: Vec<Cost>,
+}
+
+#[derive(Serialize)]
+struct Cost {
+    place: &'static str,
+    /// For each packet of a call.
+    ns: f64,
+    calls: f64,
+    /// To the same place without a trunk.
+    times: f64,
+}
+
+/// Runs `trunkline bench trunk`.
+pub fn run(args: &Args) -> Result<(), Error> {
+    let mut costs: Vec<[Vec<f64>; PLACES.len()]> =
+        TOGETHER.iter().map(|_| Default::default()).collect();
+    let bar = indicatif::ProgressBar::new(u64::from(args.rounds) * TOGETHER.len() as u64);
+    for _ in 0..args.rounds {
+        for (together, costs) in TOGETHER.into_iter().zip(&mut costs) {
+            for (at, ns) in round(together, args.round.0)?.into_iter().enumerate() {
+                costs[at].push(ns);
+            }
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let medians: Vec<[f64; PLACES.len()]> =
+        costs.into_iter().map(|places| places.map(median)).collect();
+    let rows: Vec<Row> = TOGETHER
+        .into_iter()
+        .zip(&medians)
+        .map(|(together, ns)| Row {
+            together,
+            bytes: trunkline_overlay::wire::DATA_OVERHEAD + payload(together),
+            places: (0..PLACES.len())
+                .map(|at| Cost {
+                    place: PLACES[at],
+                    ns: ns[at],
+                    calls: 1e9 / ns[at] / PER_CALL,
+                    times: medians[0][at] / ns[at],
+                })
+                .collect(),
+        })
+        .collect();
+    if args.json {
+        print_json(&rows);
+    } else {
+        print(&rows);
+    }
+    Ok(())
+}
+
+fn print(rows: &[Row]) {
+    let titles =
+        PLACES.map(|place| format!("  {:>9} {:>7} {:>5}", format!("{place} ns"), "calls", "×"));
+    outln!("{:>8} {:>6}{}", "together", "bytes", titles.concat());
+    for row in rows {
+        let together = if row.together == 0 { "alone".into() } else { row.together.to_string() };
+        let cost = |c: &Cost| format!("  {:>9.0} {:>7.0} {:>5.1}", c.ns, c.calls, c.times);
+        let places: String = row.places.iter().map(cost).collect();
+        outln!("{together:>8} {:>6}{places}", row.bytes);
+    }
+}
+
+/// Bytes of the packet that holds so many.
+fn payload(together: usize) -> usize {
+    match together {
+        0 => PAYLOAD,
+        n => trunk::HEAD + n * (trunk::ENTRY + PAYLOAD),
+    }
+}
+
+/// Nanoseconds for each packet of a call at each place.
+fn round(together: usize, time: Duration) -> Result<[f64; PLACES.len()], Error> {
+    let each = together.max(1) as f64;
+    let relay = |contestant| {
+        let under_test = UnderTest::start(contestant)?;
+        let mut load = Load::new(&under_test, contestant, payload(together))?;
+        let throughput = load.saturate(time)?;
+        under_test.stop()?;
+        Ok::<f64, Error>(throughput.cpu_ns / each)
+    };
+    let bare = relay(Contestant::Bare)?;
+    let plain = relay(Contestant::RealTime)?;
+    let sealed = relay(Contestant::Sealed)?;
+    let (leave, arrive) = Ends::new(together)?.measure();
+    Ok([bare, plain, sealed, leave, arrive])
+}
+
+const HERE: NodeId = NodeId(1);
+const THERE: NodeId = NodeId(2);
+/// Calls, each a session at either end.
+const CALLS: u16 = 200;
+/// Steps of a measurement: all calls have a packet each in twenty.
+const STEPS: usize = 20_000;
+
+/// Applications that take everything, and count it.
+#[derive(Default)]
+struct Listeners(u64);
+
+impl Sink for Listeners {
+    fn deliver(&mut self, _: SessionId, _: &[u8], payload: &[u8]) -> Handover {
+        self.0 += u64::from(payload.len() == PAYLOAD);
+        Handover::Taken
+    }
+}
+
+/// Two neighbours, without sockets, and calls from one to the other.
+struct Ends {
+    together: usize,
+    now: Time,
+    nodes: [Node; 2],
+    arena: TxArena,
+    calls: Vec<(SessionId, Vec<u8>)>,
+    heard: Listeners,
+}
+
+fn address(node: NodeId) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 7_000 + node.0 as u16).into()
+}
+
+fn message(m: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
+    let mut head = [0; MAX_HEAD];
+    let mut w = Writer::new(&mut head);
+    // Every head fits.
+    let _ = m.emit_head(&mut w);
+    [w.written(), payload].concat()
+}
+
+impl Ends {
+    fn new(together: usize) -> Result<Ends, Error> {
+        let now = Time::from_millis(1);
+        let node = |own, other: NodeId| {
+            let mut config = Config::new(own);
+            let mut link = link::Config::new(other);
+            link.address = Some(address(other));
+            config.links.push(link);
+            if own == HERE && together > 0 {
+                config.trunks.push(trunk::Config::new(THERE));
+            }
+            Node::new(config, Start::simulated(now, Incarnation(1), 1))
+                .map_err(|_| Error::Broken("a node refused its configuration"))
+        };
+        let mut nodes = [node(HERE, THERE)?, node(THERE, HERE)?];
+        let mut heard = Listeners::default();
+        let mut calls = Vec::new();
+        for port in (1_000..).take(CALLS.into()) {
+            let mut ids = [SessionId(0); 2];
+            for (node, id) in nodes.iter_mut().zip(&mut ids) {
+                *id = node.session_open().ok_or(Error::Broken("too many calls"))?;
+                let bind = ToNode::Bind { version: SESSION_VERSION, port };
+                node.session_recv(now, *id, &message(&bind, &[]), &mut heard);
+            }
+            let (service, deadline_ms) = (Service::RealTime, 100);
+            let send = ToNode::Send { service, deadline_ms, to: THERE, port, payload: &[] };
+            calls.push((ids[0], message(&send, &[0xd5; PAYLOAD])));
+        }
+        let arena = TxArena::new(256 << 10, 256);
+        Ok(Ends { together, now, nodes, arena, calls, heard })
+    }
+
+    /// Nanoseconds for each packet at the origin, and at the destination.
+    fn measure(&mut self) -> (f64, f64) {
+        let each = self.together.max(1);
+        // Until the link and the trunk are up, and each context is known.
+        for _ in 0..STEPS / 10 {
+            self.step(each);
+        }
+        let (mut leave, mut arrive, before) = (0, 0, self.heard.0);
+        for _ in 0..STEPS {
+            let (left, arrived) = self.step(each);
+            (leave, arrive) = (leave + left, arrive + arrived);
+        }
+        let packets = (self.heard.0 - before).max(1) as f64;
+        (leave as f64 / packets, arrive as f64 / packets)
+    }
+
+    /// `each` calls have a packet at once, which is all that leaves.
+    fn step(&mut self, each: usize) -> (u128, u128) {
+        self.now += Duration::from_millis(20) * each as u32 / u32::from(CALLS);
+        let began = clock::now();
+        for _ in 0..each {
+            let (session, message) = &self.calls[0];
+            self.nodes[0].session_recv(self.now, *session, message, &mut self.heard);
+            self.calls.rotate_left(1);
+        }
+        let due = self.now + Duration::from_millis(2);
+        self.nodes[0].handle_timeout(due);
+        self.nodes[0].transmit(due, &mut self.arena);
+        let left = clock::now().since(began).as_nanos();
+        let arrived = self.carry(0);
+        self.nodes[1].handle_timeout(due);
+        self.nodes[1].transmit(due, &mut self.arena);
+        self.carry(1);
+        (left, arrived)
+    }
+
+    /// What node `from` sends arrives at the other; how long that takes to receive.
+    fn carry(&mut self, from: usize) -> u128 {
+        let mut spent = 0;
+        let source = address(if from == 0 { HERE } else { THERE });
+        for run in self.arena.runs() {
+            for envelope in self.arena.envelopes(run) {
+                let mut bytes = [0; 1_500];
+                bytes[..envelope.len()].copy_from_slice(envelope);
+                let bytes = &mut bytes[..envelope.len()];
+                let mut batch = [RxDatagram { at: self.now, from: source, bytes }];
+                let began = clock::now();
+                self.nodes[1 - from].recv(self.now, &mut batch, &mut self.heard);
+                spent += clock::now().since(began).as_nanos();
+            }
+        }
+        self.arena.clear();
+        spent
+    }
+}
