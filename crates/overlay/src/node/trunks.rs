@@ -86,13 +86,6 @@ impl Trunks {
         self.sending.iter_mut().find(|sender| sender.config().to == to)
     }
 
-    /// Whether a packet from this port to `peer` may go, which is not so of a new flow
-    /// while its trunk is over its share and refuses such.
-    pub(super) fn admits(&self, now: Time, peer: (NodeId, u16), source_port: u16) -> bool {
-        let mut to = self.sending.iter().filter(|sender| sender.config().to == peer.0);
-        to.all(|sender| sender.admits(now, source_port, peer.1))
-    }
-
     /// The place of `source`'s trunk, which is made if there is room for it.
     fn receiver(&mut self, now: Time, source: NodeId) -> Option<&mut Receiver> {
         let at = self.receiving.iter().position(|(node, _)| *node == source);
@@ -133,6 +126,13 @@ impl Forwarder {
             let sender = Sender::new(*config, self.max_payload, generation, secret, now);
             self.trunks.sending.push(sender);
         }
+    }
+
+    /// Whether a packet of this flow may go, which is not so of a new one while its trunk
+    /// is over its share and refuses such.
+    pub(super) fn admits(&self, now: Time, ends: Ends) -> bool {
+        let mut to = self.trunks.sending.iter().filter(|s| s.config().to == ends.peer);
+        to.all(|sender| sender.admits_new(now)) || self.flows.is_sending(now, ends)
     }
 
     /// Sends an application's real-time packet, together with others if there is a trunk
@@ -359,7 +359,7 @@ impl Node {
             loss: s.rate().loss(),
             rtt: s.rate().rtt(),
             share: s.rate().share(),
-            is_over_share: s.rate().over_share(),
+            is_over_share: s.rate().over_share_at(now),
         })
     }
 

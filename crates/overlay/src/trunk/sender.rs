@@ -186,6 +186,7 @@ impl Sender {
     /// Takes effect for what comes from now on.
     pub fn set_config(&mut self, now: Time, config: Config) {
         self.config = config;
+        self.rate.set_feedback_interval(config.report_every());
         // The other end is to know how often to report.
         self.ask_at = now;
     }
@@ -236,14 +237,10 @@ impl Sender {
             && self.rate.feedback(now, &Feedback { number, ..report }).is_ok()
     }
 
-    /// Whether a flow may send by this trunk: one that is new may not while the trunk is
+    /// Whether flows that are new may send by this trunk, which they may not while it is
     /// over its share, if it is configured so.
-    pub fn admits(&self, now: Time, source_port: u16, destination_port: u16) -> bool {
-        if !self.config.admit_share || !self.rate.over_share() {
-            return true;
-        }
-        let flow = self.flows.get(key(source_port, destination_port));
-        flow.is_some_and(|flow| now.since(flow.last) < REUSED_AFTER)
+    pub fn admits_new(&self, now: Time) -> bool {
+        !self.config.admit_share || !self.rate.over_share_at(now)
     }
 
     /// How many packets leave together at most.
