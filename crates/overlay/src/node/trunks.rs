@@ -310,7 +310,13 @@ impl Forwarder {
                 done = Err(Drop::Malformed);
                 break;
             };
-            self.take_entry((now, at), packet, receiver.hear(entry), on_the_way, sink);
+            self.take_entry(
+                (now, at),
+                packet,
+                receiver.hear(at, head.number, entry),
+                on_the_way,
+                sink,
+            );
         }
         self.trunks.receiving[place].1 = receiver;
         done
