@@ -20,7 +20,7 @@ use trunkline_base::{Pacer, Rate, Time};
 /// Nodes whose trunks can end here at once.
 pub const MAX_RECEIVING: usize = 64;
 
-/// Answers in the long run, and at once: each of the nodes asks once a second.
+/// Answers in the long run, and at once, beside those to trunks that are there.
 const ANSWERS: Rate = Rate::new(2 * MAX_RECEIVING as u32, MAX_RECEIVING as u32);
 
 /// Bytes of the longest message that isn't packets.
@@ -264,7 +264,10 @@ impl Forwarder {
         let &Message::Ask { version, generation, report_ms, rtt } = question else {
             return Err(Drop::Malformed);
         };
-        if !self.trunks.answers.admit(now, 1) {
+        // Whoever asks for others, or invents them, ends no trunk that is there.
+        let mut there = self.trunks.receiving.iter_mut().filter(|(node, _)| *node == source);
+        let is_due = there.any(|(_, receiver)| receiver.owes_answer(now, generation));
+        if !is_due && !self.trunks.answers.admit(now, 1) {
             return Err(Drop::EchoLimit);
         }
         let is_welcome = version == TRUNK_VERSION && self.access.check_from(source).is_ok();

@@ -1,7 +1,7 @@
 //! The receiving end of a trunk: it knows what contexts mean.
 
 use super::wire::{Answer, Context, Entry, Head};
-use super::{UNSAID_AFTER, rate_config};
+use super::{ASK_AGAIN, UNSAID_AFTER, rate_config};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_rate::tfmc::{self, Feedback};
@@ -22,6 +22,8 @@ pub(crate) struct Receiver {
     /// By number; grows to the highest that was defined.
     contexts: Vec<Option<Meaning>>,
     heard: Time,
+    /// When it was owed an answer last.
+    owed: Option<Time>,
     /// What is lost, and how often it is reported; `None` before the first question.
     rate: Option<(tfmc::Receiver, u16)>,
     /// The highest number that has come, with the bits that it has not on the wire.
@@ -118,6 +120,16 @@ impl Receiver {
     /// Whether contexts of `generation` mean what this end believes.
     pub fn knows(&self, generation: u16) -> bool {
         self.generation == Some(generation)
+    }
+
+    /// Whether a question is answered in any case: one of the present generation, unless
+    /// there was another just now.
+    pub fn owes_answer(&mut self, now: Time, generation: u16) -> bool {
+        let owes = self.knows(generation) && self.owed.is_none_or(|at| now.since(at) >= ASK_AGAIN);
+        if owes {
+            self.owed = Some(now);
+        }
+        owes
     }
 
     /// Whether it has been silent for long.

@@ -4,7 +4,7 @@ use super::wire::{
     Answer, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS, MAX_ENTRIES,
     MAX_PACKET, Message, TRUNK_VERSION,
 };
-use super::{Config, Multiplex, REUSED_AFTER, UNSAID_AFTER, rate_config};
+use super::{ASK_AGAIN, Config, Multiplex, REUSED_AFTER, UNSAID_AFTER, rate_config};
 use crate::link::remaining_ms;
 use crate::session::Lru;
 use crate::wire::Metric;
@@ -12,10 +12,8 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_rate::tfmc::{self, Feedback};
 
-/// How often the other end is asked, and how soon again after it has said that it knows
-/// nothing of this trunk.
+/// How often the other end is asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// For how long an answer counts: two may be lost in a row.
 const ANSWER_COUNTS: Duration = Duration::from_millis(3_500);
