@@ -265,9 +265,10 @@ impl Forwarder {
             return Err(Drop::Malformed);
         };
         // Whoever asks for others, or invents them, ends no trunk that is there.
-        let mut there = self.trunks.receiving.iter_mut().filter(|(node, _)| *node == source);
-        let is_due = there.any(|(_, receiver)| receiver.owes_answer(now, generation));
-        if !is_due && !self.trunks.answers.admit(now, 1) {
+        let mut there = self.trunks.receiving.iter_mut();
+        let there = there.find(|(node, _)| *node == source).map(|(_, receiver)| receiver);
+        let known = there.and_then(|receiver| receiver.answers(now, generation));
+        if !known.unwrap_or_else(|| self.trunks.answers.admit(now, 1)) {
             return Err(Drop::EchoLimit);
         }
         let is_welcome = version == TRUNK_VERSION && self.access.check_from(source).is_ok();

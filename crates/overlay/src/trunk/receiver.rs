@@ -10,6 +10,10 @@ use trunkline_rate::tfmc::{self, Feedback};
 /// second.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
+/// A trunk is in use for so long after a packet: more than a lone call's spacing, and less
+/// than a node needs to start again.
+const IN_USE: Duration = Duration::from_millis(300);
+
 /// Trunk packets by which one may be late without being taken for one to come: of their
 /// numbers only 24 bits are known.
 const REMEMBERED: i32 = 1 << 20;
@@ -22,6 +26,8 @@ pub(crate) struct Receiver {
     /// By number; grows to the highest that was defined.
     contexts: Vec<Option<Meaning>>,
     heard: Time,
+    /// When the last trunk packet of the present generation came.
+    carried: Option<Time>,
     /// When it was owed an answer last.
     owed: Option<Time>,
     /// What is lost, and how often it is reported; `None` before the first question.
@@ -112,7 +118,7 @@ impl Receiver {
         if is_known {
             return Answer::Known;
         }
-        self.generation = Some(generation);
+        (self.generation, self.carried) = (Some(generation), None);
         self.contexts.clear();
         Answer::Fresh
     }
@@ -122,14 +128,20 @@ impl Receiver {
         self.generation == Some(generation)
     }
 
-    /// Whether a question is answered in any case: one of the present generation, unless
-    /// there was another just now.
-    pub fn owes_answer(&mut self, now: Time, generation: u16) -> bool {
-        let owes = self.knows(generation) && self.owed.is_none_or(|at| now.since(at) >= ASK_AGAIN);
-        if owes {
-            self.owed = Some(now);
+    /// Whether a question is answered; `None` if others' decide. One of the present
+    /// generation is, unless there was another just now. While packets of that come, one
+    /// of another generation isn't: it may be another node's, and a sender that has
+    /// started again asks again.
+    pub fn answers(&mut self, now: Time, generation: u16) -> Option<bool> {
+        if !self.knows(generation) {
+            let in_use = self.carried.is_some_and(|at| now.since(at) < IN_USE);
+            return in_use.then_some(false);
         }
-        owes
+        if self.owed.is_some_and(|at| now.since(at) < ASK_AGAIN) {
+            return None;
+        }
+        self.owed = Some(now);
+        Some(true)
     }
 
     /// Whether it has been silent for long.
@@ -140,7 +152,7 @@ impl Receiver {
     /// A trunk packet has come; the report that is due now, if one is. One that a link
     /// has lost and got again counts as lost: the path dropped it.
     pub fn note_packet(&mut self, now: Time, head: &Head, recovered: bool) -> Option<Feedback> {
-        self.heard = now;
+        (self.heard, self.carried) = (now, Some(now));
         self.stats.trunk_packets += 1;
         if recovered {
             return None;
