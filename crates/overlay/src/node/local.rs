@@ -4,6 +4,7 @@ use super::Forwarder;
 use super::access::Rights;
 use crate::counters::Drop;
 use crate::link::Packet;
+use crate::session::flows::Ends;
 use crate::session::wire::{
     FIRST_SESSION_VERSION, MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode,
 };
@@ -199,7 +200,8 @@ impl Forwarder {
             self.stats.drops.count(Drop::Forbidden);
             return Err(Refusal::Forbidden);
         }
-        if service == Service::RealTime && !self.trunks.admits(now, peer, source_port) {
+        let ends = Ends { port: source_port, peer: peer.0, peer_port: peer.1 };
+        if service == Service::RealTime && !self.admits(now, ends) {
             self.stats.drops.count(Drop::OverShare);
             let knows = self.sessions.version_of(id) >= OVER_SHARE_VERSION;
             return Err(if knows { Refusal::OverShare } else { Refusal::Forbidden });

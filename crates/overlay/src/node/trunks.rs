@@ -20,7 +20,7 @@ use trunkline_base::{Pacer, Rate, Time};
 /// Nodes whose trunks can end here at once.
 pub const MAX_RECEIVING: usize = 64;
 
-/// Answers in the long run, and at once: each of the nodes asks once a second.
+/// Answers in the long run, and at once, beside those to trunks that are there.
 const ANSWERS: Rate = Rate::new(2 * MAX_RECEIVING as u32, MAX_RECEIVING as u32);
 
 /// Bytes of the longest message that isn't packets.
@@ -86,13 +86,6 @@ impl Trunks {
         self.sending.iter_mut().find(|sender| sender.config().to == to)
     }
 
-    /// Whether a packet from this port to `peer` may go, which is not so of a new flow
-    /// while its trunk is over its share and refuses such.
-    pub(super) fn admits(&self, now: Time, peer: (NodeId, u16), source_port: u16) -> bool {
-        let mut to = self.sending.iter().filter(|sender| sender.config().to == peer.0);
-        to.all(|sender| sender.admits(now, source_port, peer.1))
-    }
-
     /// The place of `source`'s trunk, which is made if there is room for it.
     fn receiver(&mut self, now: Time, source: NodeId) -> Option<&mut Receiver> {
         let at = self.receiving.iter().position(|(node, _)| *node == source);
@@ -133,6 +126,13 @@ impl Forwarder {
             let sender = Sender::new(*config, self.max_payload, generation, secret, now);
             self.trunks.sending.push(sender);
         }
+    }
+
+    /// Whether a packet of this flow may go, which is not so of a new one while its trunk
+    /// is over its share and refuses such.
+    pub(super) fn admits(&self, now: Time, ends: Ends) -> bool {
+        let mut to = self.trunks.sending.iter().filter(|s| s.config().to == ends.peer);
+        to.all(|sender| sender.admits_new(now)) || self.flows.is_sending(now, ends)
     }
 
     /// Sends an application's real-time packet, together with others if there is a trunk
@@ -264,7 +264,11 @@ impl Forwarder {
         let &Message::Ask { version, generation, report_ms, rtt } = question else {
             return Err(Drop::Malformed);
         };
-        if !self.trunks.answers.admit(now, 1) {
+        // Whoever asks for others, or invents them, ends no trunk that is there.
+        let mut there = self.trunks.receiving.iter_mut();
+        let there = there.find(|(node, _)| *node == source).map(|(_, receiver)| receiver);
+        let known = there.and_then(|receiver| receiver.answers(now, generation));
+        if !known.unwrap_or_else(|| self.trunks.answers.admit(now, 1)) {
             return Err(Drop::EchoLimit);
         }
         let is_welcome = version == TRUNK_VERSION && self.access.check_from(source).is_ok();
@@ -310,7 +314,13 @@ impl Forwarder {
                 done = Err(Drop::Malformed);
                 break;
             };
-            self.take_entry((now, at), packet, receiver.hear(entry), on_the_way, sink);
+            self.take_entry(
+                (now, at),
+                packet,
+                receiver.hear(at, head.number, entry),
+                on_the_way,
+                sink,
+            );
         }
         self.trunks.receiving[place].1 = receiver;
         done
@@ -359,7 +369,7 @@ impl Node {
             loss: s.rate().loss(),
             rtt: s.rate().rtt(),
             share: s.rate().share(),
-            is_over_share: s.rate().over_share(),
+            is_over_share: s.rate().over_share_at(now),
         })
     }
 

@@ -32,6 +32,19 @@ use crate::wire::{DATA_OVERHEAD, NodeId};
 use core::time::Duration;
 use trunkline_rate::tfmc;
 
+/// How soon the other end is asked again after it has said that it knows nothing of this
+/// trunk.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// A context gets another meaning only after it was idle for so long, so that no packet
+/// under way is taken for one of another flow.
+const REUSED_AFTER: Duration = Duration::from_secs(5);
+
+/// A context that was idle for so long means nothing any more at the receiving end, which
+/// may never hear what it means next. The time between the two is by how much longer than
+/// others a packet may be under way.
+const UNSAID_AFTER: Duration = Duration::from_secs(3);
+
 /// The trunk to one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {

@@ -1,7 +1,7 @@
 //! The receiving end of a trunk: it knows what contexts mean.
 
-use super::rate_config;
 use super::wire::{Answer, Context, Entry, Head};
+use super::{ASK_AGAIN, UNSAID_AFTER, rate_config};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_rate::tfmc::{self, Feedback};
@@ -10,19 +10,61 @@ use trunkline_rate::tfmc::{self, Feedback};
 /// second.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
+/// A trunk is in use for so long after a packet: more than a lone call's spacing, and less
+/// than a node needs to start again.
+const IN_USE: Duration = Duration::from_millis(300);
+
+/// Trunk packets by which one may be late without being taken for one to come: of their
+/// numbers only 24 bits are known.
+const REMEMBERED: i32 = 1 << 20;
+
 /// The receiving end of a trunk.
 #[derive(Default, Debug)]
 pub(crate) struct Receiver {
     /// `None` before the first question.
     generation: Option<u16>,
     /// By number; grows to the highest that was defined.
-    contexts: Vec<Option<Context>>,
+    contexts: Vec<Option<Meaning>>,
     heard: Time,
+    /// When the last trunk packet of the present generation came.
+    carried: Option<Time>,
+    /// When it was owed an answer last.
+    owed: Option<Time>,
     /// What is lost, and how often it is reported; `None` before the first question.
     rate: Option<(tfmc::Receiver, u16)>,
     /// The highest number that has come, with the bits that it has not on the wire.
     number: Option<u32>,
     stats: ReceiverStats,
+}
+
+/// What a context means.
+#[derive(Clone, Copy, Debug)]
+struct Meaning {
+    context: Context,
+    /// The number of the first trunk packet that said so: those before meant another.
+    since: u32,
+    /// When it was heard last.
+    heard: Time,
+}
+
+impl Meaning {
+    /// Whether the sender can't have given the context another meaning unheard.
+    fn is_fresh(&self, at: Time) -> bool {
+        at.since(self.heard) < UNSAID_AFTER
+    }
+
+    /// It is heard again with this number.
+    fn again(self, at: Time, number: u32) -> Meaning {
+        let is_old = ahead(number, self.since) > REMEMBERED;
+        let since = if is_old { number.wrapping_sub(REMEMBERED as u32) } else { self.since };
+        Meaning { since, heard: self.heard.max(at), ..self }
+    }
+}
+
+/// By how many trunk packets number `n` comes after `other`: the nearest with these 24
+/// bits.
+fn ahead(n: u32, other: u32) -> i32 {
+    (n.wrapping_sub(other) << 8) as i32 >> 8
 }
 
 /// What a node has received by the trunk of another.
@@ -44,7 +86,8 @@ pub(crate) enum Heard<'a> {
     Packet { context: Context, flow_seq: u16, payload: &'a [u8] },
     /// It says what a context means.
     Definition,
-    /// A packet of a flow that is unknown: what would have said so was lost.
+    /// A packet of a flow that is unknown: what would have said so was lost, or it was
+    /// overtaken by what its context means now.
     Unknown,
 }
 
@@ -75,7 +118,7 @@ impl Receiver {
         if is_known {
             return Answer::Known;
         }
-        self.generation = Some(generation);
+        (self.generation, self.carried) = (Some(generation), None);
         self.contexts.clear();
         Answer::Fresh
     }
@@ -83,6 +126,22 @@ impl Receiver {
     /// Whether contexts of `generation` mean what this end believes.
     pub fn knows(&self, generation: u16) -> bool {
         self.generation == Some(generation)
+    }
+
+    /// Whether a question is answered; `None` if others' decide. One of the present
+    /// generation is, unless there was another just now. While packets of that come, one
+    /// of another generation isn't: it may be another node's, and a sender that has
+    /// started again asks again.
+    pub fn answers(&mut self, now: Time, generation: u16) -> Option<bool> {
+        if !self.knows(generation) {
+            let in_use = self.carried.is_some_and(|at| now.since(at) < IN_USE);
+            return in_use.then_some(false);
+        }
+        if self.owed.is_some_and(|at| now.since(at) < ASK_AGAIN) {
+            return None;
+        }
+        self.owed = Some(now);
+        Some(true)
     }
 
     /// Whether it has been silent for long.
@@ -93,15 +152,14 @@ impl Receiver {
     /// A trunk packet has come; the report that is due now, if one is. One that a link
     /// has lost and got again counts as lost: the path dropped it.
     pub fn note_packet(&mut self, now: Time, head: &Head, recovered: bool) -> Option<Feedback> {
-        self.heard = now;
+        (self.heard, self.carried) = (now, Some(now));
         self.stats.trunk_packets += 1;
         if recovered {
             return None;
         }
         let (rate, _) = self.rate.as_mut()?;
         let highest = self.number.unwrap_or(head.number);
-        // The nearest with these 24 bits.
-        let ahead = (head.number.wrapping_sub(highest) << 8) as i32 >> 8;
+        let ahead = ahead(head.number, highest);
         let number = highest.wrapping_add_signed(ahead);
         if ahead >= 0 {
             self.number = Some(number);
@@ -119,28 +177,35 @@ impl Receiver {
         self.stats
     }
 
-    /// Takes one entry.
-    pub fn hear<'a>(&mut self, entry: Entry<'a>) -> Heard<'a> {
+    /// Takes one entry of the trunk packet with this number, which came at `at`.
+    pub fn hear<'a>(&mut self, at: Time, number: u32, entry: Entry<'a>) -> Heard<'a> {
         match entry {
-            Entry::Definition { number, context } => {
-                let index = usize::from(number);
+            Entry::Definition { number: index, context } => {
+                let index = usize::from(index);
                 if self.contexts.len() <= index {
                     self.contexts.resize(index + 1, None);
                 }
-                self.contexts[index] = Some(context);
+                let place = &mut self.contexts[index];
+                let known = place.filter(|known| known.is_fresh(at));
+                match known {
+                    Some(known) if ahead(number, known.since) < 0 => {}
+                    Some(known) if known.context == context => {
+                        *place = Some(known.again(at, number))
+                    }
+                    _ => *place = Some(Meaning { context, since: number, heard: at }),
+                }
                 Heard::Definition
             }
             Entry::Packet { context, flow_seq, payload } => {
-                match self.contexts.get(usize::from(context)) {
-                    Some(&Some(context)) => {
-                        self.stats.packets += 1;
-                        Heard::Packet { context, flow_seq, payload }
-                    }
-                    _ => {
-                        self.stats.unknown += 1;
-                        Heard::Unknown
-                    }
-                }
+                let place = self.contexts.get_mut(usize::from(context)).and_then(Option::as_mut);
+                let known = place.filter(|m| m.is_fresh(at) && ahead(number, m.since) >= 0);
+                let Some(meaning) = known else {
+                    self.stats.unknown += 1;
+                    return Heard::Unknown;
+                };
+                *meaning = meaning.again(at, number);
+                self.stats.packets += 1;
+                Heard::Packet { context: meaning.context, flow_seq, payload }
             }
         }
     }

@@ -4,7 +4,7 @@ use super::wire::{
     Answer, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS, MAX_ENTRIES,
     MAX_PACKET, Message, TRUNK_VERSION,
 };
-use super::{Config, Multiplex, rate_config};
+use super::{ASK_AGAIN, Config, Multiplex, REUSED_AFTER, UNSAID_AFTER, rate_config};
 use crate::link::remaining_ms;
 use crate::session::Lru;
 use crate::wire::Metric;
@@ -12,10 +12,8 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_rate::tfmc::{self, Feedback};
 
-/// How often the other end is asked, and how soon again after it has said that it knows
-/// nothing of this trunk.
+/// How often the other end is asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// For how long an answer counts: two may be lost in a row.
 const ANSWER_COUNTS: Duration = Duration::from_millis(3_500);
@@ -29,12 +27,13 @@ const ALONE: Duration = Duration::from_millis(180);
 const DEFINED_FIRST: u8 = 3;
 const DEFINED_EVERY: Duration = Duration::from_secs(1);
 
-/// A context gets another meaning only after it was idle for so long, so that no packet
-/// under way is taken for one of another flow.
-const REUSED_AFTER: Duration = Duration::from_secs(5);
-
 /// How much sooner than its deadline allows a packet leaves.
 const MARGIN: Duration = Duration::from_millis(1);
+
+/// Packets whose deadlines are further apart than this don't share a trunk packet, which
+/// is of use, and so is recovered, only until the earliest. Those that are of use for as
+/// long differ by the wait.
+const DEADLINES_DIFFER: Duration = Config::MAX_WAIT;
 
 /// What the sender knows of the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +58,7 @@ pub struct Stats {
     /// Their bytes, with the trunk's own headers.
     pub trunk_bytes: u64,
     /// Packets that left by themselves: of the only flow, or too large to share a trunk
-    /// packet, or more flows than there are contexts.
+    /// packet, or to the node itself, or more flows than there are contexts.
     pub alone: u64,
     /// Packets that left by themselves because the other end had not answered.
     pub unanswered: u64,
@@ -87,6 +86,8 @@ struct Batch {
     packets: u8,
     payload: usize,
     metric: Metric,
+    /// The deadline of the first packet.
+    first: Time,
     /// The earliest deadline, and when it must leave.
     deadline: Time,
     leave_at: Time,
@@ -168,6 +169,7 @@ impl Sender {
                 packets: 0,
                 payload: 0,
                 metric: Metric::default(),
+                first: Time::NEVER,
                 deadline: Time::NEVER,
                 leave_at: Time::NEVER,
             },
@@ -186,6 +188,7 @@ impl Sender {
     /// Takes effect for what comes from now on.
     pub fn set_config(&mut self, now: Time, config: Config) {
         self.config = config;
+        self.rate.set_feedback_interval(config.report_every());
         // The other end is to know how often to report.
         self.ask_at = now;
     }
@@ -236,14 +239,10 @@ impl Sender {
             && self.rate.feedback(now, &Feedback { number, ..report }).is_ok()
     }
 
-    /// Whether a flow may send by this trunk: one that is new may not while the trunk is
+    /// Whether flows that are new may send by this trunk, which they may not while it is
     /// over its share, if it is configured so.
-    pub fn admits(&self, now: Time, source_port: u16, destination_port: u16) -> bool {
-        if !self.config.admit_share || !self.rate.over_share() {
-            return true;
-        }
-        let flow = self.flows.get(key(source_port, destination_port));
-        flow.is_some_and(|flow| now.since(flow.last) < REUSED_AFTER)
+    pub fn admits_new(&self, now: Time) -> bool {
+        !self.config.admit_share || !self.rate.over_share_at(now)
     }
 
     /// How many packets leave together at most.
@@ -299,9 +298,10 @@ impl Sender {
             return Put::Alone;
         }
         let most = HEAD + DEFINITION + ENTRY + packet.payload.len();
-        let is_large = packet.payload.len() > MAX_PACKET || most > room;
-        let Some((context, definition)) = (!is_large).then(|| self.context(now, packet)).flatten()
-        else {
+        let fits = packet.payload.len() <= MAX_PACKET && most <= room;
+        // No context stands for a flow to a node itself.
+        let may = fits && packet.destination_port != 0;
+        let Some((context, definition)) = may.then(|| self.context(now, packet)).flatten() else {
             self.stats.alone += 1;
             return Put::Alone;
         };
@@ -313,7 +313,10 @@ impl Sender {
         }
         let len = ENTRY + packet.payload.len() + definition.map_or(0, |_| DEFINITION);
         let batch = &self.batch;
-        let differs = batch.entries > 0 && batch.metric != packet.metric;
+        let differs = batch.entries > 0
+            && (batch.metric != packet.metric
+                || batch.first.since(packet.deadline).max(packet.deadline.since(batch.first))
+                    > DEADLINES_DIFFER);
         if differs
             || batch.bytes.len().max(HEAD) + len > room
             || usize::from(batch.entries) + 2 > MAX_ENTRIES
@@ -343,7 +346,7 @@ impl Sender {
         if flow.context == 0 {
             flow.context = displaced.map_or(next, |old| old.context);
         }
-        if flow.flow != meant {
+        if flow.flow != meant || now.since(flow.last) >= UNSAID_AFTER {
             (flow.flow, flow.said) = (meant, 0);
         }
         let index = usize::from(flow.context);
@@ -392,7 +395,7 @@ impl Sender {
         let batch = &mut self.batch;
         if batch.entries == 0 {
             batch.bytes.resize(HEAD, 0);
-            batch.metric = packet.metric;
+            (batch.metric, batch.first) = (packet.metric, packet.deadline);
             (batch.deadline, batch.leave_at) = (Time::NEVER, now + self.config.wait);
         }
         if let Some(meant) = definition {

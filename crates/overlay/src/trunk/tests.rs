@@ -76,17 +76,19 @@ fn it_leaves_when_it_is_full_or_the_wait_is_over_or_a_deadline_is_near() {
     let mut sender = open();
     wake_up(&mut sender, ms(0));
     let now = ms(10);
-    assert_eq!(sender.put(now, &packet(1, now, &[0; 172]), ROOM), Put::Gathered);
+    let soon = |port, micros| Outgoing {
+        deadline: now + Duration::from_micros(micros),
+        ..packet(port, now, &[0; 172])
+    };
+    assert_eq!(sender.put(now, &soon(1, 30_000), ROOM), Put::Gathered);
     assert_eq!(sender.next_timeout(), ms(12));
     assert!(!sender.is_due(ms(11)) && sender.is_due(ms(12)));
-    // 80 ms on the way, 1 ms to spare: it may wait no longer than until 10.5 ms.
-    let hasty =
-        Outgoing { deadline: now + Duration::from_micros(21_500), ..packet(2, now, &[0; 172]) };
-    assert_eq!(sender.put(now, &hasty, ROOM), Put::Gathered);
+    // 20 ms on the way, 1 ms to spare: it may wait no longer than until 10.5 ms.
+    assert_eq!(sender.put(now, &soon(2, 21_500), ROOM), Put::Gathered);
     assert_eq!(sender.next_timeout(), now + Duration::from_micros(500));
     let mut gathered = 2;
     let full = (3..).find(|&port| {
-        let put = sender.put(now, &packet(port, now, &[0; 172]), ROOM);
+        let put = sender.put(now, &soon(port, 30_000), ROOM);
         gathered += u32::from(put == Put::Gathered);
         put == Put::Full
     });
@@ -100,14 +102,21 @@ fn it_leaves_when_it_is_full_or_the_wait_is_over_or_a_deadline_is_near() {
 }
 
 #[test]
-fn another_metric_or_a_large_packet_doesnt_share() {
+fn another_metric_or_deadline_or_port_or_a_large_packet_doesnt_share() {
     let mut sender = open();
     wake_up(&mut sender, ms(0));
     let now = ms(1);
     assert_eq!(sender.put(now, &packet(1, now, &[0; 172]), ROOM), Put::Gathered);
     let other = Outgoing { metric: Metric::Hops, ..packet(2, now, &[0; 172]) };
     assert_eq!(sender.put(now, &other, ROOM), Put::Full);
+    for (deadline, put) in [(89, Put::Full), (90, Put::Gathered), (111, Put::Full)] {
+        let other =
+            Outgoing { deadline: now + Duration::from_millis(deadline), ..packet(2, now, &[]) };
+        assert_eq!(sender.put(now, &other, ROOM), put, "{deadline} ms");
+    }
     assert_eq!(sender.put(now, &packet(2, now, &[0; 1_190]), ROOM), Put::Alone);
+    let to_the_node = Outgoing { destination_port: 0, ..packet(2, now, &[0; 172]) };
+    assert_eq!(sender.put(now, &to_the_node, ROOM), Put::Alone);
 }
 
 #[test]
@@ -161,7 +170,7 @@ fn a_context_is_used_again_only_after_a_pause() {
                 };
                 for entry in Entries::new(&head, rest) {
                     if let Heard::Packet { context, payload, .. } =
-                        receiver.hear(entry.expect("well-formed"))
+                        receiver.hear(now, head.number, entry.expect("well-formed"))
                     {
                         assert_eq!(payload, context.source_port.to_be_bytes());
                         heard += 1;
@@ -197,12 +206,33 @@ fn a_receiver_believes_what_it_was_told_last_and_nothing_else() {
     assert!(!receiver.knows(0) && !receiver.is_forgotten(ms(10_000)));
     receiver.on_ask(ms(10_000), 3, 100, None);
     let packet = Entry::Packet { context: 9, flow_seq: 1, payload: &[1, 2] };
-    assert_eq!(receiver.hear(packet), Heard::Unknown);
-    let context = Context { source_port: 4, destination_port: 5, deadline_ms: 100 };
-    assert_eq!(receiver.hear(Entry::Definition { number: 9, context }), Heard::Definition);
-    assert!(matches!(receiver.hear(packet), Heard::Packet { context: c, .. } if c == context));
+    let at = ms(10_000);
+    assert_eq!(receiver.hear(at, 5, packet), Heard::Unknown);
+    let [context, other] =
+        [4, 6].map(|source_port| Context { source_port, destination_port: 5, deadline_ms: 100 });
+    let says = |context| Entry::Definition { number: 9, context };
+    let means = |heard: Heard<'_>, context| {
+        assert!(matches!(heard, Heard::Packet { context: c, .. } if c == context), "{heard:?}");
+    };
+    assert_eq!(receiver.hear(at, 5, says(context)), Heard::Definition);
+    means(receiver.hear(at, 6, packet), context);
+    // What was said before, or meant before, and comes late.
+    receiver.hear(at, 20, says(other));
+    receiver.hear(at, 7, says(context));
+    assert_eq!(receiver.hear(at, 19, packet), Heard::Unknown);
+    means(receiver.hear(at, 20, packet), other);
+    // It may mean something else after a pause.
+    means(receiver.hear(ms(12_999), 21, packet), other);
+    assert_eq!(receiver.hear(ms(15_999), 22, packet), Heard::Unknown);
+    receiver.hear(ms(15_999), 0xff_ffff, says(other));
+    means(receiver.hear(ms(15_999), 1, packet), other);
+    // For longer than numbers last.
+    for n in 0..1_000u64 {
+        let number = 2 + (n as u32) * (1 << 19) & 0xff_ffff;
+        means(receiver.hear(ms(16_000 + n), number, packet), other);
+    }
     assert_eq!(receiver.on_ask(ms(11_000), 4, 100, None), Answer::Fresh);
-    assert_eq!(receiver.hear(packet), Heard::Unknown);
+    assert_eq!(receiver.hear(at, 5, packet), Heard::Unknown);
     assert!(!receiver.is_forgotten(ms(21_000)) && receiver.is_forgotten(ms(21_001)));
 }
 
@@ -216,4 +246,38 @@ fn each_mistake_has_its_error() {
     assert_eq!(check(own, &[Config::new(nobody)]), Err(ConfigError::ReservedId(nobody)));
     let slow = Config { wait: Duration::from_millis(11), ..far };
     assert_eq!(check(own, &[slow]), Err(ConfigError::Wait(far.to)));
+}
+
+/// A context that means another flow now, where all that said so was lost.
+#[test]
+fn what_said_so_is_lost_and_nothing_comes_to_a_wrong_port() {
+    let mut sender = open();
+    let mut receiver = Receiver::new(ms(0));
+    receiver.on_ask(ms(0), 7, 100, None);
+    let mut send = |sender: &mut Sender, now: Time, port: u16, lost: bool| {
+        sender.on_answer(now, 7, Answer::Known);
+        while sender.put(now, &packet(port, now, &port.to_be_bytes()), ROOM) == Put::Full {
+            give(sender, &mut receiver, now, lost);
+        }
+        (port % 10 == 0).then(|| give(sender, &mut receiver, now, lost));
+    };
+    wake_up(&mut sender, ms(0));
+    (1..=4_100).for_each(|port| send(&mut sender, ms(0), port, false));
+    for round in 0..20u64 {
+        let now = ms(7_000 + 20 * round);
+        (5_000..=5_040).for_each(|port| send(&mut sender, now, port, round < 5));
+    }
+}
+
+fn give(sender: &mut Sender, receiver: &mut Receiver, now: Time, lost: bool) {
+    let Some(leaving) = sender.take(now) else { return };
+    let Some(Message::Packets(head, rest)) = Message::parse(&leaving.bytes) else { panic!() };
+    for entry in Entries::new(&head, rest).filter(|_| !lost) {
+        if let Heard::Packet { context, payload, .. } =
+            receiver.hear(now, head.number, entry.unwrap())
+        {
+            assert_eq!(payload, context.source_port.to_be_bytes(), "at {now:?}");
+        }
+    }
+    sender.reclaim(leaving.bytes, false, |_| {});
 }

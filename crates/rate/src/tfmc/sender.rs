@@ -110,6 +110,16 @@ impl Sender {
         self.choice.over_share
     }
 
+    /// The same at `now`: a trunk that has sent nothing for a while is over no share.
+    pub fn over_share_at(&self, now: Time) -> bool {
+        self.choice.over_share && self.packets.per_s(now) > 0.0
+    }
+
+    /// Reports come at this interval from now on.
+    pub fn set_feedback_interval(&mut self, interval: Duration) {
+        self.config.feedback_interval = interval;
+    }
+
     /// T₂, the bytes per second that a TCP would send on this path; none before the first
     /// loss event, when there is no limit.
     pub fn share(&self) -> Option<f64> {
@@ -133,6 +143,8 @@ impl Sender {
         let place = (number % self.sent.len() as u64) as usize;
         self.sent[place] = now;
         self.next += 1;
+        // What begins after a pause is judged by the next report.
+        self.choice.over_share &= self.packets.per_s(now) > 0.0;
         self.packets.add(now, packets);
         self.payload.add(packets, payload_bytes);
         self.unreported = self.unreported.saturating_add(1);

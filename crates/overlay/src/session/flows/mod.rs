@@ -299,6 +299,11 @@ impl Flows {
         flow.history.add(now, Volume { packets: 1, bytes: bytes as u64 });
     }
 
+    /// Whether a flow that begins here has sent something and is not over.
+    pub(crate) fn is_sending(&self, now: Time, ends: Ends) -> bool {
+        self.sent.get(ends.key()).is_some_and(|flow| !flow.is_over(now))
+    }
+
     /// Counts a packet for an application here. True if more was left of its
     /// time than ever before in this call: [`Flows::set_way`] wants to know how
     /// long its way takes.
