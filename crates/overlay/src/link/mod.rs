@@ -44,6 +44,9 @@ pub use stats::{LinkStats, ServiceStats};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub u16);
 
+/// The largest IP packet by default: what IPv6 promises on every path.
+pub const DEFAULT_MTU: usize = 1_280;
+
 /// IP and UDP headers, the larger form: 40 + 8.
 pub const IP_UDP_HEADERS: usize = 48;
 
@@ -113,7 +116,7 @@ impl Config {
             path: String::new(),
             key: None,
             address: None,
-            mtu: 1_280,
+            mtu: DEFAULT_MTU,
             dscp: DSCP_EF,
             rate: None,
             penalty: Duration::ZERO,

@@ -8,8 +8,8 @@ use crate::link::{LinkId, Packet, remaining_ms};
 use crate::route::Hop;
 use crate::session::flows::Ends;
 use crate::trunk::{
-    Answer, Config, Context, Entries, Head, Heard, Message, Outgoing, Put, Receiver, ReceiverStats,
-    Sender, State, Stats, TRUNK_VERSION,
+    Answer, Config, Context, Entries, Head, Heard, MAX_ROOM, Message, Outgoing, Put, Receiver,
+    ReceiverStats, Sender, State, Stats, TRUNK_VERSION,
 };
 use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
 use core::time::Duration;
@@ -123,9 +123,14 @@ impl Forwarder {
                 continue;
             }
             let (generation, secret) = (self.entropy.random(), self.entropy.random());
-            let sender = Sender::new(*config, self.max_payload, generation, secret, now);
+            let sender = Sender::new(*config, self.trunk_room(), generation, secret, now);
             self.trunks.sending.push(sender);
         }
+    }
+
+    /// The most bytes of a trunk packet.
+    fn trunk_room(&self) -> usize {
+        self.max_payload.min(MAX_ROOM)
     }
 
     /// Whether a packet of this flow may go, which is not so of a new one while its trunk
@@ -151,7 +156,7 @@ impl Forwarder {
         let way = self.onward(hop);
         let outgoing =
             Outgoing { source_port, destination_port, flow_seq, metric, deadline, way, payload };
-        let room = self.max_payload;
+        let room = self.trunk_room();
         let mut put = self.trunks.sending[at].put(now, &outgoing, room);
         if put == Put::Full {
             self.send_trunk(now, at);

@@ -28,6 +28,7 @@ pub use wire::{
     MAX_PACKET, MalformedEntry, Message, TRUNK_VERSION,
 };
 
+use crate::link::{DEFAULT_MTU, IP_UDP_HEADERS};
 use crate::wire::{DATA_OVERHEAD, NodeId};
 use core::time::Duration;
 use trunkline_rate::tfmc;
@@ -109,6 +110,10 @@ pub enum ConfigError {
     #[error("the trunk to node {0}: wait is 0 to 10 ms")]
     Wait(NodeId),
 }
+
+/// The longest trunk packet, however much this node's links carry: those further on may
+/// carry no more than they do by default, and nobody hears of what they drop.
+pub(crate) const MAX_ROOM: usize = DEFAULT_MTU - IP_UDP_HEADERS - DATA_OVERHEAD;
 
 /// IPv4's and UDP's headers, an envelope's and a frame's, in front of a trunk packet.
 const IN_FRONT: usize = 28 + DATA_OVERHEAD;

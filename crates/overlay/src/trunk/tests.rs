@@ -228,7 +228,7 @@ fn a_receiver_believes_what_it_was_told_last_and_nothing_else() {
     means(receiver.hear(ms(15_999), 1, packet), other);
     // For longer than numbers last.
     for n in 0..1_000u64 {
-        let number = 2 + (n as u32) * (1 << 19) & 0xff_ffff;
+        let number = (2 + (n as u32) * (1 << 19)) & 0xff_ffff;
         means(receiver.hear(ms(16_000 + n), number, packet), other);
     }
     assert_eq!(receiver.on_ask(ms(11_000), 4, 100, None), Answer::Fresh);
@@ -259,7 +259,9 @@ fn what_said_so_is_lost_and_nothing_comes_to_a_wrong_port() {
         while sender.put(now, &packet(port, now, &port.to_be_bytes()), ROOM) == Put::Full {
             give(sender, &mut receiver, now, lost);
         }
-        (port % 10 == 0).then(|| give(sender, &mut receiver, now, lost));
+        if port.is_multiple_of(10) {
+            give(sender, &mut receiver, now, lost);
+        }
     };
     wake_up(&mut sender, ms(0));
     (1..=4_100).for_each(|port| send(&mut sender, ms(0), port, false));
