@@ -99,7 +99,7 @@ fn a_node_of_the_first_version_is_as_good() {
     let (socket, mut session) = thread::scope(|scope| {
         let socket = scope.spawn(|| DatagramSocket::bind(path.as_ref(), 5));
         let mut session = node.accept();
-        for version in [SESSION_VERSION, FIRST_SESSION_VERSION] {
+        for version in (FIRST_SESSION_VERSION..=SESSION_VERSION).rev() {
             let bind = ToNode::Bind { version, port: 5 };
             assert_eq!(ToNode::parse(&session.read()), Ok(bind));
             match version {
