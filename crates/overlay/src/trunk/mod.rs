@@ -3,11 +3,11 @@
 //! Multiplexing Scheme for Voice Flow Transmission Across Best-Effort IP Networks*,
 //! INRIA RR-4929, 2003).
 //!
-//! A [`Sender`] gathers what applications send to one node, and a [`Receiver`] takes it
-//! apart. To every node between the two, a trunk packet is one packet of a flow from
-//! port 0 to port 0: relays need to know nothing, and real-time links recover it as a
-//! whole. Applications notice nothing either: each packet keeps its ports, its number
-//! and its content.
+//! A sender gathers what applications send to one node, and a receiver takes it apart.
+//! To every node between the two, a trunk packet is one packet of a flow from port 0 to
+//! port 0: relays need to know nothing, and real-time links recover it as a whole.
+//! Applications notice nothing either: each packet keeps its ports, its number and its
+//! content.
 //!
 //! A node that doesn't know trunks drops what it doesn't understand, so each one is
 //! asked first ([`Message::Ask`]) and once a second from then on; without an answer,
