@@ -190,7 +190,7 @@ pub fn spread_calls(calls: u32, begin: Time, packets: u32, luck: &mut Rng) -> Ve
     (0..calls).map(call).collect()
 }
 
-/// The share of packets due in this span that never arrived, of each call, the smallest first.
+/// The share of packets due in this span that never arrived, of each call, in ascending order.
 fn lost(trunk: &Trunk, receiver: &Receiver, (from, to): (Time, Time)) -> Vec<f64> {
     let mut calls = vec![(0u32, 0u32); CALLS as usize];
     for (packet, arrived) in trunk.packets.iter().zip(receiver.arrived()) {
@@ -271,7 +271,7 @@ pub struct Seen {
     pub packets_per_datagram: Vec<f64>,
     /// When each packet of the observed call was due, and how long it took if it arrived.
     pub delays: Vec<(Time, Option<Duration>)>,
-    /// The share of packets that each call lost once all had settled, the smallest first.
+    /// The share of packets that each call lost once all had settled, in ascending order.
     pub lost: Vec<f64>,
     /// What the sending gateway did.
     pub stats: Stats,

@@ -269,7 +269,8 @@ impl Forwarder {
         let &Message::Ask { version, generation, report_ms, rtt } = question else {
             return Err(Drop::Malformed);
         };
-        // Whoever asks for others, or invents them, ends no trunk that is there.
+        // A node that asks in the name of others, or of invented ones, ends no trunk that is
+        // in use.
         let mut there = self.trunks.receiving.iter_mut();
         let there = there.find(|(node, _)| *node == source).map(|(_, receiver)| receiver);
         let known = there.and_then(|receiver| receiver.answers(now, generation));

@@ -118,8 +118,8 @@ pub(crate) const MAX_ROOM: usize = DEFAULT_MTU - IP_UDP_HEADERS - DATA_OVERHEAD;
 /// IPv4's and UDP's headers, an envelope's and a frame's, in front of a trunk packet.
 const IN_FRONT: usize = 28 + DATA_OVERHEAD;
 
-/// What both ends reckon with for trunk packets of at most `room` bytes: all bytes that
-/// they have on a path of IPv4.
+/// The parameters of rate control at both ends, for trunk packets of at most `room` bytes.
+/// All bytes that a packet has on an IPv4 path count.
 fn rate_config(room: usize, report_every: Duration) -> tfmc::Config {
     tfmc::Config {
         header: IN_FRONT + HEAD,

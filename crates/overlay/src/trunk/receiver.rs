@@ -70,7 +70,7 @@ fn ahead(n: u32, other: u32) -> i32 {
 /// What a node has received by the trunk of another.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReceiverStats {
-    /// Trunk packets.
+    /// Trunk packets that came.
     pub trunk_packets: u64,
     /// Applications' packets in them.
     pub packets: u64,

@@ -53,7 +53,7 @@ pub struct Stats {
     pub packets: u64,
     /// Their bytes, without any header.
     pub bytes: u64,
-    /// Trunk packets.
+    /// Trunk packets that were sent.
     pub trunk_packets: u64,
     /// Their bytes, with the trunk's own headers.
     pub trunk_bytes: u64,

@@ -61,13 +61,13 @@ pub enum Message<'a> {
         /// microseconds. Losses within it are one loss event.
         rtt: Option<Duration>,
     },
-    /// The answer.
+    /// A node's answer to [`Message::Ask`], or to packets of a generation that it doesn't know.
     Answer {
         /// The answering node's [`TRUNK_VERSION`].
         version: u8,
         /// The generation that was asked for, or that packets came with.
         generation: u16,
-        /// What it is.
+        /// Whether the node takes trunk packets of that generation.
         answer: Answer,
     },
     /// Packets of flows, in [`Entries`].
@@ -76,9 +76,9 @@ pub enum Message<'a> {
     Report {
         /// The other end's [`TRUNK_VERSION`].
         version: u8,
-        /// The generation.
+        /// The generation of the packets that are reported on.
         generation: u16,
-        /// The report. Of its number the lower 24 bits count.
+        /// Loss and round trip. Of its number the lower 24 bits count.
         report: Feedback,
     },
 }
@@ -206,9 +206,9 @@ pub struct Context {
 pub enum Entry<'a> {
     /// From here on context `number` stands for this flow.
     Definition {
-        /// 1 to [`MAX_CONTEXTS`].
+        /// The context's number, 1 to [`MAX_CONTEXTS`].
         number: u16,
-        /// The flow.
+        /// The flow that it stands for.
         context: Context,
     },
     /// A packet of a flow.
@@ -270,7 +270,7 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Those behind `head`.
+    /// The entries in `bytes`, which followed `head` in a trunk packet.
     pub fn new(head: &Head, bytes: &'a [u8]) -> Entries<'a> {
         Entries { rest: Reader::new(bytes), left: head.entries }
     }
