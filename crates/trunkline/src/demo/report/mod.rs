@@ -246,8 +246,8 @@ fn row(kind: Kind, run: &Run) -> Row {
         ("PESQ mean", pesq(|p| p.mean)),
         ("PESQ 5 %", pesq(|p| p.p5)),
         ("overhead", run.overhead_percent.map_or_else(none, |p| format!("{p:.1} %"))),
-        ("packets/s", wire(|w| w.packets_per_second)),
-        ("bytes/voice packet", wire(|w| w.bytes_per_voice_packet)),
+        ("pkt/s", wire(|w| w.packets_per_second)),
+        ("B/voice", wire(|w| w.bytes_per_voice_packet)),
     ];
     let cells = cells.into_iter().map(|(label, text)| Cell { label, text }).collect();
     Row { service: title(kind), cells }
