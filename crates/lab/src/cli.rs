@@ -119,8 +119,9 @@ intervals of what is missed do not overlap; 2 if namespaces are not permitted.
 
 These figures have a testbed, too, and are compared with the simulator in
 OUT/beyond/FIGURE-testbed: beyond/agreement takes ten minutes (--quick: two), convergence
-five (one and a half), tcp-model half an hour (about eight; it needs iperf3). Status 1 as above, or if a
-claim does not do what was published. What was invalid is measured once more, then in smaller
+five (one and a half), tcp-model half an hour (about eight; it needs iperf3), trunk-live eight
+(one and a half), trunk-tcp 23 (two and a half; iperf3). Status 1 as above, or if a claim
+does not do what was published. What was invalid is measured once more, then in smaller
 parts; rounds that are there from an interrupted run are kept.";
 
 fn run_help() -> String {

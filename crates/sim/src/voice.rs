@@ -88,20 +88,33 @@ impl VoiceSource {
         let spacing = u64::try_from(self.spacing.as_nanos()).unwrap_or(u64::MAX);
         self.start + Duration::from_nanos(spacing.saturating_mul(number))
     }
+}
 
-    fn write(&self, now: Time, packet: &mut [u8]) {
-        let mut w = Writer::new(packet);
-        let timestamp = self.start.as_micros() / 1_000 + self.sent * 20;
-        let written = w
-            .u8(0x80) // version 2
-            .and_then(|()| w.u8(0)) // PCMU (RFC 3551)
-            .and_then(|()| w.u16(self.sent as u16))
-            .and_then(|()| w.u32((timestamp * CLOCK_PER_MS) as u32))
-            .and_then(|()| w.u32(u32::from(self.port)))
-            .and_then(|()| w.u64(now.as_nanos()))
-            .and_then(|()| w.u64(self.sent));
-        assert!(written.is_ok(), "a source's packets have {STAMPED} bytes or more");
-    }
+/// Writes what each packet of a call begins with: an RTP header (RFC 3550), the moment of
+/// sending and the packet's number. `first` is when the call's first packet was due.
+///
+/// # Panics
+///
+/// If `packet` has less than 28 bytes.
+pub fn write(packet: &mut [u8], port: u16, (first, number): (Time, u64), now: Time) {
+    let mut w = Writer::new(packet);
+    let timestamp = first.as_micros() / 1_000 + number * 20;
+    let written = w
+        .u8(0x80) // version 2
+        .and_then(|()| w.u8(0)) // PCMU (RFC 3551)
+        .and_then(|()| w.u16(number as u16))
+        .and_then(|()| w.u32((timestamp * CLOCK_PER_MS) as u32))
+        .and_then(|()| w.u32(u32::from(port)))
+        .and_then(|()| w.u64(now.as_nanos()))
+        .and_then(|()| w.u64(number));
+    assert!(written.is_ok(), "a source's packets have {STAMPED} bytes or more");
+}
+
+/// When a packet was sent and its number, as [`write`] has written them; `None` if it has not.
+pub fn read(packet: &[u8]) -> Option<(Time, u64)> {
+    let mut r = Reader::new(packet);
+    let (sent, number) = r.bytes(RTP_HEADER).and_then(|_| Ok((r.u64()?, r.u64()?))).ok()?;
+    (number < MAX_NUMBER).then_some((Time::from_nanos(sent), number))
 }
 
 impl Application for VoiceSource {
@@ -121,7 +134,7 @@ impl Application for VoiceSource {
     fn wake(&mut self, io: &mut Io<'_>) {
         let mut packet = [0; MAX_PACKET];
         let packet = &mut packet[..self.bytes];
-        self.write(io.now(), packet);
+        write(packet, self.port, (self.start, self.sent), io.now());
         let &mut VoiceSource { to, port, service, deadline_ms, .. } = self;
         io.send(&ToNode::Send { service, deadline_ms, to, port, payload: packet });
         self.sent += 1;
@@ -210,13 +223,12 @@ fn heard(message: &ToClient<'_>, now: Time) -> Heard {
     let &ToClient::Received { recovered, from, port, payload, .. } = message else {
         return Heard::Nothing;
     };
-    let mut r = Reader::new(payload);
-    match r.bytes(RTP_HEADER).and_then(|_| Ok((r.u64()?, r.u64()?))) {
-        Ok((sent, number)) if number < MAX_NUMBER => {
-            let delay = now.since(Time::from_nanos(sent));
-            Heard::Packet { from: (from, port), number, arrival: Arrival { delay, recovered } }
+    match read(payload) {
+        Some((sent, number)) => {
+            let arrival = Arrival { delay: now.since(sent), recovered };
+            Heard::Packet { from: (from, port), number, arrival }
         }
-        _ => Heard::Foreign,
+        None => Heard::Foreign,
     }
 }
 

@@ -87,7 +87,7 @@ fn check_players(browser: &mut Browser) {
         })()",
     );
     let played = played.as_array().expect("a list");
-    assert_eq!(played.len(), 12, "{played:?}");
+    assert_eq!(played.len(), 15, "{played:?}");
     for clip in played {
         let ok = clip[2] == true && clip[3] == 3.0 && clip[4] == true;
         assert!(ok, "service, call, played, seconds, cursor moved: {clip}");
@@ -129,14 +129,14 @@ fn check_waveforms(browser: &mut Browser) {
             let (least, most) = (n(count) * (packet - 2.0), n(count) * (packet + 2.0));
             assert!((least..=most).contains(&n(marks)), "{marks}: {clip}");
         }
-        let real_time = clip["service"] == "real-time" || clip["service"] == "once";
+        let real_time = ["real-time", "once", "trunk"].iter().any(|s| clip["service"] == **s);
         assert_eq!(n("recovered") > 0.0, real_time, "{clip}");
         assert!(real_time || n("lost") > 5.0, "{clip}");
     }
     // A single packet of 20 ms can be seen, and found by a click.
     let found = browser.eval(
         "(() => {
-          const figure = shown()[2], audio = figure.querySelector('audio');
+          const figure = shown()[3], audio = figure.querySelector('audio');
           audio.currentTime = 0;
           figure.querySelector('.next').click();
           const overview = figure.querySelector('.overview');
@@ -161,7 +161,7 @@ fn check_table(browser: &mut Browser, result: &Value) {
         "all('tbody tr').map((row) => Object.fromEntries(
           all('td', row).map((cell) => [cell.dataset.label, cell.textContent])))",
     );
-    assert_eq!(rows.as_array().map(Vec::len), Some(4), "{rows}");
+    assert_eq!(rows.as_array().map(Vec::len), Some(5), "{rows}");
     for (row, run) in
         rows.as_array().into_iter().flatten().zip(result["runs"].as_array().into_iter().flatten())
     {
@@ -215,7 +215,7 @@ fn check_layout(browser: &mut Browser, width: u32) {
     );
     assert_eq!(cut, Value::Array(vec![]), "text that leaves its drawing");
     let missing = browser.eval(
-        "all('.plot').flatMap((plot) => ['--udp', '--best-effort', '--once', '--real-time'].filter((name) =>
+        "all('.plot').flatMap((plot) => ['--udp', '--best-effort', '--once', '--real-time', '--trunk'].filter((name) =>
           !all('svg *', plot).some((e) => e.getClientRects().length && e.outerHTML.includes(name)))
           .map((name) => `${plot.parentElement.id} ${name}`))",
     );
@@ -273,6 +273,6 @@ fn a_hostile_name_is_only_text() {
     let quoted = name.replace('\'', r"'\''");
     assert!(command.as_str().is_some_and(|c| c.contains(&quoted)), "{command}");
     check_layout(&mut browser, 360);
-    assert_eq!(browser.eval("all('.clip').length"), 4);
+    assert_eq!(browser.eval("all('.clip').length"), 5);
     assert!(browser.complaints().is_empty(), "{:#?}", browser.complaints());
 }

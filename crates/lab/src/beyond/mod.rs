@@ -10,11 +10,14 @@ pub mod detection;
 pub mod failover;
 pub mod flap;
 pub mod heal;
+mod means;
 mod overlay;
 pub mod steady;
 pub mod tcp_model;
 pub mod tfmc;
 pub mod tfrc_steady;
+pub mod trunk_live;
+pub mod trunk_tcp;
 
 use crate::experiment::Experiment;
 
@@ -33,6 +36,8 @@ pub fn experiments() -> Vec<Experiment> {
         steady::experiment(),
         tcp_model::experiment(),
         tfrc_steady::experiment(),
+        trunk_live::experiment(),
+        trunk_tcp::experiment(),
     ];
     all.extend(tfmc::experiments());
     all

@@ -7,7 +7,9 @@ use trunkline_lab::phones::load::{Measured, Plan, SYSTEMS, System, measure};
 use trunkline_lab::phones::{self, missing};
 
 /// The programs that a load of calls takes.
-const PROGRAMS: [&str; 4] = ["sipp", "kamailio", "rtpengine", "sysctl"];
+const PROGRAMS: [&str; 2] = ["sipp", "sysctl"];
+/// Those of the peer, without which its rows are left out.
+const PEER: [&str; 2] = ["rtpengine", "kamailio"];
 
 /// Have gateways relay many calls at once, beside Kamailio with rtpengine
 #[derive(clap::Args, Debug)]
@@ -19,12 +21,17 @@ more has 200 packets a second by which the way is timed. Then 50 calls have more
 more packets, in one direction, until one of a thousand is lost; and 50 others twice as
 many as that for two seconds, with half as many before, and after.
 
+`calls a core` is how many of the first calls one processor would be full of, by what all
+processes of a row took together. rtpengine has no trunks, and none relays packets for it:
+its row is beside `two, with trunks` as it is beside the others.
+
 Examples:
   sudo trunkline-lab load
   sudo trunkline-lab load --calls 200 --rate 20 --rounds 1 --json
 
 Exit status: 0; 1 if a call failed; 2 if a program is missing, failed, or may not do
-what it must: it takes root, sipp, kamailio, rtpengine, ip and nft (scripts/setup.sh).")]
+what it must: it takes root, sipp, ip and nft (scripts/setup.sh). Without rtpengine or
+kamailio, that row is skipped.")]
 pub struct Load {
     /// Calls at once
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=2_000))]
@@ -52,8 +59,10 @@ pub fn run(args: &Load) -> Result<bool, Error> {
     let trunkline = phones::find(args.trunkline.as_deref())?;
     let plan = Plan { calls: args.calls, rate: args.rate };
     let mut rows = Vec::new();
+    let skipped = missing(&PEER);
+    let is_there = |system: &System| *system != System::Rtpengine || skipped.is_none();
     for round in 1..=args.rounds {
-        for system in SYSTEMS {
+        for system in SYSTEMS.into_iter().filter(is_there) {
             errln!("round {round} of {}: {} …", args.rounds, system.name());
             let scratch = tempfile::tempdir()
                 .map_err(|source| phones::Error::Io { what: "make a folder".into(), source })?;
@@ -61,13 +70,16 @@ pub fn run(args: &Load) -> Result<bool, Error> {
         }
     }
     match args.json {
-        true => outln!("{}", serde_json::Value::from_iter(rows.iter().map(row))),
+        true => outln!("{}", serde_json::Value::from_iter(rows.iter().map(|r| row(plan, r)))),
         false => table(plan, &rows),
+    }
+    if let Some(why) = skipped {
+        errln!("rtpengine: skipped: {why}");
     }
     Ok(rows.iter().all(|(_, measured)| measured.failed == 0))
 }
 
-fn row((system, measured): &(System, Measured)) -> serde_json::Value {
+fn row(plan: Plan, (system, measured): &(System, Measured)) -> serde_json::Value {
     let cpu = measured.cpu.iter().map(|(name, share)| ((*name).to_owned(), json!(share)));
     let limit = measured.limit;
     json!({
@@ -76,6 +88,7 @@ fn row((system, measured): &(System, Measured)) -> serde_json::Value {
         "failed": measured.failed,
         "kpps": measured.passed / 1e3,
         "cpu": serde_json::Map::from_iter(cpu),
+        "calls_per_core": measured.calls_per_core(plan),
         "way_us": measured.ways.map(|ways| ways.map(|way| way.as_micros() as u64)),
         "lossless_kpps": limit.lossless / 1e3,
         "load_is_limit": limit.is_of_load,
@@ -89,28 +102,33 @@ fn row((system, measured): &(System, Measured)) -> serde_json::Value {
 
 fn table(plan: Plan, rows: &[(System, Measured)]) {
     outln!("{} calls at once, {} a second", plan.calls, plan.rate);
-    outln!("               calls  failed  kpps    way p50 p99 µs  % of a processor");
+    outln!(
+        "                 calls  failed  kpps    way p50 p99 µs  calls a core  % of a processor"
+    );
     for (system, m) in rows {
         let way = |n: usize| m.ways.map_or("–".into(), |ways| ways[n].as_micros().to_string());
         let cpu = m.cpu.iter().map(|(name, share)| format!("{name} {:.0}", share * 100.0));
         let cpu: Vec<String> = cpu.collect();
         outln!(
-            "{:<14} {:>5} {:>7} {:>5.1} {:>10} {:>7}  {}",
+            "{:<16} {:>5} {:>7} {:>5.1} {:>10} {:>7} {:>13}  {}",
             system.name(),
             m.calls,
             m.failed,
             m.passed / 1e3,
             way(0),
             way(1),
+            m.calls_per_core(plan).map_or("–".into(), |calls| format!("{calls:.0}")),
             cpu.join(", "),
         );
     }
     outln!("\none direction of 50 calls: kpps without loss; half of that, twice, half again");
-    outln!("               lossless  offered  passed %  whole after ms  lost before, after 1 s %");
+    outln!(
+        "                 lossless  offered  passed %  whole after ms  lost before, after 1 s %"
+    );
     for (system, Measured { limit, .. }) in rows {
         let more = if limit.is_of_load { ">" } else { "" };
         outln!(
-            "{:<14} {:>8} {:>8.0} {:>9.1} {:>15.0} {:>12.2} {:>8.2}",
+            "{:<16} {:>8} {:>8.0} {:>9.1} {:>15.0} {:>12.2} {:>8.2}",
             system.name(),
             format!("{more}{:.0}", limit.lossless / 1e3),
             limit.offered / 1e3,

@@ -95,6 +95,15 @@ pub struct Measured {
     pub limit: Limit,
 }
 
+impl Measured {
+    /// How many of the plan's calls one processor would be full of, by what all processes
+    /// took together for them; `None` where a call failed, or nothing relayed.
+    pub fn calls_per_core(&self, plan: Plan) -> Option<f64> {
+        let took: f64 = self.cpu.iter().map(|(_, share)| share).sum();
+        (self.failed == 0 && took > 0.0).then(|| f64::from(plan.calls) / took)
+    }
+}
+
 /// How many packets of calls in one direction pass without loss, and what becomes of
 /// twice as many, with half as many before and after.
 #[derive(Clone, Copy, Debug, Default)]

@@ -51,6 +51,7 @@ pub fn configured(scenario: &Scenario) -> Topology {
     }
     for (n, settings) in scenario.hosts.iter().enumerate() {
         topology.config_mut(host(n)).routing.clone_from(&settings.routing);
+        topology.config_mut(host(n)).trunks.clone_from(&settings.trunks);
     }
     topology
 }

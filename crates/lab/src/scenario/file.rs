@@ -311,7 +311,7 @@ impl Reader<'_> {
             links.push(link);
             let max_sessions = max_sessions.map_or(Config::MAX_SESSIONS, usize::from);
             let (name, sysctl) = (name.clone(), sysctl.clone());
-            self.hosts.push(Host { name, max_sessions, routing, sysctl });
+            self.hosts.push(Host { name, max_sessions, routing, trunks: Vec::new(), sysctl });
         }
         for section in &file.router {
             self.check_name(section.span(), &section.get_ref().name)?;

@@ -14,6 +14,7 @@ use toml::Spanned;
 use trunkline_net::Protocol;
 use trunkline_overlay::wire::Service;
 use trunkline_sim::agent::tcp::Profile;
+use trunkline_sim::voice::VOICE_PACKET;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -199,7 +200,7 @@ impl Reader<'_> {
             Carrier::Overlay(_) => {}
         }
         let name = self.flow_name(&span, s.name.as_deref(), (&s.from, &s.to))?;
-        Ok(Call { name, ends, count, carrier, threshold })
+        Ok(Call { name, ends, count, carrier, bytes: VOICE_PACKET, threshold })
     }
 
     /// Whether what is sent without the overlay gets there.

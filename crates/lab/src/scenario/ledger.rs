@@ -51,6 +51,28 @@ pub fn links(scenario: &Scenario, world: &World, wires: &[Option<WireId>]) -> Ta
     Table { columns: LINK_COLUMNS, rows }
 }
 
+/// The same of `trunkline impair --hosts`' ledger, whose edges have the numbers of links for
+/// names: of all packets, since it doesn't tell classes apart.
+pub fn of_impair(scenario: &Scenario, ledger: &serde_json::Value) -> Table {
+    let mut rows = Vec::new();
+    for edge in ledger["edges"].as_array().into_iter().flatten() {
+        let number = edge["name"].as_str().and_then(|name| name.parse::<usize>().ok());
+        let Some(link) = number.and_then(|n| scenario.links.get(n)) else { continue };
+        for (way, direction) in WAYS.into_iter().zip(["forward", "reverse"]) {
+            let parts =
+                ["offered", "arrived", "lost", "queue_dropped", "pool_dropped", "in_flight"];
+            let number = |what: &str| {
+                let of = |part| edge[direction][part][what].as_f64().unwrap_or(f64::NAN);
+                parts.map(|part| Cell::from(of(part)))
+            };
+            let names = [link.name.as_str(), way, ALL].map(Cell::from);
+            let row = names.into_iter().chain(number("packets")).chain(number("bytes"));
+            rows.push(print(LINK_COLUMNS, row.collect()));
+        }
+    }
+    Table { columns: LINK_COLUMNS, rows }
+}
+
 fn cells(link: &str, way: &str, class: &str, l: &EdgeLedger) -> Vec<Cell> {
     let counts = [l.offered, l.arrived, l.lost, l.queue_dropped, l.no_room, l.under_way()];
     let number = |of: fn(&Count) -> u64| counts.map(|c| Cell::from(of(&c)));

@@ -6,6 +6,7 @@ use trunkline_base::link_model::LinkModel;
 use trunkline_net::Protocol;
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Routing};
+use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::agent::tcp::Profile;
 
@@ -47,6 +48,8 @@ pub struct Host {
     pub max_sessions: usize,
     /// Link-state routing; without it, static routes with the fewest links.
     pub routing: Option<Routing>,
+    /// Its node's trunks to those of other hosts.
+    pub trunks: Vec<trunk::Config>,
     /// Settings of its kernel's network, for the testbed: name and value.
     pub sysctl: BTreeMap<String, String>,
 }
@@ -54,8 +57,13 @@ pub struct Host {
 impl Host {
     /// A host whose node has every default.
     pub fn new(name: impl Into<String>) -> Host {
-        let (name, sysctl) = (name.into(), BTreeMap::new());
-        Host { name, max_sessions: Config::MAX_SESSIONS, routing: None, sysctl }
+        Host {
+            name: name.into(),
+            max_sessions: Config::MAX_SESSIONS,
+            routing: None,
+            trunks: Vec::new(),
+            sysctl: BTreeMap::new(),
+        }
     }
 }
 
@@ -130,6 +138,8 @@ pub struct Call {
     pub count: u32,
     /// How its packets go.
     pub carrier: Carrier,
+    /// Bytes of a packet, with its RTP header: 28 to 1,400.
+    pub bytes: usize,
     /// The latest useful network latency.
     pub threshold: Duration,
 }

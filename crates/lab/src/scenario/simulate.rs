@@ -107,14 +107,14 @@ fn attach(
     place: Placed<'_>,
     start: Time,
 ) -> Result<voice::Call, WorldError> {
-    let &Call { ends: (from, to), carrier, threshold, .. } = place.call;
+    let &Call { ends: (from, to), carrier, bytes, threshold, .. } = place.call;
     let service = match carrier {
         Carrier::Overlay(service) => service,
         Carrier::Plain => Service::BestEffort,
     };
     let (at, count) = (start + place.offset, scenario.packets());
     let mut source = VoiceSource::new(node(to), place.port, service, at, count);
-    source.spacing = SPACING;
+    (source.spacing, source.bytes) = (SPACING, bytes);
     source.deadline_ms = u8::try_from(threshold.as_millis()).unwrap_or(u8::MAX);
     let (from, to) = (host(from), host(to));
     if let Carrier::Overlay(_) = carrier {

@@ -117,6 +117,8 @@ pub struct Codec {
 impl Codec {
     /// G.711 without concealment (G.113 Appendix I).
     pub const G711: Codec = Codec { ie: 0.0, bpl: 4.3 };
+    /// G.729 Annex A with its own concealment (G.113 Appendix I).
+    pub const G729A: Codec = Codec { ie: 11.0, bpl: 19.0 };
     /// G.711 with the concealment of its own Appendix I (G.113 Appendix I).
     pub const G711_PLC: Codec = Codec { ie: 0.0, bpl: 25.1 };
 }

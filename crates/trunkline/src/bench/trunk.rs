@@ -31,7 +31,8 @@ Packets of G.729 with RTP, 32 bytes, so many together; `alone` is without a trun
 packets a second one way are a core full. `relay` and `bare` have sockets, their
 datagrams come one by one; `sealed` is the relay with sealed links. `leave` and
 `arrive` are the code of the nodes at the ends alone, without sockets, which cost
-those that bring packets in or take them out as much with a trunk as without.")]
+those that bring packets in or take them out as much with a trunk as without.
+`trunkline-lab load` has whole calls through gateways with trunks, beside rtpengine.")]
 pub struct Args {
     /// Rounds of each
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]

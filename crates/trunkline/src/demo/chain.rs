@@ -1,4 +1,4 @@
-//! The processes of a demo: nodes in two rows, and one that impairs their
+//! The processes of a demo: nodes in three rows, and one that impairs their
 //! links. None of them knows that it is watched.
 
 use super::keys::Operator;
@@ -22,23 +22,26 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// Two rows of nodes that differ in how they recover.
+/// Rows of nodes that differ in one respect each from the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Row {
     /// With every default: nodes A, B, …
     Default,
-    /// As Amir et al. 2005, IV-A: nodes a, b, …
+    /// Recovery as in Amir et al. 2005, IV-A: nodes a, b, …
     Paper,
+    /// A trunk between the two ends, each way: nodes tA, tB, …
+    Trunk,
 }
 
 impl Row {
-    pub const ALL: [Row; 2] = [Row::Default, Row::Paper];
+    pub const ALL: [Row; 3] = [Row::Default, Row::Paper, Row::Trunk];
 
     /// The name of its node at `index`.
-    pub fn name(self, index: u32) -> char {
+    pub fn name(self, index: u32) -> String {
         match self {
-            Row::Default => letter(index),
-            Row::Paper => letter(index).to_ascii_lowercase(),
+            Row::Default => letter(index).to_string(),
+            Row::Paper => letter(index).to_ascii_lowercase().to_string(),
+            Row::Trunk => format!("t{}", letter(index)),
         }
     }
 }
@@ -78,7 +81,7 @@ impl Drop for Process {
 
 /// The running rows.
 pub struct Chain {
-    rows: [Vec<Node>; 2],
+    rows: [Vec<Node>; Row::ALL.len()],
     impair: Process,
     /// Where the UDP path begins, and the socket at its end.
     pub udp_entry: SocketAddr,
@@ -144,8 +147,8 @@ impl Chain {
             .tempdir()
             .map_err(cannot("make a temporary folder"))?;
         let mut ports = FreePorts::default();
-        let rows =
-            [Addresses::free(setup.hops, &mut ports)?, Addresses::free(setup.hops, &mut ports)?];
+        let rows = Row::ALL.iter().map(|_| Addresses::free(setup.hops, &mut ports));
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
         let udp_exit =
             UdpSocket::bind((home(), 0)).map_err(cannot("bind the listener of the UDP calls"))?;
         let udp = (ports.udp()?, ports.udp()?);
@@ -162,7 +165,7 @@ impl Chain {
 
         let operator = Operator::new()?;
         let mut chain = Chain {
-            rows: [Vec::new(), Vec::new()],
+            rows: Row::ALL.map(|_| Vec::new()),
             impair,
             udp_entry: udp.0,
             udp_exit: Some(udp_exit),
@@ -174,7 +177,7 @@ impl Chain {
                 let file = |kind| chain._dir.path().join(format!("{row:?}-{}.{kind}", letter(i)));
                 let (socket, config) = (file("sock"), file("toml"));
                 let (key, cert) = (file("key"), file("cert"));
-                operator.admit(i + 1, row.name(i), &key, &cert)?;
+                operator.admit(i + 1, &row.name(i), &key, &cert)?;
                 let files = Files { key, cert, overlay: operator.public(), socket: &socket };
                 let write = |dials_next| {
                     let text = node_config(row, i, setup, addresses, &files, http, dials_next);
@@ -263,10 +266,9 @@ impl Chain {
         let links: serde_json::Value = serde_json::from_str(&text)
             .map_err(|e| Error::Process(format!("impair's ledger is no JSON: {e}")))?;
         self.wait_until_read()?;
-        let metrics = |row: Row| self.rows[row as usize].iter().map(Node::metrics).collect();
-        let rows: [Result<_, Error>; 2] = Row::ALL.map(metrics);
-        let [default, paper] = rows;
-        Ok(Ledger { impair: links, rows: [default?, paper?] })
+        let metrics = |nodes: &Vec<Node>| nodes.iter().map(Node::metrics).collect();
+        let rows = self.rows.iter().map(metrics).collect::<Result<_, Error>>()?;
+        Ok(Ledger { impair: links, rows })
     }
 }
 
@@ -275,7 +277,7 @@ pub struct Ledger {
     /// impair's JSON.
     pub impair: serde_json::Value,
     /// Each node's metrics, by row.
-    pub rows: [Vec<Metrics>; 2],
+    pub rows: Vec<Vec<Metrics>>,
 }
 
 /// A node's metrics by name and labels, as in "name{a="b"}".
@@ -366,7 +368,7 @@ fn wait_for_line(process: &mut Process, word: &str) -> Result<(), Error> {
 
 fn impair_config(
     setup: &Setup,
-    rows: &[Addresses; 2],
+    rows: &[Addresses],
     udp: (SocketAddr, SocketAddr),
     exit: SocketAddr,
 ) -> String {
@@ -445,8 +447,12 @@ fn node_config(
         let address = dials_next.then_some(ends[i as usize].0);
         link(i + 1, address, (i + 2..=nodes).collect());
     }
-    if row == Row::Paper {
-        text += "[realtime]\nrecovery = \"once\"\nrepeat_share = \"25%\"\n";
+    match row {
+        Row::Default => {}
+        Row::Paper => text += "[realtime]\nrecovery = \"once\"\nrepeat_share = \"25%\"\n",
+        Row::Trunk if i == 0 => text += &format!("[[trunk]]\nto = {nodes}\n"),
+        Row::Trunk if i + 1 == nodes => text += "[[trunk]]\nto = 1\n",
+        Row::Trunk => {}
     }
     text
 }

@@ -27,10 +27,9 @@ impl Operator {
     }
 
     /// Makes a node's files, as `keygen` and `certify` do.
-    pub fn admit(&self, node: u32, name: char, key: &Path, cert: &Path) -> Result<(), Error> {
+    pub fn admit(&self, node: u32, name: &str, key: &Path, cert: &Path) -> Result<(), Error> {
         let identity = new_identity()?;
-        let (node, name) = (NodeId(node), name.to_string());
-        let certificate = Certificate::issue(&self.0, node, &name, identity.public(), 0);
+        let certificate = Certificate::issue(&self.0, NodeId(node), name, identity.public(), 0);
         let certificate = certificate.map_err(KeyFileError::from)?;
         write_new(key, &identity.secret_text(), 0o600)?;
         Ok(write_new(cert, &certificate.to_string(), 0o644)?)

@@ -21,13 +21,16 @@ use traffic::Plan;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Starts six `trunkline node` processes A to F on the loopback interface, chained
-by five links, six more that recover as the paper does, and a `trunkline impair`
-process that gives each link its delay and the middle ones their loss, in both
-directions. Then plays recorded speech from A to F in four ways at once: plain
-UDP over one path of the summed delay with the same loss process, best effort,
-real time that asks for each lost packet once (the paper), and real time. What is
-missing is concealed (G.711 Appendix I) and the sound scored by PESQ, in segments
-of 12 s against the recordings, on the raw scale of -0.5 to 4.5.
+by five links, six more that recover as the paper does, six more whose ends have
+a [[trunk]] to each other, and a `trunkline impair` process that gives each link
+its delay and the middle ones their loss, in both directions. Then plays recorded
+speech from A to F in five ways at once: plain UDP over one path of the summed
+delay with the same loss process, best effort, real time that asks for each lost
+packet once (the paper), real time, and real time through the trunk, where packets
+of several calls leave together. What is missing is concealed (G.711 Appendix I)
+and the sound scored by PESQ, in segments of 12 s against the recordings, on the
+raw scale of -0.5 to 4.5. What the trunk saves is in the last two columns: packets
+per second on the first link, and their bytes for each packet of a call.
 
 Examples:
   trunkline demo

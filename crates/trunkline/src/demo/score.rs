@@ -46,6 +46,18 @@ pub struct Run {
     /// The same on the lossy link alone. Both are unknown where a node was
     /// killed and took its counts with it.
     pub overhead_lossy_link_percent: Option<f64>,
+    /// What left the first node, or the caller over UDP; unknown where the overhead is.
+    pub wire: Option<Wire>,
+}
+
+/// What carries the voice on the first link, which repeats nothing unless it is the lossy
+/// one: neither repetitions nor hellos count.
+#[derive(Serialize)]
+pub struct Wire {
+    /// From the first voice packet to the last.
+    pub packets_per_second: f64,
+    /// With all headers, those of IP and UDP among them.
+    pub bytes_per_voice_packet: f64,
 }
 
 #[derive(Serialize)]
@@ -174,7 +186,7 @@ fn run(kind: Kind, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -
     let rating = rate(&heard);
     let overhead = |links: Option<u32>| {
         let whole = traffic.outage.is_none();
-        whole.then(|| overhead_percent(kind, sent, ledger, hops, links))
+        whole.then(|| overhead_percent(kind, ledger, hops, links))
     };
     Run {
         service: kind.name(),
@@ -191,6 +203,13 @@ fn run(kind: Kind, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -
         pesq: None,
         overhead_percent: overhead(None),
         overhead_lossy_link_percent: overhead(Some(lossy_link(hops))),
+        wire: traffic.outage.is_none().then(|| {
+            let last = all().filter_map(|p| p.sent).max().unwrap_or_default();
+            let seconds = (last.since(first) + INTERVAL).as_secs_f64();
+            let (packets, bytes) = entered(kind, ledger);
+            let bytes_per_voice_packet = if sent == 0 { 0.0 } else { bytes / sent as f64 };
+            Wire { packets_per_second: packets / seconds, bytes_per_voice_packet }
+        }),
     }
 }
 
@@ -209,14 +228,44 @@ fn delays<'a>(packets: impl Iterator<Item = &'a Packet>) -> Delay {
 /// Bytes of IP and UDP headers on the loopback interface.
 const IP_UDP: f64 = 28.0;
 
+/// The class of a row's packets that carry the voice of `kind`.
+fn class(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Udp | Kind::BestEffort => "best_effort",
+        Kind::Once | Kind::RealTime | Kind::Trunk => "realtime",
+    }
+}
+
+/// Packets that carry voice into the first link, and their bytes with IP and UDP headers.
+fn entered(kind: Kind, ledger: &Ledger) -> (f64, f64) {
+    let Some(row) = kind.row() else {
+        let udp = find(ledger, "udp");
+        let of = |what: &str| udp["forward"]["offered"][what].as_f64().unwrap_or(0.0);
+        return (of("packets"), of("bytes"));
+    };
+    let labels = ["neighbour=\"2\"", &format!("class=\"{}\"", class(kind))];
+    let first = &ledger.rows[row as usize][0];
+    let packets = first.sum_where("trunkline_link_sent_envelopes_total", &labels);
+    let bytes = first.sum_where("trunkline_link_sent_bytes_total", &labels);
+    (packets, bytes + IP_UDP * packets)
+}
+
+/// The link of this name in impair's ledger.
+fn find(ledger: &Ledger, name: &str) -> serde_json::Value {
+    let mut links = ledger.impair["links"].as_array().into_iter().flatten();
+    links.find(|l| l["name"] == name).cloned().unwrap_or_default()
+}
+
 /// On one link or on all.
-fn overhead_percent(kind: Kind, sent: u64, ledger: &Ledger, hops: u32, link: Option<u32>) -> f64 {
+fn overhead_percent(kind: Kind, ledger: &Ledger, hops: u32, link: Option<u32>) -> f64 {
     let Some(row) = kind.row() else { return 0.0 };
     // Hellos are there for whatever a row carries: two services share the default
     // one, and each is charged with all, as though it were there alone.
     let classes: &[&str] = match kind {
-        Kind::Udp | Kind::BestEffort => &["best_effort", "hello", "routing"],
-        Kind::Once | Kind::RealTime => &["realtime", "repeat", "request", "hello", "routing"],
+        Kind::Udp | Kind::BestEffort => &[class(kind), "hello", "routing"],
+        Kind::Once | Kind::RealTime | Kind::Trunk => {
+            &[class(kind), "repeat", "request", "hello", "routing"]
+        }
     };
     // Node ids count from 1; a link's ends are its index and the next.
     let neighbour = |node: usize| {
@@ -237,13 +286,11 @@ fn overhead_percent(kind: Kind, sent: u64, ledger: &Ledger, hops: u32, link: Opt
         total("trunkline_link_sent_bytes_total", classes)
             + IP_UDP * total("trunkline_link_sent_envelopes_total", classes)
     };
-    let originals = total("trunkline_link_sent_envelopes_total", &classes[..1]);
-    if originals == 0.0 {
+    // What enters the first link crosses all, if nothing is lost.
+    let undisturbed = entered(kind, ledger).1 * link.map_or(f64::from(hops), |_| 1.0);
+    if undisturbed == 0.0 {
         return 0.0;
     }
-    let per_packet = bytes(&classes[..1]) / originals;
-    let links = link.map_or(f64::from(hops), |_| 1.0);
-    let undisturbed = sent as f64 * per_packet * links;
     (bytes(classes) / undisturbed - 1.0) * 100.0
 }
 
@@ -277,9 +324,7 @@ fn check(plan: &Plan, traffic: &Traffic, ledger: &Ledger, restarted: bool) -> Ch
             lost += count(d, "lost");
         }
     }
-    let find =
-        |name: &str| links.as_array().into_iter().flatten().find(|l| l["name"] == name).cloned();
-    let udp = find("udp").unwrap_or_default();
+    let udp = find(ledger, "udp");
     let sent = packets(Kind::Udp, plan, traffic).count() as u64;
     let came = packets(Kind::Udp, plan, traffic).filter(|p| p.arrival.is_some()).count() as u64;
     for (what, counted, seen) in [
@@ -298,7 +343,7 @@ fn check(plan: &Plan, traffic: &Traffic, ledger: &Ledger, restarted: bool) -> Ch
         let seen = m.sum_where("trunkline_link_received_envelopes_total", &[])
             + m.sum_where("trunkline_handshake_messages_total", &[]);
         let delivered = |link: Option<usize>, way| {
-            let link = link.and_then(|i| find(&link_name(row, i as u32))).unwrap_or_default();
+            let link = link.map(|i| find(ledger, &link_name(row, i as u32))).unwrap_or_default();
             count(&link[way], "delivered")
         };
         let counted = delivered(node.checked_sub(1), "forward") + delivered(Some(node), "reverse");
@@ -387,9 +432,9 @@ mod tests {
         let text = node("realtime", 100, 21_600) + &node("hello", 10, 460 + 220);
         let ledger = Ledger {
             impair: serde_json::Value::Null,
-            rows: [vec![Metrics::parse(&text), Metrics::parse("")], Vec::new()],
+            rows: vec![vec![Metrics::parse(&text), Metrics::parse("")]],
         };
-        let percent = overhead_percent(Kind::RealTime, 100, &ledger, 1, None);
+        let percent = overhead_percent(Kind::RealTime, &ledger, 1, None);
         let expected = 100.0 * (680.0 + 280.0) / (100.0 * 244.0);
         assert!((percent - expected).abs() < 1e-9, "{percent}, not {expected}");
     }

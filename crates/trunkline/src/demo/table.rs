@@ -2,7 +2,7 @@
 
 use super::Args;
 use super::chain::{letter, lossy_link};
-use super::score::{Result, Run};
+use super::score::{Result, Run, Wire};
 use crate::score::Pesq;
 
 /// Prints `result`.
@@ -43,6 +43,10 @@ pub fn print(args: &Args, result: &Result) {
             pesq.segments
         );
     }
+    outln!(
+        "pkt/s and B/voice: packets that carry the voice on the first link, and their bytes for each \
+         packet of a call, with IP and UDP headers."
+    );
     let of_one = once.and_then(|r| r.overhead_lossy_link_percent);
     if let (Some(ours), Some(one)) = (on_lossy, of_one) {
         outln!(
@@ -66,7 +70,7 @@ pub fn print(args: &Args, result: &Result) {
 
 fn header() {
     outln!(
-        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8}  {:<15} {:>6} {:>6} {:>6} {:>5} {:>5} {:>5} {:>5} {:>9}",
+        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8}  {:<15} {:>6} {:>6} {:>6} {:>5} {:>5} {:>5} {:>5} {:>9} {:>6} {:>7}",
         "service",
         "sent",
         "lost",
@@ -81,15 +85,19 @@ fn header() {
         "MOS",
         "PESQ",
         "5 %",
-        "overhead"
+        "overhead",
+        "pkt/s",
+        "B/voice"
     );
 }
 
 fn row(r: &Run) {
     let pesq =
         |of: fn(&Pesq) -> f64| r.pesq.as_ref().map_or("–".into(), |p| format!("{:.2}", of(p)));
+    let wire =
+        |of: fn(&Wire) -> f64| r.wire.as_ref().map_or("–".into(), |w| format!("{:.0}", of(w)));
     outln!(
-        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8.3}  {:<15} {:>6.1} {:>6.1} {:>6.1} {:>5.1} {:>5.2} {:>5} {:>5} {:>9}",
+        "{:<12} {:>6} {:>6} {:>5} {:>9} {:>8.3}  {:<15} {:>6.1} {:>6.1} {:>6.1} {:>5.1} {:>5.2} {:>5} {:>5} {:>9} {:>6} {:>7}",
         r.service,
         r.sent,
         r.lost,
@@ -104,6 +112,8 @@ fn row(r: &Run) {
         r.mos,
         pesq(|p| p.mean),
         pesq(|p| p.p5),
-        r.overhead_percent.map_or("–".into(), |percent| format!("{percent:.1} %"))
+        r.overhead_percent.map_or("–".into(), |percent| format!("{percent:.1} %")),
+        wire(|w| w.packets_per_second),
+        wire(|w| w.bytes_per_voice_packet)
     );
 }

@@ -26,10 +26,13 @@ pub enum Kind {
     /// Real time as in the paper, in a row of nodes of its own.
     Once,
     RealTime,
+    /// Real time in a row of nodes whose ends have a trunk to each other.
+    Trunk,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 4] = [Kind::Udp, Kind::BestEffort, Kind::Once, Kind::RealTime];
+    pub const ALL: [Kind; 5] =
+        [Kind::Udp, Kind::BestEffort, Kind::Once, Kind::RealTime, Kind::Trunk];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -37,6 +40,7 @@ impl Kind {
             Kind::BestEffort => "best-effort",
             Kind::Once => "once",
             Kind::RealTime => "real-time",
+            Kind::Trunk => "trunk",
         }
     }
 
@@ -45,6 +49,7 @@ impl Kind {
         match self {
             Kind::Udp => None,
             Kind::Once => Some(Row::Paper),
+            Kind::Trunk => Some(Row::Trunk),
             Kind::BestEffort | Kind::RealTime => Some(Row::Default),
         }
     }
@@ -237,7 +242,7 @@ fn open(plan: &Plan, chain: &mut Chain) -> Result<(Vec<Caller>, Vec<Line>), Erro
             let caller = DatagramSocket::bind(near.as_path(), 0).map_err(overlay)?;
             let service = match kind {
                 Kind::Udp | Kind::BestEffort => Service::BestEffort,
-                Kind::Once | Kind::RealTime => Service::RealTime,
+                Kind::Once | Kind::RealTime | Kind::Trunk => Service::RealTime,
             };
             caller.set_option(SocketOption::Service(service)).map_err(overlay)?;
             caller.set_option(SocketOption::Deadline(DEADLINE)).map_err(overlay)?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use trunkline_base::Time;
 use trunkline_client::{Address, DatagramSocket, SocketOption};
 use trunkline_overlay::wire::Service;
-use trunkline_sim::voice::{Arrival, VOICE_PACKET};
+use trunkline_sim::voice::{self, Arrival, MAX_PACKET};
 
 /// Clock of a run.
 #[derive(Clone, Copy)]
@@ -114,7 +114,7 @@ impl<'a> Calls<'a> {
     fn send(&self, clock: Clock, watch: &Watch, second: &dyn Fn()) -> Result<Sent, Error> {
         let (mut sent, mut refused) = (vec![Vec::new(); self.calls.len()], 0);
         let mut late = vec![0; self.calls.len()];
-        let mut packet = [0; VOICE_PACKET];
+        let mut packet = [0; MAX_PACKET];
         let start = clock.now() + SPACING;
         let mut order: Vec<usize> = (0..self.calls.len()).collect();
         order.sort_by_key(|&n| self.calls[n].placed.offset);
@@ -127,11 +127,10 @@ impl<'a> Calls<'a> {
                 clock.sleep_until(due);
                 let now = clock.now();
                 late[n] += u64::from(now.since(due) > LATE);
-                // The listener reads these; daemons don't look into payloads.
-                packet[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
-                packet[8..16].copy_from_slice(&k.to_be_bytes());
+                let packet = &mut packet[..to.bytes];
+                voice::write(packet, port, (start + offset, k), now);
                 let to = Address { node: node(to.ends.1), port };
-                refused += u64::from(call.caller.send_to(&packet, to).is_err());
+                refused += u64::from(call.caller.send_to(packet, to).is_err());
                 sent.push(now);
             }
             if self.calls.is_empty() {
@@ -164,12 +163,8 @@ impl<'a> Calls<'a> {
                 let n = event.data() as usize;
                 while let Ok(got) = self.calls[n].listener.recv_from(&mut buf) {
                     let now = clock.now();
-                    let word = |at: usize| {
-                        let bytes = buf[at..at + 8].try_into().expect("eight bytes");
-                        u64::from_be_bytes(bytes)
-                    };
-                    let (sent, k) = (Time::from_nanos(word(0)), word(8) as usize);
-                    if let Some(arrival) = arrivals[n].get_mut(k) {
+                    let Some((sent, k)) = voice::read(&buf[..got.len]) else { continue };
+                    if let Some(arrival) = arrivals[n].get_mut(k as usize) {
                         let (delay, recovered) = (now.since(sent), got.recovered);
                         arrival.get_or_insert(Arrival { delay, recovered });
                     }

@@ -122,6 +122,7 @@ pub fn node_text(
         let _ = write!(text, "[[link]]\nneighbour = {id}\naddress = \"[{end}]:{PORT}\"\n");
         text += &settings::of_link(settings);
     }
+    text.extend(scenario.hosts[n].trunks.iter().map(settings::of_trunk));
     // The simulator's keys are not needed, and routes are the same without them.
     let open = Scenario { sealed: false, ..scenario.clone() };
     for route in &topology(&open).config_mut(host(n)).routes {

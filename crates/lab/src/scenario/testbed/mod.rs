@@ -19,6 +19,7 @@ pub(crate) mod watch;
 mod wire;
 
 use super::build::node;
+use super::ledger;
 use super::model::Scenario;
 use super::rows::{COLUMNS, STREAM_COLUMNS, TRANSFER_COLUMNS, row};
 use super::{Carrier, DRAIN, WARM_UP};
@@ -254,7 +255,7 @@ impl<'a> Testbed<'a> {
         let heard = heard.expect("nothing has failed");
         drop(calls);
 
-        let (effort, plain) = bed.finish(&heard, wakes_late)?;
+        let (effort, plain, links) = bed.finish(&heard, wakes_late)?;
         let mut rows = Vec::new();
         let mut overlay = heard.packets.into_iter();
         let mut outside = plain.calls(scenario).into_iter();
@@ -272,7 +273,7 @@ impl<'a> Testbed<'a> {
         let transfers = Table { columns: TRANSFER_COLUMNS, rows };
         let rows = plain.streams(scenario, effort.valid);
         let streams = Table { columns: STREAM_COLUMNS, rows };
-        Ok((Live { calls, streams, transfers }, effort))
+        Ok((Live { calls, streams, transfers, links }, effort))
     }
 }
 
@@ -284,6 +285,8 @@ pub struct Live {
     pub streams: Table,
     /// Table with a row for each `[[stream]]` over TCP.
     pub transfers: Table,
+    /// Ledgers of the links that have a wire: see [`LINK_COLUMNS`](super::LINK_COLUMNS).
+    pub links: Table,
 }
 
 /// All processes of a run.
@@ -417,8 +420,9 @@ impl<'a> Bed<'a> {
         running.into_iter().try_for_each(Running::finish)
     }
 
-    /// Ends all processes; returns the effort, and the outcome of flows outside the overlay.
-    fn finish(self, heard: &Heard, wakes_late: f64) -> Result<(Effort, Outcome), Error> {
+    /// Ends all processes; returns the effort, the outcome of flows outside the overlay, and the
+    /// ledgers of links.
+    fn finish(self, heard: &Heard, wakes_late: f64) -> Result<(Effort, Outcome, Table), Error> {
         let (plain, agents) = self.agents.finish()?;
         let (ledger, time) = self.emulator.finish()?;
         let mut cpu = vec![Cpu { process: "impair".into(), seconds: time.as_secs_f64() }];
@@ -435,7 +439,8 @@ impl<'a> Bed<'a> {
         let calls = heard.late.iter().zip(&heard.packets);
         let late = calls.map(|(&late, packets)| (late, packets.len() as u64)).chain(plain.late());
         let effort = Effort::new(&ledger, wakes_late, cpu);
-        Ok((effort.calling(late, heard.refused + plain.refused()), plain))
+        let links = ledger::of_impair(self.testbed.scenario, &ledger);
+        Ok((effort.calling(late, heard.refused + plain.refused()), plain, links))
     }
 }
 

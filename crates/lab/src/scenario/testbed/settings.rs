@@ -5,6 +5,7 @@ use super::super::options::loss_name;
 use std::time::Duration;
 use trunkline_overlay::link::Config;
 use trunkline_overlay::node::Routing;
+use trunkline_overlay::trunk::{self, Multiplex};
 
 /// A key of the configuration file, and a function that writes its value.
 type Key<T> = (&'static str, fn(&T) -> Option<String>);
@@ -55,6 +56,20 @@ fn keys<T>(keys: &[Key<T>], value: &T, default: &T) -> String {
         _ => None,
     };
     keys.iter().filter_map(line).collect()
+}
+
+/// A `[[trunk]]` section.
+pub fn of_trunk(trunk: &trunk::Config) -> String {
+    let multiplex = match trunk.multiplex {
+        Multiplex::Fill => "fill",
+        Multiplex::Tfmc => "tfmc",
+        Multiplex::Off => "off",
+    };
+    let admit = if trunk.admit_share { "share" } else { "all" };
+    let (to, wait) = (trunk.to, trunk.wait.as_nanos());
+    format!(
+        "[[trunk]]\nto = {to}\nwait = \"{wait}ns\"\nmultiplex = \"{multiplex}\"\nadmit = \"{admit}\"\n"
+    )
 }
 
 /// The lines of a `[[link]]` section for the settings of `link`.

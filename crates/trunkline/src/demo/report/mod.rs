@@ -6,7 +6,7 @@ mod plots;
 mod sound;
 
 use super::chain::{letter, lossy_link};
-use super::score::{self, Heard, Result, Run};
+use super::score::{self, Heard, Result, Run, Wire};
 use super::traffic::{Kind, Plan, Traffic};
 use super::voices::Set;
 use super::{Args, DEADLINE, Error};
@@ -110,6 +110,7 @@ pub fn title(kind: Kind) -> &'static str {
         Kind::BestEffort => "best effort",
         Kind::Once => "one request",
         Kind::RealTime => "real time",
+        Kind::Trunk => "trunk",
     }
 }
 
@@ -190,7 +191,7 @@ fn speakers(of_calls: &[String]) -> String {
 
 /// The result in a sentence or two.
 fn headline(runs: &[Run]) -> String {
-    let [udp, best_effort, once, real_time] = runs else { return String::new() };
+    let [udp, best_effort, once, real_time, trunk] = runs else { return String::new() };
     let mut text = format!(
         "Of {} packets each, listeners missed {:.2}\u{a0}% over plain UDP, {:.2}\u{a0}% over the overlay's \
          best-effort service, {:.2}\u{a0}% where a lost packet was asked for once, and {:.2}\u{a0}% \
@@ -209,6 +210,17 @@ fn headline(runs: &[Run]) -> String {
             count(n)
         ),
     };
+    if let (Some(alone), Some(together)) = (&real_time.wire, &trunk.wire) {
+        text += &format!(
+            " In a trunk they missed {:.2}\u{a0}%, and {:.0} packets a second of {:.0} bytes for each \
+             of a call's did what else took {:.0} of {:.0}.",
+            trunk.missed_percent,
+            together.packets_per_second,
+            together.bytes_per_voice_packet,
+            alone.packets_per_second,
+            alone.bytes_per_voice_packet
+        );
+    }
     text
 }
 
@@ -217,6 +229,8 @@ fn row(kind: Kind, run: &Run) -> Row {
     let pesq = |of: fn(&crate::score::Pesq) -> f64| {
         run.pesq.as_ref().map_or_else(none, |p| format!("{:.2}", of(p)))
     };
+    let wire =
+        |of: fn(&Wire) -> f64| run.wire.as_ref().map_or_else(none, |w| format!("{:.0}", of(w)));
     let cells = [
         ("sent", count(run.sent)),
         ("lost", count(run.lost)),
@@ -232,6 +246,8 @@ fn row(kind: Kind, run: &Run) -> Row {
         ("PESQ mean", pesq(|p| p.mean)),
         ("PESQ 5 %", pesq(|p| p.p5)),
         ("overhead", run.overhead_percent.map_or_else(none, |p| format!("{p:.1} %"))),
+        ("pkt/s", wire(|w| w.packets_per_second)),
+        ("B/voice", wire(|w| w.bytes_per_voice_packet)),
     ];
     let cells = cells.into_iter().map(|(label, text)| Cell { label, text }).collect();
     Row { service: title(kind), cells }

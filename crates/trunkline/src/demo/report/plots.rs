@@ -65,7 +65,7 @@ const STEP: f64 = 0.1;
 
 /// How many packets are still missing, against time. What is lost for good
 /// stays above the axis, and what recovery brings is where the curve falls.
-pub fn delays(services: &[Delays; 4], runs: &[Run], width: f64) -> String {
+pub fn delays(services: &[Delays; Kind::ALL.len()], runs: &[Run], width: f64) -> String {
     let deadline = ms(DEADLINE);
     let quickest =
         services.iter().filter_map(|d| d.sorted.first()).copied().fold(deadline, f64::min);
@@ -94,6 +94,7 @@ pub fn delays(services: &[Delays; 4], runs: &[Run], width: f64) -> String {
             let style = match Kind::ALL[i] {
                 Kind::BestEffort => LineStyle::Dashed,
                 Kind::Once => LineStyle::DashDot,
+                Kind::Trunk => LineStyle::Dotted,
                 Kind::Udp | Kind::RealTime => LineStyle::Solid,
             };
             let name = title(Kind::ALL[i]);
@@ -131,10 +132,15 @@ pub fn delays(services: &[Delays; 4], runs: &[Run], width: f64) -> String {
 /// Every segment's score, by service.
 pub fn pesq(heard: &[Heard], runs: &[Run], width: f64) -> String {
     let mut plots: Vec<Plot> = Vec::new();
-    let shapes =
-        [MarkerShape::Cross, MarkerShape::Square, MarkerShape::Triangle, MarkerShape::Circle];
+    let shapes = [
+        MarkerShape::Cross,
+        MarkerShape::Square,
+        MarkerShape::Triangle,
+        MarkerShape::Circle,
+        MarkerShape::Diamond,
+    ];
     for (i, kind) in Kind::ALL.into_iter().enumerate() {
-        // Real time on top.
+        // The last on top.
         let row = i as f64 + 1.0;
         let of_kind = heard.iter().filter(|h| h.kind == kind);
         let scores = of_kind.flat_map(|h| h.scores.iter().flatten().map(|s| s.raw));
@@ -168,13 +174,13 @@ pub fn pesq(heard: &[Heard], runs: &[Run], width: f64) -> String {
         let row = Kind::ALL.get((y.round() as usize).wrapping_sub(1));
         row.filter(|_| (y - y.round()).abs() < 0.01).map_or(String::new(), |k| title(*k).to_owned())
     };
-    let layout = layout(&plots, width, 340.0)
+    let layout = layout(&plots, width, 400.0)
         .with_legend_position(LegendPosition::OutsideBottomColumns)
         .with_x_axis_min((lowest * 2.0).floor() / 2.0)
         .with_x_axis_max(4.5)
         .with_x_tick_step(0.5)
         .with_y_axis_min(0.5)
-        .with_y_axis_max(4.5)
+        .with_y_axis_max(Kind::ALL.len() as f64 + 0.5)
         .with_y_tick_step(1.0)
         .with_x_tick_format(TickFormat::Fixed(1))
         .with_y_tick_format(TickFormat::Custom(Arc::new(name)))

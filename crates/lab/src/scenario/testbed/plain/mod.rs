@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use trunkline_base::Time;
 use trunkline_base::link_model::Ecn;
 use trunkline_net::Protocol;
-use trunkline_sim::voice::{Arrival, VOICE_PACKET};
+use trunkline_sim::voice::Arrival;
 
 /// A flow of packets of equal size at a constant interval.
 #[derive(Serialize, Deserialize, Clone, Debug)]
@@ -123,7 +123,7 @@ fn flows(scenario: &Scenario, emulator: &Emulator) -> Vec<((usize, usize), Flow)
             udp: true,
             from: address(ends.0, FIRST_CALLER + (port - FIRST_PORT)),
             to: address(ends.1, port),
-            payload: VOICE_PACKET,
+            payload: call.bytes,
             class: 0,
             // The same as for calls over the overlay.
             first_ns: nanos(SPACING + offset),

@@ -1,0 +1,54 @@
+//! Tables of experiments that are measured in simulator and testbed: a row is a place, and a
+//! quantity has three columns, its mean over all runs and both ends of the 95 % interval.
+
+use crate::claim::Measured;
+use crate::table::{Cell, Record};
+use crate::testbed::Sample;
+use trunkline_base::stats::Mean;
+
+/// The names of the columns of a quantity: mean, lower and upper end.
+pub fn columns(quantity: &str) -> [String; 3] {
+    [quantity.to_owned(), format!("{quantity}_low"), format!("{quantity}_high")]
+}
+
+/// A quantity of a row.
+pub fn of(row: &Record<'_>, quantity: &str) -> Measured {
+    let [mean, low, high] = columns(quantity);
+    Measured::of(row, [&mean, &low, &high])
+}
+
+/// The cells of quantities none of which can be negative, by their values in each run: of the
+/// first `whole` with intervals, of the others the mean alone.
+pub fn cells<const N: usize>(runs: &[[f64; N]], whole: usize) -> Vec<Cell> {
+    let mean = |n: usize| Mean::of(&runs.iter().map(|run| run[n]).collect::<Vec<_>>());
+    let with_interval = |n| {
+        let Mean { estimate, interval } = mean(n);
+        // What is not a number stays that.
+        let low = if interval.0 < 0.0 { 0.0 } else { interval.0 };
+        [estimate, low, interval.1]
+    };
+    let first = (0..whole).flat_map(with_interval);
+    first.chain((whole..N).map(|n| mean(n).estimate)).map(Cell::from).collect()
+}
+
+/// The runs whose samples are named `of`, and whether all are valid.
+pub fn runs<const N: usize>(samples: &[Sample], of: &str) -> (Vec<[f64; N]>, bool) {
+    let (numbers, valid) = Sample::pooled(samples, of);
+    (numbers.as_chunks().0.to_vec(), valid)
+}
+
+/// How far simulator and testbed are apart at the place where that is farthest, in units of what
+/// is allowed: a share of the simulator's number, or `least`, whichever is more. Each pair has the
+/// place's name, the simulator's number and the testbed's.
+pub fn apart(
+    pairs: impl Iterator<Item = (String, Measured, Measured)>,
+    (share, least): (f64, f64),
+) -> Measured {
+    let (mut apart, mut said) = (Vec::new(), Vec::new());
+    for (name, sim, live) in pairs {
+        let allowed = (share * sim.estimate).max(least);
+        apart.push(live.minus(&sim).times(1.0 / allowed).abs());
+        said.push(format!("{name}: {:.2}, {:.2}", sim.estimate, live.estimate));
+    }
+    Measured::maximum(apart).noting(format!("Simulator, testbed: {}.", said.join("; ")))
+}

@@ -1,0 +1,237 @@
+//! Calls over a link that is too slow for them one by one, with a trunk and without: between two
+//! simulated nodes, and between two daemons over the same modelled link.
+
+mod figures;
+mod testbed;
+
+use super::{PAPER, means};
+use crate::chain::DEADLINE;
+use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
+use crate::scenario::{self, Call, Carrier, Host, Link, Scenario};
+use crate::table::{Cell, Column, Table};
+use crate::testbed::PLACES;
+use std::time::Duration;
+use trunkline_base::Bitrate;
+use trunkline_base::link_model::{LinkModel, Loss, Queue};
+use trunkline_media::quality::emodel::{Codec, Parameters, rate};
+use trunkline_overlay::trunk;
+use trunkline_overlay::wire::{NodeId, Service};
+
+const FIGURE: &str = "trunk-live";
+
+/// Quantities that claims compare: each has a mean and both ends of its 95 % interval.
+const COMPARED: [&str; 5] = ["packets_s", "bytes_per_packet", "missed_pct", "r", "delay_p99_ms"];
+/// Quantities of which the table has the mean alone.
+const TOLD: [&str; 6] =
+    ["mbit_s", "dropped_pct", "cpu_a_pct", "cpu_b_pct", "late_us", "callers_late_pct"];
+
+const COLUMNS: &[Column] = &[
+    Column::text("where"),
+    Column::text("trunk"),
+    Column::number("loss_pct", 1),
+    Column::number("calls", 0),
+    Column::number("runs", 0),
+    Column::number("packets_s", 1),
+    Column::number("packets_s_low", 1),
+    Column::number("packets_s_high", 1),
+    Column::number("bytes_per_packet", 2),
+    Column::number("bytes_per_packet_low", 2),
+    Column::number("bytes_per_packet_high", 2),
+    Column::number("missed_pct", 4),
+    Column::number("missed_pct_low", 4),
+    Column::number("missed_pct_high", 4),
+    Column::number("r", 2),
+    Column::number("r_low", 2),
+    Column::number("r_high", 2),
+    Column::number("delay_p99_ms", 2),
+    Column::number("delay_p99_ms_low", 2),
+    Column::number("delay_p99_ms_high", 2),
+    Column::number("mbit_s", 3),
+    Column::number("dropped_pct", 2),
+    Column::number("cpu_a_pct", 1),
+    Column::number("cpu_b_pct", 1),
+    Column::number("late_us", 0),
+    Column::number("callers_late_pct", 2),
+    Column::text("valid"),
+];
+
+/// Bytes of a packet: RTP, and 20 ms of G.729.
+const PACKET: usize = 12 + 20;
+/// Packets of a call per second.
+const PER_SECOND: f64 = 50.0;
+/// Bytes of IPv6 and UDP in front of a packet.
+const IP_UDP: usize = 48;
+/// One way over the link.
+const DELAY: Duration = Duration::from_millis(20);
+/// From the mouth to the packet: the 20 ms of speech in it.
+const PACKETIZATION: Duration = Duration::from_millis(20);
+/// What the link loses, in percent.
+const LOSSES: [f64; 2] = [0.0, 1.0];
+/// Calls of the simulator.
+const CALLS: u32 = 500;
+
+/// What is measured at the same time: calls, with a trunk for them or without, and the loss.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Place {
+    has_trunk: bool,
+    /// In percent, each way.
+    loss: f64,
+    calls: u32,
+}
+
+impl Place {
+    /// Every place with so many calls; only those without loss for [`Size::Tiny`].
+    fn all(size: Size, calls: u32) -> impl Iterator<Item = Place> {
+        let losses = size.pick(&LOSSES[..1], &LOSSES, &LOSSES);
+        let of = move |has_trunk| losses.iter().map(move |&loss| Place { has_trunk, loss, calls });
+        [false, true].into_iter().flat_map(of)
+    }
+
+    /// The column `trunk`.
+    fn name(&self) -> &'static str {
+        if self.has_trunk { "fill" } else { "none" }
+    }
+
+    /// Name of the place in files and samples.
+    fn key(&self) -> String {
+        format!("{}-{}-{}", self.name(), self.loss, self.calls)
+    }
+
+    /// The rate of the link, in bit/s: exactly what the calls would take as plain UDP over IPv6.
+    fn rate(&self) -> u64 {
+        u64::from(self.calls) * 8 * (PACKET + IP_UDP) as u64 * PER_SECOND as u64
+    }
+
+    /// The place as a scenario of so many seconds.
+    fn scenario(&self, seconds: u64, sabotage: Sabotage) -> Scenario {
+        let (mut a, b) = (Host::new("a"), Host::new("b"));
+        if self.has_trunk && !sabotage.is("no-trunk") {
+            a.trunks.push(trunk::Config::new(NodeId(2)));
+        }
+        let rate = if sabotage.is("twice-the-rate") { 2 * self.rate() } else { self.rate() };
+        let p = self.loss / 100.0;
+        let model = LinkModel {
+            delay: DELAY,
+            rate: Some(Bitrate::from_bps(rate)),
+            queue: Queue::Packets(100),
+            loss: if p > 0.0 { Loss::Bernoulli { p } } else { Loss::None },
+            ..LinkModel::default()
+        };
+        Scenario {
+            name: FIGURE.into(),
+            length: Duration::from_secs(seconds),
+            pesq: false,
+            sealed: true,
+            hosts: vec![a, b],
+            routers: Vec::new(),
+            links: vec![Link::between((0, 1), model)],
+            calls: vec![Call {
+                name: "calls".into(),
+                ends: (0, 1),
+                count: self.calls,
+                carrier: Carrier::Overlay(Service::RealTime),
+                bytes: PACKET,
+                threshold: DEADLINE,
+            }],
+            streams: Vec::new(),
+            transfers: Vec::new(),
+            programs: Vec::new(),
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// The quantities of one run: [`COMPARED`], then [`TOLD`].
+type Run = [f64; COMPARED.len() + TOLD.len()];
+
+/// The quantities of a run of so many seconds by its tables; `told` are the last four of [`TOLD`],
+/// which only the testbed has.
+fn seen(calls: &Table, links: &Table, seconds: u64, told: [f64; 4]) -> Run {
+    let there = links.iter().find(|r| r.is("way", "there") && r.is("class", "all"));
+    let count = |column| there.map_or(f64::NAN, |r| r.number(column));
+    let of_calls = |column| calls.iter().next().map_or(f64::NAN, |r| r.number(column));
+    let (seconds, bytes) = (seconds as f64, count("offered_bytes"));
+    let missed = of_calls("missed_pct");
+    let heard = Parameters::default()
+        .with_delay(DEADLINE + PACKETIZATION)
+        .with_codec(Codec::G729A)
+        .with_loss(missed / 100.0, 1.0);
+    let [cpu_a, cpu_b, late, callers_late] = told;
+    [
+        count("offered") / seconds,
+        bytes / of_calls("sent"),
+        missed,
+        // Below 0 the scale has no meaning left.
+        rate(&heard).r.max(0.0),
+        of_calls("delay_p99_ms"),
+        8e-6 * bytes / seconds,
+        100.0 * count("queue_dropped") / count("offered"),
+        cpu_a,
+        cpu_b,
+        late,
+        callers_late,
+    ]
+}
+
+/// The row of a place by its runs.
+fn row(at: &str, place: &Place, runs: &[Run], valid: bool) -> Vec<Cell> {
+    let mut row: Vec<Cell> = vec![at.into(), place.name().into(), place.loss.into()];
+    row.extend([u64::from(place.calls), runs.len() as u64].map(Cell::from));
+    row.extend(means::cells(runs, COMPARED.len()));
+    row.push(Cell::yes(valid));
+    row
+}
+
+/// The experiment on calls over a link that is too slow for them one by one.
+pub fn experiment() -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name: "trunk-link",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(points),
+        figures: vec![figures::simulated()],
+        testbed: Some(testbed::testbed()),
+    }
+}
+
+/// Number of runs in the simulator, and length of the calls in seconds.
+fn extent(size: Size) -> (u64, u64) {
+    size.pick((1, 1), (3, 2), (8, 20))
+}
+
+/// The calls of the simulator, and those of the testbed, if it has others.
+fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let (runs, seconds) = extent(size);
+    let one = |place: Place| {
+        let measure = move |inputs: &Inputs<'_>| {
+            let run = |n| {
+                let scenario = place.scenario(seconds, sabotage);
+                let done = scenario::simulate(&scenario, None, inputs.seed.wrapping_add(n))?;
+                Ok(seen(&done.calls, &done.links, seconds, [f64::NAN; 4]))
+            };
+            let runs = (0..runs).map(run).collect::<Result<Vec<Run>, PointError>>()?;
+            Ok(vec![row(PLACES[0], &place, &runs, true)])
+        };
+        Point {
+            key: place.key(),
+            x: place.loss,
+            figures: vec![FIGURE],
+            weight: 3e-4 * f64::from(place.calls) * (runs * seconds) as f64,
+            measure: Box::new(measure),
+        }
+    };
+    let mut calls = vec![CALLS, testbed::CALLS];
+    calls.dedup();
+    calls.into_iter().flat_map(|calls| Place::all(size, calls)).map(one).collect()
+}
+
+/// The testbed's rows. `runs` gives the runs at a place, and whether they are valid.
+fn rows_of(runs: impl Fn(&Place) -> (Vec<Run>, bool)) -> Cells {
+    let row = |place: Place| {
+        let (runs, valid) = runs(&place);
+        (!runs.is_empty()).then(|| row(PLACES[1], &place, &runs, valid))
+    };
+    Place::all(Size::Full, testbed::CALLS).filter_map(row).collect()
+}

@@ -1,0 +1,293 @@
+//! Figures and claims on calls beside a TCP.
+
+use super::{ALL, FIGURE};
+use crate::beyond::means;
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
+use crate::experiment::Figure;
+use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
+use crate::table::{Record, Table};
+use crate::testbed::PLACES;
+
+/// The figure that shows the simulator's numbers alone.
+pub fn simulated() -> Figure {
+    Figure {
+        name: FIGURE,
+        title: "A TCP beside 200 calls of the overlay",
+        section: "5.4, beyond",
+        says: "The competition of Trad & Afifi 2003 with the overlay's nodes as they are: 200 G.729 \
+               calls between two sealed nodes, and a TCP (Linux's reno, no window but the receiver's), \
+               over one bottleneck of 10 Mbit/s and 10 ms with a drop-tail queue of 50 packets. From \
+               left to right: no calls; each packet by itself (`multiplex = \"off\"`), where the \
+               overlay's headers over IPv6 make 124 bytes of the paper's 60 and the calls want 9.9 \
+               Mbit/s; all that comes within 2 ms together (`\"fill\"`); as many as TFMC chooses \
+               (`\"tfmc\"`). Throughput behind the bottleneck, with all headers.",
+        chart: Box::new(|t| panels(t, &PLACES[..1])),
+        claims: of_place(PLACES[0]),
+    }
+}
+
+/// The figure that compares the simulator with daemons and the kernel's TCP.
+pub fn beside() -> Figure {
+    let mut claims: Vec<Claim> = ["tcp_mbit_s", "voice_mbit_s", "missed_pct"].map(agrees).into();
+    claims.extend(of_place(PLACES[1]));
+    Figure {
+        name: "trunk-tcp-testbed",
+        title: "The kernel's TCP beside 200 calls between two daemons",
+        section: "5.4, beyond",
+        says: "The same with daemons, and the kernel's reno between two hosts beside them, over the \
+               same modelled network in real time.",
+        chart: Box::new(|t| panels(t, &PLACES)),
+        claims,
+    }
+}
+
+fn find<'a>(table: &'a Table, at: &str, carried: &str) -> Option<Record<'a>> {
+    table.iter().find(|r| r.is("where", at) && r.is("calls", carried))
+}
+
+fn value(table: &Table, at: &str, carried: &str, quantity: &str) -> Measured {
+    find(table, at, carried).map_or_else(|| Measured::census(f64::NAN), |r| means::of(&r, quantity))
+}
+
+fn panels(table: &Table, places: &[&str]) -> Panels {
+    let series = |n: usize, at: &str, name: &str, quantity: &str| {
+        let mark = |(x, carried): (f64, &super::Carried)| {
+            let m = means::of(&find(table, at, carried.name)?, quantity);
+            Some(Mark {
+                x,
+                y: m.estimate,
+                interval: (m.interval.0 < m.interval.1).then_some(m.interval),
+            })
+        };
+        let points = [1.0, 2.0, 3.0, 4.0].into_iter().zip(&ALL).filter_map(mark).collect();
+        Series { name: format!("{name}{at}"), style: Style::nth(n), points }
+    };
+    let panel = |label: &str, shown: &[(&str, &str)]| {
+        let each = places.iter().flat_map(|at| shown.iter().map(move |s| (*at, *s)));
+        let all: Vec<Series> =
+            each.enumerate().map(|(n, (at, (name, q)))| series(n, at, name, q)).collect();
+        let values: Vec<f64> = all.iter().flat_map(|s| s.points.iter().map(|p| p.y)).collect();
+        Panel::new(Axis::fitting(label, 0.0, values.into_iter().chain([1.0])), all)
+    };
+    Panels {
+        title: "A TCP beside 200 calls".into(),
+        x: Axis::linear("none, off, fill, tfmc", (0.5, 4.5), 1.0),
+        panels: vec![
+            panel("Mbit/s", &[("TCP, ", "tcp_mbit_s"), ("calls, ", "voice_mbit_s")]),
+            panel("missed (%)", &[("", "missed_pct")]),
+            panel("p99 delay (ms)", &[("", "delay_p99_ms")]),
+        ],
+        guides: Vec::new(),
+    }
+}
+
+fn tcp(table: &Table, at: &str, carried: &str) -> Measured {
+    value(table, at, carried, "tcp_mbit_s")
+}
+
+fn voice(table: &Table, at: &str, carried: &str) -> Measured {
+    value(table, at, carried, "voice_mbit_s")
+}
+
+/// What is claimed of simulator or testbed.
+fn of_place(at: &'static str) -> Vec<Claim> {
+    papers(at).into_iter().chain(own(at)).collect()
+}
+
+/// A claim that calls without a trunk make fail, except of daemons, which would have to be broken.
+fn claim(
+    at: &str,
+    id: &'static str,
+    says: &'static str,
+    published: Option<&'static str>,
+    bound: Bound,
+) -> Claim {
+    Claim {
+        id,
+        says,
+        published,
+        bound,
+        unit: "Mbit/s",
+        decimals: 2,
+        measure: Box::new(|_| Measured::census(f64::NAN)),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage: if at == PLACES[0] { "no-trunk" } else { "" },
+    }
+}
+
+/// What the paper says of figures 6 and 7.
+fn papers(at: &'static str) -> [Claim; 4] {
+    let without_calls = if at == PLACES[0] { "no-calls" } else { "" };
+    [
+        Claim {
+            measure: Box::new(move |t| {
+                tcp(t, at, "off").times(100.0 / tcp(t, at, "none").estimate)
+            }),
+            sabotage: without_calls,
+            unit: "% of what it has alone",
+            decimals: 1,
+            ..claim(
+                at,
+                "tcp-falls",
+                "beside calls whose packets go by themselves the TCP has at most half of what it has \
+                 alone",
+                Some("TCP throughput was dramatically decreased: the calls cause starvation"),
+                Bound::at_most(50.0, "a dramatic decrease is taken as half or more, as for fig6"),
+            )
+        },
+        Claim {
+            measure: Box::new(move |t| tcp(t, at, "tfmc")),
+            ..claim(
+                at,
+                "tcp-over-5",
+                "with TFMC the TCP has more than 5 Mbit/s",
+                Some("TCP maintained a steady sending rate of more than 5 Mbit/s"),
+                Bound::above(5.0, "the paper's number"),
+            )
+        },
+        Claim {
+            measure: Box::new(move |t| tcp(t, at, "tfmc").minus(&voice(t, at, "tfmc"))),
+            ..claim(
+                at,
+                "voice-below-tcp",
+                "with TFMC the calls have less than the TCP",
+                Some("voice flows get less bandwidth than the TCP flow"),
+                Bound::above(0.0, "the TCP's throughput less the calls'"),
+            )
+        },
+        Claim {
+            sabotage: if at == PLACES[0] { "swapped" } else { "" },
+            measure: Box::new(move |t| voice(t, at, "off").minus(&voice(t, at, "tfmc"))),
+            ..claim(
+                at,
+                "less-bandwidth",
+                "with TFMC the calls take less than one by one",
+                Some("it requires less network bandwidth, because of header overhead reduction"),
+                Bound::above(0.0, "throughput without and with, subtracted"),
+            )
+        },
+    ]
+}
+
+/// What else a trunk is to do.
+fn own(at: &'static str) -> [Claim; 3] {
+    [
+        Claim {
+            measure: Box::new(move |t| tcp(t, at, "fill")),
+            ..claim(
+                at,
+                "tcp-over-5-fill",
+                "beside a full trunk (`fill`), too, the TCP has more than 5 Mbit/s",
+                None,
+                Bound::above(5.0, "the paper's number, for TFMC"),
+            )
+        },
+        Claim {
+            measure: Box::new(move |t| value(t, at, "fill", "missed_pct")),
+            unit: "%",
+            ..claim(
+                at,
+                "heard-fill",
+                "in a full trunk less than 1 % of the calls' packets is missed beside the TCP",
+                None,
+                Bound::below(1.0, OWN_TARGET),
+            )
+        },
+        Claim {
+            measure: Box::new(move |t| value(t, at, "tfmc", "missed_pct")),
+            unit: "%",
+            ..claim(
+                at,
+                "heard-tfmc",
+                "with TFMC less than 1 % of the calls' packets is missed beside the TCP",
+                None,
+                Bound::below(1.0, OWN_TARGET),
+            )
+        },
+    ]
+}
+
+/// The claim that the testbed agrees with the simulator on a quantity. The bounds were set before
+/// anything was measured.
+fn agrees(quantity: &'static str) -> Claim {
+    let (id, says, why, allowed) = match quantity {
+        "tcp_mbit_s" => (
+            "tcp-agrees",
+            "the kernel's TCP has as much as the simulated one, beside calls and alone",
+            "10 % or 0.1 Mbit/s, whichever is more: set before anything was measured",
+            (0.1, 0.1),
+        ),
+        "voice_mbit_s" => (
+            "voice-agrees",
+            "the daemons' calls have as much as the simulated ones",
+            "10 %: set before anything was measured",
+            (0.1, 0.0),
+        ),
+        _ => (
+            "missed-agrees",
+            "of the daemons' calls as much is missed as of the simulated ones",
+            "15 % or 0.1 percentage points, whichever is more: set before anything was measured",
+            (0.15, 0.1),
+        ),
+    };
+    // Without calls nothing can be missed of them.
+    let ways = if quantity == "tcp_mbit_s" { &ALL[..] } else { &ALL[1..] };
+    Claim {
+        id,
+        says,
+        published: None,
+        bound: Bound::at_most(1.0, why),
+        unit: "of what they may be apart",
+        decimals: 2,
+        measure: Box::new(move |t| {
+            let pair = |carried: &super::Carried| {
+                let [sim, live] = PLACES.map(|at| value(t, at, carried.name, quantity));
+                (carried.name.to_owned(), sim, live)
+            };
+            means::apart(ways.iter().map(pair), allowed)
+        }),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage: "no-trunk",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{COLUMNS, Run, row};
+    use super::*;
+    use crate::output::judge;
+    use crate::table::print;
+
+    /// A table in which TCP and calls have these Mbit/s and the calls miss so many percent, however
+    /// they are carried, by place.
+    fn table(simulator: [f64; 3], testbed: [f64; 3]) -> Table {
+        let rows = |at: &'static str, [tcp, voice, missed]: [f64; 3]| {
+            let run: Run = [tcp, voice, missed, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+            ALL.map(|carried| row(at, carried, &[run; 4], true))
+        };
+        let cells = [rows(PLACES[0], simulator), rows(PLACES[1], testbed)].concat();
+        Table { columns: COLUMNS, rows: cells.into_iter().map(|row| print(COLUMNS, row)).collect() }
+    }
+
+    #[test]
+    fn the_testbeds_claims_can_fail() {
+        let failing = |simulator, testbed| {
+            let table = table(simulator, testbed);
+            let claims = beside().claims;
+            let ids = claims.iter().filter(|c| judge(c, &table).verdict == Verdict::Fails);
+            ids.map(|c| c.id).collect::<Vec<_>>()
+        };
+        // However they are carried it is the same, which two claims say is not so.
+        let same = ["tcp-falls", "less-bandwidth"];
+        assert_eq!(failing([6.0, 4.0, 0.5], [6.0, 4.0, 0.5]), same);
+        let apart = ["tcp-agrees", "voice-agrees", "missed-agrees"];
+        let starved =
+            ["voice-below-tcp", "tcp-over-5", "tcp-over-5-fill", "heard-fill", "heard-tfmc"];
+        let failed = failing([6.0, 4.0, 0.5], [4.0, 6.0, 2.0]);
+        assert!(apart.iter().chain(&starved).all(|id| failed.contains(id)), "{failed:?}");
+    }
+}
