@@ -77,7 +77,7 @@ fn calls(codec: Codec) -> (u32, u32) {
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
-    let carried: &[&str] = size.pick(&[ALONE, WAIT_2], &[UDP, ALONE, WAIT_2, WAIT_10], &CARRIED);
+    let carried: &[&str] = size.pick(&[WAIT_2], &[UDP, ALONE, WAIT_2, WAIT_10], &CARRIED);
     let places = Codec::ALL.iter().flat_map(|codec| carried.iter().map(move |c| (*codec, *c)));
     let (runs, length) = extent(size);
     let one = |(codec, carried): (Codec, &'static str)| Point {

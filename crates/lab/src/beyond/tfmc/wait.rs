@@ -169,69 +169,73 @@ fn figure() -> Figure {
                pale: TCRTP (RFC 4170, 5.3) with as many packets together as the trunk of 2 ms has. \
                None of the three seals anything.",
         chart: Box::new(chart),
-        claims: vec![
-            Claim {
-                unit: "bytes",
-                measure: Box::new(|t| {
-                    let many = |r: &Record<'_>| r.number("calls") >= 50.0;
-                    let waiting = |r: &Record<'_>| r.number("wait_ms") >= 2.0;
-                    let of = t.iter().filter(|r| many(r) && waiting(r));
-                    Measured::maximum(of.map(|r| Measured::of(&r, COST)))
-                }),
-                at: &[50.0, 100.0, 200.0, 500.0],
-                ..claim(
-                    "fifty-calls",
-                    "from 50 calls on, a packet in a sealed trunk with waits from 2 ms on costs less \
-                     than the 60 bytes it has by plain UDP",
-                    Bound::below(60.0, "20 of speech, 12 of RTP, 28 of UDP and IPv4"),
-                    "trunk-off",
-                )
-            },
-            Claim {
-                unit: "ms",
-                decimals: 3,
-                measure: Box::new(|t| {
-                    let beyond = |r: Record<'_>| r.number("added_most_ms") - r.number("wait_ms");
-                    Measured::maximum(t.iter().map(|r| Measured::census(beyond(r))))
-                }),
-                ..claim(
-                    "no-longer",
-                    "no packet takes longer by more than the wait, however many calls there are",
-                    Bound::at_most(0.001, "a microsecond, to which delays are rounded up"),
-                    "wait-10ms",
-                )
-            },
-            Claim {
-                unit: "bytes",
-                measure: Box::new(|t| over(t, "iax2_bytes", 10)),
-                at: &[200.0],
-                expected: Verdict::Fails,
-                why: "IAX2 has no RTP header, whose 12 bytes the trunk carries, nor a seal, and one \
-                      frame in 20 ms.",
-                ..claim(
-                    "iax2",
-                    "200 calls that wait for 10 ms, as long as with IAX2 on average, cost no more than \
-                     by its trunk frames",
-                    Bound::at_most(0.0, BEFORE),
-                    "trunk-off",
-                )
-            },
-            Claim {
-                unit: "bytes",
-                measure: Box::new(|t| over(t, "tcrtp_bytes", 2)),
-                at: &[200.0],
-                expected: Verdict::Fails,
-                why: "TCRTP compresses RTP's header, and has no envelope with a seal.",
-                ..claim(
-                    "tcrtp",
-                    "200 calls that wait for 2 ms cost no more than by TCRTP with as many packets \
-                     together",
-                    Bound::at_most(0.0, BEFORE),
-                    "trunk-off",
-                )
-            },
-        ],
+        claims: claims(),
     }
+}
+
+fn claims() -> Vec<Claim> {
+    vec![
+        Claim {
+            unit: "bytes",
+            measure: Box::new(|t| {
+                let many = |r: &Record<'_>| r.number("calls") >= 50.0;
+                let waiting = |r: &Record<'_>| r.number("wait_ms") >= 2.0;
+                let of = t.iter().filter(|r| many(r) && waiting(r));
+                Measured::maximum(of.map(|r| Measured::of(&r, COST)))
+            }),
+            at: &[50.0, 100.0, 200.0, 500.0],
+            ..claim(
+                "fifty-calls",
+                "from 50 calls on, a packet in a sealed trunk with waits from 2 ms on costs less \
+                     than the 60 bytes it has by plain UDP",
+                Bound::below(60.0, "20 of speech, 12 of RTP, 28 of UDP and IPv4"),
+                "trunk-off",
+            )
+        },
+        Claim {
+            unit: "ms",
+            decimals: 3,
+            measure: Box::new(|t| {
+                let beyond = |r: Record<'_>| r.number("added_most_ms") - r.number("wait_ms");
+                Measured::maximum(t.iter().map(|r| Measured::census(beyond(r))))
+            }),
+            ..claim(
+                "no-longer",
+                "no packet takes longer by more than the wait, however many calls there are",
+                Bound::at_most(0.001, "a microsecond, to which delays are rounded up"),
+                "wait-10ms",
+            )
+        },
+        Claim {
+            unit: "bytes",
+            measure: Box::new(|t| over(t, "iax2_bytes", 10)),
+            at: &[200.0],
+            expected: Verdict::Fails,
+            why: "IAX2 has no RTP header, whose 12 bytes the trunk carries, nor a seal, and one \
+                      frame in 20 ms.",
+            ..claim(
+                "iax2",
+                "200 calls that wait for 10 ms, as long as with IAX2 on average, cost no more than \
+                     by its trunk frames",
+                Bound::at_most(0.0, BEFORE),
+                "trunk-off",
+            )
+        },
+        Claim {
+            unit: "bytes",
+            measure: Box::new(|t| over(t, "tcrtp_bytes", 2)),
+            at: &[200.0],
+            expected: Verdict::Fails,
+            why: "TCRTP compresses RTP's header, and has no envelope with a seal.",
+            ..claim(
+                "tcrtp",
+                "200 calls that wait for 2 ms cost no more than by TCRTP with as many packets \
+                     together",
+                Bound::at_most(0.0, BEFORE),
+                "trunk-off",
+            )
+        },
+    ]
 }
 
 fn chart(table: &Table) -> Panels {
