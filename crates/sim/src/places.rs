@@ -190,6 +190,8 @@ pub struct Iface {
 pub struct Places {
     pub hosts: Vec<Host>,
     pub ifaces: Vec<Iface>,
+    /// By how much IP's header is shorter than IPv6's.
+    pub shorter_by: usize,
 }
 
 impl Places {

@@ -16,6 +16,9 @@ mod unmodified;
 
 use crate::experiment::Experiment;
 
+pub use call::Codec;
+pub use grid::FIXED;
+
 /// The folder of this paper's figures, in command lines and results.
 pub const PAPER: &str = "dccp-voice";
 

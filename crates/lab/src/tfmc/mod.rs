@@ -7,6 +7,7 @@
 mod codecs;
 mod competition;
 mod figures;
+pub mod live;
 pub mod network;
 mod saving;
 

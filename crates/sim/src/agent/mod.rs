@@ -59,7 +59,7 @@ pub struct Outgoing<'a> {
     /// came from.
     pub to: Endpoint,
     /// By which protocol; its headers, and IPv6's, count beside the payload
-    /// ([`Protocol::headers`]).
+    /// ([`Protocol::headers`]), or IPv4's ([`World::use_ipv4`](crate::World::use_ipv4)).
     pub protocol: Protocol,
     /// The IP header's TOS byte, as it arrived: DSCP and ECN.
     pub tos: u8,
@@ -149,7 +149,8 @@ impl AgentIo<'_> {
         tos: u8,
         payload: &[u8],
     ) {
-        let bytes = (payload.len() + protocol.headers()) as u32;
+        let headers = protocol.headers() - self.places.shorter_by;
+        let bytes = (payload.len() + headers) as u32;
         let class = self.class;
         self.net.send(self.now, &Packet { from, to, protocol, tos, class, bytes, payload });
     }

@@ -132,7 +132,8 @@ impl World {
     }
 
     /// What a wire did to the datagrams from its first end to its second, and
-    /// back. Bytes include [`IP_UDP_HEADERS`](trunkline_overlay::link::IP_UDP_HEADERS).
+    /// back. Bytes include [`IP_UDP_HEADERS`](trunkline_overlay::link::IP_UDP_HEADERS), or
+    /// 28 for each datagram after [`World::use_ipv4`].
     pub fn ledgers(&self, wire: WireId) -> [Ledger; 2] {
         directions(wire).map(|d| self.net.decided(d).expect("every wire has models"))
     }

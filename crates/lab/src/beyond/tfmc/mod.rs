@@ -1,14 +1,18 @@
 //! What Trad and Afifi's TFMC does beyond their figures: whose numbers show losses, how many TCPs
 //! are beside the trunk, how often it hears a report, whose segment its equation reckons with, how
-//! long the queue is, and what calls that pause leave to be saved.
+//! long the queue is, and what calls that pause leave to be saved; and of the overlay's own trunks
+//! what a packet costs, how long it waits, how many calls a link carries, and which are refused.
 
+mod admit;
 mod alone;
 mod feedback;
 mod history;
+mod load;
 mod queue;
 mod segment;
 mod talkspurts;
 mod tcps;
+mod wait;
 
 use super::PAPER;
 use crate::claim::{Bound, Claim, Measured, Verdict};
@@ -28,6 +32,9 @@ pub fn experiments() -> Vec<Experiment> {
         segment::experiment(),
         queue::experiment(),
         talkspurts::experiment(),
+        wait::experiment(),
+        admit::experiment(),
+        load::experiment(),
     ]
 }
 

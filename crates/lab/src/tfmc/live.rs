@@ -1,0 +1,247 @@
+//! Calls over the trunks of two of the overlay's own nodes, sealed, on IPv4.
+
+use crate::dccp_voice::{Codec, FIXED};
+use crate::experiment::PointError;
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::link_model::LinkModel;
+use trunkline_media::playout::optimal::{Packet, optimal};
+use trunkline_overlay::trunk;
+use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_sim::voice::{Arrival, Call, Outcome, Sinks, VoiceLog, VoiceSource};
+use trunkline_sim::{HostId, PlainEnd, Topology, WireId, World, WorldError};
+
+/// The nodes at both ends.
+pub const NODES: [NodeId; 2] = [NodeId(1), NodeId(2)];
+/// Their hosts.
+pub const HOSTS: [HostId; 2] = [HostId(0), HostId(1)];
+/// The way between the two, if it is a wire.
+pub const WIRE: WireId = WireId(0);
+/// RTP's header, in front of the speech of each packet.
+pub const RTP: usize = 12;
+/// The time between two packets of a call.
+pub const INTERVAL: Duration = Duration::from_millis(20);
+/// The port of the first call; each other has the next.
+pub const PORT: u16 = 5_000;
+/// When calls begin: links are up and trunks have been answered.
+pub const BEGIN: Time = Time::from_millis(1_000);
+/// How long calls settle: what contexts mean has been said.
+pub const SETTLED: Duration = Duration::from_millis(500);
+
+/// How calls are carried.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Carried {
+    /// On plain UDP, without any node.
+    Udp,
+    /// Over nodes that have no trunk.
+    Alone,
+    /// By trunks of both nodes, the first's to the second as it is here.
+    Trunk(trunk::Config),
+}
+
+/// Two ends, what is between them, and calls from the first to the second.
+#[derive(Clone)]
+pub struct Live {
+    /// How calls are carried.
+    pub carried: Carried,
+    /// The wire between the ends, in both directions.
+    pub wire: LinkModel,
+    /// When each call begins after the first could.
+    pub begins: Vec<Duration>,
+    /// Bytes of speech in a packet, at least 16.
+    pub speech: usize,
+    /// How long each call is measured, once it has settled.
+    pub length: Duration,
+    /// Whether there is a call back for each.
+    pub both_ways: bool,
+}
+
+/// A run of [`Live`], from when calls have settled.
+pub struct Seen {
+    world: World,
+    calls: Vec<Call<VoiceLog>>,
+    span: (Time, Time),
+    /// Bytes on the wire in both directions, with IPv4's and UDP's headers, in the span.
+    pub bytes: u64,
+    /// Packets that the first node's trunk sent in the span, and calls' packets in them.
+    pub trunked: [u64; 2],
+}
+
+/// A trunk to the second node: whatever comes within `wait` leaves together.
+pub fn fill(wait: Duration) -> trunk::Config {
+    trunk::Config { wait, ..trunk::Config::new(NODES[1]) }
+}
+
+impl Live {
+    /// One run.
+    ///
+    /// # Errors
+    ///
+    /// If the network can't be built.
+    pub fn run(&self, seed: u64) -> Result<Seen, PointError> {
+        let (mut world, plain) = self.build(seed)?;
+        world.use_ipv4();
+        let from = BEGIN + SETTLED;
+        let span = (from, from + self.length);
+        let mut calls = Vec::new();
+        for (k, begin) in (0..).zip(&self.begins) {
+            calls.push(self.call(&mut world, (plain, [0, 1]), k, *begin)?);
+            if self.both_ways {
+                calls.push(self.call(&mut world, (plain, [1, 0]), k, *begin)?);
+            }
+        }
+        world.run_until(span.0);
+        let trunked = |world: &World| if plain.is_none() { trunked(world) } else { [0; 2] };
+        let before = (bytes(&world), trunked(&world));
+        world.run_until(span.1);
+        let after = (bytes(&world), trunked(&world));
+        // What is under way.
+        world.run_until(span.1 + Duration::from_secs(1));
+        let trunked = [0, 1].map(|n| after.1[n] - before.1[n]);
+        Ok(Seen { world, calls, span, bytes: after.0 - before.0, trunked })
+    }
+
+    /// The network, and without nodes its ends.
+    fn build(&self, seed: u64) -> Result<(World, Option<[PlainEnd; 2]>), WorldError> {
+        let wire = || self.wire.clone();
+        if self.carried == Carried::Udp {
+            let mut world = World::new(seed);
+            let (a, b) = world.plain_path(wire(), wire(), None)?;
+            return Ok((world, Some([a, b])));
+        }
+        let mut topology = Topology::chain([wire()]);
+        for (host, to) in HOSTS.into_iter().zip(NODES.into_iter().rev()) {
+            if let Carried::Trunk(config) = self.carried {
+                topology.config_mut(host).trunks.push(trunk::Config { to, ..config });
+            }
+        }
+        topology.seal();
+        Ok((topology.build(seed)?, None))
+    }
+
+    fn call(
+        &self,
+        world: &mut World,
+        (plain, [from, to]): (Option<[PlainEnd; 2]>, [usize; 2]),
+        k: u16,
+        begin: Duration,
+    ) -> Result<Call<VoiceLog>, WorldError> {
+        let count = ((SETTLED + self.length).as_nanos() / INTERVAL.as_nanos()) as u64 + 1;
+        let (port, start) = (PORT + k, BEGIN + begin);
+        let mut source = VoiceSource::new(NODES[to], port, Service::RealTime, start, count);
+        source.bytes = RTP + self.speech;
+        let Some(ends) = plain else {
+            let sink = world.attach(HOSTS[to], port, VoiceLog::default())?;
+            return Ok((world.attach(HOSTS[from], 0, source)?, sink));
+        };
+        // Calls back have ports of their own.
+        source.port += 10_000 * from as u16;
+        let sink = world.attach_plain(ends[to], source.port, VoiceLog::default())?;
+        Ok((world.attach_plain(ends[from], source.port + 20_000, source)?, sink))
+    }
+}
+
+/// Bytes that were put on the wire so far, in both directions.
+fn bytes(world: &World) -> u64 {
+    world.ledgers(WIRE).iter().map(|ledger| ledger.offered.bytes).sum()
+}
+
+/// Packets that the first node's trunk has sent, and calls' packets in them.
+fn trunked(world: &World) -> [u64; 2] {
+    let mut trunks = world.node(HOSTS[0]).trunks(world.now());
+    trunks.next().map_or([0; 2], |t| {
+        [t.stats.trunk_packets, t.stats.packets].map(|packets| packets + t.stats.alone)
+    })
+}
+
+impl Seen {
+    /// What became of the packets that were due while measured.
+    pub fn outcome(&self, late_after: Duration) -> Outcome {
+        Outcome::of_packets(self.calls.iter().flat_map(|call| self.due(call)), 0, late_after)
+    }
+
+    /// R of each call, as [`rating`] has it.
+    pub fn ratings(&self, codec: Codec) -> Vec<f64> {
+        self.calls.iter().map(|call| rating(self.due(call), codec)).collect()
+    }
+
+    fn due(
+        &self,
+        &(source, sink): &Call<VoiceLog>,
+    ) -> impl Iterator<Item = (Time, Option<Arrival>)> + '_ {
+        let sink = (self.world.app(sink), self.world.origin(source));
+        due(self.world.app(source), sink, self.span)
+    }
+
+    /// Bytes on the wire for each of the calls' packets.
+    pub fn bytes_per_packet(&self) -> f64 {
+        self.bytes as f64 / self.outcome(Duration::MAX).sent as f64
+    }
+
+    /// Calls' packets that the first node sends together, on average: 1 without a trunk.
+    pub fn packed(&self) -> f64 {
+        match self.trunked {
+            [0, _] => 1.0,
+            [sent, of_calls] => of_calls as f64 / sent as f64,
+        }
+    }
+}
+
+/// A call's packets that were due in this span, and the arrival of each at a sink, which has
+/// them from this node and port.
+pub fn due<'a>(
+    source: &'a VoiceSource,
+    (sink, origin): (&'a VoiceLog, (NodeId, u16)),
+    (from, to): (Time, Time),
+) -> impl Iterator<Item = (Time, Option<Arrival>)> + 'a {
+    let arrivals = sink.arrivals(origin);
+    let due = (0..source.sent()).map(|k| (source.sent_at(k), k));
+    due.filter(move |(at, _)| (from..to).contains(at)).map(move |(at, k)| (at, arrivals(k)))
+}
+
+/// R of a call of these packets, with the best playout that it could have had and 38 ms of delay
+/// besides, by the reduced E-model, as that of the calls over TCP and TFRC; 0 where it would be
+/// less, and not a number without packets.
+pub fn rating(packets: impl Iterator<Item = (Time, Option<Arrival>)>, codec: Codec) -> f64 {
+    let packets =
+        packets.map(|(_, arrival)| Packet { talkspurt: 0, delay: arrival.map(|a| a.delay) });
+    optimal(packets, FIXED, codec.coefficients())
+        .map_or(f64::NAN, |outcome| outcome.rating.r.max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(carried: Carried) -> Live {
+        let begins = (0..10).map(|k| Duration::from_micros(100 * k)).collect();
+        let length = Duration::from_secs(1);
+        Live { carried, wire: LinkModel::default(), begins, speech: 20, length, both_ways: true }
+    }
+
+    /// 28 + 44 + 12 + 20 bytes, and what nodes say besides: a hello of 46 bytes and headers of
+    /// 28 each 200 ms.
+    #[test]
+    fn each_packet_by_itself_has_its_headers() {
+        let seen = live(Carried::Alone).run(1).unwrap();
+        let outcome = seen.outcome(Duration::MAX);
+        assert_eq!((outcome.sent, outcome.lost), (1_000, 0));
+        let bytes = seen.bytes_per_packet();
+        assert!((104.0..105.0).contains(&bytes), "{bytes}");
+    }
+
+    /// 94.2 − 10 of G.729 − 0.024 · 38.
+    #[test]
+    fn plain_udp_has_nothing_else() {
+        let seen = live(Carried::Udp).run(1).unwrap();
+        assert_eq!((seen.bytes_per_packet(), seen.packed()), (60.0, 1.0));
+        assert!(seen.ratings(Codec::G729).iter().all(|r| (r - 83.288).abs() < 1e-6));
+    }
+
+    #[test]
+    fn ten_calls_within_a_millisecond_share_a_packet() {
+        let seen = live(Carried::Trunk(fill(Duration::from_millis(2)))).run(1).unwrap();
+        assert_eq!((seen.packed(), seen.outcome(Duration::MAX).lost), (10.0, 0));
+        assert!(seen.bytes_per_packet() < 60.0, "{}", seen.bytes_per_packet());
+    }
+}
