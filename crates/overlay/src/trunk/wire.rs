@@ -433,6 +433,25 @@ mod tests {
             }
         }
 
+        /// Version 1 reads all but the last of an answer's six bytes, and knows what it reads.
+        #[test]
+        fn version_1_understands_questions_and_answers(generation: u16) {
+            let written = |message: &Message<'_>| {
+                let mut bytes = [0; 16];
+                let mut w = Writer::new(&mut bytes);
+                message.emit(&mut w).unwrap();
+                w.written().to_vec()
+            };
+            let [g, h] = generation.to_be_bytes();
+            let (version, answer) = (BASE_VERSION, Answer::Fresh);
+            let ask = Message::Ask { version, generation, report_ms: 5, rtt: None };
+            prop_assert_eq!(written(&ask), [5, 1, g, h, 0, 5, 0, 0, 0, 0]);
+            let own = Message::Answer { version, generation, answer, latest: TRUNK_VERSION };
+            prop_assert_eq!(written(&own), [6, 1, g, h, 1, 2]);
+            let old = Message::Answer { version, generation, answer, latest: 1 };
+            prop_assert_eq!(Message::parse(&[6, 1, g, h, 1]), Some(old));
+        }
+
         #[test]
         fn any_bytes_are_read_without_panic(bytes in vec(any::<u8>(), 0..2_000)) {
             if let Some(Message::Packets(head, rest)) = Message::parse(&bytes) {
