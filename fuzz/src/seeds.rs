@@ -102,7 +102,7 @@ fn echoes() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn trunks() -> Vec<(&'static str, Vec<u8>)> {
-    let (version, generation) = (trunk::TRUNK_VERSION, 7);
+    let (version, generation) = (trunk::BASE_VERSION, 7);
     let ask = trunk::Message::Ask { version, generation, report_ms: 5, rtt: None };
     let answer = trunk::Answer::Fresh;
     let context = trunk::Context { source_port: 5, destination_port: 6, deadline_ms: 100 };
@@ -112,10 +112,24 @@ fn trunks() -> Vec<(&'static str, Vec<u8>)> {
     for flow_seq in [1, 2] {
         trunk::Entry::Packet { context: 1, flow_seq, payload: &[0xd5; 20] }.push(&mut packets);
     }
+    let rtp = |rtp, payload, bytes: &mut Vec<u8>| {
+        trunk::Entry::Rtp { context: 1, flow_seq: 3, rtp, payload }.push(bytes);
+    };
+    let mut compressed = trunk::Head { entries: 4, ..head }.bytes().to_vec();
+    trunk::Entry::Definition { number: 1, context }.push(&mut compressed);
+    let whole = [&[0x80, 18, 0, 1, 0, 0, 0, 160, 0, 0, 0, 9], &[0xd5; 20][..]].concat();
+    rtp(trunk::Rtp::Says { template: 1, step: 160 }, &whole, &mut compressed);
+    for (timestamp, seq) in [(None, None), (Some(1_000), Some(7))] {
+        let by = trunk::Rtp::By { template: 1, marker: seq.is_some(), timestamp, seq };
+        rtp(by, &whole[trunk::RTP_HEADER..], &mut compressed);
+    }
+    let answer = |latest| trunk::Message::Answer { version, generation, answer, latest };
     vec![
         ("ask", written(|w| ask.emit(w))),
-        ("answer", written(|w| trunk::Message::Answer { version, generation, answer }.emit(w))),
+        ("answer", written(|w| answer(version).emit(w))),
+        ("answer_latest", written(|w| answer(trunk::TRUNK_VERSION).emit(w))),
         ("packets", packets),
+        ("compressed", compressed),
     ]
 }
 

@@ -7,7 +7,7 @@ use trunkline_base::Time;
 use trunkline_base::link_model::{Chain, Loss};
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::node::{Changes, Nodes};
-use trunkline_overlay::trunk::{Config, Multiplex, State, Stats};
+use trunkline_overlay::trunk::{Config, Multiplex, ReceiverStats, State, Stats};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::voice::{Call, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, World};
@@ -27,6 +27,10 @@ fn world(trunk: Option<Config>, loss: &Loss, n: u16) -> (World, Vec<Call>) {
 
 fn sent(world: &World) -> Stats {
     world.node(HostId(0)).trunks(world.now()).next().expect("a trunk").stats
+}
+
+fn received(world: &World) -> ReceiverStats {
+    world.node(HostId(2)).receiving(world.now()).next().expect("a trunk").stats
 }
 
 /// Envelopes and bytes that the first node sends.
@@ -49,12 +53,16 @@ fn calls_take_a_fraction_of_the_packets_and_wait_no_longer_than_they_may() {
     assert_eq!(after.delay(1.0), Some(ms(22)), "the wait, and not more");
     let ((envelopes, bytes), (fewer, less)) = (traffic(&plain), traffic(&trunked));
     // Ten calls 2 ms apart: two meet within 2 ms, and have 44 + 8 + 2 · 5 bytes of headers
-    // instead of 2 · 44.
+    // instead of 2 · 44, and 2 · 1 of RTP instead of 2 · 12.
     assert!(2 * fewer < envelopes + 1_000, "{fewer} of {envelopes}");
-    assert!(less < bytes - 12 * 10_000, "{less} of {bytes}");
+    assert!(less < bytes - 23 * 10_000, "{less} of {bytes}");
     let trunk = sent(&trunked);
     assert_eq!(trunk.packets + trunk.alone + trunk.unanswered, 10_000);
     assert_eq!((trunk.unanswered, trunk.dropped), (0, 0));
+    // All but the first five of each call, and one a second.
+    assert!(trunk.compressed > 10 * (1_000 - 5 - 20 - 1), "{trunk:?}");
+    assert_eq!(trunk.header_bytes_saved, 11 * trunk.compressed);
+    assert_eq!(received(&trunked).no_template, 0);
 }
 
 #[test]
@@ -81,6 +89,7 @@ fn links_recover_trunk_packets_as_they_do_others() {
         assert_eq!(after.duplicates, 0);
         let missed = |o: &trunkline_sim::voice::Outcome| o.lost + o.late;
         assert!(missed(&after) < missed(&before) + 200, "{after:?}");
+        assert!(received(&trunked).no_template < 20, "a thousandth: {:?}", received(&trunked));
         // Each packet is where it belongs.
         for &call in &together {
             let flow = flow(&trunked, call);

@@ -24,6 +24,7 @@ pub const BATCH: usize = 64;
 
 /// Bytes of a packet: RTP with 20 ms of G.711.
 pub const PACKET: usize = 172;
+const RTP_HEADER: usize = 12;
 
 /// A thousand calls send this often.
 const PACKETS_PER_SECOND: u32 = 50_000;
@@ -141,6 +142,15 @@ fn message(what: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
     [w.written(), payload].concat()
 }
 
+/// Makes the packet at the end of `message` the next of its stream.
+fn next_rtp(message: &mut [u8]) {
+    let at = message.len() - PACKET;
+    let [_, _, seq @ .., a, b, c, d] = &mut message[at..at + 8] else { return };
+    let next = u16::from_be_bytes([seq[0], seq[1]]).wrapping_add(1);
+    seq.copy_from_slice(&next.to_be_bytes());
+    [*a, *b, *c, *d] = (160 * u32::from(next)).to_be_bytes();
+}
+
 impl Stage {
     fn new(at: usize, case: &Case) -> Stage {
         let sealed = case.sealed;
@@ -152,8 +162,11 @@ impl Stage {
             config.links.push(link);
         }
         config.sealing = sealed.then(|| Sealing::new(identity(at)));
-        if at == Role::Origin as usize {
+        // Trunks are asked for, and answered.
+        if at != Role::Relay as usize {
             config.routes.push(StaticRoute { to: None, via: id(1), onward: Duration::ZERO });
+        }
+        if at == Role::Origin as usize {
             config.trunks.extend(case.trunk.then(|| trunk::Config::new(id(2))));
         }
         let node = Node::new(config, Start::simulated(Time::ZERO, Incarnation(1), 1))
@@ -202,11 +215,13 @@ impl Chain {
         for k in 0..sessions {
             stages[2].open(1_000 + k);
         }
-        let flow = |k| {
+        let flow = |k: u16| {
             let port = 1_000 + (k + k / sessions) % sessions;
             let (service, to) = (case.service, id(2));
             let send = ToNode::Send { service, deadline_ms: 100, to, port, payload: &[] };
-            (origins[usize::from(k % sessions)], message(&send, &[0xd5; PACKET]))
+            let rtp = [0x80, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+            let payload = [&rtp[..], &[0xd5; PACKET - RTP_HEADER]].concat();
+            (origins[usize::from(k % sessions)], message(&send, &payload))
         };
         let flows = (0..case.flows).map(flow).collect();
         let (now, rng) = (Time::ZERO, rng(1, 0));
@@ -250,7 +265,8 @@ impl Chain {
     fn applications_send(&mut self) {
         let origin = &mut self.stages[0];
         for _ in 0..self.packets {
-            let (session, message) = &self.flows[self.next_flow];
+            let (session, message) = &mut self.flows[self.next_flow];
+            next_rtp(message);
             origin.node.session_recv(self.now, *session, message, &mut origin.applications);
             self.next_flow = (self.next_flow + 1) % self.flows.len();
         }
@@ -279,6 +295,11 @@ impl Chain {
     /// Packets that reached an application.
     pub fn delivered(&self) -> u64 {
         self.stages[2].applications.packets
+    }
+
+    /// Trunks of the node under test.
+    pub fn trunks(&self) -> impl Iterator<Item = trunkline_overlay::node::Trunk> {
+        self.stages[self.case.role as usize].node.trunks(self.now)
     }
 
     /// Packets that the node under test sent again, and those it asked for.

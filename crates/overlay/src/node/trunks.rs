@@ -8,8 +8,8 @@ use crate::link::{LinkId, Packet, remaining_ms};
 use crate::route::Hop;
 use crate::session::flows::Ends;
 use crate::trunk::{
-    Answer, Config, Context, Entries, Head, Heard, MAX_ROOM, Message, Outgoing, Put, Receiver,
-    ReceiverStats, Sender, State, Stats, TRUNK_VERSION,
+    Answer, BASE_VERSION, Config, Context, Entries, Head, Heard, MAX_ROOM, Message, Outgoing, Put,
+    Receiver, ReceiverStats, Sender, State, Stats, TRUNK_VERSION,
 };
 use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
 use core::time::Duration;
@@ -241,15 +241,15 @@ impl Forwarder {
         }
         Some(match Message::parse(packet.payload)? {
             question @ Message::Ask { .. } => self.answer_trunk(now, h.source, &question),
-            Message::Answer { version, generation, answer } => {
+            Message::Answer { version, generation, answer, latest } => {
                 let sender = self.trunks.sender(h.source);
-                let heard = version == TRUNK_VERSION
-                    && sender.is_some_and(|s| s.on_answer(now, generation, answer));
+                let heard = version == BASE_VERSION
+                    && sender.is_some_and(|s| s.on_answer(now, generation, answer, latest));
                 if heard { Ok(()) } else { Err(Drop::EchoUnasked) }
             }
             Message::Report { version, generation, report } => {
                 let sender = self.trunks.sender(h.source);
-                let heard = version == TRUNK_VERSION
+                let heard = version == BASE_VERSION
                     && sender.is_some_and(|s| s.on_report(now, generation, report));
                 if heard { Ok(()) } else { Err(Drop::EchoUnasked) }
             }
@@ -277,13 +277,18 @@ impl Forwarder {
         if !known.unwrap_or_else(|| self.trunks.answers.admit(now, 1)) {
             return Err(Drop::EchoLimit);
         }
-        let is_welcome = version == TRUNK_VERSION && self.access.check_from(source).is_ok();
+        let is_welcome = version == BASE_VERSION && self.access.check_from(source).is_ok();
         let receiver = if is_welcome { self.trunks.receiver(now, source) } else { None };
         let answer =
             receiver.map_or(Answer::Refused, |r| r.on_ask(now, generation, report_ms, rtt));
-        let message = Message::Answer { version: TRUNK_VERSION, generation, answer };
-        self.say_of_trunk(now, source, &message);
+        self.answer_for_trunk(now, source, generation, answer);
         Ok(())
+    }
+
+    fn answer_for_trunk(&mut self, now: Time, to: NodeId, generation: u16, answer: Answer) {
+        let (version, latest) = (BASE_VERSION, TRUNK_VERSION);
+        let message = Message::Answer { version, generation, answer, latest };
+        self.say_of_trunk(now, to, &message);
     }
 
     /// Hands the packets of a trunk packet to their applications.
@@ -300,9 +305,7 @@ impl Forwarder {
         let known = place.filter(|&at| self.trunks.receiving[at].1.knows(head.generation));
         let Some(place) = known else {
             if self.trunks.answers.admit(now, 1) {
-                let (version, generation) = (TRUNK_VERSION, head.generation);
-                let answer = Answer::Unknown;
-                self.say_of_trunk(now, source, &Message::Answer { version, generation, answer });
+                self.answer_for_trunk(now, source, head.generation, Answer::Unknown);
             }
             return Err(Drop::TrunkUnknown);
         };
@@ -310,7 +313,7 @@ impl Forwarder {
         let (_, receiver) = &mut self.trunks.receiving[place];
         let mut receiver = core::mem::take(receiver);
         if let Some(report) = receiver.note_packet(now, head, packet.recovered) {
-            let (version, generation) = (TRUNK_VERSION, head.generation);
+            let (version, generation) = (BASE_VERSION, head.generation);
             self.say_of_trunk(now, source, &Message::Report { version, generation, report });
         }
         let on_the_way = head.remaining_ms.saturating_sub(remaining_ms(now, packet.deadline));

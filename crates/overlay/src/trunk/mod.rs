@@ -9,11 +9,15 @@
 //! Applications notice nothing either: each packet keeps its ports, its number and its
 //! content.
 //!
+//! Of the RTP headers in it a trunk packet has only what the receiver can't know (see
+//! [`Rtp`]). Everything else is carried as it is.
+//!
 //! A node that doesn't know trunks drops what it doesn't understand, so each one is
 //! asked first ([`Message::Ask`]) and once a second from then on; without an answer,
 //! packets leave one by one as ever.
 
 mod receiver;
+mod rtp;
 mod sender;
 #[cfg(test)]
 mod tests;
@@ -21,11 +25,12 @@ mod wire;
 
 pub use receiver::ReceiverStats;
 pub(crate) use receiver::{Heard, Receiver};
+pub use rtp::{RTP_HEADER, Rtp};
 pub(crate) use sender::{Outgoing, Put, Sender};
 pub use sender::{State, Stats};
 pub use wire::{
-    Answer, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS, MAX_ENTRIES,
-    MAX_PACKET, MalformedEntry, Message, TRUNK_VERSION,
+    Answer, BASE_VERSION, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS,
+    MAX_ENTRIES, MAX_PACKET, MalformedEntry, Message, TRUNK_VERSION,
 };
 
 use crate::link::{DEFAULT_MTU, IP_UDP_HEADERS};

@@ -1,5 +1,6 @@
 //! The receiving end of a trunk: it knows what contexts mean.
 
+use super::rtp::{Rtp, Templates};
 use super::wire::{Answer, Context, Entry, Head};
 use super::{ASK_AGAIN, UNSAID_AFTER, rate_config};
 use core::time::Duration;
@@ -34,6 +35,8 @@ pub(crate) struct Receiver {
     rate: Option<(tfmc::Receiver, u16)>,
     /// The highest number that has come, with the bits that it has not on the wire.
     number: Option<u32>,
+    /// The packet whose header was restored last.
+    restored: Vec<u8>,
     stats: ReceiverStats,
 }
 
@@ -45,6 +48,7 @@ struct Meaning {
     since: u32,
     /// When it was heard last.
     heard: Time,
+    templates: Templates,
 }
 
 impl Meaning {
@@ -54,10 +58,11 @@ impl Meaning {
     }
 
     /// It is heard again with this number.
-    fn again(self, at: Time, number: u32) -> Meaning {
-        let is_old = ahead(number, self.since) > REMEMBERED;
-        let since = if is_old { number.wrapping_sub(REMEMBERED as u32) } else { self.since };
-        Meaning { since, heard: self.heard.max(at), ..self }
+    fn again(&mut self, at: Time, number: u32) {
+        if ahead(number, self.since) > REMEMBERED {
+            self.since = number.wrapping_sub(REMEMBERED as u32);
+        }
+        self.heard = self.heard.max(at);
     }
 }
 
@@ -77,6 +82,9 @@ pub struct ReceiverStats {
     /// Packets of flows that were unknown, since what would have said what their context
     /// means was lost.
     pub unknown: u64,
+    /// Packets that were dropped, since what would have said how to restore their RTP
+    /// headers was lost.
+    pub no_template: u64,
 }
 
 /// What an entry is.
@@ -86,8 +94,8 @@ pub(crate) enum Heard<'a> {
     Packet { context: Context, flow_seq: u16, payload: &'a [u8] },
     /// It says what a context means.
     Definition,
-    /// A packet of a flow that is unknown: what would have said so was lost, or it was
-    /// overtaken by what its context means now.
+    /// A packet of a flow, or with an RTP header, that is unknown: what would have said so
+    /// was lost, or it was overtaken by what its context means now.
     Unknown,
 }
 
@@ -178,34 +186,76 @@ impl Receiver {
     }
 
     /// Takes one entry of the trunk packet with this number, which came at `at`.
-    pub fn hear<'a>(&mut self, at: Time, number: u32, entry: Entry<'a>) -> Heard<'a> {
+    pub fn hear<'a>(&'a mut self, at: Time, number: u32, entry: Entry<'a>) -> Heard<'a> {
         match entry {
             Entry::Definition { number: index, context } => {
-                let index = usize::from(index);
-                if self.contexts.len() <= index {
-                    self.contexts.resize(index + 1, None);
-                }
-                let place = &mut self.contexts[index];
-                let known = place.filter(|known| known.is_fresh(at));
-                match known {
-                    Some(known) if ahead(number, known.since) < 0 => {}
-                    Some(known) if known.context == context => {
-                        *place = Some(known.again(at, number))
-                    }
-                    _ => *place = Some(Meaning { context, since: number, heard: at }),
-                }
+                self.define(at, number, index, context);
                 Heard::Definition
             }
-            Entry::Packet { context, flow_seq, payload } => {
-                let place = self.contexts.get_mut(usize::from(context)).and_then(Option::as_mut);
-                let known = place.filter(|m| m.is_fresh(at) && ahead(number, m.since) >= 0);
-                let Some(meaning) = known else {
-                    self.stats.unknown += 1;
+            Entry::Packet { context, flow_seq, payload } => match self.meaning(at, number, context)
+            {
+                Some(&mut Meaning { context, .. }) => self.packet(context, flow_seq, payload),
+                None => Heard::Unknown,
+            },
+            Entry::Rtp { context, flow_seq, rtp, payload } => {
+                let Some(meaning) = self.meaning(at, number, context) else {
                     return Heard::Unknown;
                 };
-                *meaning = meaning.again(at, number);
+                let context = meaning.context;
+                if let Rtp::Says { template, step } = rtp {
+                    meaning.templates.say(at, flow_seq, template, step, payload);
+                    return self.packet(context, flow_seq, payload);
+                }
+                let Some(header) = meaning.templates.header(at, flow_seq, &rtp) else {
+                    self.stats.no_template += 1;
+                    return Heard::Unknown;
+                };
                 self.stats.packets += 1;
-                Heard::Packet { context: meaning.context, flow_seq, payload }
+                self.restored.clear();
+                self.restored.extend_from_slice(&header);
+                self.restored.extend_from_slice(payload);
+                Heard::Packet { context, flow_seq, payload: &self.restored }
+            }
+        }
+    }
+
+    fn packet<'a>(&mut self, context: Context, flow_seq: u16, payload: &'a [u8]) -> Heard<'a> {
+        self.stats.packets += 1;
+        Heard::Packet { context, flow_seq, payload }
+    }
+
+    /// Trunk packet `number` says what context `index` means.
+    fn define(&mut self, at: Time, number: u32, index: u16, context: Context) {
+        let index = usize::from(index);
+        if self.contexts.len() <= index {
+            self.contexts.resize(index + 1, None);
+        }
+        let place = &mut self.contexts[index];
+        match place.as_mut().filter(|known| known.is_fresh(at)) {
+            Some(known) if ahead(number, known.since) < 0 => {}
+            Some(known) if known.context == context => known.again(at, number),
+            known => {
+                // A flow keeps its templates, whatever deadline its packets have.
+                let same = known.filter(|known| known.context.ports() == context.ports());
+                let templates = same.map_or_else(Templates::default, |known| known.templates);
+                *place = Some(Meaning { context, since: number, heard: at, templates });
+            }
+        }
+    }
+
+    /// What context `index` means in trunk packet `number`, if that is known; else the
+    /// packet counts as unknown.
+    fn meaning(&mut self, at: Time, number: u32, index: u16) -> Option<&mut Meaning> {
+        let place = self.contexts.get_mut(usize::from(index)).and_then(Option::as_mut);
+        let known = place.filter(|m| m.is_fresh(at) && ahead(number, m.since) >= 0);
+        match known {
+            Some(meaning) => {
+                meaning.again(at, number);
+                Some(meaning)
+            }
+            None => {
+                self.stats.unknown += 1;
+                None
             }
         }
     }

@@ -4,22 +4,37 @@
 //!
 //! ```text
 //! ask      5 | version 8 | generation 16 | report every 16 (ms) | round trip 32 (µs, 0: unknown)
-//! answer   6 | version 8 | generation 16 | answer 8
+//! answer   6 | version 8 | generation 16 | answer 8 [| latest version 8]
 //! packets  7 | entries 8 | generation 16 | number 24 | remaining 8, then the entries
 //! report   8 | version 8 | generation 16 | number 32 | elapsed 32 (µs) | loss 32
 //! ```
 //!
-//! An entry begins with its context (12 bits) and its length (12 bits). That of
-//! context 0 says what another context means: context 16, source port 16,
-//! destination port 16, time to live 8 (ms). Every other one has the packet's number
-//! in its flow (16 bits), and `length` bytes of packet.
+//! An entry begins with its context (12 bits), whether its RTP header is compressed
+//! (1 bit), and its length (11 bits). That of context 0 says what another context means:
+//! context 16, source port 16, destination port 16, time to live 8 (ms). Every other one
+//! has the packet's number in its flow (16 bits), and `length` bytes of packet, or, if it
+//! is compressed, one of
+//!
+//! ```text
+//! template 4 | 1000 | step 16, then the whole packet, which says the template
+//! template 4 | 0, marker, has timestamp, has number | [timestamp 32] | [number 16],
+//!     then the packet without its RTP header
+//! ```
+//!
+//! Version 1 knows no compressed entries, and is sent none. All else is the same, and has
+//! version 1 in front, so that either understands the other; what the other end knows
+//! beyond that stands at the end of its answer, which version 1 passes over.
 
+use super::rtp::{Rtp, SAYING};
 use core::time::Duration;
 use trunkline_base::wire::{Reader, Short, Writer};
 use trunkline_rate::tfmc::{FEEDBACK_BYTES, Feedback};
 
-/// Version of what is said here.
-pub const TRUNK_VERSION: u8 = 1;
+/// The latest version of what is said here, with compressed entries.
+pub const TRUNK_VERSION: u8 = 2;
+
+/// The version that messages have in front: what hears another understands nothing.
+pub const BASE_VERSION: u8 = 1;
 
 /// Bytes in front of the entries.
 pub const HEAD: usize = 8;
@@ -33,8 +48,8 @@ pub const DEFINITION: usize = ENTRY - 2 + DEFINITION_BODY;
 /// Flows that a trunk tells apart; their contexts are 1 to this.
 pub const MAX_CONTEXTS: u16 = 0xfff;
 
-/// The longest packet that an entry holds, in bytes.
-pub const MAX_PACKET: usize = 0xfff;
+/// The longest packet that an entry holds, in bytes, whether it says a template or not.
+pub const MAX_PACKET: usize = MAX_LENGTH - SAYING;
 
 /// The most entries of one trunk packet.
 pub const MAX_ENTRIES: usize = 255;
@@ -44,13 +59,16 @@ const ANSWER: u8 = 6;
 const PACKETS: u8 = 7;
 const REPORT: u8 = 8;
 const DEFINITION_BODY: usize = 7;
+const MAX_LENGTH: usize = 0x7ff;
+/// In front of the length: the entry's RTP header is compressed.
+const COMPRESSED: u32 = 0x800;
 
 /// A message about a trunk.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Message<'a> {
     /// "Do you take trunk packets of this generation?"
     Ask {
-        /// The sender's [`TRUNK_VERSION`].
+        /// [`BASE_VERSION`].
         version: u8,
         /// A random number that the sender drew when it set up the trunk: contexts of
         /// another generation mean something else.
@@ -63,18 +81,21 @@ pub enum Message<'a> {
     },
     /// A node's answer to [`Message::Ask`], or to packets of a generation that it doesn't know.
     Answer {
-        /// The answering node's [`TRUNK_VERSION`].
+        /// [`BASE_VERSION`].
         version: u8,
         /// The generation that was asked for, or that packets came with.
         generation: u16,
         /// Whether the node takes trunk packets of that generation.
         answer: Answer,
+        /// The latest version that the node knows, its [`TRUNK_VERSION`]: at least
+        /// `version`.
+        latest: u8,
     },
     /// Packets of flows, in [`Entries`].
     Packets(Head, &'a [u8]),
     /// What the other end has lost of a generation's trunk packets.
     Report {
-        /// The other end's [`TRUNK_VERSION`].
+        /// [`BASE_VERSION`].
         version: u8,
         /// The generation of the packets that are reported on.
         generation: u16,
@@ -128,11 +149,12 @@ impl Message<'_> {
                 let micros = |rtt: Duration| u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
                 w.u32(rtt.map_or(0, |rtt| micros(rtt).max(1)))
             }
-            Message::Answer { version, generation, answer } => {
+            Message::Answer { version, generation, answer, latest } => {
                 w.u8(ANSWER)?;
                 w.u8(version)?;
                 w.u16(generation)?;
-                w.u8(answer as u8)
+                w.u8(answer as u8)?;
+                if latest > version { w.u8(latest) } else { Ok(()) }
             }
             Message::Packets(head, _) => w.bytes(&head.bytes()),
             Message::Report { version, generation, report } => {
@@ -165,7 +187,8 @@ impl Message<'_> {
                     3 => Answer::Unknown,
                     _ => return None,
                 };
-                Message::Answer { version: second, generation, answer }
+                let latest = r.u8().map_or(second, |latest| latest.max(second));
+                Message::Answer { version: second, generation, answer, latest }
             }
             PACKETS => {
                 let (number, remaining_ms) = (r.u24().ok()?, r.u8().ok()?);
@@ -201,6 +224,13 @@ pub struct Context {
     pub deadline_ms: u8,
 }
 
+impl Context {
+    /// Which flow it is.
+    pub(super) fn ports(&self) -> (u16, u16) {
+        (self.source_port, self.destination_port)
+    }
+}
+
 /// One entry of a trunk packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry<'a> {
@@ -220,6 +250,17 @@ pub enum Entry<'a> {
         /// What the application sent.
         payload: &'a [u8],
     },
+    /// A packet of a flow of RTP, of whose header only this is there.
+    Rtp {
+        /// Its context, 1 to [`MAX_CONTEXTS`].
+        context: u16,
+        /// Its number in its flow.
+        flow_seq: u16,
+        /// What it has of its header.
+        rtp: Rtp,
+        /// What the application sent: without the header, or with it ([`Rtp::Says`]).
+        payload: &'a [u8],
+    },
 }
 
 impl Entry<'_> {
@@ -228,19 +269,21 @@ impl Entry<'_> {
         match self {
             Entry::Definition { .. } => DEFINITION,
             Entry::Packet { payload, .. } => ENTRY + payload.len(),
+            Entry::Rtp { rtp, payload, .. } => ENTRY + rtp.size() + payload.len(),
         }
     }
 
     /// Appends it; only what fits in its fields of a context and a length.
     pub fn push(&self, out: &mut Vec<u8>) {
-        let head = |context: u16, len: usize| {
-            let both = u32::from(context & MAX_CONTEXTS) << 12 | (len & MAX_PACKET) as u32;
-            let [_, bytes @ ..] = both.to_be_bytes();
+        let head = |context: u16, compressed: u32, len: usize| {
+            let all =
+                u32::from(context & MAX_CONTEXTS) << 12 | compressed | (len & MAX_LENGTH) as u32;
+            let [_, bytes @ ..] = all.to_be_bytes();
             bytes
         };
         match *self {
             Entry::Definition { number, context } => {
-                out.extend_from_slice(&head(0, DEFINITION_BODY));
+                out.extend_from_slice(&head(0, 0, DEFINITION_BODY));
                 let Context { source_port, destination_port, deadline_ms } = context;
                 for field in [number, source_port, destination_port] {
                     out.extend_from_slice(&field.to_be_bytes());
@@ -248,8 +291,14 @@ impl Entry<'_> {
                 out.push(deadline_ms);
             }
             Entry::Packet { context, flow_seq, payload } => {
-                out.extend_from_slice(&head(context, payload.len()));
+                out.extend_from_slice(&head(context, 0, payload.len()));
                 out.extend_from_slice(&flow_seq.to_be_bytes());
+                out.extend_from_slice(payload);
+            }
+            Entry::Rtp { context, flow_seq, rtp, payload } => {
+                out.extend_from_slice(&head(context, COMPRESSED, rtp.size() + payload.len()));
+                out.extend_from_slice(&flow_seq.to_be_bytes());
+                rtp.push(out);
                 out.extend_from_slice(payload);
             }
         }
@@ -277,18 +326,24 @@ impl<'a> Entries<'a> {
 
     fn read(&mut self) -> Option<Entry<'a>> {
         let [a, b, c] = self.rest.array().ok()?;
-        let both = u32::from_be_bytes([0, a, b, c]);
-        let (context, len) = ((both >> 12) as u16, both as usize & MAX_PACKET);
+        let all = u32::from_be_bytes([0, a, b, c]);
+        let (context, len) = ((all >> 12) as u16, all as usize & MAX_LENGTH);
+        let is_compressed = all & COMPRESSED != 0;
         if context != 0 {
             let flow_seq = self.rest.u16().ok()?;
-            return Some(Entry::Packet { context, flow_seq, payload: self.rest.bytes(len).ok()? });
+            let payload = self.rest.bytes(len).ok()?;
+            if !is_compressed {
+                return Some(Entry::Packet { context, flow_seq, payload });
+            }
+            let (rtp, payload) = Rtp::read(payload)?;
+            return Some(Entry::Rtp { context, flow_seq, rtp, payload });
         }
         let mut body = Reader::new(self.rest.bytes(len).ok()?);
         let number = body.u16().ok()?;
         let (source_port, destination_port) = (body.u16().ok()?, body.u16().ok()?);
         let context = Context { source_port, destination_port, deadline_ms: body.u8().ok()? };
         let ports = source_port != 0 && destination_port != 0;
-        (ports && (1..=MAX_CONTEXTS).contains(&number))
+        (ports && !is_compressed && (1..=MAX_CONTEXTS).contains(&number))
             .then_some(Entry::Definition { number, context })
     }
 }
@@ -312,13 +367,24 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn entry() -> impl Strategy<Value = (u16, u16, Vec<u8>, Context, bool)> {
+    fn rtp() -> impl Strategy<Value = Rtp> {
+        let by = |(template, marker, timestamp, seq)| Rtp::By { template, marker, timestamp, seq };
+        prop_oneof![
+            (0u8..16, any::<u16>()).prop_map(|(template, step)| Rtp::Says { template, step }),
+            (0u8..16, any::<bool>(), any::<Option<u32>>(), any::<Option<u16>>()).prop_map(by),
+        ]
+    }
+
+    fn entry() -> impl Strategy<Value = (u16, u16, Vec<u8>, Context, Option<Option<Rtp>>)> {
         let context = (1u16.., 1u16.., any::<u8>()).prop_map(|(s, d, deadline_ms)| Context {
             source_port: s,
             destination_port: d,
             deadline_ms,
         });
-        (1..=MAX_CONTEXTS, any::<u16>(), vec(any::<u8>(), 0..200), context, any::<bool>())
+        // A whole header is what a packet that says a template must have.
+        let payload = vec(any::<u8>(), 12..200).prop_map(|bytes| [&[0x80], &bytes[1..]].concat());
+        let kind = proptest::option::of(proptest::option::of(rtp()));
+        (1..=MAX_CONTEXTS, any::<u16>(), payload, context, kind)
     }
 
     proptest! {
@@ -330,9 +396,10 @@ mod tests {
             let mut bytes = head.bytes().to_vec();
             let want: Vec<Entry<'_>> = entries
                 .iter()
-                .map(|(number, flow_seq, payload, context, defines)| match defines {
-                    true => Entry::Definition { number: *number, context: *context },
-                    false => Entry::Packet { context: *number, flow_seq: *flow_seq, payload },
+                .map(|&(context, flow_seq, ref payload, meaning, kind)| match kind {
+                    None => Entry::Definition { number: context, context: meaning },
+                    Some(None) => Entry::Packet { context, flow_seq, payload },
+                    Some(Some(rtp)) => Entry::Rtp { context, flow_seq, rtp, payload },
                 })
                 .collect();
             let len: usize = want.iter().map(Entry::size).sum();
@@ -348,7 +415,7 @@ mod tests {
 
         #[test]
         fn questions_answers_and_reports(
-            version: u8, generation: u16, report_ms: u16, answer in 0usize..4, micros: u32,
+            version: u8, generation: u16, report_ms: u16, answer in 0usize..4, micros: u32, later: u8,
         ) {
             let answer = [Answer::Known, Answer::Fresh, Answer::Refused, Answer::Unknown][answer];
             let rtt = (micros > 0).then(|| Duration::from_micros(micros.into()));
@@ -357,13 +424,34 @@ mod tests {
             for message in [
                 Message::Ask { version, generation, report_ms, rtt },
                 Message::Report { version, generation, report },
-                Message::Answer { version, generation, answer },
+                Message::Answer { version, generation, answer, latest: version.max(later) },
             ] {
                 let mut bytes = [0; 16];
                 let mut w = Writer::new(&mut bytes);
                 message.emit(&mut w).unwrap();
                 prop_assert_eq!(Message::parse(w.written()), Some(message));
             }
+        }
+
+        /// Version 1 reads all but the last of an answer's six bytes, and knows what it reads.
+        #[test]
+        fn version_1_understands_questions_and_answers(generation: u16) {
+            let written = |message: &Message<'_>| {
+                let mut bytes = [0; 16];
+                let mut w = Writer::new(&mut bytes);
+                message.emit(&mut w).unwrap();
+                w.written().to_vec()
+            };
+            let [g, h] = generation.to_be_bytes();
+            let (version, answer) = (BASE_VERSION, Answer::Fresh);
+            let ask = Message::Ask { version, generation, report_ms: 5, rtt: None };
+            prop_assert_eq!(written(&ask), [5, 1, g, h, 0, 5, 0, 0, 0, 0]);
+            let own = Message::Answer { version, generation, answer, latest: TRUNK_VERSION };
+            prop_assert_eq!(written(&own), [6, 1, g, h, 1, 2]);
+            let old = Message::Answer { version, generation, answer, latest: 1 };
+            let read = written(&old);
+            prop_assert_eq!(&read[..], [6, 1, g, h, 1]);
+            prop_assert_eq!(Message::parse(&read), Some(old));
         }
 
         #[test]

@@ -17,8 +17,8 @@ use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Handover, Node, Sink, Start};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
-use trunkline_overlay::trunk;
-use trunkline_overlay::wire::{Incarnation, NodeId, Service};
+use trunkline_overlay::trunk::{self, RTP_HEADER};
+use trunkline_overlay::wire::{DATA_OVERHEAD, Incarnation, NodeId, Service};
 
 /// Measure what packets of calls cost that leave together
 #[derive(clap::Args, Debug)]
@@ -27,6 +27,8 @@ Example:
   trunkline bench trunk --json
 
 Packets of G.729 with RTP, 32 bytes, so many together; `alone` is without a trunk.
+`bytes` are those of each UDP payload on average, and `each` those of a packet of a
+call with IPv4 and UDP.
 `ns` is processor time for each packet of a call, and `calls` how many of 50
 packets a second one way are a core full. `relay` and `bare` have sockets, their
 datagrams come one by one; `sealed` is the relay with sealed links. `leave` and
@@ -46,10 +48,16 @@ pub struct Args {
 }
 
 /// How many packets leave together; 0 is without a trunk.
-const TOGETHER: [usize; 5] = [0, 1, 6, 10, 20];
+const TOGETHER: [usize; 6] = [0, 1, 4, 6, 10, 20];
 
 /// G.729 of 20 ms, and an RTP header.
 const PAYLOAD: usize = 32;
+
+/// IPv4's header and UDP's.
+const IPV4_UDP: usize = 28;
+
+/// Samples of 20 ms.
+const SAMPLES: u32 = 160;
 
 /// Packets a second of a call, one way.
 const PER_CALL: f64 = 50.0;
@@ -61,8 +69,10 @@ const PLACES: [&str; 5] = ["bare", "relay", "sealed", "leave", "arrive"];
 struct Row {
     /// Packets in each datagram; 0 without a trunk.
     together: usize,
-    /// Bytes of each UDP payload.
+    /// Bytes of each UDP payload, on average.
     bytes: usize,
+    /// Bytes of a packet of a call, with IPv4 and UDP.
+    each: f64,
     places: Vec<Cost>,
 }
 
@@ -78,32 +88,33 @@ struct Cost {
 
 /// Runs `trunkline bench trunk`.
 pub fn run(args: &Args) -> Result<(), Error> {
-    let mut costs: Vec<[Vec<f64>; PLACES.len()]> =
+    let mut costs: Vec<(f64, [Vec<f64>; PLACES.len()])> =
         TOGETHER.iter().map(|_| Default::default()).collect();
     let bar = indicatif::ProgressBar::new(u64::from(args.rounds) * TOGETHER.len() as u64);
     for _ in 0..args.rounds {
         for (together, costs) in TOGETHER.into_iter().zip(&mut costs) {
-            for (at, ns) in round(together, args.round.0)?.into_iter().enumerate() {
-                costs[at].push(ns);
-            }
+            let (bytes, ns) = round(together, args.round.0)?;
+            costs.0 = bytes;
+            costs.1.iter_mut().zip(ns).for_each(|(all, ns)| all.push(ns));
             bar.inc(1);
         }
     }
     bar.finish_and_clear();
-    let medians: Vec<[f64; PLACES.len()]> =
-        costs.into_iter().map(|places| places.map(median)).collect();
+    let medians: Vec<(f64, [f64; PLACES.len()])> =
+        costs.into_iter().map(|(bytes, places)| (bytes, places.map(median))).collect();
     let rows: Vec<Row> = TOGETHER
         .into_iter()
         .zip(&medians)
-        .map(|(together, ns)| Row {
+        .map(|(together, (bytes, ns))| Row {
             together,
-            bytes: trunkline_overlay::wire::DATA_OVERHEAD + payload(together),
+            bytes: (DATA_OVERHEAD as f64 + bytes).round() as usize,
+            each: ((IPV4_UDP + DATA_OVERHEAD) as f64 + bytes) / together.max(1) as f64,
             places: (0..PLACES.len())
                 .map(|at| Cost {
                     place: PLACES[at],
                     ns: ns[at],
                     calls: 1e9 / ns[at] / PER_CALL,
-                    times: medians[0][at] / ns[at],
+                    times: medians[0].1[at] / ns[at],
                 })
                 .collect(),
         })
@@ -119,29 +130,25 @@ pub fn run(args: &Args) -> Result<(), Error> {
 fn print(rows: &[Row]) {
     let titles =
         PLACES.map(|place| format!("  {:>9} {:>7} {:>5}", format!("{place} ns"), "calls", "×"));
-    outln!("{:>8} {:>6}{}", "together", "bytes", titles.concat());
+    outln!("{:>8} {:>6} {:>6}{}", "together", "bytes", "each", titles.concat());
     for row in rows {
         let together = if row.together == 0 { "alone".into() } else { row.together.to_string() };
         let cost = |c: &Cost| format!("  {:>9.0} {:>7.0} {:>5.1}", c.ns, c.calls, c.times);
         let places: String = row.places.iter().map(cost).collect();
-        outln!("{together:>8} {:>6}{places}", row.bytes);
+        outln!("{together:>8} {:>6} {:>6.1}{places}", row.bytes, row.each);
     }
 }
 
-/// Bytes of the packet that holds so many.
-fn payload(together: usize) -> usize {
-    match together {
-        0 => PAYLOAD,
-        n => trunk::HEAD + n * (trunk::ENTRY + PAYLOAD),
-    }
-}
-
-/// Nanoseconds for each packet of a call at each place.
-fn round(together: usize, time: Duration) -> Result<[f64; PLACES.len()], Error> {
+/// Bytes of the packet that holds so many, on average, and nanoseconds for each packet of a
+/// call at each place.
+fn round(together: usize, time: Duration) -> Result<(f64, [f64; PLACES.len()]), Error> {
     let each = together.max(1) as f64;
+    let mut ends = Ends::new(together)?;
+    let (leave, arrive) = ends.measure();
+    let bytes = ends.bytes();
     let relay = |contestant| {
         let under_test = UnderTest::start(contestant)?;
-        let mut load = Load::new(&under_test, contestant, payload(together))?;
+        let mut load = Load::new(&under_test, contestant, bytes.round() as usize)?;
         let throughput = load.saturate(time)?;
         under_test.stop()?;
         Ok::<f64, Error>(throughput.cpu_ns / each)
@@ -149,8 +156,7 @@ fn round(together: usize, time: Duration) -> Result<[f64; PLACES.len()], Error> 
     let bare = relay(Contestant::Bare)?;
     let plain = relay(Contestant::RealTime)?;
     let sealed = relay(Contestant::Sealed)?;
-    let (leave, arrive) = Ends::new(together)?.measure();
-    Ok([bare, plain, sealed, leave, arrive])
+    Ok((bytes, [bare, plain, sealed, leave, arrive]))
 }
 
 const HERE: NodeId = NodeId(1);
@@ -179,6 +185,8 @@ struct Ends {
     arena: TxArena,
     calls: Vec<(SessionId, Vec<u8>)>,
     heard: Listeners,
+    /// What the trunk had carried when the measurement began.
+    before: trunk::Stats,
 }
 
 fn address(node: NodeId) -> SocketAddr {
@@ -191,6 +199,15 @@ fn message(m: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
     // Every head fits.
     let _ = m.emit_head(&mut w);
     [w.written(), payload].concat()
+}
+
+/// Makes the packet at the end of a message the next of its source.
+fn next_rtp(message: &mut [u8]) {
+    let Some(rtp) = message.last_chunk_mut::<PAYLOAD>() else { return };
+    let seq = u16::from_be_bytes([rtp[2], rtp[3]]).wrapping_add(1);
+    let timestamp = u32::from_be_bytes([rtp[4], rtp[5], rtp[6], rtp[7]]).wrapping_add(SAMPLES);
+    rtp[2..4].copy_from_slice(&seq.to_be_bytes());
+    rtp[4..8].copy_from_slice(&timestamp.to_be_bytes());
 }
 
 impl Ends {
@@ -219,10 +236,15 @@ impl Ends {
             }
             let (service, deadline_ms) = (Service::RealTime, 100);
             let send = ToNode::Send { service, deadline_ms, to: THERE, port, payload: &[] };
-            calls.push((ids[0], message(&send, &[0xd5; PAYLOAD])));
+            // Of G.729, from a source of its own.
+            let mut payload = [0xd5; PAYLOAD];
+            payload[..RTP_HEADER].copy_from_slice(&[0x80, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            payload[10..RTP_HEADER].copy_from_slice(&port.to_be_bytes());
+            calls.push((ids[0], message(&send, &payload)));
         }
         let arena = TxArena::new(256 << 10, 256);
-        Ok(Ends { together, now, nodes, arena, calls, heard })
+        let before = trunk::Stats::default();
+        Ok(Ends { together, now, nodes, arena, calls, heard, before })
     }
 
     /// Nanoseconds for each packet at the origin, and at the destination.
@@ -233,6 +255,8 @@ impl Ends {
             self.step(each);
         }
         let (mut leave, mut arrive, before) = (0, 0, self.heard.0);
+        let trunk = self.nodes[0].trunks(self.now).next();
+        self.before = trunk.map(|trunk| trunk.stats).unwrap_or_default();
         for _ in 0..STEPS {
             let (left, arrived) = self.step(each);
             (leave, arrive) = (leave + left, arrive + arrived);
@@ -241,9 +265,20 @@ impl Ends {
         (leave as f64 / packets, arrive as f64 / packets)
     }
 
+    /// Bytes of each packet that left since the measurement began, on average: of a trunk
+    /// if there is one.
+    fn bytes(&self) -> f64 {
+        let trunk = self.nodes[0].trunks(self.now).next();
+        trunk.map_or(PAYLOAD as f64, |trunk| {
+            let sent = |count: fn(&trunk::Stats) -> u64| count(&trunk.stats) - count(&self.before);
+            sent(|s| s.trunk_bytes) as f64 / sent(|s| s.trunk_packets).max(1) as f64
+        })
+    }
+
     /// `each` calls have a packet at once, which is all that leaves.
     fn step(&mut self, each: usize) -> (u128, u128) {
         self.now += Duration::from_millis(20) * each as u32 / u32::from(CALLS);
+        self.calls.iter_mut().take(each).for_each(|(_, message)| next_rtp(message));
         let began = clock::now();
         for _ in 0..each {
             let (session, message) = &self.calls[0];

@@ -279,11 +279,15 @@ impl Node {
         f.gauges("trunk_over_share", "Whether a trunk sends more than a TCP would", over)?;
         let loss = out.iter().map(|t| (to(t), t.loss));
         f.gauges("trunk_loss_event_rate", "Loss events per trunk packet, as reported", loss)?;
-        let sent: [Counted<Stats>; 7] = [
+        let sent: [Counted<Stats>; 9] = [
             ("packets", "Packets that left together with others", |s| s.packets),
             ("bytes", "Bytes of packets that left together with others", |s| s.bytes),
             ("trunk_packets", "Packets of several packets that left", |s| s.trunk_packets),
             ("trunk_bytes", "Their bytes, with the trunk's own headers", |s| s.trunk_bytes),
+            ("compressed", "Packets whose RTP headers were compressed", |s| s.compressed),
+            ("header_bytes_saved", "By how many bytes those became shorter", |s| {
+                s.header_bytes_saved
+            }),
             ("alone", "Packets to a trunk's node that left by themselves", |s| s.alone),
             ("unanswered", "Packets that left by themselves as no answer had come", |s| {
                 s.unanswered
@@ -294,10 +298,11 @@ impl Node {
             let counts = out.iter().map(|t| (to(t), count(&t.stats)));
             f.counters(&format!("trunk_sent_{name}"), help, counts)?;
         }
-        let received: [Counted<trunk::ReceiverStats>; 3] = [
+        let received: [Counted<trunk::ReceiverStats>; 4] = [
             ("trunk_packets", "Packets of several packets that came", |s| s.trunk_packets),
             ("packets", "Packets in those", |s| s.packets),
             ("unknown", "Packets of flows that nobody had told of", |s| s.unknown),
+            ("no_template", "Packets with RTP headers that nobody had told of", |s| s.no_template),
         ];
         for (name, help, count) in received {
             let from = |t: &Receiving| vec![label("from", t.from.to_string())];

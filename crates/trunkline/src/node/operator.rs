@@ -241,6 +241,8 @@ fn trunk_view(trunk: &overlay::Trunk) -> Trunk {
         bytes: s.bytes,
         trunk_packets: s.trunk_packets,
         trunk_bytes: s.trunk_bytes,
+        compressed: s.compressed,
+        header_bytes_saved: s.header_bytes_saved,
         alone: s.alone,
         unanswered: s.unanswered,
         dropped: s.dropped,
@@ -252,8 +254,9 @@ fn trunk_view(trunk: &overlay::Trunk) -> Trunk {
 }
 
 fn trunk_in_view(trunk: &overlay::Receiving) -> TrunkIn {
-    let trunk::ReceiverStats { trunk_packets, packets, unknown } = trunk.stats;
-    TrunkIn { from: trunk.from.0, trunk_packets, packets, unknown, loss_events: trunk.loss }
+    let trunk::ReceiverStats { trunk_packets, packets, unknown, no_template } = trunk.stats;
+    let (from, loss_events) = (trunk.from.0, trunk.loss);
+    TrunkIn { from, trunk_packets, packets, unknown, no_template, loss_events }
 }
 
 impl server::Operator for Operator {

@@ -313,6 +313,12 @@ pub struct Trunk {
     pub trunk_packets: u64,
     /// The bytes of those, with the trunk's own headers.
     pub trunk_bytes: u64,
+    /// Packets whose RTP headers were compressed; 0 of a node that is older than that.
+    #[serde(default)]
+    pub compressed: u64,
+    /// By how many bytes those headers became shorter.
+    #[serde(default)]
+    pub header_bytes_saved: u64,
     /// Packets that left by themselves, as no other flow sent, they were too large, or
     /// flows too many.
     pub alone: u64,
@@ -342,6 +348,10 @@ pub struct TrunkIn {
     pub packets: u64,
     /// Packets of flows that this end had not been told of.
     pub unknown: u64,
+    /// Packets that were dropped, as this end had not been told how to restore their RTP
+    /// headers.
+    #[serde(default)]
+    pub no_template: u64,
     /// The loss event rate of its trunk packets, 0 to 1.
     pub loss_events: f64,
 }

@@ -60,8 +60,8 @@ pub fn status_lines(s: &Status) -> Vec<String> {
     lines.extend(other_formulas(s).into_iter().map(|other| format!("formula   {other}")));
     lines.extend(s.trunks.iter().map(|t| format!("trunk     {}", trunk(t))));
     lines.extend(s.trunks_in.iter().filter(|t| t.trunk_packets > 0).map(|t| {
-        let unknown =
-            if t.unknown > 0 { format!(", {} unknown", t.unknown) } else { String::new() };
+        let dropped = t.unknown + t.no_template;
+        let unknown = if dropped > 0 { format!(", {dropped} unknown") } else { String::new() };
         format!(
             "trunk     from node {}: {} packets in {}{unknown}",
             t.from, t.packets, t.trunk_packets
@@ -80,10 +80,11 @@ fn trunk(t: &Trunk) -> String {
     match t.state.as_str() {
         "open" if t.trunk_packets == 0 => format!("{to}: open, {} packets alone", t.alone),
         "open" => format!(
-            "{to}: {} packets in {} ({:.1} each), {} alone{}",
+            "{to}: {} packets in {} ({:.1} each), {} with short RTP headers, {} alone{}",
             t.packets,
             t.trunk_packets,
             t.packets as f64 / t.trunk_packets as f64,
+            t.compressed,
             t.alone,
             if t.trunk_over_share { "; OVER the share of a TCP" } else { "" },
         ),
