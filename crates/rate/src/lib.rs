@@ -6,7 +6,7 @@
 //! that arrive; [`tfrc`] puts both together into a sender and a receiver (TCP
 //! Friendly Rate Control), with the variants for voice. [`tfmc`] does for a trunk of
 //! many calls, whose rate can't be changed: it chooses how many packets share a
-//! datagram.
+//! datagram. [`window`] is the congestion window of a sender that repeats what is lost.
 //!
 //! Pure computation: times, sequence numbers and bytes come in as arguments,
 //! and nothing here reads a clock, opens a socket, draws randomness or
@@ -45,6 +45,7 @@ pub mod equation;
 pub mod loss_events;
 pub mod tfmc;
 pub mod tfrc;
+pub mod window;
 
 use core::time::Duration;
 

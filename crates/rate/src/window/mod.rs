@@ -1,0 +1,197 @@
+//! A congestion window with pacing: what a sender that hears of every packet may have
+//! under way, and how fast it may send it.
+//!
+//! [`Window`] is the share of one TCP: it grows and comes down as RFC 5681 has it
+//! ([`Algorithm::Reno`]), or RFC 9438 ([`Algorithm::Cubic`]). It counts bytes, and grows
+//! by the bytes that were acknowledged (RFC 3465). [`RoundTrip`] is the estimate that
+//! timeouts and pacing go by (RFC 6298). Which packets are lost is for the caller to
+//! find out.
+
+mod cubic;
+mod round_trip;
+#[cfg(test)]
+mod tests;
+
+pub use round_trip::RoundTrip;
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+use cubic::Cubic;
+use trunkline_base::Time;
+
+/// How the window grows without loss, and comes down with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Algorithm {
+    /// One segment more in each round trip, and half at a loss (RFC 5681).
+    #[default]
+    Reno,
+    /// The cubic function of the time since the last loss (RFC 9438): more than Reno on
+    /// long, fast paths, and no less elsewhere.
+    Cubic,
+}
+
+impl Algorithm {
+    /// The names of both.
+    pub const NAMES: [&'static str; 2] = ["reno", "cubic"];
+
+    /// Its name in configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::Reno => "reno",
+            Algorithm::Cubic => "cubic",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no [`Algorithm`] has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no such congestion control: use {}", Algorithm::NAMES.join(" or "))]
+pub struct UnknownAlgorithm;
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Algorithm, UnknownAlgorithm> {
+        let all = [Algorithm::Reno, Algorithm::Cubic];
+        all.into_iter().find(|a| a.name() == name).ok_or(UnknownAlgorithm)
+    }
+}
+
+/// Parameters of a [`Window`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// One segment, in bytes: the largest packet with all its headers; 1 to 65,535.
+    pub segment: usize,
+    /// The first window, in segments: 10 by default (RFC 6928).
+    pub initial: u32,
+    /// The largest window, in bytes; at least two segments.
+    pub max: u64,
+    /// How it grows and comes down.
+    pub algorithm: Algorithm,
+}
+
+impl Config {
+    /// Ten segments of `segment` bytes to begin with and 16 MiB at most, as Reno.
+    pub fn new(segment: usize) -> Config {
+        Config { segment, initial: 10, max: 16 << 20, algorithm: Algorithm::Reno }
+    }
+}
+
+/// Pacing sends a window in less than a round trip, so that it isn't what limits: 6/5 of
+/// the window, and twice the window in slow start, in which it doubles (as Linux does).
+const PACING_GAIN: (u32, u32) = (6, 5);
+const PACING_GAIN_SLOW_START: (u32, u32) = (2, 1);
+
+/// The congestion window of one sender.
+#[derive(Clone, Debug)]
+pub struct Window {
+    config: Config,
+    cwnd: u64,
+    /// Slow start below it; none before the first loss.
+    ssthresh: u64,
+    /// Bytes acknowledged towards the next segment of congestion avoidance.
+    acked: u64,
+    cubic: Cubic,
+}
+
+impl Window {
+    /// A window before anything was sent.
+    pub fn new(config: Config) -> Window {
+        let config = Config { segment: config.segment.clamp(1, 65_535), ..config };
+        let segment = config.segment as u64;
+        let config = Config { max: config.max.max(2 * segment), ..config };
+        let cwnd = (segment * u64::from(config.initial.max(1))).min(config.max);
+        Window { config, cwnd, ssthresh: u64::MAX, acked: 0, cubic: Cubic::default() }
+    }
+
+    /// Bytes that may be under way.
+    pub fn size(&self) -> u64 {
+        self.cwnd
+    }
+
+    /// Whether the window still doubles in each round trip.
+    pub fn is_in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// How long `bytes` take at the window's pace over a path with this round trip.
+    pub fn pace(&self, bytes: usize, rtt: Duration) -> Duration {
+        let (times, of) =
+            if self.is_in_slow_start() { PACING_GAIN_SLOW_START } else { PACING_GAIN };
+        let nanos = rtt.as_nanos() * bytes as u128 * u128::from(of);
+        let nanos = nanos / (u128::from(self.cwnd) * u128::from(times));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// So many bytes were acknowledged outside the recovery of a loss. A window that
+    /// was not used up doesn't grow (RFC 7661): `limited` says whether it was.
+    pub fn on_ack(&mut self, now: Time, bytes: u64, rtt: Duration, limited: bool) {
+        if !limited {
+            self.cubic.pause(now);
+            return;
+        }
+        let mut left = bytes;
+        if self.is_in_slow_start() {
+            let up = left.min(self.ssthresh - self.cwnd);
+            self.cwnd += up;
+            left -= up;
+        }
+        if left > 0 {
+            let segment = self.config.segment as u64;
+            match self.config.algorithm {
+                Algorithm::Reno => {
+                    self.acked += left;
+                    if self.acked >= self.cwnd {
+                        self.acked -= self.cwnd;
+                        self.cwnd += segment;
+                    }
+                }
+                Algorithm::Cubic => {
+                    self.cwnd += self.cubic.grow(now, self.cwnd, left, rtt, segment)
+                }
+            }
+        }
+        self.cwnd = self.cwnd.min(self.config.max);
+    }
+
+    /// Packets were lost of what was under way; once for all that were sent before the
+    /// sender heard of it, which is a loss event.
+    pub fn on_loss(&mut self) {
+        let least = 2 * self.config.segment as u64;
+        let segment = self.config.segment as u64;
+        self.ssthresh = match self.config.algorithm {
+            Algorithm::Reno => self.cwnd / 2,
+            Algorithm::Cubic => self.cubic.on_loss(self.cwnd, segment),
+        }
+        .max(least);
+        self.cwnd = self.ssthresh;
+        self.acked = 0;
+    }
+
+    /// Nothing was heard until the retransmission timer expired (RFC 5681, section 3.1);
+    /// `first` says whether this is the first time in a row, since later ones only wait
+    /// longer.
+    pub fn on_timeout(&mut self, first: bool) {
+        if first {
+            self.on_loss();
+        }
+        self.cwnd = self.config.segment as u64;
+        self.acked = 0;
+    }
+
+    /// The sender was silent for longer than a timeout, so that nobody knows what the path
+    /// carries now: it begins with the first window (RFC 5681, section 4.1).
+    pub fn on_idle(&mut self) {
+        let initial = self.config.segment as u64 * u64::from(self.config.initial.max(1));
+        self.cwnd = self.cwnd.min(initial);
+        self.acked = 0;
+        self.cubic = Cubic::default();
+    }
+}

@@ -1,0 +1,153 @@
+use super::*;
+use proptest::prelude::*;
+
+const SEGMENT: usize = 1_000;
+const RTT: Duration = Duration::from_millis(100);
+
+fn window(algorithm: Algorithm) -> Window {
+    Window::new(Config { algorithm, ..Config::new(SEGMENT) })
+}
+
+/// A round trip in which the whole window is acknowledged, segment by segment.
+fn round(window: &mut Window, now: &mut Time) {
+    for _ in 0..window.size() / SEGMENT as u64 {
+        window.on_ack(*now, SEGMENT as u64, RTT, true);
+    }
+    *now += RTT;
+}
+
+#[test]
+fn reno_doubles_then_adds_one_and_halves() {
+    let (mut w, mut now) = (window(Algorithm::Reno), Time::from_millis(1));
+    assert_eq!(w.size(), 10_000);
+    round(&mut w, &mut now);
+    assert_eq!(w.size(), 20_000);
+    w.on_loss();
+    assert_eq!(w.size(), 10_000);
+    for n in 1..=5 {
+        round(&mut w, &mut now);
+        assert_eq!(w.size(), 10_000 + n * 1_000);
+    }
+    w.on_timeout(true);
+    assert_eq!(w.size(), 1_000);
+    (0..3).for_each(|_| round(&mut w, &mut now));
+    assert_eq!(w.size(), 7_500, "slow start up to half of before");
+    w.on_timeout(true);
+    w.on_timeout(false);
+    round(&mut w, &mut now);
+    round(&mut w, &mut now);
+    assert_eq!(w.size(), 3_750, "only the first of a row halves");
+}
+
+#[test]
+fn what_is_not_used_does_not_grow() {
+    for algorithm in [Algorithm::Reno, Algorithm::Cubic] {
+        let mut w = window(algorithm);
+        w.on_ack(Time::ZERO, 1_000_000, RTT, false);
+        assert_eq!(w.size(), 10_000);
+        w.on_ack(Time::ZERO, 1_000_000, RTT, true);
+        w.on_idle();
+        assert_eq!(w.size(), 10_000);
+    }
+}
+
+/// RFC 9438, figure 1: back at the old maximum after K, flat there, and up again.
+#[test]
+fn cubic_is_at_its_old_maximum_after_k() {
+    let (mut w, mut now) = (window(Algorithm::Cubic), Time::from_millis(1));
+    while w.size() < 1_000_000 {
+        round(&mut w, &mut now);
+    }
+    let max = w.size() as f64;
+    w.on_loss();
+    assert_eq!(w.size(), (max * 0.7) as u64);
+    let k = libm::cbrt(max / 1_000.0 * 0.3 / 0.4);
+    let begun = now;
+    while now.since(begun).as_secs_f64() < k {
+        round(&mut w, &mut now);
+    }
+    let at_k = w.size() as f64 / max;
+    assert!((0.98..1.02).contains(&at_k), "{at_k}");
+    while now.since(begun).as_secs_f64() < 2.0 * k {
+        round(&mut w, &mut now);
+    }
+    assert!(w.size() as f64 / max > 1.25, "the same again, upwards");
+}
+
+#[test]
+fn cubic_is_no_slower_than_reno_where_reno_is_fast() {
+    let [reno, cubic] = [Algorithm::Reno, Algorithm::Cubic].map(|algorithm| {
+        let mut w = Window::new(Config { algorithm, initial: 8, ..Config::new(SEGMENT) });
+        let (mut now, rtt) = (Time::from_millis(1), Duration::from_millis(5));
+        w.on_loss();
+        let mut sum = 0;
+        for n in 1..2_000 {
+            for _ in 0..w.size() / SEGMENT as u64 {
+                w.on_ack(now, SEGMENT as u64, rtt, true);
+            }
+            now += rtt;
+            sum += w.size();
+            if n % 10 == 0 {
+                w.on_loss();
+            }
+        }
+        sum
+    });
+    assert!(cubic * 100 > reno * 95, "{cubic} {reno}");
+}
+
+#[test]
+fn a_window_leaves_within_its_round_trip() {
+    let mut w = window(Algorithm::Reno);
+    assert_eq!(w.pace(10_000, RTT), RTT / 2);
+    w.on_loss();
+    assert_eq!(w.pace(6_000, RTT), RTT);
+}
+
+#[test]
+fn round_trips_are_smoothed_and_time_out() {
+    let mut rtt = RoundTrip::default();
+    assert_eq!((rtt.timeout(), rtt.smoothed()), (Duration::from_secs(1), None));
+    rtt.sample(Duration::from_millis(80));
+    assert_eq!(rtt.timeout(), Duration::from_millis(80 + 4 * 40));
+    (0..100).for_each(|_| rtt.sample(Duration::from_millis(40)));
+    assert!((40..43).contains(&rtt.timeout().as_millis()), "{:?}", rtt.timeout());
+    rtt.sample(Duration::from_millis(50));
+    assert_eq!(rtt.shortest(), Some(Duration::from_millis(40)));
+    assert_eq!(rtt.latest(), Some(Duration::from_millis(50)));
+}
+
+#[test]
+fn names_come_back() {
+    for name in Algorithm::NAMES {
+        assert_eq!(name.parse::<Algorithm>().unwrap().to_string(), name);
+    }
+    assert_eq!("vegas".parse::<Algorithm>(), Err(UnknownAlgorithm));
+}
+
+proptest! {
+    /// Whatever happens in whatever order.
+    #[test]
+    fn the_window_stays_within_its_bounds(
+        algorithm in prop::sample::select(vec![Algorithm::Reno, Algorithm::Cubic]),
+        segment in 1usize..9_100,
+        steps in prop::collection::vec((0u8..6, any::<u32>()), 0..300),
+    ) {
+        let config = Config { algorithm, max: 1 << 20, ..Config::new(segment) };
+        let mut w = Window::new(config);
+        let mut now = Time::ZERO;
+        for (step, n) in steps {
+            let span = Duration::from_micros(n.into());
+            now += span;
+            match step {
+                0 => w.on_loss(),
+                1 => w.on_timeout(n % 2 == 0),
+                2 => w.on_idle(),
+                3 => w.on_ack(now, n.into(), span, false),
+                _ => w.on_ack(now, (n % 100_000).into(), span, true),
+            }
+            prop_assert!((segment as u64..=1 << 20).contains(&w.size()), "{}", w.size());
+            w.pace(n as usize, span);
+        }
+    }
+}
