@@ -57,8 +57,8 @@ struct tl_addr {
 /*
  * Options; the value of each is an int. They can be set before tl_bind too.
  *
- * TL_SERVICE      how packets sent from now on are carried: TL_BEST_EFFORT or
- *                 TL_REAL_TIME (the default)
+ * TL_SERVICE      how packets sent from now on are carried: TL_BEST_EFFORT,
+ *                 TL_REAL_TIME (the default) or TL_RELIABLE
  * TL_DEADLINE_MS  how long a packet sent from now on is of use, counted from
  *                 tl_sendto: 1 to 255 milliseconds, 100 unless set. Nodes repeat
  *                 a lost packet only while it can still be in time.
@@ -107,6 +107,7 @@ struct tl_addr {
 /* Values of TL_SERVICE. */
 #define TL_BEST_EFFORT 1
 #define TL_REAL_TIME 2
+#define TL_RELIABLE 3
 
 /* Values of TL_METRIC. */
 #define TL_EXPECTED_LATENCY 1

@@ -18,8 +18,9 @@ use trunkline_overlay::session::wire::{
 };
 use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{
-    ControlKind, DataHeader, ENVELOPE_OVERHEAD, FlowHeader, Goodbye, Hello, HopHeader, Incarnation,
-    Nack, NackRange, NodeId, Null, PathFrame, ReceiverIndex, Seal, Service,
+    AckHead, AckRange, ControlKind, DataHeader, ENVELOPE_OVERHEAD, FlowHeader, Goodbye, Hello,
+    HopHeader, Incarnation, Nack, NackRange, NodeId, Null, PathFrame, ReceiverIndex, Seal,
+    SelectiveAck, Service,
 };
 
 /// One input of one target.
@@ -82,6 +83,13 @@ fn hello_frame(echo: Option<(u32, u32)>) -> Vec<u8> {
     written(|w| {
         Hello { probe: false, seq: 1, sent_us: 1_000_000, echo, ..Hello::default() }.emit(w)
     })
+}
+
+fn ack_frame() -> Vec<u8> {
+    let delay = Duration::from_millis(3);
+    let head = AckHead { instance: 9, sender: 1, epoch: 0, next: 3, latest: 7, delay };
+    let ranges = [AckRange { first: 5, count: 1 }, AckRange { first: 7, count: 1 }];
+    written(|w| SelectiveAck::emit(&head, &ranges, w))
 }
 
 fn nack_frame(ranges: &[NackRange]) -> Vec<u8> {
@@ -161,6 +169,7 @@ fn envelopes() -> Vec<(&'static str, Vec<u8>)> {
             "request_of_a_service",
             sealed(&written(|w| Nack::emit(Service::BestEffort, &[range(9, 2)], w))),
         ),
+        ("reliable", sealed(&[data_frame(Service::Reliable), ack_frame()].concat())),
     ]
 }
 

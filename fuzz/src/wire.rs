@@ -12,7 +12,8 @@ use trunkline_overlay::session::remote::{
 use trunkline_overlay::session::wire::{MAX_HEAD, ToClient, ToNode};
 use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{
-    ENVELOPE_OVERHEAD, Frame, Frames, Incarnation, Nack, Null, Opened, Seal, open_header,
+    ENVELOPE_OVERHEAD, Frame, Frames, Incarnation, Nack, Null, Opened, Seal, SelectiveAck,
+    open_header,
 };
 
 /// Reads `bytes` as an envelope, and all of them as frames too, so that the
@@ -81,6 +82,7 @@ fn emit(frame: &Frame<'_>, w: &mut Writer<'_>) {
         Frame::Routing(frame) => w.bytes(frame),
         Frame::Goodbye(goodbye) => goodbye.emit(w),
         Frame::Path(path) => path.emit(w),
+        Frame::Ack(ack) => SelectiveAck::emit(&ack.head, &ack.ranges().collect::<Vec<_>>(), w),
     }
     .expect("a frame takes the room that it came from");
 }

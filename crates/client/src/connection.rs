@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trunkline_base::wire::Writer;
 use trunkline_overlay::session::wire::{
-    FIRST_SESSION_VERSION, MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode,
+    FIRST_SESSION_VERSION, MAX_HEAD, RELIABLE_SESSION_VERSION, Refusal, SESSION_VERSION, ToClient,
+    ToNode,
 };
 use trunkline_overlay::wire::{Metric, NodeId, Service, WireError};
 
@@ -57,7 +58,7 @@ pub(crate) struct Connection {
     pub(crate) late: bool,
     /// What of that the node has been told, on this connection.
     late_told: bool,
-    /// Whether best effort waits for room rather than be dropped.
+    /// Whether what isn't real time waits for room rather than be dropped.
     pub(crate) wait: bool,
     /// What of that the node has been told, on this connection.
     wait_told: bool,
@@ -262,6 +263,9 @@ impl Connection {
         let waits = self.waits();
         self.tell_wait().map_err(|stuck| self.not_sent(stuck))?;
         let Link::Up(carrier) = &mut self.link else { return Err(Error::Disconnected) };
+        if self.service == Service::Reliable && self.version < RELIABLE_SESSION_VERSION {
+            return Err(Error::NotReliable);
+        }
         if self.metric != self.metric_told
             && emit(&ToNode::Metric(self.metric), |head| carrier.send(head, &[], true)).is_ok()
         {
@@ -280,7 +284,7 @@ impl Connection {
 
     /// Whether what is sent now waits for room.
     fn waits(&self) -> bool {
-        self.wait && self.service == Service::BestEffort
+        self.wait && self.service != Service::RealTime
     }
 
     fn not_sent(&mut self, stuck: Stuck) -> Error {

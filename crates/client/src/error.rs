@@ -53,6 +53,10 @@ pub enum Error {
          use a node and a client of the same release"
     )]
     Version,
+    /// A reliable packet, to a node of a release that doesn't know the service: it was not
+    /// sent.
+    #[error("the trunkline node is too old to carry reliable packets: update it")]
+    NotReliable,
     /// Another session has the virtual port.
     #[error("virtual port {port} belongs to another application: bind another, or 0 for any")]
     PortInUse {

@@ -121,6 +121,7 @@ fn errno(error: Error) -> Errno {
         Error::NoAddress { .. } => Errno::ENOENT,
         Error::NoAnswer { .. } => Errno::ETIMEDOUT,
         Error::Version => Errno::EPROTONOSUPPORT,
+        Error::NotReliable => Errno::EOPNOTSUPP,
         Error::PortInUse { .. } => Errno::EADDRINUSE,
         Error::NoFreePort => Errno::EADDRNOTAVAIL,
         Error::TooLarge { .. } | Error::Truncated { .. } | Error::Refused(Refusal::TooLarge) => {
@@ -163,6 +164,7 @@ fn meaning(errno: Errno) -> Option<&'static CStr> {
         Errno::ECONNRESET => c"the connection to the node was lost and is back: go on",
         Errno::EFAULT => c"a null pointer where there must be none",
         Errno::EHOSTUNREACH => c"a packet was dropped: there is no route to its node at present",
+        Errno::EOPNOTSUPP => c"the node is too old to carry reliable packets: update it",
         Errno::EREMCHG => c"a destination can be reached again (tl_status says which): go on",
         Errno::ENOMSG => c"no status of a destination waits",
         Errno::EINVAL => {

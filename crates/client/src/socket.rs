@@ -189,13 +189,13 @@ pub enum SocketOption {
     /// it, once, as [`Refusal::Malformed`](crate::Refusal::Malformed), and drops
     /// nothing for being late.
     Late(bool),
-    /// Whether best-effort packets wait for room rather than be dropped, when they
+    /// Whether best-effort and reliable packets wait for room rather than be dropped, when they
     /// come faster than the link on which they leave the node takes them. Then
     /// [`DatagramSocket::send_to`] waits as well, as TCP's does: behind what the
     /// socket to the node holds (with Linux's default some 90 packets of 1,200 bytes;
     /// to a node on another host they take TCP) and at most 64 KiB or 50 ms in
     /// the link. They wait for the link's `rate` in the node's file: a link without
-    /// one takes all at once. Nothing else waits: not real-time packets, though what is sent by
+    /// one takes all best effort at once; reliable packets wait for their window, too. Nothing else waits: not real-time packets, though what is sent by
     /// this socket behind a packet that waits is behind it (use one for each service);
     /// not for an application that doesn't read; not on the links behind the first. A
     /// packet that has no way is dropped as ever. Default: no. A node before 0.2

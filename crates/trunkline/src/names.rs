@@ -1,4 +1,4 @@
-//! What people call the services, metrics and recovery policies of overlay: on the command line, in
+//! What people call the services, metrics, recovery policies and congestion controls of overlay: on the command line, in
 //! files (`#[serde(with = "crate::names")]`) and over the control socket.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -6,6 +6,7 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::Serializer;
 use std::str::FromStr;
 use trunkline_overlay::link::realtime::Recovery;
+use trunkline_overlay::link::reliable::Algorithm;
 use trunkline_overlay::wire::{Metric, Service};
 
 /// One of a few, each with a name.
@@ -45,6 +46,21 @@ impl Named for Metric {
             Metric::Latency => "One-way delay (milliseconds)",
             Metric::Loss => "Share of packets lost",
             Metric::Hops => "Number of links",
+        }
+    }
+}
+
+impl Named for Algorithm {
+    const NAMES: &'static [&'static str] = &Algorithm::NAMES;
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+
+    fn help(self) -> &'static str {
+        match self {
+            Algorithm::Reno => "One segment more in each round trip, half at a loss (RFC 5681)",
+            Algorithm::Cubic => "A cubic function of the time since the last loss (RFC 9438)",
         }
     }
 }

@@ -53,7 +53,7 @@ impl Emitted {
                     assert!(last.is_none_or(|last| now.since(last) >= HELLO_SPACING));
                 }
                 Frame::Nack(nack) => assert!(nack.ranges().count() > 0),
-                Frame::Routing(_) => {}
+                Frame::Routing(_) | Frame::Ack(_) => {}
                 Frame::Goodbye(_) | Frame::Path(_) => {
                     panic!("there is none on a link that is not sealed")
                 }

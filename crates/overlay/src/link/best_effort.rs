@@ -1,8 +1,8 @@
 //! The best-effort service: each packet once, first in, first out.
 
-use super::Packet;
 use super::ring::PacketRing;
 use super::service::{Class, LinkService, Moment, Sent};
+use super::{Packet, remaining_ms};
 use crate::counters::{Drop, Drops};
 use core::time::Duration;
 use trunkline_base::Time;
@@ -91,7 +91,8 @@ impl LinkService for Queue {
         if let Some(slot) = self.ring.oldest()
             && let Some((entry, frame)) = self.ring.get(slot)
         {
-            entry.write(frame, out, moment.now, self.next_seq, false);
+            let remaining = remaining_ms(moment.now, entry.deadline);
+            entry.write(frame, out, self.next_seq, remaining, false);
             if entry.since == Time::NEVER {
                 self.flow_controlled = self.flow_controlled.saturating_sub(frame.len());
             }

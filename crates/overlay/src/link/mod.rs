@@ -9,6 +9,7 @@ mod goodbye;
 mod live;
 mod packet;
 pub mod realtime;
+pub mod reliable;
 mod report;
 mod ring;
 mod scheduler;
@@ -20,9 +21,10 @@ use crate::arena::TxArena;
 use crate::counters::Drop;
 use crate::identity::PublicKey;
 use crate::monitor::{self, Carried, LinkMonitor, Liveness, Quality};
+use crate::wire::version::RELIABLE;
 use crate::wire::{
     DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
-    OpenError, Opened, ReceiverIndex, Seal, Service,
+    OpenError, Opened, ReceiverIndex, Seal, SelectiveAck, Service,
 };
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -66,6 +68,10 @@ const FLOW_CONTROLLED: usize = 64 << 10;
 /// under flow control may wait: others' still get through behind them.
 const FLOW_CONTROL_DELAY: Duration = Duration::from_millis(50);
 
+/// For how long copies of a packet without a deadline are told apart at its destination:
+/// as long as any that has one may live.
+const NO_DEADLINE: Duration = Duration::from_millis(255);
+
 /// Routing frames that may wait in a link.
 const MAX_ROUTING: usize = 4;
 
@@ -101,6 +107,8 @@ pub struct Config {
     pub realtime: realtime::Config,
     /// The best-effort service.
     pub best_effort: best_effort::Config,
+    /// The reliable service.
+    pub reliable: reliable::Config,
 }
 
 impl Config {
@@ -124,6 +132,7 @@ impl Config {
             liveness: Liveness::default(),
             realtime: realtime::Config::default(),
             best_effort: best_effort::Config::default(),
+            reliable: reliable::Config::default(),
         }
     }
 
@@ -193,6 +202,11 @@ impl Link {
             tally: Tally::default(),
             config,
         }
+    }
+
+    /// Tells the services which start of the node this is.
+    pub(crate) fn begin(&mut self, incarnation: Incarnation) {
+        self.services.iter_mut().for_each(|service| service.begin(incarnation));
     }
 
     /// The seal of a link of node `own` that is not sealed, and the index that
@@ -293,7 +307,8 @@ impl Link {
                     self.tally.restart();
                 }
                 self.fresh = true;
-                self.services.iter_mut().for_each(LinkService::restart);
+                let peer = self.seal.peer().unwrap_or(Incarnation(0));
+                self.services.iter_mut().for_each(|service| service.restart(peer));
                 self.newest = 0;
                 self.goodbye.forget();
                 self.monitor.fresh_peer(at);
@@ -327,6 +342,25 @@ impl Link {
         service.on_request(&moment, nack, allowance, self.tally.drops());
     }
 
+    /// Takes an acknowledgement of reliable packets, looking up `allowance` of them at most.
+    pub(crate) fn on_ack(
+        &mut self,
+        at: Time,
+        ack: SelectiveAck<'_>,
+        allowance: &mut usize,
+    ) -> Result<(), Drop> {
+        if !self.speaks(RELIABLE) {
+            return Err(Drop::Malformed);
+        }
+        self.services.get_mut(Service::Reliable).on_ack(at, ack, allowance)
+    }
+
+    /// Whether the neighbour speaks this version of the protocol. Nothing is known of one
+    /// without handshakes, whose operator is to see to that.
+    fn speaks(&self, version: u8) -> bool {
+        !self.is_sealed() || self.version >= version
+    }
+
     /// Takes note of a packet that arrived, unless it has before; from here it
     /// takes `onward` to its destination.
     pub(crate) fn on_data<'a>(
@@ -338,10 +372,14 @@ impl Link {
     ) -> Result<Packet<'a>, Drop> {
         let DataHeader { flow, hop } = *header;
         let rtt = self.monitor.rtt();
-        let left = Duration::from_millis(u64::from(hop.remaining_ms));
+        let left = match flow.service {
+            Service::Reliable => NO_DEADLINE,
+            _ => Duration::from_millis(u64::from(hop.remaining_ms)),
+        };
         let deadline = at + left.saturating_sub(rtt.one_way());
         let incoming = Incoming {
             wire_seq: hop.link_seq,
+            remaining: hop.remaining_ms,
             envelope: self.opened,
             len: payload.len(),
             recovered: hop.recovered,
@@ -369,6 +407,9 @@ impl Link {
         }
         if packet.payload.len() > self.config.max_payload() {
             return Err(Drop::TooLarge);
+        }
+        if packet.flow.service == Service::Reliable && !self.speaks(RELIABLE) {
+            return Err(Drop::OldNeighbour);
         }
         self.services.get_mut(packet.flow.service).enqueue(now, packet, latest)
     }

@@ -41,6 +41,9 @@ pub(crate) struct Incoming {
     pub wire_seq: u16,
     /// The count of the envelope that brought it.
     pub envelope: u64,
+    /// What its sender says remains of its deadline, in milliseconds; a service without
+    /// deadlines says something else there.
+    pub remaining: u8,
     /// Bytes of the application's packet.
     pub len: usize,
     /// Whether somebody has repeated it.

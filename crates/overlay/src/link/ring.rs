@@ -2,7 +2,7 @@
 //! circular index over it (Amir et al. 2005, IV-A's circular packet buffer).
 //! Bounded in bytes and in packets from the start; never allocates after.
 
-use super::packet::{Packet, remaining_ms};
+use super::packet::Packet;
 use crate::counters::Drop;
 use crate::wire::HopHeader;
 use trunkline_base::Time;
@@ -35,16 +35,23 @@ pub struct Entry {
 const _: () = assert!(size_of::<Entry>() == 64);
 
 impl Entry {
-    /// Writes its `frame` into `out`, which has just its bytes, as it leaves at
-    /// `now` under number `link_seq`.
+    /// Writes its `frame` into `out`, which has just its bytes, as it leaves under number
+    /// `link_seq`; `remaining_ms` is what the link says of its deadline.
     #[inline]
-    pub fn write(&self, frame: &[u8], out: &mut [u8], now: Time, link_seq: u16, repeated: bool) {
+    pub fn write(
+        &self,
+        frame: &[u8],
+        out: &mut [u8],
+        link_seq: u16,
+        remaining_ms: u8,
+        repeated: bool,
+    ) {
         if out.len() == frame.len() {
             let hop = HopHeader {
                 recovered: self.recovered || repeated,
                 hop_limit: self.hop_limit,
                 link_seq,
-                remaining_ms: remaining_ms(now, self.deadline),
+                remaining_ms,
             };
             out.copy_from_slice(frame);
             hop.write(out);
@@ -202,6 +209,11 @@ impl PacketRing {
     pub fn turned_over(&self, since: Time) -> bool {
         self.first > 0
             && self.oldest().and_then(|slot| self.get(slot)).is_some_and(|(e, _)| e.since > since)
+    }
+
+    /// The slot of the next packet that is put in.
+    pub fn end(&self) -> Slot {
+        self.next
     }
 
     /// The oldest packet's slot.

@@ -136,7 +136,7 @@ impl Link {
         let mut w = Writer::new(Seal::frames_mut(envelope));
         let mut written = Ok(());
         if let Some(control) = control {
-            written = self.services.write_control(control, &mut w);
+            written = self.services.write_control(now, control, &mut w);
         }
         if hello {
             written = written.and_then(|()| self.monitor.next_hello(now, &carried).emit(&mut w));

@@ -6,9 +6,9 @@
 //! match, not by a table of functions, and nothing is allocated after the start.
 
 use super::drr::DeficitRoundRobin;
-use super::{Config, Incoming, Packet, best_effort, realtime};
+use super::{Config, Incoming, Packet, best_effort, realtime, reliable};
 use crate::counters::{Drop, Drops, ReceiverStats};
-use crate::wire::{Nack, Service};
+use crate::wire::{Incarnation, Nack, SelectiveAck, Service};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::{Short, Writer};
@@ -46,6 +46,9 @@ pub(super) enum Sent {
 pub(super) trait LinkService {
     fn class(&self) -> Class;
 
+    /// The node has started; `incarnation` tells this start from others.
+    fn begin(&mut self, _: Incarnation) {}
+
     /// Takes a packet to be sent, which has waited since `since` and is of use to the
     /// next node until `latest`. [`Time::NEVER`] is for one under flow control, whose
     /// sender waits for room: it may wait for as long as it takes.
@@ -82,6 +85,16 @@ pub(super) trait LinkService {
         drops.count(Drop::NotRepeated);
     }
 
+    /// The neighbour says what it has; `allowance` is as for requests.
+    fn on_ack(
+        &mut self,
+        _at: Time,
+        _: SelectiveAck<'_>,
+        _allowance: &mut usize,
+    ) -> Result<(), Drop> {
+        Err(Drop::Malformed)
+    }
+
     /// Bytes of control frames to be sent now, at most `room`.
     fn control_len(&self, _room: usize) -> usize {
         0
@@ -89,7 +102,7 @@ pub(super) trait LinkService {
 
     /// Writes control frames of `len` bytes, which [`LinkService::control_len`] has
     /// given.
-    fn write_control(&mut self, _len: usize, _: &mut Writer<'_>) -> Result<(), Short> {
+    fn write_control(&mut self, _: Time, _len: usize, _: &mut Writer<'_>) -> Result<(), Short> {
         Ok(())
     }
 
@@ -101,8 +114,9 @@ pub(super) trait LinkService {
     /// Does what is due.
     fn handle_timeout(&mut self, _: &Moment, _: &mut Drops) {}
 
-    /// The neighbour has started anew, with new numbers.
-    fn restart(&mut self) {}
+    /// The neighbour has started anew, with new numbers; `peer` tells this start from
+    /// others.
+    fn restart(&mut self, _peer: Incarnation) {}
 
     /// The link has gone down: what it has lost is not the link's usual loss.
     fn outage(&mut self) {}
@@ -142,6 +156,7 @@ macro_rules! register {
 register! {
     BestEffort(best_effort::Queue),
     RealTime(realtime::RealTime),
+    Reliable(reliable::Reliable),
 }
 
 impl AnyService {
@@ -196,12 +211,25 @@ impl LinkService for AnyService {
         with!(self, one => one.on_request(m, nack, allowance, d));
     }
 
+    fn begin(&mut self, incarnation: Incarnation) {
+        with!(self, one => one.begin(incarnation));
+    }
+
+    fn on_ack(
+        &mut self,
+        at: Time,
+        ack: SelectiveAck<'_>,
+        allowance: &mut usize,
+    ) -> Result<(), Drop> {
+        with!(self, one => one.on_ack(at, ack, allowance))
+    }
+
     fn control_len(&self, room: usize) -> usize {
         with!(self, one => one.control_len(room))
     }
 
-    fn write_control(&mut self, len: usize, w: &mut Writer<'_>) -> Result<(), Short> {
-        with!(self, one => one.write_control(len, w))
+    fn write_control(&mut self, now: Time, len: usize, w: &mut Writer<'_>) -> Result<(), Short> {
+        with!(self, one => one.write_control(now, len, w))
     }
 
     fn next_timeout(&self) -> Time {
@@ -212,8 +240,8 @@ impl LinkService for AnyService {
         with!(self, one => one.handle_timeout(moment, drops));
     }
 
-    fn restart(&mut self) {
-        with!(self, one => one.restart());
+    fn restart(&mut self, peer: Incarnation) {
+        with!(self, one => one.restart(peer));
     }
 
     fn outage(&mut self) {
@@ -338,10 +366,11 @@ impl<const N: usize> Services<N> {
     /// Writes what [`Services::control`] has found.
     pub fn write_control(
         &mut self,
+        now: Time,
         (place, len): (usize, usize),
         w: &mut Writer<'_>,
     ) -> Result<(), Short> {
-        self.each[place].write_control(len, w)
+        self.each[place].write_control(now, len, w)
     }
 }
 

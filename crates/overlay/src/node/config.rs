@@ -190,6 +190,9 @@ impl link::Config {
         range("[best_effort] memory: 4 KiB, or `mtu` if that is more, to 1 GiB", {
             memory.contains(&self.best_effort.bytes)
         })?;
+        range("[reliable] memory: 4 KiB, or `mtu` if that is more, to 1 GiB", {
+            memory.contains(&self.reliable.bytes)
+        })?;
         let wait = |wait: Duration| (1..=10_000).contains(&wait.as_millis());
         range("[realtime] max_wait: 1 ms to 10 s", wait(self.realtime.max_wait))?;
         range("[best_effort] max_wait: 1 ms to 10 s", wait(self.best_effort.max_wait))?;

@@ -263,6 +263,11 @@ impl Forwarder {
                     self.reports.extend(link.up_report(id, came_up));
                 }
                 Frame::Nack(nack) => link.on_nack(now, nack, &mut allowance),
+                Frame::Ack(ack) => {
+                    if let Err(why) = link.on_ack(datagram.at, ack, &mut allowance) {
+                        link.drop_counted(why);
+                    }
+                }
                 Frame::Goodbye(_) => match link.on_goodbye(datagram.at) {
                     Ok(true) => self.reports.push_back(Report::Down(id)),
                     Ok(false) => {}
@@ -506,12 +511,17 @@ fn add_link(
     config: link::Config,
     first_hello: Time,
 ) {
-    if sealed {
-        let seal = Seal::Aead(Box::default());
-        links.insert(number, Link::new(seal, config, first_hello));
-    } else {
-        let (seal, index) = Link::unsealed(own, incarnation, &config);
-        links.insert(number, Link::new(seal, config, first_hello));
+    let (seal, index) = match sealed {
+        true => (Seal::Aead(Box::default()), None),
+        false => {
+            let (seal, index) = Link::unsealed(own, incarnation, &config);
+            (seal, Some(index))
+        }
+    };
+    let mut link = Link::new(seal, config, first_hello);
+    link.begin(incarnation);
+    links.insert(number, link);
+    if let Some(index) = index {
         links.assign(index, number);
     }
 }

@@ -8,15 +8,12 @@ use crate::session::SessionId;
 use crate::wire::{NodeId, Service};
 use std::collections::VecDeque;
 
-/// The service whose senders may wait: real time has no time for that.
-const FLOW_CONTROLLED: Service = Service::BestEffort;
-
 /// Who waits for which link. It takes memory when there are more sessions than
 /// ever before, and then no more.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// By link.
-    lines: Vec<VecDeque<SessionId>>,
+    lines: Vec<VecDeque<(SessionId, Service)>>,
     /// By session: in which line it is.
     links: Vec<Option<LinkId>>,
     /// How many are in a line.
@@ -25,7 +22,7 @@ pub(super) struct Held {
 
 impl Held {
     /// Session `id` waits for `link`, if it doesn't wait already.
-    fn join(&mut self, link: LinkId, id: SessionId) {
+    fn join(&mut self, link: LinkId, id: SessionId, service: Service) {
         let (line, session) = (usize::from(link.0), id.0 as usize);
         if self.links.len() <= session {
             self.links.resize(session + 1, None);
@@ -35,19 +32,23 @@ impl Held {
         }
         if self.links[session].is_none() {
             self.links[session] = Some(link);
-            self.lines[line].push_back(id);
+            self.lines[line].push_back((id, service));
             self.len += 1;
         }
     }
 
     /// The first of those who wait for a link that has room.
-    fn next(&mut self, has_room: impl Fn(LinkId) -> bool) -> Option<SessionId> {
+    fn next(&mut self, has_room: impl Fn(LinkId, Service) -> bool) -> Option<SessionId> {
         if self.len == 0 {
             return None;
         }
         let mut lines = (0..).map(LinkId).zip(&mut self.lines);
-        let (_, line) = lines.find(|(link, line)| !line.is_empty() && has_room(*link))?;
-        let id = line.pop_front()?;
+        // Who waits for room in one service's queue isn't in the way of another's.
+        let (line, place) = lines.find_map(|(link, line)| {
+            let place = line.iter().position(|&(_, service)| has_room(link, service))?;
+            Some((line, place))
+        })?;
+        let (id, _) = line.remove(place)?;
         self.links[id.0 as usize] = None;
         self.len -= 1;
         Some(id)
@@ -56,7 +57,7 @@ impl Held {
     /// Session `id` is over.
     pub(super) fn forget(&mut self, id: SessionId) {
         if let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::take) {
-            self.lines[usize::from(link.0)].retain(|other| *other != id);
+            self.lines[usize::from(link.0)].retain(|&(other, _)| other != id);
             self.len -= 1;
         }
     }
@@ -66,7 +67,8 @@ impl Forwarder {
     /// Whether session `id`'s application waits until there is room for a packet of
     /// `service`.
     pub(super) fn is_flow_controlled(&self, id: SessionId, service: Service) -> bool {
-        service == FLOW_CONTROLLED && self.sessions.waits(id)
+        // Real time has no time for that.
+        service != Service::RealTime && self.sessions.waits(id)
     }
 
     /// Whether there is no room for a packet of session `id` to `destination`, and it
@@ -82,10 +84,10 @@ impl Forwarder {
         }
         let metric = self.sessions.metric_of(id).unwrap_or(self.metric);
         let Some(hop) = self.next_hop(destination, metric) else { return false };
-        if self.links().get(hop.link).is_none_or(|link| link.has_room(FLOW_CONTROLLED)) {
+        if self.links().get(hop.link).is_none_or(|link| link.has_room(service)) {
             return false;
         }
-        self.held.join(hop.link, id);
+        self.held.join(hop.link, id, service);
         self.stats.held_back += 1;
         true
     }
@@ -93,7 +95,7 @@ impl Forwarder {
     pub(super) fn next_ready(&mut self) -> Option<SessionId> {
         let Forwarder { held, links, .. } = self;
         // A link that is gone has no queue to wait for.
-        held.next(|link| links.get(link).is_none_or(|link| link.has_room(FLOW_CONTROLLED)))
+        held.next(|link, service| links.get(link).is_none_or(|link| link.has_room(service)))
     }
 }
 
@@ -113,18 +115,18 @@ mod tests {
     fn each_line_goes_by_itself_in_its_order() {
         let (mut held, ids) = (Held::default(), [4, 0, 7, 2].map(SessionId));
         for (id, link) in ids.into_iter().zip([0, 0, 3, 3]) {
-            held.join(LinkId(link), id);
+            held.join(LinkId(link), id, Service::BestEffort);
             // Who waits for one link waits for no other, and once.
-            held.join(LinkId(1), id);
+            held.join(LinkId(1), id, Service::BestEffort);
         }
-        assert_eq!(held.next(|link| link == LinkId(1)), None);
-        assert_eq!(held.next(|link| link == LinkId(3)), Some(ids[2]));
+        assert_eq!(held.next(|link, _| link == LinkId(1)), None);
+        assert_eq!(held.next(|link, _| link == LinkId(3)), Some(ids[2]));
         held.forget(ids[0]);
         held.forget(SessionId(99));
-        assert_eq!(held.next(|_| true), Some(ids[1]));
-        held.join(LinkId(3), ids[2]);
-        assert_eq!([held.next(|_| true), held.next(|_| true)], [Some(ids[3]), Some(ids[2])]);
-        assert_eq!((held.next(|_| true), held.len), (None, 0));
+        assert_eq!(held.next(|_, _| true), Some(ids[1]));
+        held.join(LinkId(3), ids[2], Service::BestEffort);
+        assert_eq!([held.next(|_, _| true), held.next(|_, _| true)], [Some(ids[3]), Some(ids[2])]);
+        assert_eq!((held.next(|_, _| true), held.len), (None, 0));
     }
 
     struct Hole;

@@ -6,7 +6,8 @@ use crate::counters::Drop;
 use crate::link::Packet;
 use crate::session::flows::Ends;
 use crate::session::wire::{
-    FIRST_SESSION_VERSION, MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode,
+    FIRST_SESSION_VERSION, MAX_HEAD, RELIABLE_SESSION_VERSION, Refusal, SESSION_VERSION, ToClient,
+    ToNode,
 };
 use crate::session::{Cause, SessionId};
 use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
@@ -54,12 +55,16 @@ impl Forwarder {
         }
         let session = self.sessions.holder(h.destination_port).ok_or(Drop::NoPort)?;
         let peer = (h.source, h.source_port);
-        if !self.sessions.is_new(now, packet.deadline, session, peer, h.flow_seq) {
+        if !self.sessions.is_new(now, packet.deadline, session, peer, (h.service, h.flow_seq)) {
             return Err(Drop::FlowDuplicate);
         }
         self.flow_received(now, packet);
+        let knows = self.sessions.version_of(session) >= RELIABLE_SESSION_VERSION;
         let message = ToClient::Received {
-            service: h.service,
+            service: match h.service {
+                Service::Reliable if !knows => Service::BestEffort,
+                service => service,
+            },
             recovered: packet.recovered,
             remaining_ms: crate::link::remaining_ms(now, packet.deadline),
             flow_seq: h.flow_seq,

@@ -78,7 +78,11 @@ struct Stretch {
 }
 
 /// No deadline is longer.
-const LIFE: Duration = Duration::from_millis(255);
+pub(super) const LIFE: Duration = Duration::from_millis(255);
+
+/// Reliable packets have none: a link repeats what a relay took before it failed, once it is
+/// back or another is in its place.
+pub(super) const RELIABLE_LIFE: Duration = Duration::from_secs(5);
 
 /// A quarter of a turn, and of the largest window what is left of it.
 const AHEAD: u64 = 1 << 14;
@@ -97,10 +101,10 @@ const MAX_SIZE: u64 = 1 << 16;
 
 impl Dedup {
     /// Whether the packet numbered `wire`, which came `now` and is of use until
-    /// `deadline`, is new.
-    pub fn is_new(&mut self, now: Time, deadline: Time, wire: u16) -> bool {
+    /// `deadline`, is new. After a silence of `life` any is.
+    pub fn is_new(&mut self, now: Time, deadline: Time, wire: u16, life: Duration) -> bool {
         match &mut self.0 {
-            Some(heard) if now.since(heard.last) <= LIFE => heard.is_new(now, deadline, wire),
+            Some(heard) if now.since(heard.last) <= life => heard.is_new(now, deadline, wire),
             heard => {
                 // A larger window was needed, and will be again.
                 let memory = heard.take().map(|heard| heard.window.into_memory());
@@ -174,7 +178,7 @@ mod tests {
     fn copies_are_dropped_and_a_restarted_flow_is_heard_again() {
         let mut d = Dedup::default();
         let at = Time::from_millis;
-        let mut is_new = |ms, s| d.is_new(at(ms), at(100), s);
+        let mut is_new = |ms, s| d.is_new(at(ms), at(100), s, LIFE);
         let heard: Vec<_> = [7, 9, 8, 9, 7].into_iter().map(|s| is_new(0, s)).collect();
         assert_eq!(heard, [true, true, true, false, false]);
         assert!(!is_new(200, 8));
@@ -188,10 +192,12 @@ mod tests {
         for late in 1..LIFE.as_millis() as u64 {
             let mut d = Dedup::default();
             let at = Time::from_millis;
-            assert!(d.is_new(at(1_000), at(1_000), 7) && d.is_new(at(1_000), at(1_000), 8));
+            assert!(
+                d.is_new(at(1_000), at(1_000), 7, LIFE) && d.is_new(at(1_000), at(1_000), 8, LIFE)
+            );
             let now = at(1_000 + late);
-            assert!(!d.is_new(now, now, 7), "{late} ms late");
-            assert!(d.is_new(now, now, 9));
+            assert!(!d.is_new(now, now, 7, LIFE), "{late} ms late");
+            assert!(d.is_new(now, now, 9, LIFE));
         }
     }
 
@@ -201,10 +207,10 @@ mod tests {
         let mut d = Dedup::default();
         let at = Time::from_millis;
         for n in 0..200 {
-            assert!(d.is_new(at(1_000 + n), at(1_000), n as u16));
+            assert!(d.is_new(at(1_000 + n), at(1_000), n as u16, LIFE));
         }
         for n in 0..200 {
-            assert!(!d.is_new(at(1_200 + n / 4), at(1_300 + n), n as u16), "{n}");
+            assert!(!d.is_new(at(1_200 + n / 4), at(1_300 + n), n as u16, LIFE), "{n}");
         }
     }
 
@@ -226,7 +232,7 @@ mod tests {
         fn arrives(&mut self, n: u64) {
             let deadline = Time::from_millis(n / self.rate + self.life + self.error);
             let now = Time::from_millis(self.ms);
-            let new = self.dedup.is_new(now, deadline, n as u16);
+            let new = self.dedup.is_new(now, deadline, n as u16, LIFE);
             assert_eq!(new, self.come.insert(n), "{n} of {}/ms at {now:?}", self.rate);
         }
 
@@ -278,7 +284,7 @@ mod tests {
     fn a_window_grows_with_the_packets_that_come() {
         let mut d = Dedup::default();
         for k in 0..16u64 {
-            d.is_new(Time::from_millis(k), Time::from_millis(k), (k * 16_000) as u16);
+            d.is_new(Time::from_millis(k), Time::from_millis(k), (k * 16_000) as u16, LIFE);
         }
         assert!(d.0.unwrap().window.size() <= 1_024);
     }
@@ -289,10 +295,10 @@ mod tests {
         let mut d = Dedup::default();
         for k in 0..70_000u64 {
             let at = Time::from_millis(k * 20);
-            assert!(d.is_new(at, at + LIFE, k as u16));
+            assert!(d.is_new(at, at + LIFE, k as u16, LIFE));
             if k % 1_000 == 999 {
-                assert!(!d.is_new(at, at + LIFE, (k - 200) as u16));
-                d.is_new(at, at + LIFE, (k - 600) as u16);
+                assert!(!d.is_new(at, at + LIFE, (k - 200) as u16, LIFE));
+                d.is_new(at, at + LIFE, (k - 600) as u16, LIFE);
             }
         }
     }

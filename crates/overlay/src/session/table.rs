@@ -1,6 +1,6 @@
-use super::flow::{Dedup, FlowMap, Peer};
+use super::flow::{Dedup, FlowMap, LIFE, Peer, RELIABLE_LIFE};
 use super::wire::{FIRST_SESSION_VERSION, Refusal};
-use crate::wire::Metric;
+use crate::wire::{Metric, Service};
 use trunkline_base::{Pacer, Rate, Time};
 
 /// Which of a node's sessions: a small index that is used again after the
@@ -246,17 +246,18 @@ impl Sessions {
     }
 
     /// Whether the packet numbered `seq` of the flow from `peer` to session
-    /// `id`, of use until `deadline`, is new.
+    /// `id`, carried by `service` and of use until `deadline`, is new.
     pub(crate) fn is_new(
         &mut self,
         now: Time,
         deadline: Time,
         id: SessionId,
         peer: Peer,
-        seq: u16,
+        (service, seq): (Service, u16),
     ) -> bool {
         let Some(session) = self.get_mut(id) else { return false };
-        session.receiving.get(peer, Dedup::default).is_new(now, deadline, seq)
+        let life = if service == Service::Reliable { RELIABLE_LIFE } else { LIFE };
+        session.receiving.get(peer, Dedup::default).is_new(now, deadline, seq, life)
     }
 }
 

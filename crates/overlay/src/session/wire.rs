@@ -11,7 +11,11 @@ use trunkline_base::wire::{Reader, Short, Writer};
 
 /// Version of this protocol. A client of [`FIRST_SESSION_VERSION`] is served
 /// too; others are refused with [`Refusal::Version`].
-pub const SESSION_VERSION: u8 = 3;
+pub const SESSION_VERSION: u8 = 4;
+
+/// The first version with [`Service::Reliable`]: what comes by it is said to have come by
+/// best effort to clients of earlier ones.
+pub const RELIABLE_SESSION_VERSION: u8 = 4;
 
 /// The version without [`ToClient::Reachable`] and [`ToClient::Unreachable`]: a
 /// client is told [`Refusal::NoRoute`] and [`Refusal::NoPort`] instead, packet by
@@ -42,8 +46,8 @@ pub enum ToNode<'a> {
     /// waited at this node, as after a stall: by default they are dropped. Nodes
     /// before 0.2 don't know this message.
     Late(bool),
-    /// Whether best-effort packets that find no room in the queue of their link
-    /// wait for it, and this session with them: by default they are dropped. Nodes
+    /// Whether best-effort and reliable packets that find no room in the queue of their
+    /// link wait for it, and this session with them: by default they are dropped. Nodes
     /// before 0.2 don't know this message.
     Wait(bool),
     /// Send `payload`.

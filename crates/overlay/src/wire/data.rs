@@ -46,7 +46,8 @@ pub struct HopHeader {
     pub hop_limit: u8,
     /// The packet's number on this link and service.
     pub link_seq: u16,
-    /// Milliseconds that it may still spend on its way and be of use.
+    /// Milliseconds that it may still spend on its way and be of use. A reliable packet
+    /// has no deadline, and its link's epoch here, 0 to 15.
     pub remaining_ms: u8,
 }
 

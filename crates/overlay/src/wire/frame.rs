@@ -1,7 +1,7 @@
 //! Frames. The first byte is `service 2 | recovered 1 | hop limit 5` for data
 //! and `0 2 | flag 1 | kind 5` for control.
 
-use super::{DataHeader, Service, WireError};
+use super::{DataHeader, SelectiveAck, Service, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 
 /// The most ranges in one [`Nack`].
@@ -28,6 +28,8 @@ pub enum ControlKind {
     PathChallenge = 6,
     /// [`PathFrame::Response`].
     PathResponse = 7,
+    /// [`SelectiveAck`].
+    SelectiveAck = 8,
 }
 
 /// "I am here, and this is how I hear you": keeps a link alive, measures its
@@ -230,6 +232,8 @@ pub enum Frame<'a> {
     Goodbye(Goodbye),
     /// About an address of the receiver's or the sender's.
     Path(PathFrame),
+    /// What has come of reliable packets.
+    Ack(SelectiveAck<'a>),
 }
 
 /// The frames of an opened envelope, in order; ends after the first error.
@@ -276,6 +280,7 @@ impl<'a> Frames<'a> {
             k if k == ControlKind::PathResponse as u8 => {
                 Ok(Frame::Path(PathFrame::Response(r.array()?)))
             }
+            k if k == ControlKind::SelectiveAck as u8 => Ok(Frame::Ack(SelectiveAck::parse(r)?)),
             other => Err(WireError::UnknownType(other)),
         }
     }

@@ -1,6 +1,7 @@
 //! The bytes between two nodes: envelopes (one per UDP datagram) and the
 //! frames inside them. Every message goes bytes → checked view → plain struct.
 
+mod ack;
 mod data;
 mod envelope;
 mod frame;
@@ -11,6 +12,8 @@ mod sealed;
 mod service;
 pub mod version;
 
+pub(crate) use ack::{ACK_HEAD, ACK_RANGE};
+pub use ack::{AckHead, AckRange, MAX_ACK_RANGES, SelectiveAck};
 pub use data::{DATA_HEADER, DataHeader, FlowHeader, HopHeader, MAX_HOPS};
 pub use envelope::{
     DATA_OVERHEAD, ENVELOPE_OVERHEAD, EnvelopeHeader, Kind, MAX_HANDSHAKE, ReceiverIndex,

@@ -134,6 +134,14 @@ impl Seal {
         }
     }
 
+    /// Which start of the peer was heard last, if any was.
+    pub fn peer(&self) -> Option<Incarnation> {
+        match self {
+            Seal::Null(null) => null.peer,
+            Seal::Aead(sealed) => sealed.peer(),
+        }
+    }
+
     /// Whether envelopes can be sealed now.
     pub fn ready(&self) -> bool {
         match self {

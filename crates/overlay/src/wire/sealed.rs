@@ -157,6 +157,11 @@ impl Sealed {
         }
     }
 
+    /// Which start of the peer was heard last, if any was.
+    pub(super) fn peer(&self) -> Option<Incarnation> {
+        self.peer.map(|(peer, _)| peer)
+    }
+
     /// Ends every session: for a peer that is not trusted any more.
     pub fn clear(&mut self) {
         (self.previous, self.current, self.next) = (None, None, None);

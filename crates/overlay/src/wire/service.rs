@@ -42,8 +42,7 @@ macro_rules! services {
     };
 }
 
-// Numbers of two bits, from 1 on without a gap: 0 marks a control frame. 3 is kept
-// for reliable links.
+// Numbers of two bits, from 1 on without a gap: 0 marks a control frame.
 services! {
     /// Each packet is sent once, and nothing is done about a lost one.
     BestEffort = 1, "best-effort", "best_effort", "Sent once";
@@ -51,6 +50,10 @@ services! {
     /// (Amir et al. 2005, IV-A).
     RealTime = 2, "real-time", "realtime",
         "Lost packets are asked for again while they can still be in time";
+    /// Each link repeats what it loses until its neighbour has it, within the rate of a
+    /// TCP (Amir and Danilov 2003).
+    Reliable = 3, "reliable", "reliable",
+        "Each link repeats what it loses until the next node has it, as fast as a TCP may";
 }
 
 impl Service {

@@ -24,6 +24,7 @@ use std::time::Duration;
 use toml::Spanned;
 use trunkline_overlay::identity::Certificate;
 use trunkline_overlay::link::realtime::Recovery;
+use trunkline_overlay::link::reliable::Algorithm;
 use trunkline_overlay::link::{self, DSCP_EF};
 use trunkline_overlay::monitor::{Liveness, LossMode};
 use trunkline_overlay::node as overlay;
@@ -133,6 +134,7 @@ struct File {
     realtime: RealtimeSection,
     #[serde(default)]
     best_effort: BestEffortSection,
+    reliable: ReliableSection,
     #[serde(default)]
     hello: HelloSection,
     #[serde(default)]
@@ -239,6 +241,14 @@ struct BestEffortSection {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
+struct ReliableSection {
+    #[serde(deserialize_with = "congestion")]
+    congestion: Option<Algorithm>,
+    memory: Option<Size>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
 struct HelloSection {
     interval: Option<Span>,
     dead_after: Option<Span>,
@@ -264,6 +274,10 @@ impl From<LossName> for LossMode {
 }
 
 fn recovery<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Recovery>, D::Error> {
+    crate::names::deserialize(from).map(Some)
+}
+
+fn congestion<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Algorithm>, D::Error> {
     crate::names::deserialize(from).map(Some)
 }
 
@@ -444,6 +458,9 @@ fn defaults(file: &File, neighbour: NodeId) -> link::Config {
     let (be, from) = (&mut c.best_effort, &file.best_effort);
     be.max_wait = from.max_wait.map_or(be.max_wait, |s| s.0);
     be.bytes = from.memory.map_or(be.bytes, size);
+    let (re, from) = (&mut c.reliable, &file.reliable);
+    re.bytes = from.memory.map_or(re.bytes, size);
+    re.algorithm = from.congestion.unwrap_or(re.algorithm);
     c
 }
 

@@ -157,6 +157,7 @@ impl Diff {
             liveness,
             realtime,
             best_effort,
+            reliable,
         } = is;
         for (differs, key) in [
             (was.rate != *rate, "rate"),
@@ -169,6 +170,7 @@ impl Diff {
             (was.mtu != *mtu, "mtu"),
             (was.realtime != *realtime, "[realtime]"),
             (was.best_effort != *best_effort, "[best_effort]"),
+            (was.reliable != *reliable, "[reliable]"),
         ] {
             if differs {
                 self.applied.push(format!("{}: {key}", title(was)));

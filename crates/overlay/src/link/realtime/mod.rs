@@ -25,7 +25,7 @@ pub use sender::Sender;
 use super::service::{Class, LinkService, Moment, Sent};
 use super::{Incoming, Packet};
 use crate::counters::{Drop, Drops, ReceiverStats};
-use crate::wire::{MAX_NACK_RANGES, NACK_RANGE_LEN, Nack, Service};
+use crate::wire::{Incarnation, MAX_NACK_RANGES, NACK_RANGE_LEN, Nack, Service};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::{Short, Writer};
@@ -161,7 +161,7 @@ impl LinkService for RealTime {
         }
     }
 
-    fn write_control(&mut self, len: usize, w: &mut Writer<'_>) -> Result<(), Short> {
+    fn write_control(&mut self, _: Time, len: usize, w: &mut Writer<'_>) -> Result<(), Short> {
         let n = len.saturating_sub(REQUEST_HEAD) / NACK_RANGE_LEN;
         let (ranges, n) = self.rx.take_asks(n.min(MAX_NACK_RANGES));
         Nack::emit(Service::RealTime, &ranges[..n], w)
@@ -176,7 +176,7 @@ impl LinkService for RealTime {
         self.tx.handle_timeout(moment.now);
     }
 
-    fn restart(&mut self) {
+    fn restart(&mut self, _: Incarnation) {
         self.rx.restart();
     }
 

@@ -206,7 +206,7 @@ mod tests {
         let envelope = ENVELOPE.get() + lost;
         ENVELOPE.set(envelope + 1);
         let (len, recovered, rtt) = (160, false, Duration::ZERO);
-        Incoming { wire_seq, envelope, len, recovered, at, useful_until, rtt }
+        Incoming { wire_seq, envelope, remaining: 0, len, recovered, at, useful_until, rtt }
     }
 
     fn packet(wire_seq: u16, useful_until: Time, at: Time) -> Incoming {

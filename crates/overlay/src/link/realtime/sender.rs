@@ -4,7 +4,7 @@ use super::send_queue::SendQueue;
 use super::{Config, MAX_GUESS};
 use crate::counters::{Drop, Drops};
 use crate::link::ring::{PacketRing, Slot};
-use crate::link::{Packet, is_stale};
+use crate::link::{Packet, is_stale, remaining_ms};
 use crate::wire::NackRange;
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -218,7 +218,7 @@ impl Sender {
         let Some(job) = self.queue.pop() else { return false };
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
-        entry.write(frame, out, now, seq as u16, job.is_repeat());
+        entry.write(frame, out, seq as u16, remaining_ms(now, entry.deadline), job.is_repeat());
         if !job.is_repeat() {
             self.ring.mark_sent(job.slot, seq, count);
             let place = self.place(seq);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::session::flow::Dedup;
+use crate::session::flow::{Dedup, LIFE};
 use proptest::prelude::*;
 use rand::RngExt;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ impl Destination {
     fn take(&mut self, micros: u64, number: u64, left_ms: u64) {
         let now = Time::from_micros(micros);
         self.heard.entry(number).or_insert(left_ms == 0);
-        if self.dedup.is_new(now, now + Duration::from_millis(left_ms), number as u16) {
+        if self.dedup.is_new(now, now + Duration::from_millis(left_ms), number as u16, LIFE) {
             self.flows.received(now, ENDS, &packet(number as u16, left_ms));
         }
     }

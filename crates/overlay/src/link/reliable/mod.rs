@@ -1,0 +1,154 @@
+//! The reliable service: hop-by-hop reliability and congestion control (Amir and
+//! Danilov, *Reliable Communication in Overlay Networks*, DSN 2003).
+//!
+//! Each link repeats what it loses until its neighbour has it, within the window of one
+//! TCP ([`trunkline_rate::window`]), so that a loss costs the round trip of one link and
+//! not that of the whole path. A node passes packets on as they come, out of order: "it
+//! provides less burstiness and lower latency" (section V). Putting them in order is for
+//! their destination.
+//!
+//! The receiver says what it has by cumulative and selective acknowledgements
+//! ([`SelectiveAck`]); what was sent well before something that has come is lost, by
+//! order and by time (RACK, RFC 8985), and the tail is found out by a probe. Numbers
+//! begin at 0 in each *epoch*, four bits that travel with every packet: the sender begins
+//! another one when its neighbour has started anew, which it sees by the *instance* in
+//! acknowledgements; these say which start of the sender they are about, too.
+//!
+//! What waits here is bounded. A node whose link onward is full drops what comes for it,
+//! and counts that; applications that ask to wait ([`ToNode::Wait`]) are held back before.
+//!
+//! [`ToNode::Wait`]: crate::session::wire::ToNode::Wait
+
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use receiver::Receiver;
+pub(crate) use sender::Sender;
+
+use super::service::{Class, LinkService, Moment, Sent};
+use super::{Incoming, Packet};
+use crate::counters::{Drop, Drops, ReceiverStats};
+use crate::wire::{Incarnation, SelectiveAck};
+use core::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::wire::{Short, Writer};
+pub use trunkline_rate::window::Algorithm;
+
+/// How many numbers beyond the first that is missing a sender may use: what 370 Mbit/s
+/// carry in 100 ms with packets of the default MTU.
+pub(crate) const MAX_AHEAD: u64 = 4_096;
+
+/// How long an acknowledgement may wait for the next packet, which makes it due. A
+/// sender's timeouts allow for it.
+const ACK_DELAY: Duration = Duration::from_millis(5);
+
+/// Bits of an epoch, in the byte that other services' packets have for what remains of
+/// their deadline. The others are zero, and passed over.
+const EPOCH: u8 = 0x0f;
+
+/// Settings of the service on one link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes of packets that wait to be sent or acknowledged.
+    pub bytes: usize,
+    /// How many packets these may be, 1 to 4,096.
+    pub packets: usize,
+    /// How its window grows.
+    pub algorithm: Algorithm,
+}
+
+impl Default for Config {
+    /// 4 MiB keep 330 Mbit/s busy over a round trip of 100 ms.
+    fn default() -> Config {
+        Config { bytes: 4 << 20, packets: MAX_AHEAD as usize, algorithm: Algorithm::default() }
+    }
+}
+
+/// Both halves on one link.
+#[derive(Debug)]
+pub(super) struct Reliable {
+    tx: Sender,
+    rx: Receiver,
+}
+
+impl Reliable {
+    pub fn new(config: &super::Config) -> Reliable {
+        Reliable { tx: Sender::new(&config.reliable, config.mtu), rx: Receiver::default() }
+    }
+}
+
+impl LinkService for Reliable {
+    fn class(&self) -> Class {
+        Class::Shared
+    }
+
+    fn begin(&mut self, incarnation: Incarnation) {
+        self.rx.begin(incarnation.0 as u16);
+        self.tx.begin(incarnation.0 as u16);
+    }
+
+    fn enqueue(&mut self, since: Time, packet: &Packet<'_>, _: Time) -> Result<(), Drop> {
+        self.tx.enqueue(since, packet)
+    }
+
+    fn flow_controlled(&self, len: usize) -> Option<usize> {
+        self.tx.has_room(len).then(|| self.tx.unsent())
+    }
+
+    fn waiting(&self) -> usize {
+        self.tx.waiting()
+    }
+
+    #[inline]
+    fn head(&mut self, moment: &Moment, _: &mut Drops) -> Option<usize> {
+        self.tx.head(moment.now)
+    }
+
+    fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent {
+        match self.tx.pop(moment.now, moment.rtt, out) {
+            true => Sent::Repeat,
+            false => Sent::Original,
+        }
+    }
+
+    fn on_data(&mut self, packet: &Incoming, _: &mut Drops) -> Result<(), Drop> {
+        self.rx.accept(packet)
+    }
+
+    fn on_ack(
+        &mut self,
+        at: Time,
+        ack: SelectiveAck<'_>,
+        allowance: &mut usize,
+    ) -> Result<(), Drop> {
+        self.tx.on_ack(at, ack, allowance)
+    }
+
+    fn control_len(&self, room: usize) -> usize {
+        self.rx.ack_len(room)
+    }
+
+    fn write_control(&mut self, now: Time, len: usize, w: &mut Writer<'_>) -> Result<(), Short> {
+        self.rx.write_ack(now, len, w)
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.tx.next_timeout().min(self.rx.next_timeout())
+    }
+
+    fn handle_timeout(&mut self, moment: &Moment, _: &mut Drops) {
+        self.tx.handle_timeout(moment.now);
+        self.rx.handle_timeout(moment.now);
+    }
+
+    fn restart(&mut self, peer: Incarnation) {
+        self.rx.restart(peer.0 as u16);
+        self.tx.begin_anew();
+    }
+
+    fn received(&self) -> Option<ReceiverStats> {
+        Some(self.rx.stats())
+    }
+}

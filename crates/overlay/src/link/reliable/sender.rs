@@ -1,0 +1,511 @@
+//! The sending half: keeps packets until they are acknowledged, and repeats what is lost.
+
+use super::{ACK_DELAY, Config, EPOCH, MAX_AHEAD};
+use crate::counters::Drop;
+use crate::link::Packet;
+use crate::link::ring::{PacketRing, Slot};
+use crate::wire::{ENVELOPE_OVERHEAD, SelectiveAck};
+use core::time::Duration;
+use std::collections::VecDeque;
+use trunkline_base::{Pacer, Time, extend};
+use trunkline_rate::window::{self, RoundTrip, Window};
+
+/// IPv4's and UDP's headers, and the envelope's: they count in the window.
+const OVERHEAD: usize = 28 + ENVELOPE_OVERHEAD;
+
+/// How far the pace may be run ahead of, so that the timer's grain doesn't cost
+/// throughput.
+const PACING_BURST: Duration = Duration::from_millis(1);
+
+/// The longest that a sender waits before it tries again, on a link that is down.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Later packets that must have come before one is taken for lost at once, without
+/// waiting for what reordering may explain (RFC 8985, section 6.2).
+const REORDER: u64 = 3;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    #[default]
+    Unsent,
+    InFlight,
+    Lost,
+    Acknowledged,
+}
+
+/// What is known of the packet in a slot of the ring.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flight {
+    state: State,
+    repeated: bool,
+    /// Bytes that it has in the window.
+    cost: u32,
+    /// Which of all transmissions was its last, and when that was.
+    transmission: u64,
+    sent_at: Time,
+    /// Of an acknowledged one: all up to this one, exclusive, are too.
+    acknowledged_to: Slot,
+}
+
+/// Packets of one link that wait to be sent, or to be acknowledged.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    ring: PacketRing,
+    /// By slot. Numbers are slots, counted from `base`.
+    flights: Box<[Flight]>,
+    base: Slot,
+    epoch: u8,
+    /// Which start of this node it is.
+    own: u16,
+    /// Which start of the neighbour acknowledges this epoch.
+    instance: Option<u16>,
+    /// The first that is not acknowledged, and the first that was never sent.
+    first: Slot,
+    next: Slot,
+    /// Bytes that were never sent.
+    unsent: usize,
+    /// What is to be repeated; some may have been acknowledged since.
+    lost: VecDeque<Slot>,
+    /// Transmissions in their order; of a packet that was repeated since, or has come,
+    /// they mean nothing any more.
+    order: VecDeque<(Slot, u64)>,
+    transmissions: u64,
+    window: Window,
+    /// The largest packet, in bytes of the window.
+    segment: u64,
+    rtt: RoundTrip,
+    pacer: Pacer,
+    in_flight: u64,
+    /// The latest transmission that has come: its number, when it was sent, and how many
+    /// came that were sent for the first time and later than what is missing.
+    newest: (u64, Time),
+    highest: Slot,
+    /// No further reduction before all that was sent until then has come.
+    recovery: Option<Slot>,
+    /// When what is missing counts as lost though nothing else comes.
+    loss_at: Time,
+    /// When something was sent or came last, and how often in a row nothing came then.
+    active: Time,
+    last_sent: Time,
+    timeouts: u32,
+    /// One packet may leave whatever the window says.
+    probe: bool,
+    /// Until when the pace held back the head, when it was asked last.
+    paced_until: Time,
+    /// Whether the window or the pace held something back since the last acknowledgement.
+    limited: bool,
+}
+
+impl Sender {
+    /// For a link whose largest IP packets have `mtu` bytes.
+    pub fn new(config: &Config, mtu: usize) -> Sender {
+        let packets = config.packets.clamp(1, MAX_AHEAD as usize).next_power_of_two();
+        let mut window = window::Config::new(mtu);
+        window.algorithm = config.algorithm;
+        Sender {
+            ring: PacketRing::new(config.bytes, packets),
+            flights: vec![Flight::default(); packets].into(),
+            base: 0,
+            epoch: 0,
+            own: 0,
+            instance: None,
+            first: 0,
+            next: 0,
+            unsent: 0,
+            lost: VecDeque::with_capacity(packets),
+            order: VecDeque::with_capacity(2 * packets),
+            transmissions: 0,
+            window: Window::new(window),
+            segment: mtu as u64,
+            rtt: RoundTrip::default(),
+            pacer: Pacer::of_time(PACING_BURST),
+            in_flight: 0,
+            newest: (0, Time::ZERO),
+            highest: 0,
+            recovery: None,
+            loss_at: Time::NEVER,
+            active: Time::ZERO,
+            last_sent: Time::ZERO,
+            timeouts: 0,
+            probe: false,
+            paced_until: Time::NEVER,
+            limited: false,
+        }
+    }
+
+    /// This node has started, and this tells the start from others.
+    pub fn begin(&mut self, own: u16) {
+        self.own = own;
+    }
+
+    /// Takes a packet, unless there is no room: what is kept displaces nothing.
+    pub fn enqueue(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), Drop> {
+        let len = packet.frame_len();
+        if !self.ring.has_room(len) {
+            return Err(Drop::QueueFull);
+        }
+        let slot = self.ring.keep(now, packet, packet.deadline)?;
+        *self.flight(slot) = Flight { cost: (len + OVERHEAD) as u32, ..Flight::default() };
+        self.unsent += len;
+        Ok(())
+    }
+
+    pub fn has_room(&self, len: usize) -> bool {
+        self.ring.has_room(len)
+    }
+
+    /// Bytes that were never sent.
+    pub fn unsent(&self) -> usize {
+        self.unsent
+    }
+
+    /// How many packets are to be sent, or sent again.
+    pub fn waiting(&self) -> usize {
+        self.lost.len() + (self.ring.end() - self.next) as usize
+    }
+
+    fn flight(&mut self, slot: Slot) -> &mut Flight {
+        let mask = self.flights.len() - 1;
+        &mut self.flights[slot as usize & mask]
+    }
+
+    /// What goes next: what is lost before what is new.
+    fn candidate(&mut self) -> Option<Slot> {
+        while let Some(&slot) = self.lost.front() {
+            if slot >= self.first && self.flight(slot).state == State::Lost {
+                return Some(slot);
+            }
+            self.lost.pop_front();
+        }
+        (self.next < self.ring.end()).then_some(self.next)
+    }
+
+    /// Bytes of the frame that goes next, if window and pace let it.
+    pub fn head(&mut self, now: Time) -> Option<usize> {
+        let Some(slot) = self.candidate() else {
+            self.probe = false;
+            return None;
+        };
+        let cost = u64::from(self.flight(slot).cost);
+        let fits = self.in_flight == 0 || self.in_flight + cost <= self.window.size();
+        self.paced_until = Time::NEVER;
+        if !self.probe {
+            if !fits {
+                self.limited = true;
+                return None;
+            }
+            if !self.pacer.is_ready(now) {
+                self.limited = true;
+                self.paced_until = self.pacer.next();
+                return None;
+            }
+        }
+        self.ring.get(slot).map(|(_, frame)| frame.len())
+    }
+
+    /// Writes the head into `out`; true if it was sent before. `measured` is the link's
+    /// round trip, zero while it is unknown.
+    pub fn pop(&mut self, now: Time, measured: Duration, out: &mut [u8]) -> bool {
+        let Some(slot) = self.candidate() else { return false };
+        let Some((entry, frame)) = self.ring.get(slot) else { return false };
+        let repeated = slot < self.next;
+        entry.write(frame, out, (slot - self.base) as u16, self.epoch, repeated);
+        if repeated {
+            self.lost.pop_front();
+        } else {
+            self.next += 1;
+            self.unsent = self.unsent.saturating_sub(frame.len());
+        }
+        if self.rtt.smoothed().is_none() && !measured.is_zero() {
+            self.rtt.sample(measured);
+        }
+        if self.in_flight == 0 && now.since(self.active) > self.rtt.timeout().max(ACK_DELAY * 40) {
+            self.window.on_idle();
+        }
+        self.transmissions += 1;
+        let transmission = self.transmissions;
+        let flight = self.flight(slot);
+        flight.repeated = repeated;
+        (flight.state, flight.transmission, flight.sent_at) = (State::InFlight, transmission, now);
+        let cost = flight.cost as usize;
+        self.in_flight += cost as u64;
+        if self.order.len() == self.order.capacity() {
+            self.forget_transmissions();
+        }
+        self.order.push_back((slot, transmission));
+        let pace = self.window.pace(cost, self.rtt.smoothed().unwrap_or_default());
+        self.pacer.spend_time(now, pace);
+        (self.active, self.last_sent, self.probe) = (now, now, false);
+        repeated
+    }
+
+    /// Keeps those transmissions that still mean something: one for each packet at most.
+    fn forget_transmissions(&mut self) {
+        let (first, flights) = (self.first, &self.flights);
+        let mask = flights.len() - 1;
+        self.order.retain(|&(slot, transmission)| {
+            let flight = &flights[slot as usize & mask];
+            slot >= first && flight.state == State::InFlight && flight.transmission == transmission
+        });
+    }
+
+    /// Takes an acknowledgement that came at `at`, looking at `allowance` packets at most;
+    /// an error if it acknowledges what was never sent.
+    pub fn on_ack(
+        &mut self,
+        at: Time,
+        ack: SelectiveAck<'_>,
+        allowance: &mut usize,
+    ) -> Result<(), Drop> {
+        let head = ack.head;
+        if head.sender != self.own {
+            return Err(Drop::Stale);
+        }
+        if *self.instance.get_or_insert(head.instance) != head.instance {
+            // It has started anew, and knows of nothing.
+            self.begin_anew();
+            self.instance = Some(head.instance);
+            return Ok(());
+        }
+        if head.epoch != self.epoch {
+            return Err(Drop::Stale);
+        }
+        let base = self.base;
+        let near = |slot: Slot, wire: u16| base + extend(slot - base, wire);
+        let upto = near(self.first, head.next);
+        let latest = near(self.first, head.latest);
+        if upto > self.next || latest >= self.next {
+            return Err(Drop::Malformed);
+        }
+        let before = self.in_flight;
+        if latest >= self.first {
+            let flight = *self.flight(latest);
+            // Karn: of a repeated one nobody knows which transmission came.
+            if flight.state == State::InFlight && !flight.repeated {
+                self.rtt.sample(at.since(flight.sent_at).saturating_sub(head.delay));
+            }
+        }
+        let mut acknowledged = 0;
+        for slot in self.first..upto {
+            acknowledged += self.acknowledge(at, slot);
+        }
+        if upto > self.first {
+            self.ring.release(upto - 1);
+            self.first = upto;
+        }
+        let mut end = upto;
+        for range in ack.ranges() {
+            let first = near(end, range.first);
+            let last = first + u64::from(range.count);
+            if first < end || last > self.next {
+                // A reordered acknowledgement of what has been released since.
+                continue;
+            }
+            end = last;
+            acknowledged += self.acknowledge_range(at, first, last, allowance);
+        }
+        if acknowledged > 0 {
+            self.progress(at, before, acknowledged);
+        }
+        self.find_lost(at);
+        // What has come after all waits no more.
+        self.candidate();
+        Ok(())
+    }
+
+    /// What has come moves window and timers.
+    fn progress(&mut self, at: Time, in_flight: u64, acknowledged: u64) {
+        (self.active, self.timeouts) = (at, 0);
+        if self.recovery.is_some_and(|until| self.first >= until) {
+            self.recovery = None;
+        }
+        if self.recovery.is_none() {
+            let full = in_flight + self.segment > self.window.size();
+            let slow_start = self.window.is_in_slow_start() && 2 * in_flight > self.window.size();
+            let limited = full || slow_start || self.limited;
+            let rtt = self.rtt.smoothed().unwrap_or_default();
+            self.window.on_ack(at, acknowledged, rtt, limited);
+        }
+        self.limited = false;
+    }
+
+    /// Marks the packets of a range, passing over those that are marked.
+    fn acknowledge_range(
+        &mut self,
+        at: Time,
+        first: Slot,
+        end: Slot,
+        allowance: &mut usize,
+    ) -> u64 {
+        let (mut acknowledged, mut slot) = (0, first.max(self.first));
+        let begin = slot;
+        while slot < end {
+            let Some(rest) = allowance.checked_sub(1) else { break };
+            *allowance = rest;
+            acknowledged += self.acknowledge(at, slot);
+            slot = self.flight(slot).acknowledged_to.clamp(slot + 1, end);
+        }
+        if begin < slot {
+            self.flight(begin).acknowledged_to = slot;
+        }
+        acknowledged
+    }
+
+    /// Marks one packet, which was sent; the bytes that have left the network.
+    fn acknowledge(&mut self, at: Time, slot: Slot) -> u64 {
+        let flight = self.flight(slot);
+        let Flight { state, cost, transmission, sent_at, repeated, .. } = *flight;
+        if state == State::Acknowledged {
+            return 0;
+        }
+        (flight.state, flight.acknowledged_to) = (State::Acknowledged, slot + 1);
+        if state == State::InFlight {
+            self.in_flight = self.in_flight.saturating_sub(cost.into());
+        }
+        // What was repeated just now came before: of the repetition nothing is known.
+        let shortest = self.rtt.shortest().unwrap_or_default();
+        let is_repetition = !repeated || at.since(sent_at) >= shortest;
+        if is_repetition && transmission > self.newest.0 {
+            self.newest = (transmission, sent_at);
+        }
+        if !repeated {
+            self.highest = self.highest.max(slot);
+        }
+        cost.into()
+    }
+
+    /// How much later than in order something may come.
+    fn reordering(&self) -> Duration {
+        self.rtt.shortest().unwrap_or_default() / 4
+    }
+
+    /// Takes for lost what was sent before something that has come, and should have too
+    /// (RFC 8985, section 6.2).
+    fn find_lost(&mut self, now: Time) {
+        self.loss_at = Time::NEVER;
+        let reordering = self.reordering();
+        let rtt = self.rtt.latest().unwrap_or_default();
+        let mut any = None;
+        while let Some(&(slot, transmission)) = self.order.front() {
+            let highest = self.highest;
+            let flight = *self.flight(slot);
+            let current = slot >= self.first
+                && flight.state == State::InFlight
+                && flight.transmission == transmission;
+            if current {
+                if transmission >= self.newest.0 {
+                    break;
+                }
+                let due = flight.sent_at + rtt + reordering;
+                let overtaken = !flight.repeated && slot + REORDER <= highest;
+                if !overtaken && now < due {
+                    self.loss_at = due;
+                    break;
+                }
+                self.lose(slot);
+                any = any.max(Some(slot));
+            }
+            self.order.pop_front();
+        }
+        if any.is_some_and(|slot| self.recovery.is_none_or(|until| slot >= until)) {
+            self.recovery = Some(self.next);
+            self.window.on_loss();
+        }
+    }
+
+    fn lose(&mut self, slot: Slot) {
+        let flight = self.flight(slot);
+        flight.state = State::Lost;
+        let cost = u64::from(flight.cost);
+        self.in_flight = self.in_flight.saturating_sub(cost);
+        self.lost.push_back(slot);
+    }
+
+    /// When a probe leaves, or all that is missing counts as lost.
+    fn timeout_at(&self) -> Time {
+        if self.in_flight == 0 && self.lost.is_empty() {
+            return Time::NEVER;
+        }
+        let smoothed = self.rtt.smoothed();
+        let timeout = self.rtt.timeout();
+        let (since, wait) = match (self.timeouts, smoothed) {
+            // Twice the round trip finds out about the tail (RFC 8985, section 7.2). What
+            // came last says that all is well with what was sent a round trip before.
+            (0, Some(rtt)) => (self.last_sent.max(self.active - rtt), timeout.max(2 * rtt)),
+            (n, _) => (self.active, timeout * (1 << n.saturating_sub(1).min(10))),
+        };
+        since + wait.min(LONGEST_TIMEOUT) + ACK_DELAY
+    }
+
+    pub fn next_timeout(&self) -> Time {
+        self.timeout_at().min(self.loss_at).min(self.paced_until)
+    }
+
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.paced_until <= now {
+            self.paced_until = Time::NEVER;
+        }
+        if self.loss_at <= now {
+            self.find_lost(now);
+        }
+        if self.timeout_at() <= now {
+            self.expire(now);
+        }
+    }
+
+    fn expire(&mut self, now: Time) {
+        let waits = self.candidate().is_some();
+        if self.in_flight == 0 && !waits {
+            return;
+        }
+        self.timeouts = self.timeouts.saturating_add(1);
+        (self.active, self.probe) = (now, true);
+        let in_flight = |s: &mut Sender, slot: Slot| s.flight(slot).state == State::InFlight;
+        if self.timeouts == 1 {
+            // The tail: the last one shows what is missing before it.
+            let last = (self.first..self.next).rev().find(|&slot| in_flight(self, slot));
+            if let Some(slot) = last {
+                self.lose(slot);
+                self.lost.rotate_right(1);
+            }
+            return;
+        }
+        for slot in self.first..self.next {
+            if in_flight(self, slot) {
+                self.lose(slot);
+            }
+        }
+        self.order.clear();
+        self.lost.make_contiguous().sort_unstable();
+        self.recovery = Some(self.next);
+        self.loss_at = Time::NEVER;
+        self.window.on_timeout(self.timeouts == 2);
+    }
+
+    /// The neighbour knows of nothing that was sent: all of it goes again, by numbers of a
+    /// new epoch.
+    pub fn begin_anew(&mut self) {
+        self.instance = None;
+        if self.next == self.base {
+            return;
+        }
+        self.epoch = self.epoch.wrapping_add(1) & EPOCH;
+        for slot in self.first..self.next {
+            let cost = self.flight(slot).cost;
+            *self.flight(slot) = Flight { cost, ..Flight::default() };
+            self.unsent += (cost as usize).saturating_sub(OVERHEAD);
+        }
+        (self.base, self.next, self.highest) = (self.first, self.first, self.first);
+        (self.in_flight, self.recovery, self.timeouts) = (0, None, 0);
+        (self.loss_at, self.paced_until) = (Time::NEVER, Time::NEVER);
+        self.lost.clear();
+        self.order.clear();
+        self.window.on_idle();
+    }
+
+    /// Bytes that may be under way, and that are.
+    #[cfg(test)]
+    pub fn flight_size(&self) -> (u64, u64) {
+        (self.window.size(), self.in_flight)
+    }
+}

@@ -1,0 +1,143 @@
+//! Acknowledgements of the reliable service.
+
+use super::WireError;
+use trunkline_base::wire::{Reader, Short, Writer};
+
+/// The most ranges in one [`SelectiveAck`].
+pub const MAX_ACK_RANGES: usize = 32;
+
+/// Bytes of a [`SelectiveAck`] in front of its ranges, the kind included.
+pub(crate) const ACK_HEAD: usize = 13;
+
+/// Bytes of one range.
+pub(crate) const ACK_RANGE: usize = 4;
+
+/// In what unit a delay is said, in microseconds.
+const DELAY_UNIT: u128 = 10;
+
+/// Consecutive numbers that have come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AckRange {
+    /// The first of them.
+    pub first: u16,
+    /// How many.
+    pub count: u16,
+}
+
+/// What a receiver of reliable packets says of itself and of the last that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AckHead {
+    /// Another after each start of the receiving node, which then knows of nothing that
+    /// came before.
+    pub instance: u16,
+    /// Which start of the sending node it is about, as its envelopes say: the lower 16 bits.
+    pub sender: u16,
+    /// Which numbering of the sender's it is about, 0 to 15.
+    pub epoch: u8,
+    /// All numbers before this one have come.
+    pub next: u16,
+    /// The number of the packet that came last.
+    pub latest: u16,
+    /// How long ago that was: at most 655 ms, in steps of 10 µs.
+    pub delay: core::time::Duration,
+}
+
+/// A view of what has come of a link's reliable packets: all numbers up to one, and
+/// further ranges in ascending order. Part of protocol version 4
+/// ([`RELIABLE`](super::version::RELIABLE)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SelectiveAck<'a> {
+    /// All but the ranges.
+    pub head: AckHead,
+    ranges: &'a [u8],
+}
+
+impl<'a> SelectiveAck<'a> {
+    /// Writes one; more than [`MAX_ACK_RANGES`] ranges are an error.
+    pub fn emit(head: &AckHead, ranges: &[AckRange], w: &mut Writer<'_>) -> Result<(), Short> {
+        if ranges.len() > MAX_ACK_RANGES {
+            return Err(Short);
+        }
+        let delay = head.delay.as_micros() / DELAY_UNIT;
+        w.u8(super::ControlKind::SelectiveAck as u8)?;
+        w.u16(head.instance)?;
+        w.u16(head.sender)?;
+        w.u8(head.epoch)?;
+        w.u16(head.next)?;
+        w.u16(head.latest)?;
+        w.u16(u16::try_from(delay).unwrap_or(u16::MAX))?;
+        w.u8(ranges.len() as u8)?;
+        for range in ranges {
+            w.u16(range.first)?;
+            w.u16(range.count)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what follows the kind.
+    pub(super) fn parse(r: &mut Reader<'a>) -> Result<SelectiveAck<'a>, WireError> {
+        let (instance, sender) = (r.u16()?, r.u16()?);
+        let (epoch, next, latest) = (r.u8()?, r.u16()?, r.u16()?);
+        let delay = u64::from(r.u16()?) * DELAY_UNIT as u64;
+        let n = usize::from(r.u8()?);
+        if n > MAX_ACK_RANGES {
+            return Err(WireError::OutOfRange("the number of ranges in an acknowledgement"));
+        }
+        let delay = core::time::Duration::from_micros(delay);
+        let head = AckHead { instance, sender, epoch, next, latest, delay };
+        Ok(SelectiveAck { head, ranges: r.bytes(n * ACK_RANGE)? })
+    }
+
+    /// The ranges beyond [`AckHead::next`].
+    pub fn ranges(self) -> impl Iterator<Item = AckRange> + 'a {
+        self.ranges.chunks_exact(ACK_RANGE).map(|c| AckRange {
+            first: u16::from_be_bytes([c[0], c[1]]),
+            count: u16::from_be_bytes([c[2], c[3]]),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Frame, Frames};
+    use super::*;
+    use core::time::Duration;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            ids in any::<(u16, u16, u8)>(), numbers in any::<(u16, u16)>(), delay: u16,
+            ranges in prop::collection::vec(any::<(u16, u16)>(), 0..=MAX_ACK_RANGES),
+        ) {
+            let delay = Duration::from_micros(10 * u64::from(delay));
+            let ((instance, sender, epoch), (next, latest)) = (ids, numbers);
+            let head = AckHead { instance, sender, epoch, next, latest, delay };
+            let ranges: Vec<_> =
+                ranges.into_iter().map(|(first, count)| AckRange { first, count }).collect();
+            let mut bytes = [0; ACK_HEAD + MAX_ACK_RANGES * ACK_RANGE];
+            let mut w = Writer::new(&mut bytes);
+            SelectiveAck::emit(&head, &ranges, &mut w).unwrap();
+            prop_assert_eq!(w.len(), ACK_HEAD + ranges.len() * ACK_RANGE);
+            let Some(Ok(Frame::Ack(ack))) = Frames::new(w.written()).next() else {
+                panic!("an acknowledgement")
+            };
+            prop_assert_eq!(ack.head, head);
+            prop_assert_eq!(ack.ranges().collect::<Vec<_>>(), ranges);
+        }
+    }
+
+    #[test]
+    fn too_many_ranges_are_refused_and_long_delays_cut() {
+        let delay = Duration::from_secs(9);
+        let head = AckHead { instance: 1, sender: 1, epoch: 0, next: 0, latest: 0, delay };
+        let mut bytes = [0; 256];
+        let many = [AckRange::default(); MAX_ACK_RANGES + 1];
+        assert!(SelectiveAck::emit(&head, &many, &mut Writer::new(&mut bytes)).is_err());
+        SelectiveAck::emit(&head, &[], &mut Writer::new(&mut bytes)).unwrap();
+        let Some(Ok(Frame::Ack(ack))) = Frames::new(&bytes).next() else { panic!("one") };
+        assert_eq!(ack.head.delay, Duration::from_micros(655_350));
+        bytes[ACK_HEAD - 1] = MAX_ACK_RANGES as u8 + 1;
+        assert!(Frames::new(&bytes).next().unwrap().is_err());
+    }
+}
