@@ -36,6 +36,7 @@ mod papers;
 pub mod phones;
 pub mod plan;
 pub mod plot;
+pub mod reliable_overlay;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -1,7 +1,7 @@
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure};
 use crate::testbed::Testbed;
-use crate::{beyond, dccp_voice, tfmc, voip_overlay};
+use crate::{beyond, dccp_voice, reliable_overlay, tfmc, voip_overlay};
 
 /// Every experiment there is.
 pub struct Papers(pub Vec<Experiment>);
@@ -15,11 +15,15 @@ pub struct Paper {
 }
 
 /// In the order of a report: papers first, then what no paper has.
-pub const PAPERS: [Paper; 4] = [
+pub const PAPERS: [Paper; 5] = [
     Paper {
         folder: voip_overlay::PAPER,
         title: "Amir, Danilov, Goose, Hedqvist, Terzis: An Overlay Architecture for High Quality \
                 VoIP Streams (CNDS-2005-1)",
+    },
+    Paper {
+        folder: reliable_overlay::PAPER,
+        title: "Amir, Danilov: Reliable Communication in Overlay Networks (DSN 2003)",
     },
     Paper {
         folder: tfmc::PAPER,
@@ -41,6 +45,7 @@ pub const PAPERS: [Paper; 4] = [
 pub fn papers() -> Papers {
     let folders = [
         voip_overlay::experiments(),
+        reliable_overlay::experiments(),
         tfmc::experiments(),
         dccp_voice::experiments(),
         beyond::experiments(),

@@ -1,0 +1,165 @@
+//! How long messages take from A to F, hop by hop and from end to end, against loss on the
+//! link between C and D.
+
+use super::network::{Carried, DELAY, HOPS, Stream, delays, links};
+use super::{PAPER, delay_figures, mean_cells};
+use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
+use crate::table::{Cell, Column};
+use std::time::Duration;
+use trunkline_sim::agent::tcp::Profile;
+
+pub const COLUMNS: &[Column] = &[
+    Column::text("carried"),
+    Column::number("rate_kbit_s", 0),
+    Column::number("loss_pct", 1),
+    Column::number("messages", 0),
+    Column::number("unread", 0),
+    Column::number("mean_ms", 3),
+    Column::number("mean_low_ms", 3),
+    Column::number("mean_high_ms", 3),
+    Column::number("jitter_ms", 3),
+    Column::number("jitter_low_ms", 3),
+    Column::number("jitter_high_ms", 3),
+    Column::number("backlog_pct", 2),
+    Column::number("later_60_pct", 4),
+    Column::number("later_80_pct", 4),
+    Column::number("later_100_pct", 4),
+    Column::number("later_120_pct", 4),
+    Column::number("later_120_low_pct", 4),
+    Column::number("later_120_high_pct", 4),
+    Column::number("later_140_pct", 4),
+    Column::number("later_160_pct", 4),
+    Column::number("later_180_pct", 4),
+    Column::number("later_200_pct", 4),
+    Column::number("later_220_pct", 4),
+    Column::number("later_240_pct", 4),
+    Column::number("later_260_pct", 4),
+    Column::number("later_280_pct", 4),
+];
+
+/// In the column `carried`.
+pub const HOP_BY_HOP: &str = "hop-by-hop";
+/// TCPs from end to end, in the same column: Linux as it was then, and as it is.
+pub const TCPS: [&str; 2] = ["linux-2.4", "linux-6"];
+/// Of messages, in kbit/s.
+pub const RATES: [u32; 2] = [500, 1_000];
+/// Shares of packets lost between C and D, in tenths of a percent.
+const LOSSES: [u32; 12] = [0, 2, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20];
+
+/// Who has so much before them is not keeping up: half a second of messages.
+const BACKLOG: Duration = Duration::from_millis(500);
+
+/// Parts of a run whose means are taken for independent of each other.
+const BATCHES: usize = 20;
+
+/// The experiment behind figures 11 to 14.
+pub fn experiment() -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name: "delays",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(points),
+        figures: delay_figures::all(),
+        testbed: None,
+    }
+}
+
+fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let losses: &[u32] = size.pick(&[10], &[0, 5, 10, 20], &LOSSES);
+    let messages = size.pick(600, 10_000, 200_000);
+    let one = |rate: u32, tenths: u32| Point {
+        key: format!("{rate}-{tenths}"),
+        x: f64::from(tenths) / 10.0,
+        figures: if rate == RATES[0] { vec!["fig11", "fig13", "fig14"] } else { vec!["fig12"] },
+        weight: 12.0 * f64::from(messages) / 200_000.0,
+        measure: Box::new(move |inputs| {
+            let stream = Stream { rate: u64::from(rate) * 1_000, messages };
+            rows(stream, f64::from(tenths) / 1_000.0, sabotage, inputs)
+        }),
+    };
+    RATES.iter().flat_map(|&rate| losses.iter().map(move |&tenths| one(rate, tenths))).collect()
+}
+
+fn rows(
+    stream: Stream,
+    loss: f64,
+    sabotage: Sabotage,
+    inputs: &Inputs<'_>,
+) -> Result<Cells, PointError> {
+    let profiles = [Profile::linux_2_4(), Profile::linux_6()];
+    let tcp = |profile: &Profile| Carried::EndToEnd(Box::new(profile.clone()));
+    let ours = match () {
+        () if sabotage.is("in-order-relays") => Carried::InOrderRelays,
+        () if sabotage.is("end-to-end-only") => tcp(&profiles[0]),
+        () => Carried::HopByHop,
+    };
+    let all = [(HOP_BY_HOP, ours), (TCPS[0], tcp(&profiles[0])), (TCPS[1], tcp(&profiles[1]))];
+    let row = |(name, carried): (&'static str, Carried)| {
+        let delays = delays(&carried, links(HOPS, DELAY, loss), stream, inputs.seed)?;
+        let mut row: Vec<Cell> = vec![name.into(), (stream.rate as f64 / 1e3).into()];
+        row.extend([Cell::from(100.0 * loss), u64::from(stream.messages).into()]);
+        row.push((u64::from(stream.messages) - delays.len() as u64).into());
+        row.extend(measures(&delays));
+        Ok(row)
+    };
+    all.into_iter().map(row).collect()
+}
+
+/// Mean, jitter, backlog, and the shares that were later than so much.
+pub fn measures(delays: &[Duration]) -> Vec<Cell> {
+    let ms = |d: &Duration| d.as_secs_f64() * 1e3;
+    let size = delays.len().div_ceil(BATCHES).max(1);
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let means: Vec<f64> =
+        delays.chunks(size).map(|c| mean(&c.iter().map(ms).collect::<Vec<_>>())).collect();
+    let jitter = jitter(delays);
+    let jitters: Vec<f64> = jitter.chunks(size).map(mean).collect();
+    let later = |delays: &[Duration], than: Duration| {
+        100.0 * delays.iter().filter(|d| **d > than).count() as f64 / delays.len() as f64
+    };
+    let mut cells: Vec<Cell> = mean_cells(&means).into();
+    cells.extend(mean_cells(&jitters));
+    cells.push(later(delays, BACKLOG).into());
+    for limit in (60..=280).step_by(20).map(Duration::from_millis) {
+        if limit == Duration::from_millis(120) {
+            let each: Vec<f64> = delays.chunks(size).map(|c| later(c, limit)).collect();
+            cells.extend(mean_cells(&each));
+        } else {
+            cells.push(later(delays, limit).into());
+        }
+    }
+    cells
+}
+
+/// RFC 3550's estimate of jitter (section 6.4.1) at each message, in milliseconds.
+fn jitter(delays: &[Duration]) -> Vec<f64> {
+    let mut jitter = 0.0;
+    let step = |pair: &[Duration]| {
+        let difference = pair[1].abs_diff(pair[0]).as_secs_f64() * 1e3;
+        jitter += (difference - jitter) / 16.0;
+        jitter
+    };
+    delays.windows(2).map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_follows_the_differences_of_delays() {
+        let steady = vec![Duration::from_millis(50); 100];
+        assert!(jitter(&steady).iter().all(|j| *j == 0.0));
+        let swings: Vec<_> = (0..400).map(|n| Duration::from_millis(50 + 8 * (n % 2))).collect();
+        let last = *jitter(&swings).last().unwrap();
+        assert!((7.9..8.0).contains(&last), "{last}");
+    }
+
+    #[test]
+    fn a_row_has_a_cell_for_each_column() {
+        let delays = vec![Duration::from_millis(50); 100];
+        assert_eq!(5 + measures(&delays).len(), COLUMNS.len());
+    }
+}

@@ -1,0 +1,137 @@
+//! Into how many links a path of 50 ms has to be cut.
+
+use super::network::{Carried, Stream, delays, links};
+use super::{BEFORE, PAPER, claim, line, mean_cells};
+use crate::claim::{Bound, Claim, Measured};
+use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
+use crate::plot::{Axis, Chart, Style, one_panel};
+use crate::table::{Cell, Column, Table};
+use std::time::Duration;
+
+const COLUMNS: &[Column] = &[
+    Column::number("hops", 0),
+    Column::number("loss_pct", 1),
+    Column::number("runs", 0),
+    Column::number("mean_ms", 3),
+    Column::number("mean_low_ms", 3),
+    Column::number("mean_high_ms", 3),
+];
+const MEAN: [&str; 3] = ["mean_ms", "mean_low_ms", "mean_high_ms"];
+
+const HOPS: [u32; 6] = [1, 2, 3, 4, 6, 8];
+const LOSSES: [f64; 2] = [0.01, 0.02];
+/// All links together.
+const DELAY: Duration = Duration::from_millis(50);
+
+/// The experiment on the number of hops.
+pub fn experiment() -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name: "hops",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(points),
+        figures: vec![figure()],
+        testbed: None,
+    }
+}
+
+fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let hops: &[u32] = size.pick(&[2], &HOPS, &HOPS);
+    let (runs, messages) = size.pick((2, 300), (4, 4_000), (10, 20_000));
+    let one = |&hops: &u32| Point {
+        key: hops.to_string(),
+        x: hops.into(),
+        figures: vec!["hops"],
+        weight: f64::from(hops) * 0.4 * runs as f64 * f64::from(messages) / 20_000.0,
+        measure: Box::new(move |inputs| measure(hops, (runs, messages), sabotage, inputs)),
+    };
+    hops.iter().map(one).collect()
+}
+
+fn measure(
+    hops: u32,
+    (runs, messages): (u64, u32),
+    sabotage: Sabotage,
+    inputs: &Inputs<'_>,
+) -> Result<Cells, PointError> {
+    let stream = Stream { rate: 500_000, messages };
+    // Cut nowhere, more hops bring nothing.
+    let cut = if sabotage.is("one-hop") && hops < 8 { 1 } else { hops };
+    let row = |loss: f64| {
+        let one = |n| {
+            let links = links(cut as usize, DELAY / cut, loss);
+            let delays = delays(&Carried::HopByHop, links, stream, inputs.seed.wrapping_add(n))?;
+            let sum: f64 = delays.iter().map(Duration::as_secs_f64).sum();
+            // Transmission takes longer over more links: only what loss adds is compared.
+            Ok(1e3 * sum / delays.len() as f64)
+        };
+        let means: Vec<f64> = (0..runs).map(one).collect::<Result<_, PointError>>()?;
+        let mut row: Vec<Cell> = vec![u64::from(hops).into(), (100.0 * loss).into(), runs.into()];
+        row.extend(mean_cells(&means));
+        Ok(row)
+    };
+    [0.0].into_iter().chain(LOSSES).map(row).collect()
+}
+
+/// What loss adds to the mean delay over so many hops, in milliseconds.
+fn added(table: &Table, hops: u32, loss: f64) -> Measured {
+    let at = |pct: f64| {
+        let row = table
+            .iter()
+            .find(|r| r.number("hops") == f64::from(hops) && r.number("loss_pct") == pct);
+        row.map_or(Measured::census(f64::NAN), |r| Measured::of(&r, MEAN))
+    };
+    at(100.0 * loss).minus(&at(0.0))
+}
+
+/// How much of what eight hops save over one so many do.
+fn share(table: &Table, hops: u32) -> Measured {
+    let [one, some, eight] = [1, hops, 8].map(|hops| added(table, hops, LOSSES[1]));
+    let all = one.minus(&eight).estimate;
+    one.minus(&some).times(100.0 / all)
+}
+
+fn figure() -> Figure {
+    Figure {
+        name: "hops",
+        title: "Into how many links a path has to be cut",
+        section: "VII",
+        says: "A path of 50 ms cut into one to eight equal links, of which the middle one loses 1 or \
+               2 % of the packets; 500 kbit/s of messages of 1,000 bytes. The paper's conclusion speaks \
+               of simulations whose figures are in its first half.",
+        chart: one_panel(chart),
+        claims: vec![Claim {
+            unit: "% of what eight hops save",
+            decimals: 0,
+            measure: Box::new(|t| Measured::minimum([2, 3, 4].map(|hops| share(t, hops)))),
+            ..claim(
+                "a-few-are-enough",
+                "two to four equal hops bring at least 80 % of what eight save of the delay that 2 % \
+                 loss adds",
+                Some(
+                    "a small number of approximately equal hops, two to four, captures most of the \
+                     benefit",
+                ),
+                Bound::at_least(80.0, BEFORE),
+                "one-hop",
+            )
+        }],
+    }
+}
+
+fn chart(table: &Table) -> Chart {
+    let series = [0.0].into_iter().chain(LOSSES).enumerate().map(|(n, loss)| {
+        let pct = 100.0 * loss;
+        line(table, (format!("{pct} % lost"), Style::nth(n)), "hops", MEAN, move |r| {
+            r.number("loss_pct") == pct
+        })
+    });
+    Chart {
+        title: "500 kbit/s over 50 ms, cut into hops".to_owned(),
+        x: Axis::linear("hops", (1.0, 8.0), 1.0),
+        y: Axis::linear("mean delay (ms)", (50.0, 64.0), 2.0),
+        series: series.collect(),
+    }
+}

@@ -1,0 +1,84 @@
+//! Amir, Danilov: *Reliable Communication in Overlay Networks*, DSN 2003.
+//!
+//! The later half of the paper, whose figures were measured on a testbed: what reliable
+//! links carry, and how long messages take over five of them, beside a TCP from end to
+//! end.
+
+mod delay_figures;
+mod delays;
+mod hops;
+pub mod network;
+mod throughput;
+
+use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::experiment::Experiment;
+use crate::plot::{Mark, Series, Style};
+use crate::table::{Cell, Record, Table};
+use trunkline_base::stats::Mean;
+
+/// The folder of this paper's figures, in command lines and results.
+pub const PAPER: &str = "reliable-overlay";
+
+/// Every experiment on this paper.
+pub fn experiments() -> Vec<Experiment> {
+    vec![delays::experiment(), hops::experiment(), throughput::experiment()]
+}
+
+/// Why bounds of our own are what they are.
+const BEFORE: &str = "set before anything was measured";
+
+/// The mean of values and both ends of its 95 % interval.
+fn mean_cells(values: &[f64]) -> [Cell; 3] {
+    let Mean { estimate, interval } = Mean::of(values);
+    [estimate, interval.0, interval.1].map(Cell::from)
+}
+
+/// A claim of the paper that is expected to hold.
+fn claim(
+    id: &'static str,
+    says: &'static str,
+    published: Option<&'static str>,
+    bound: Bound,
+    sabotage: &'static str,
+) -> Claim {
+    Claim {
+        id,
+        says,
+        published,
+        bound,
+        unit: "",
+        decimals: 2,
+        measure: Box::new(|_| Measured::census(f64::NAN)),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage,
+    }
+}
+
+/// `a / b`, both measured independently of each other.
+fn ratio(a: &Measured, b: &Measured) -> Measured {
+    let estimate = a.estimate / b.estimate;
+    // By the differences of logarithms; an end at or below zero says nothing.
+    let log = |m: &Measured| {
+        let of = |x: f64| libm::log(x.max(f64::MIN_POSITIVE));
+        Measured::new(of(m.estimate), (of(m.interval.0), of(m.interval.1)))
+    };
+    let (low, high) = log(a).minus(&log(b)).interval;
+    Measured::new(estimate, (libm::exp(low), libm::exp(high)))
+}
+
+/// Rows that are so as a line, by the column `x`, with their intervals.
+fn line(
+    table: &Table,
+    (name, style): (impl Into<String>, Style),
+    x: &str,
+    columns: [&str; 3],
+    is: impl Fn(&Record<'_>) -> bool,
+) -> Series {
+    let mark = |r: Record<'_>| {
+        let Measured { estimate, interval, .. } = Measured::of(&r, columns);
+        Mark { x: r.number(x), y: estimate, interval: Some(interval) }
+    };
+    Series { name: name.into(), style, points: table.iter().filter(is).map(mark).collect() }
+}

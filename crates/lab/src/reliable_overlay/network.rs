@@ -1,0 +1,214 @@
+//! Hosts in a row, connected by links of 10 Mbit/s: overlay nodes with reliable links, or
+//! routers between two TCPs.
+
+use crate::experiment::PointError;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use trunkline_base::link_model::{LinkModel, Loss, Queue};
+use trunkline_base::{Bitrate, Time};
+use trunkline_net::Protocol;
+use trunkline_overlay::session::wire::{ToClient, ToNode};
+use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_sim::agent::tcp::{Messages, Profile, Schedule, Sink};
+use trunkline_sim::voice::{Sinks as _, VoiceLog, VoiceSource};
+use trunkline_sim::{Application, HostId, Io, Spot, Topology, World};
+
+/// Links between A and F (figure 10).
+pub const HOPS: usize = 5;
+/// Each link's propagation delay.
+pub const DELAY: Duration = Duration::from_millis(10);
+/// Each link's rate, in bits per second.
+pub const RATE: u64 = 10_000_000;
+/// Bytes of each message.
+pub const MESSAGE: usize = 1_000;
+/// Each link's queue; the paper doesn't say. Fifty packets were dummynet's default, which
+/// the paper's testbed ran on.
+pub const QUEUE: Queue = Queue::Packets(50);
+
+/// Nodes find each other, and TCPs connect, before the first message.
+const START: Time = Time::from_millis(3_000);
+/// What is under way when the last message is sent arrives within this time.
+const DRAIN: Duration = Duration::from_secs(30);
+const PORT: u16 = 5_000;
+
+/// Messages at equal distances.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stream {
+    /// Their rate, in bits per second of their own bytes.
+    pub rate: u64,
+    /// How many.
+    pub messages: u32,
+}
+
+impl Stream {
+    /// Between two messages.
+    pub fn spacing(&self) -> Duration {
+        Duration::from_nanos(MESSAGE as u64 * 8 * 1_000_000_000 / self.rate)
+    }
+
+    fn end(&self) -> Time {
+        START + self.spacing() * self.messages + DRAIN
+    }
+}
+
+/// How messages are carried.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Carried {
+    /// By reliable links between neighbours.
+    HopByHop,
+    /// The same, with relays that put them in order before they pass them on: not what the
+    /// paper does.
+    InOrderRelays,
+    /// By a TCP from end to end.
+    EndToEnd(Box<Profile>),
+}
+
+/// Links in a row, of which the middle one loses packets both ways.
+pub fn links(hops: usize, delay: Duration, loss: f64) -> Vec<LinkModel> {
+    let rate = Some(Bitrate::from_bps(RATE));
+    let clean = LinkModel { delay, rate, queue: QUEUE, ..LinkModel::default() };
+    let mut links = vec![clean; hops];
+    if loss > 0.0 {
+        links[hops / 2].loss = Loss::Bernoulli { p: loss };
+    }
+    links
+}
+
+/// How long each message took until it could be read in order, by number; those that never
+/// came, and those behind them, are missing at the end.
+pub fn delays(
+    carried: &Carried,
+    links: Vec<LinkModel>,
+    stream: Stream,
+    seed: u64,
+) -> Result<Vec<Duration>, PointError> {
+    match carried {
+        Carried::HopByHop => hop_by_hop(links, stream, false, seed),
+        Carried::InOrderRelays => hop_by_hop(links, stream, true, seed),
+        Carried::EndToEnd(profile) => end_to_end(links, stream, profile, seed),
+    }
+}
+
+fn hop_by_hop(
+    links: Vec<LinkModel>,
+    stream: Stream,
+    in_order: bool,
+    seed: u64,
+) -> Result<Vec<Duration>, PointError> {
+    let last = links.len() as u32;
+    let mut world = Topology::chain(links).build(seed)?;
+    let next = if in_order { 2 } else { last + 1 };
+    let (to, messages) = (NodeId(next), stream.messages.into());
+    let mut source = VoiceSource::new(to, PORT, Service::Reliable, START, messages);
+    (source.spacing, source.bytes, source.deadline_ms) = (stream.spacing(), MESSAGE, 255);
+    let source = world.attach(HostId(0), 0, source)?;
+    let mut from = world.origin(source);
+    if in_order {
+        for relay in 1..last {
+            let app = world.attach(HostId(relay), PORT, InOrder::to(NodeId(relay + 2)))?;
+            from = world.origin(app);
+        }
+    }
+    let sink = world.attach(HostId(last), PORT, VoiceLog::default())?;
+    world.run_until(stream.end());
+    let arrival = world.app(sink).arrivals(from);
+    let source = world.app(source);
+    let mut delays = Vec::with_capacity(stream.messages as usize);
+    let mut readable = Time::ZERO;
+    for number in 0..stream.messages.into() {
+        let Some(arrival) = arrival(number) else { break };
+        let sent = source.sent_at(number);
+        readable = readable.max(sent + arrival.delay);
+        delays.push(readable.since(sent));
+    }
+    Ok(delays)
+}
+
+fn end_to_end(
+    links: Vec<LinkModel>,
+    stream: Stream,
+    profile: &Profile,
+    seed: u64,
+) -> Result<Vec<Duration>, PointError> {
+    let mut world = World::new(seed);
+    let (a, b) = (world.add_plain_host(), world.add_plain_host());
+    let last = links.len() - 1;
+    let mut here: Spot = a.into();
+    for (n, link) in links.into_iter().enumerate() {
+        let next: Spot = if n == last { b.into() } else { world.add_router().into() };
+        world.cable(here, next, link.clone(), link)?;
+        here = next;
+    }
+    let to = world.endpoint(b, PORT);
+    let sink = Sink::new(profile.clone(), PORT, 7).with_messages(MESSAGE);
+    let sink = world.bind(b, Protocol::TCP, PORT, sink)?;
+    let due: Rc<[Time]> = (0..stream.messages).map(|n| START + stream.spacing() * n).collect();
+    let schedule = Schedule { due, lead: Duration::from_secs(2), bytes: MESSAGE };
+    let messages = Messages::new(profile.clone(), PORT, to, seed as u32, true, schedule);
+    world.bind(a, Protocol::TCP, PORT, messages)?;
+    world.run_until(stream.end());
+    Ok(world.agent(sink).delays().to_vec())
+}
+
+/// Passes messages on to the next node in the order of their numbers.
+struct InOrder {
+    to: NodeId,
+    next: u64,
+    held: BTreeMap<u64, Vec<u8>>,
+}
+
+impl InOrder {
+    fn to(to: NodeId) -> InOrder {
+        InOrder { to, next: 0, held: BTreeMap::new() }
+    }
+}
+
+/// Where a message has its number: after the RTP header and the time.
+const NUMBER: core::ops::Range<usize> = 20..28;
+
+impl Application for InOrder {
+    fn receive(&mut self, message: &ToClient<'_>, io: &mut Io<'_>) {
+        let &ToClient::Received { payload, .. } = message else { return };
+        let number = payload.get(NUMBER).and_then(|n| n.try_into().ok()).map(u64::from_be_bytes);
+        let Some(number) = number.filter(|&n| n >= self.next) else { return };
+        self.held.insert(number, payload.to_vec());
+        while let Some(payload) = self.held.remove(&self.next) {
+            let (service, to) = (Service::Reliable, self.to);
+            io.send(&ToNode::Send { service, deadline_ms: 255, to, port: PORT, payload: &payload });
+            self.next += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: Stream = Stream { rate: 500_000, messages: 2_000 };
+
+    #[test]
+    fn without_loss_a_message_takes_the_propagation_and_transmission_times() {
+        for carried in [Carried::HopByHop, Carried::EndToEnd(Box::new(Profile::linux_6()))] {
+            let delays = delays(&carried, links(HOPS, DELAY, 0.0), STREAM, 1).unwrap();
+            assert_eq!(delays.len(), 2_000, "{carried:?}");
+            let mean = delays.iter().sum::<Duration>() / 2_000;
+            // 50 ms, and 0.87 ms for 1,092 bytes at 10 Mbit/s on each of five links.
+            let want = Duration::from_micros(50_000 + 5 * 860);
+            assert!(mean.abs_diff(want) < Duration::from_micros(300), "{carried:?} {mean:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_and_a_lost_one_takes_a_links_round_trip_longer() {
+        let links = links(HOPS, DELAY, 0.02);
+        let all = delays(&Carried::HopByHop, links.clone(), STREAM, 1).unwrap();
+        assert_eq!(all.len(), 2_000);
+        let slow = all.iter().filter(|d| **d > Duration::from_millis(65)).count();
+        assert!((20..200).contains(&slow), "{slow}");
+        let longest = all.iter().max().unwrap();
+        assert!(*longest < Duration::from_millis(200), "{longest:?}");
+        let ordered = delays(&Carried::InOrderRelays, links, STREAM, 1).unwrap();
+        assert_eq!(ordered.len(), 2_000);
+    }
+}

@@ -1,0 +1,388 @@
+//! What a reliable link carries, beside a TCP over the same link: figure 9, and the
+//! overheads.
+
+use super::network::{MESSAGE, QUEUE};
+use super::{BEFORE, PAPER, claim, line, mean_cells, ratio};
+use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
+use crate::plot::{Axis, Chart, Style, one_panel};
+use crate::table::{Cell, Column, Record, Table};
+use std::time::Duration;
+use trunkline_base::link_model::{LinkModel, Loss, Queue};
+use trunkline_base::{Bitrate, Time};
+use trunkline_net::Protocol;
+use trunkline_overlay::session::wire::{ToClient, ToNode};
+use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
+use trunkline_sim::{Application, HostId, Io, Topology, World};
+
+const COLUMNS: &[Column] = &[
+    Column::text("carried"),
+    Column::number("rate_mbit_s", 1),
+    Column::number("loss_pct", 1),
+    Column::number("runs", 0),
+    Column::number("goodput_mbit_s", 4),
+    Column::number("goodput_low_mbit_s", 4),
+    Column::number("goodput_high_mbit_s", 4),
+];
+const GOODPUT: [&str; 3] = ["goodput_mbit_s", "goodput_low_mbit_s", "goodput_high_mbit_s"];
+
+/// In the column `carried`.
+const LINK: &str = "link";
+const BEST_EFFORT: &str = "best-effort";
+const TCPS: [&str; 2] = ["linux-2.4", "linux-6"];
+
+/// The link of figure 9, and shares of packets that it loses both ways, in tenths of a percent.
+const FIG9_RATE: f64 = 10.0;
+const LOSSES: [u32; 7] = [0, 2, 5, 8, 10, 15, 20];
+/// Rates of the links without loss, in Mbit/s.
+const RATES: [f64; 7] = [0.5, 1.0, 2.0, 5.0, 10.0, 50.0, 100.0];
+const DELAY: Duration = Duration::from_millis(10);
+
+/// Bytes of a message's packet in the simulator, and on an Ethernet with IPv4: envelope and
+/// frame have 44, IPv6 and UDP 48, IPv4 and UDP 28, Ethernet 14.
+const SIMULATED: f64 = (MESSAGE + 44 + 48) as f64;
+const ON_ETHERNET: f64 = (MESSAGE + 44 + 28 + 14) as f64;
+const ETHERNET: f64 = 14.0;
+
+const PORT: u16 = 5_000;
+/// Nodes find each other.
+const START: Time = Time::from_millis(3_000);
+
+/// The experiment behind figure 9 and the overheads.
+pub fn experiment() -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name: "throughput",
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points: Box::new(points),
+        figures: vec![fig9(), overheads()],
+        testbed: None,
+    }
+}
+
+/// A run begins to count after so long, and counts for so long.
+#[derive(Clone, Copy)]
+struct Span {
+    before: Duration,
+    measured: Duration,
+}
+
+fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let (runs, seconds) = size.pick((1, 4), (4, 20), (10, 120));
+    let losses: &[u32] = size.pick(&[10], &[0, 5, 10, 20], &LOSSES);
+    let rates: &[f64] = size.pick(&[1.0], &[0.5, 10.0, 50.0], &RATES);
+    let span = |runs: u64, seconds: u64| {
+        let span = Span {
+            before: Duration::from_secs(seconds / 4),
+            measured: Duration::from_secs(seconds),
+        };
+        (runs, span)
+    };
+    let lossy = losses.iter().map(|&tenths| {
+        let loss = f64::from(tenths) / 1_000.0;
+        let (runs, span) = span(runs, seconds);
+        Point {
+            key: format!("loss-{tenths}"),
+            x: f64::from(tenths) / 10.0,
+            figures: vec!["fig9"],
+            weight: 0.04 * runs as f64 * span.measured.as_secs_f64(),
+            measure: Box::new(move |i| measure((FIG9_RATE, loss), (runs, span), sabotage, i)),
+        }
+    });
+    let clean = rates.iter().map(|&rate| {
+        // Without loss nothing is left to chance.
+        let (runs, span) = span(1, size.pick(8, 20, 60));
+        Point {
+            key: format!("rate-{rate}"),
+            x: rate,
+            figures: vec!["overheads"],
+            weight: 0.005 * rate * span.measured.as_secs_f64(),
+            measure: Box::new(move |i| measure((rate, 0.0), (runs, span), sabotage, i)),
+        }
+    });
+    lossy.chain(clean).collect()
+}
+
+fn measure(
+    (rate, loss): (f64, f64),
+    (runs, span): (u64, Span),
+    sabotage: Sabotage,
+    inputs: &Inputs<'_>,
+) -> Result<Cells, PointError> {
+    let model = |bytes: f64, counted: f64| {
+        // The simulator doesn't count Ethernet's header: its links are slower by as much.
+        let rate = Bitrate::from_bps((1e6 * rate * bytes / counted) as u64);
+        let loss = if loss > 0.0 { Loss::Bernoulli { p: loss } } else { Loss::None };
+        LinkModel {
+            delay: DELAY,
+            rate: Some(rate),
+            loss,
+            queue: queue(rate),
+            ..LinkModel::default()
+        }
+    };
+    let ours = |service| {
+        let service = match service {
+            Service::Reliable if sabotage.is("best-effort-links") => Service::BestEffort,
+            service => service,
+        };
+        move |seed| overlay(service, model(SIMULATED, ON_ETHERNET), span, seed)
+    };
+    let tcp = |profile: Profile| {
+        let segment = profile.full_segment() as f64;
+        move |seed| tcp(&profile, model(segment, segment + ETHERNET), span, seed)
+    };
+    let mut rows = Vec::new();
+    let mut row = |name: &'static str, run: &dyn Fn(u64) -> Result<f64, PointError>| {
+        let goodputs: Vec<f64> =
+            (0..runs).map(|n| run(inputs.seed.wrapping_add(n))).collect::<Result<_, _>>()?;
+        let mut row: Vec<Cell> = vec![name.into(), rate.into(), (100.0 * loss).into(), runs.into()];
+        row.extend(mean_cells(&goodputs));
+        rows.push(row);
+        Ok::<(), PointError>(())
+    };
+    row(LINK, &ours(Service::Reliable))?;
+    if loss == 0.0 {
+        row(BEST_EFFORT, &ours(Service::BestEffort))?;
+    }
+    row(TCPS[0], &tcp(Profile::linux_2_4()))?;
+    row(TCPS[1], &tcp(Profile::linux_6()))?;
+    Ok(rows)
+}
+
+/// At least what 20 ms of the rate are, so that a window that halves leaves no gap.
+fn queue(rate: Bitrate) -> Queue {
+    let Queue::Packets(least) = QUEUE else { return QUEUE };
+    Queue::Packets(least.max((rate.as_bps() as f64 * 0.020 / 8.0 / 1_000.0) as usize))
+}
+
+/// Mbit/s of messages that come over one link between two nodes.
+fn overlay(service: Service, model: LinkModel, span: Span, seed: u64) -> Result<f64, PointError> {
+    let mut topology = Topology::chain([model.clone()]);
+    if service == Service::BestEffort {
+        // Nothing else holds it back. A node counts IPv4's headers, the simulator IPv6's.
+        let rate = model.rate.map(|r| (r.as_bps() as f64 * (SIMULATED - 20.0) / SIMULATED) as u64);
+        topology.config_mut(HostId(0)).links[0].rate = rate.map(Bitrate::from_bps);
+    }
+    let mut world = topology.build(seed)?;
+    let reader = world.attach(HostId(1), PORT, Reader::default())?;
+    world.attach(HostId(0), 0, Writer { service, held: false })?;
+    goodput(&mut world, START, span, |world| world.app(reader).bytes)
+}
+
+/// Mbit/s of a TCP over one link.
+fn tcp(profile: &Profile, model: LinkModel, span: Span, seed: u64) -> Result<f64, PointError> {
+    let mut world = World::new(seed);
+    let (a, b) = (world.add_plain_host(), world.add_plain_host());
+    world.cable(a, b, model.clone(), model)?;
+    let to = world.endpoint(b, PORT);
+    let sink = world.bind(b, Protocol::TCP, PORT, Sink::new(profile.clone(), PORT, 7))?;
+    let always = (Time::ZERO, Time::NEVER);
+    let bulk = Bulk::new(profile.clone(), PORT, to, seed as u32, always, u64::MAX);
+    world.bind(a, Protocol::TCP, PORT, bulk)?;
+    goodput(&mut world, Time::ZERO, span, |world| world.agent(sink).bytes())
+}
+
+fn goodput(
+    world: &mut World,
+    start: Time,
+    span: Span,
+    bytes: impl Fn(&World) -> u64,
+) -> Result<f64, PointError> {
+    world.run_until(start + span.before);
+    let before = bytes(world);
+    world.run_until(start + span.before + span.measured);
+    Ok(8e-6 * (bytes(world) - before) as f64 / span.measured.as_secs_f64())
+}
+
+/// Sends messages as fast as its node takes them.
+struct Writer {
+    service: Service,
+    held: bool,
+}
+
+impl Writer {
+    fn write(&self, io: &mut Io<'_>) {
+        // Of a batch the first that finds no room holds the rest back.
+        for _ in 0..16 {
+            let (service, to) = (self.service, NodeId(2));
+            let payload = &[0; MESSAGE];
+            io.send(&ToNode::Send { service, deadline_ms: 255, to, port: PORT, payload });
+        }
+        io.wake_at(io.now() + Duration::from_millis(1));
+    }
+}
+
+impl Application for Writer {
+    fn start(&mut self, io: &mut Io<'_>) {
+        io.send(&ToNode::Wait(true));
+        io.wake_at(START);
+    }
+
+    fn wake(&mut self, io: &mut Io<'_>) {
+        if !self.held {
+            self.write(io);
+        }
+    }
+
+    fn receive(&mut self, _: &ToClient<'_>, _: &mut Io<'_>) {}
+
+    fn held_back(&mut self, on: bool, io: &mut Io<'_>) {
+        self.held = on;
+        if !on {
+            self.write(io);
+        }
+    }
+}
+
+/// Counts what comes.
+#[derive(Default)]
+struct Reader {
+    bytes: u64,
+}
+
+impl Application for Reader {
+    fn receive(&mut self, message: &ToClient<'_>, _: &mut Io<'_>) {
+        if let ToClient::Received { payload, .. } = message {
+            self.bytes += payload.len() as u64;
+        }
+    }
+}
+
+fn at<'a>(table: &'a Table, carried: &'a str, column: &'a str, x: f64) -> Option<Record<'a>> {
+    table.iter().find(|r| r.is("carried", carried) && r.number(column) == x)
+}
+
+/// How much less than a TCP so is carried, in percent of it; the largest over all rates.
+fn under(table: &Table, carried: &'static str) -> Measured {
+    let one = |r: Record<'_>| {
+        let rate = r.number("rate_mbit_s");
+        let tcp = at(table, TCPS[0], "rate_mbit_s", rate)?;
+        let less = 100.0 * (1.0 - r.number(GOODPUT[0]) / tcp.number(GOODPUT[0]));
+        Some(Measured::census(less).noting(format!("At {rate} Mbit/s.")))
+    };
+    let clean = table.iter().filter(|r| r.is("carried", carried) && r.number("loss_pct") == 0.0);
+    let all = clean.filter_map(one);
+    all.max_by(|a, b| a.estimate.total_cmp(&b.estimate)).unwrap_or(Measured::census(f64::NAN))
+}
+
+/// The link's goodput over a TCP's, where it is farthest from one, over all losses.
+fn beside(table: &Table, tcp: &'static str) -> Measured {
+    let one = |r: Record<'_>| {
+        let loss = r.number("loss_pct");
+        let tcp = at(table, tcp, "loss_pct", loss)?;
+        let times = ratio(&Measured::of(&r, GOODPUT), &Measured::of(&tcp, GOODPUT));
+        Some(times.noting(format!("At {loss} % loss.")))
+    };
+    let off = |m: &Measured| libm::fabs(libm::log(m.estimate));
+    let all = table.iter().filter(|r| r.is("carried", LINK)).filter_map(one);
+    all.max_by(|a, b| off(a).total_cmp(&off(b))).unwrap_or(Measured::census(f64::NAN))
+}
+
+fn fig9() -> Figure {
+    Figure {
+        name: "fig9",
+        title: "What a reliable link carries against loss",
+        section: "IV, figure 9",
+        says: "One link of 10 ms and 10 Mbit/s that loses packets both ways: what a reliable link \
+               carries in messages of 1,000 bytes, beside a TCP alone on the same link. Of the figure \
+               only its horizontal axis is left.",
+        chart: one_panel(loss_chart),
+        claims: vec![Claim {
+            unit: "of the TCP's",
+            measure: Box::new(|t| beside(t, TCPS[1])),
+            ..claim(
+                "as-a-tcp",
+                "a reliable link carries between three quarters and four thirds of what the TCP of \
+                 Linux 6 does, at every loss",
+                None,
+                Bound::within(0.75, 4.0 / 3.0, BEFORE),
+                "best-effort-links",
+            )
+        }],
+    }
+}
+
+fn overheads() -> Figure {
+    let most =
+        |id, says, published, carried: &'static str, bound: f64, expected, why, sabotage| Claim {
+            unit: "% less than TCP",
+            measure: Box::new(move |t| under(t, carried)),
+            expected,
+            why,
+            ..claim(
+                id,
+                says,
+                Some(published),
+                Bound::at_most(bound, "the paper's number"),
+                sabotage,
+            )
+        };
+    Figure {
+        name: "overheads",
+        title: "What a reliable link costs without loss",
+        section: "IV",
+        says: "One link of 10 ms and 0.5 to 100 Mbit/s without loss, with a TCP, with a reliable link, \
+               and with best effort at the link's rate: bytes of messages that come. Ethernet's 14 bytes \
+               count, as they did on the paper's links, and IPv4's headers.",
+        chart: one_panel(overhead_chart),
+        claims: vec![
+            most(
+                "link-protocol",
+                "the link protocol carries at most 3.5 % less than a TCP alone on the link",
+                "the link protocol achieves about 3.5 % less than a TCP, from 0.5 to 100 Mbit/s",
+                LINK,
+                3.5,
+                Verdict::Fails,
+                "Envelope, frame and headers take 86 of 1,086 bytes, a TCP's 66 of 1,514: that alone is \
+                 3.7 %. Sealing has a share of 24 bytes in it.",
+                "best-effort-links",
+            ),
+            most(
+                "best-effort",
+                "best effort carries at most 2.3 % less than a TCP alone on the link",
+                "the best-effort protocol has an overhead of about 2.3 %",
+                BEST_EFFORT,
+                2.3,
+                Verdict::Fails,
+                "Its packets have the same headers: 3.7 % at 1,000 bytes, 2.5 % at 1,188.",
+                "best-effort-links",
+            ),
+        ],
+    }
+}
+
+fn loss_chart(table: &Table) -> Chart {
+    let one = |(n, carried): (usize, &'static str)| {
+        line(table, (carried, Style::nth(n)), "loss_pct", GOODPUT, move |r| {
+            r.is("carried", carried)
+        })
+    };
+    Chart {
+        title: "One link of 10 ms, 10 Mbit/s".to_owned(),
+        x: Axis::linear("lost (%)", (0.0, 2.0), 0.5),
+        y: Axis::linear("goodput (Mbit/s)", (0.0, 10.0), 2.0),
+        series: [LINK, TCPS[0], TCPS[1]].into_iter().enumerate().map(one).collect(),
+    }
+}
+
+fn overhead_chart(table: &Table) -> Chart {
+    let one = |(n, carried): (usize, &'static str)| {
+        let mut series = line(table, (carried, Style::nth(n)), "rate_mbit_s", GOODPUT, move |r| {
+            r.is("carried", carried) && r.number("loss_pct") == 0.0
+        });
+        for mark in &mut series.points {
+            (mark.y, mark.interval) = (100.0 * mark.y / mark.x, None);
+        }
+        series
+    };
+    Chart {
+        title: "One link of 10 ms without loss".to_owned(),
+        x: Axis::log("rate (Mbit/s)", (0.4, 120.0)),
+        y: Axis::linear("goodput (% of the rate)", (85.0, 100.0), 5.0),
+        series: [LINK, BEST_EFFORT, TCPS[0], TCPS[1]].into_iter().enumerate().map(one).collect(),
+    }
+}
