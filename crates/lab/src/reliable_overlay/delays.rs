@@ -67,7 +67,7 @@ pub fn experiment() -> Experiment {
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
-    let losses: &[u32] = size.pick(&[10], &[0, 5, 10, 20], &LOSSES);
+    let losses: &[u32] = size.pick(&[10], &[0, 2, 5, 10, 20], &LOSSES);
     let messages = size.pick(600, 10_000, 200_000);
     let one = |rate: u32, tenths: u32| Point {
         key: format!("{rate}-{tenths}"),

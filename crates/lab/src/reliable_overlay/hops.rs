@@ -1,7 +1,7 @@
 //! Into how many links a path of 50 ms has to be cut.
 
 use super::network::{Carried, Stream, delays, links};
-use super::{BEFORE, PAPER, claim, line, mean_cells};
+use super::{BEFORE, PAPER, claim, line, mean_cells, ratio};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Style, one_panel};
@@ -89,8 +89,10 @@ fn added(table: &Table, hops: u32, loss: f64) -> Measured {
 /// How much of what eight hops save over one so many do.
 fn share(table: &Table, hops: u32) -> Measured {
     let [one, some, eight] = [1, hops, 8].map(|hops| added(table, hops, LOSSES[1]));
-    let all = one.minus(&eight).estimate;
-    one.minus(&some).times(100.0 / all)
+    // What they don't save is little, and how much one hop would add matters little to it.
+    let Measured { estimate, interval, .. } = ratio(&some.minus(&eight), &one.minus(&eight));
+    let saved = |rest: f64| 100.0 * (1.0 - rest);
+    Measured::new(saved(estimate), (saved(interval.1), saved(interval.0)))
 }
 
 fn figure() -> Figure {

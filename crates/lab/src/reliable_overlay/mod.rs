@@ -8,6 +8,7 @@ mod delay_figures;
 mod delays;
 mod hops;
 pub mod network;
+mod order;
 mod throughput;
 
 use crate::claim::{Bound, Claim, Measured, Verdict};
@@ -21,7 +22,7 @@ pub const PAPER: &str = "reliable-overlay";
 
 /// Every experiment on this paper.
 pub fn experiments() -> Vec<Experiment> {
-    vec![delays::experiment(), hops::experiment(), throughput::experiment()]
+    vec![delays::experiment(), hops::experiment(), order::experiment(), throughput::experiment()]
 }
 
 /// Why bounds of our own are what they are.

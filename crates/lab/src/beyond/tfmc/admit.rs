@@ -289,8 +289,8 @@ fn at(path: &'static str, admit: &'static str, offered: u32) -> impl Fn(&Record<
 
 /// Why the link is not left with room.
 const FULL: &str = "A trunk learns that it is over its share from what is lost, and loses little before \
-                    the link is full, while the TCP gives way: some 118 calls are admitted, and without \
-                    a TCP the link carries 114 (tfmc-load). Calls that are there stay.";
+                    the link is full, while the TCP gives way: some 165 calls are admitted, and without \
+                    a TCP the link carries 131 (tfmc-load). Calls that are there stay.";
 
 fn figure() -> Figure {
     Figure {
