@@ -433,8 +433,8 @@ impl Connection {
     fn not_a_packet(&mut self, message: Result<ToClient<'_>, WireError>) -> Error {
         match message {
             Ok(ToClient::Error { refusal, node, port }) => {
-                use Refusal::{Forbidden, NoPort, NoRoute, TooLarge};
-                if !matches!(refusal, NoRoute | NoPort | TooLarge | Forbidden) {
+                use Refusal::{Forbidden, NoPort, NoRoute, OverShare, TooLarge};
+                if !matches!(refusal, NoRoute | NoPort | TooLarge | Forbidden | OverShare) {
                     // Not about a packet but about the session.
                     self.options_unknown |=
                         (self.late_told || self.wait_told) && refusal == Refusal::Malformed;

@@ -441,3 +441,18 @@ fn a_hostile_node_costs_the_connection_at_most() {
     assert_eq!(socket.recv_from(&mut buf).unwrap().len, 7);
     assert_eq!(socket.status().reconnects, 25);
 }
+
+/// `admit = "share"` refuses a packet that begins a flow, not the application's session: its
+/// other flows go on (docs/configuration.md, include/trunkline.h on EDQUOT).
+#[test]
+fn a_flow_over_the_share_leaves_the_session_be() {
+    let (path, node) = node();
+    let (socket, mut session) = attach(&node, &path, 9);
+    socket.set_option(SocketOption::Nonblocking(true)).unwrap();
+    session.say(&refusal(Refusal::OverShare, 7, 71));
+    let refused = socket.recv_from(&mut [0; 200]);
+    assert!(matches!(refused, Err(Error::Refused(Refusal::OverShare))), "{refused:?}");
+    socket.send_to(b"another flow's", FAR).expect("the session is still there");
+    let payload = b"another flow's";
+    assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: p, .. }) if p == payload));
+}

@@ -134,6 +134,7 @@ struct File {
     realtime: RealtimeSection,
     #[serde(default)]
     best_effort: BestEffortSection,
+    #[serde(default)]
     reliable: ReliableSection,
     #[serde(default)]
     hello: HelloSection,
