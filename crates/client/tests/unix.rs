@@ -454,5 +454,7 @@ fn a_flow_over_the_share_leaves_the_session_be() {
     assert!(matches!(refused, Err(Error::Refused(Refusal::OverShare))), "{refused:?}");
     socket.send_to(b"another flow's", FAR).expect("the session is still there");
     let payload = b"another flow's";
-    assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: p, .. }) if p == payload));
+    assert!(
+        matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: p, .. }) if p == payload)
+    );
 }

@@ -174,3 +174,28 @@ fn questions_in_the_name_of_an_honest_node_end_no_trunk() {
         assert_eq!((trunk.state, trunk.stats.unanswered), (State::Open, 0), "{trunk:?}");
     }
 }
+
+/// Packets in the name of the honest sender, of each generation once, whose number is far
+/// ahead: the reports of what is lost go on, and new calls are admitted, once the liar is silent.
+#[test]
+fn numbers_far_ahead_stop_no_reports() {
+    // Of the world's 13 s the liar is there from the fifth on, for 65,536 packets.
+    let (mut world, made) = attack(20, |n| {
+        let lies = n <= 65_536;
+        let (number, to) = if lies { (1 << 22, NodeId(3)) } else { (0, NodeId(77)) };
+        let head = Head { entries: 1, generation: n as u16, number, remaining_ms: 9 };
+        (NodeId(1), to, [&head.bytes()[..], &[0; 4]].concat())
+    });
+    let honest = outcome(&world, &made);
+    assert_eq!((honest.lost, honest.late), (0, 0));
+    let mut seen = Vec::new();
+    for (k, from) in [(0u16, 17_000), (1, 60_000)] {
+        let calls = calls(&mut world, (0, 2), RT, 6_000 + 100 * k, 20, (at(from), 400));
+        world.run_until(at(from + 4_000));
+        let late = self::calls(&mut world, (0, 2), RT, 6_050 + 100 * k, 5, (at(from + 4_000), 50));
+        world.run_until(at(from + 9_000));
+        let refused: u64 = calls.iter().chain(&late).map(|c| world.app(c.0).refused()).sum();
+        seen.push((from, refused));
+    }
+    assert!(seen.iter().all(|(_, refused)| *refused == 0), "{seen:?}");
+}

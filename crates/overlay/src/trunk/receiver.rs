@@ -35,6 +35,8 @@ pub(crate) struct Receiver {
     rate: Option<(tfmc::Receiver, u16)>,
     /// The highest number that has come, with the bits that it has not on the wire.
     number: Option<u32>,
+    /// The number of a packet that was too far from all others.
+    astray: Option<u32>,
     /// The packet whose header was restored last.
     restored: Vec<u8>,
     stats: ReceiverStats,
@@ -71,6 +73,11 @@ impl Meaning {
 fn ahead(n: u32, other: u32) -> i32 {
     (n.wrapping_sub(other) << 8) as i32 >> 8
 }
+
+/// Trunk packets that may be missing between two that come one after the other: what a trunk
+/// sends in some seconds. Numbers farther apart than that are believed when the next one goes
+/// on from there (RFC 3550, A.1), so that a single forged one changes nothing.
+const MAX_JUMP: u32 = 1 << 12;
 
 /// What a node has received by the trunk of another.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -116,9 +123,7 @@ impl Receiver {
         let is_known = self.knows(generation);
         // Who changes how often wants a history of its own as well.
         if !is_known || self.rate.as_ref().is_none_or(|(_, every)| *every != report_ms) {
-            let every = Duration::from_millis(report_ms.max(1).into());
-            self.rate = Some((tfmc::Receiver::new(rate_config(0, every)), report_ms));
-            self.number = None;
+            self.begin_reports(report_ms);
         }
         if let (Some((rate, _)), Some(rtt)) = (&mut self.rate, rtt) {
             rate.set_rtt(rtt);
@@ -129,6 +134,13 @@ impl Receiver {
         (self.generation, self.carried) = (Some(generation), None);
         self.contexts.clear();
         Answer::Fresh
+    }
+
+    /// Nothing is known of what was lost before.
+    fn begin_reports(&mut self, report_ms: u16) {
+        let every = Duration::from_millis(report_ms.max(1).into());
+        self.rate = Some((tfmc::Receiver::new(rate_config(0, every)), report_ms));
+        (self.number, self.astray) = (None, None);
     }
 
     /// Whether contexts of `generation` mean what this end believes.
@@ -165,9 +177,19 @@ impl Receiver {
         if recovered {
             return None;
         }
-        let (rate, _) = self.rate.as_mut()?;
         let highest = self.number.unwrap_or(head.number);
-        let ahead = ahead(head.number, highest);
+        let mut ahead = ahead(head.number, highest);
+        if ahead.unsigned_abs() > MAX_JUMP {
+            let before = self.astray.replace(head.number);
+            let goes_on = before.is_some_and(|n| (1..64).contains(&self::ahead(head.number, n)));
+            if !goes_on {
+                return None;
+            }
+            self.begin_reports(self.rate.as_ref()?.1);
+            ahead = 0;
+        }
+        let highest = if ahead == 0 { head.number } else { highest };
+        let (rate, _) = self.rate.as_mut()?;
         let number = highest.wrapping_add_signed(ahead);
         if ahead >= 0 {
             self.number = Some(number);
@@ -235,10 +257,14 @@ impl Receiver {
             Some(known) if ahead(number, known.since) < 0 => {}
             Some(known) if known.context == context => known.again(at, number),
             known => {
-                // A flow keeps its templates, whatever deadline its packets have.
+                // A flow keeps its templates, whatever deadline its packets have, and what was
+                // overtaken is still its own.
                 let same = known.filter(|known| known.context.ports() == context.ports());
-                let templates = same.map_or_else(Templates::default, |known| known.templates);
-                *place = Some(Meaning { context, since: number, heard: at, templates });
+                let (since, templates) =
+                    same.map_or_else(|| (number, Templates::default()), |m| (m.since, m.templates));
+                let mut meaning = Meaning { context, since, heard: at, templates };
+                meaning.again(at, number);
+                *place = Some(meaning);
             }
         }
     }
