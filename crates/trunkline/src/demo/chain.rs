@@ -361,9 +361,12 @@ fn wait_for_line(process: &mut Process, word: &str) -> Result<(), Error> {
             });
             return Ok(());
         }
-        said = line;
+        // A mistake in a file takes a few lines.
+        if said.len() + line.len() < 4_096 {
+            said = [said, line].join("\n");
+        }
     }
-    Err(Error::Process(format!("a process of the demo ended at once: {said}")))
+    Err(Error::Process(format!("a process of the demo ended at once: {}", said.trim_start())))
 }
 
 fn impair_config(

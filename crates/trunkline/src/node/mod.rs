@@ -404,6 +404,7 @@ struct Checked<'a> {
     sealed: Option<bool>,
     links: Option<usize>,
     routes: Option<usize>,
+    trunks: Option<usize>,
     /// How many routes its gateway for SIP has, if it is one.
     sip_routes: Option<usize>,
     /// The largest packet of an application, bytes.
@@ -442,6 +443,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
     let warning = Watch::default().look(config.not_after(), unix_secs()).map(|w| w.to_string());
     let overlay = &config.overlay;
     let (links, routes) = (overlay.links.len(), overlay.routes.len());
+    let trunks = overlay.trunks.len();
     let sip_routes = config.sip.as_ref().map(|sip| sip.gateway.routes.len());
     if args.json {
         print_json(&Checked {
@@ -451,6 +453,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
             sealed: Some(overlay.sealing.is_some()),
             links: Some(links),
             routes: Some(routes),
+            trunks: Some(trunks),
             sip_routes,
             max_payload: Some(overlay.max_payload()),
             warning,
@@ -459,13 +462,14 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
         return Ok(());
     }
     outln!(
-        "{}: {} is node {}, {}, with {} and {}{}; packets up to {} bytes",
+        "{}: {} is node {}, {}, with {} and {}{}{}; packets up to {} bytes",
         args.file.display(),
         config.name,
         overlay.id,
         if overlay.sealing.is_some() { "sealed" } else { "UNSEALED" },
         count(links, "link"),
         count(routes, "route"),
+        if trunks > 0 { format!(", {}", count(trunks, "trunk")) } else { String::new() },
         sip_routes
             .map(|n| format!(", a gateway with {} of SIP", count(n, "route")))
             .unwrap_or_default(),

@@ -229,7 +229,7 @@ fn figure() -> Figure {
             ),
             on_the_link(
                 "g729-alone",
-                "and twice as many as the overlay without one",
+                "and by so many more than twice what the overlay carries without one",
                 Bound::at_least(0.0, BEFORE),
                 Box::new(|t| {
                     let alone = most(t, Codec::G729, ALONE).times(2.0);
