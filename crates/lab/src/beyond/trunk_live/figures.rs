@@ -33,10 +33,11 @@ pub fn beside() -> Figure {
     claims.extend(own(PLACES[1], testbed::CALLS));
     Figure {
         name: "trunk-live-testbed",
-        title: "The same calls between two daemons",
+        title: "A hundred of these calls between two daemons",
         section: "beyond",
-        says: "The same with a `trunkline node` at each end of the link, which `trunkline impair \
-               --hosts` models, and what each daemon takes of a processor.",
+        says: "A hundred such calls, over a link with room for them, with a `trunkline node` at each end \
+               of the link, which `trunkline impair --hosts` models, and what each daemon takes of a \
+               processor. Two processors fall behind with 500 that go one by one.",
         chart: Box::new(|t| panels(t, &PLACES, testbed::CALLS)),
         claims,
     }
@@ -192,11 +193,18 @@ fn costs(at: &'static str, calls: u32) -> [Claim; 2] {
         Claim {
             measure: Box::new(move |t| share(t, "packets_s")),
             unit: "% of those without",
+            // Every 2 ms one leaves: of a hundred calls that is the bound itself.
+            expected: if calls > testbed::CALLS { Verdict::Holds } else { Verdict::Undecided },
+            why: if calls > testbed::CALLS {
+                ""
+            } else {
+                "A trunk that waits for 2 ms sends 500 packets a second, and a hundred calls 5,000."
+            },
             ..claim(
                 at,
                 "fewer-packets",
                 "a trunk offers the link at most a tenth of the packets",
-                Bound::at_most(10.0, "this project's own target; 31 calls' packets fit in one"),
+                Bound::at_most(10.0, "this project's own target; 44 calls' packets fit in one"),
             )
         },
         Claim {
@@ -256,8 +264,14 @@ fn agrees(quantity: &'static str) -> Claim {
             means::apart(Place::all(Size::Full, testbed::CALLS).map(pair), allowed)
         }),
         at: &[],
-        expected: Verdict::Holds,
-        why: "",
+        expected: if id == "p99-delay" { Verdict::Undecided } else { Verdict::Holds },
+        why: match id {
+            "p99-delay" => {
+                "At 1 % loss the 99th percentile is on the edge between packets that came at once, after \
+                 23 ms, and those that were repeated, after 63."
+            }
+            _ => "",
+        },
         sabotage: "no-trunk",
     }
 }

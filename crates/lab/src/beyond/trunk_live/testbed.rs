@@ -7,8 +7,9 @@ use crate::scenario::testbed::folder::Folder;
 use crate::scenario::testbed::{self as bed, Effort};
 use crate::testbed::{Round, Sample, Stage, Testbed};
 
-/// Calls of the testbed.
-pub const CALLS: u32 = super::CALLS;
+/// Calls of the testbed: of 500 that go one by one two processors fall behind, with the two
+/// daemons, the link and the callers on them (18 to 33 % of a call's packets were sent late).
+pub const CALLS: u32 = 100;
 
 /// How the daemons are measured.
 pub fn testbed() -> Testbed {
