@@ -80,7 +80,7 @@ struct tl_addr {
  *                 or this program did not receive for longer than any deadline,
  *                 255 ms; 0, the default, drops them. A node before 0.2 refuses
  *                 any other, once, with EPROTO.
- * TL_WAIT         not 0: packets of best effort that come faster than the link on
+ * TL_WAIT         not 0: best-effort and reliable packets that come faster than the link on
  *                 which they leave the node takes them wait for room, and tl_sendto
  *                 with them, as send does on TCP; 0, the default, drops them. What
  *                 waits is at most what the socket to the node holds (with Linux's
@@ -155,15 +155,15 @@ int tl_bind(int fd, uint16_t port);
 
 /*
  * Sends `len` bytes at `buf` as one packet; `buf` may be null if `len` is 0.
- * Never waits, but for best effort with TL_WAIT, unless `flags`, else 0, are
- * TL_DONTWAIT: of real-time media a packet too many is better lost than waited
+ * Never waits, but for best effort and reliable packets with TL_WAIT, unless `flags`,
+ * else 0, are TL_DONTWAIT: of real-time media a packet too many is better lost than waited
  * for. Returns `len`.
  *
  * Errors; the packet was not sent: EMSGSIZE (see TL_MAX_PAYLOAD), EAGAIN (the
  * node does not keep up; with TL_WAIT the descriptor becomes readable when it is
  * worth another try: call tl_recvfrom, too), ENOTCONN (the node is away; the socket connects again
- * by itself), EINVAL (not bound). If news about an earlier packet (see
- * tl_recvfrom) are the next thing to receive, they are returned here instead.
+ * by itself), EOPNOTSUPP (TL_RELIABLE, and the node is too old for it), EINVAL (not
+ * bound). If news about an earlier packet (see tl_recvfrom) are the next thing to receive, they are returned here instead.
  */
 ssize_t tl_sendto(int fd, const void *buf, size_t len, int flags, const struct tl_addr *to);
 

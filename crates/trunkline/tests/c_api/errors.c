@@ -102,8 +102,8 @@ static void options(const char *node)
     FAILS(tl_getsockopt(fd, TL_NONBLOCK, &value, NULL), EFAULT);
     len = sizeof value - 1;
     FAILS(tl_getsockopt(fd, TL_NONBLOCK, &value, &len), EINVAL);
-    for (value = -1; value <= 3; value++)
-        if (value != TL_BEST_EFFORT && value != TL_REAL_TIME)
+    for (value = -1; value <= 4; value++)
+        if (value != TL_BEST_EFFORT && value != TL_REAL_TIME && value != TL_RELIABLE)
             FAILS(tl_setsockopt(fd, TL_SERVICE, &value, sizeof value), EINVAL);
     const int metrics[] = {-1, TL_HOPS + 1, INT_MIN, INT_MAX};
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)

@@ -176,10 +176,10 @@ fn mistakes_have_a_line_and_a_way_out() {
     let c = parse(Path::new("x.toml"), &sealed.replace("[hello]", overlay)).unwrap();
     assert!(c.key_files.is_some() && c.overlay.sealing.is_none(), "not read yet");
     let version = |n: &str| format!("[overlay]\nnewest_version = {n}\n[hello]");
-    for n in ["0", "4", "256", "-1"] {
+    for n in ["0", "5", "256", "-1"] {
         let wrong = mistake(&GOOD.replace("[hello]", &version(n)));
         assert!(wrong.starts_with("x.toml:36:18: newest_version is "), "{wrong}");
-        assert!(wrong.contains("this build speaks protocol versions 1 to 3"), "{wrong}");
+        assert!(wrong.contains("this build speaks protocol versions 1 to 4"), "{wrong}");
     }
     let unsealed = mistake(&GOOD.replace("[hello]", &version("1")));
     assert!(unsealed.contains("mean nothing to an unsealed node"), "{unsealed}");
@@ -187,6 +187,8 @@ fn mistakes_have_a_line_and_a_way_out() {
     assert!(priority.contains("1 to 99"), "{priority}");
     let memory = mistake(&GOOD.replace("[hello]", "[best_effort]\nmemory = \"10 B\"\n[hello]"));
     assert!(memory.contains("[best_effort] memory"), "{memory}");
+    let window = mistake(&GOOD.replace("[hello]", "[reliable]\ncongestion = \"vegas\"\n[hello]"));
+    assert!(window.contains("reno") && window.contains("cubic"), "{window}");
     let (node, rest) = GOOD.split_once("[[link]]").unwrap();
     let (_, rest) = rest.split_once("[realtime]").unwrap();
     let relay = format!("{node}[realtime]{rest}");
