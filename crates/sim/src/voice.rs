@@ -110,7 +110,7 @@ pub fn write(packet: &mut [u8], port: u16, (first, number): (Time, u64), now: Ti
     assert!(written.is_ok(), "a source's packets have {STAMPED} bytes or more");
 }
 
-/// When a packet was sent and its number, as [`write`] has written them; `None` if it has not.
+/// When a packet was sent and its number, as [`write()`] has written them; `None` if it has not.
 pub fn read(packet: &[u8]) -> Option<(Time, u64)> {
     let mut r = Reader::new(packet);
     let (sent, number) = r.bytes(RTP_HEADER).and_then(|_| Ok((r.u64()?, r.u64()?))).ok()?;
