@@ -116,7 +116,7 @@ fn measure(
     };
     let loss = if path == LOSSY { Loss::Bernoulli { p: 0.03 } } else { Loss::None };
     // A point is named by what was asked for, also where that is broken.
-    let offers = if sabotage.is("200-offered") { 200 } else { offered };
+    let offers = if sabotage.is("400-offered") { 400 } else { offered };
     let setup = |admit| Setup {
         rate: Bitrate::from_bps(1_000_000 * mbit_s(admit)),
         loss: loss.clone(),
@@ -365,7 +365,7 @@ fn claims() -> Vec<Claim> {
                 "few",
                 "of 25 calls, which take less than a TCP, nearly none is refused",
                 Bound::at_most(5.0, BEFORE),
-                "200-offered",
+                "400-offered",
             )
         },
         Claim {
