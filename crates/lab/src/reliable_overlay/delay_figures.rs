@@ -69,7 +69,7 @@ fn fig11() -> Figure {
     Figure {
         name: "fig11",
         title: "Mean delay of a 500 kbit/s stream",
-        section: "V, figure 11",
+        section: "Experimental results, figure 11",
         says: "Messages of 1,000 bytes from A to F over five links of 10 ms and 10 Mbit/s, of which \
                the third loses packets both ways: mean one-way delay until they can be read in order, \
                with a TCP from end to end and with reliable links hop by hop.",
@@ -97,7 +97,7 @@ fn fig12() -> Figure {
     Figure {
         name: "fig12",
         title: "Mean delay of a 1,000 kbit/s stream",
-        section: "V, figure 12",
+        section: "Experimental results, figure 12",
         says: "As figure 11, with twice as many messages. A TCP that loses more than about 1 % of its \
                segments over 100 ms can't carry them: points where messages are half a second late for \
                more than a twentieth of the time are not judged.",
@@ -161,7 +161,7 @@ fn fig13() -> Figure {
     Figure {
         name: "fig13",
         title: "Mean jitter of a 500 kbit/s stream",
-        section: "V, figure 13",
+        section: "Experimental results, figure 13",
         says: "The streams of figure 11: the estimate of jitter of RFC 3550 (section 6.4.1), averaged \
                over all messages. The paper doesn't say what its jitter is.",
         chart: one_panel(jitter_chart),
@@ -210,7 +210,7 @@ fn fig14() -> Figure {
     Figure {
         name: "fig14",
         title: "Delay distribution of a 500 kbit/s stream",
-        section: "V, figure 14",
+        section: "Experimental results, figure 14",
         says: "The streams of figure 11 at 0.5, 1 and 2 % loss (the paper doesn't say which): the share \
                of messages that take longer than 60 to 280 ms.",
         chart: one_panel(late_chart),

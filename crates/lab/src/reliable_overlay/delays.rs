@@ -2,7 +2,7 @@
 //! link between C and D.
 
 use super::network::{Carried, DELAY, HOPS, Stream, delays, links};
-use super::{PAPER, delay_figures, mean_cells};
+use super::{delay_figures, mean_cells};
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::table::{Cell, Column};
 use std::time::Duration;
@@ -54,16 +54,7 @@ const BATCHES: usize = 20;
 
 /// The experiment behind figures 11 to 14.
 pub fn experiment() -> Experiment {
-    Experiment {
-        paper: PAPER,
-        name: "delays",
-        revision: 1,
-        columns: COLUMNS,
-        needs_speech: false,
-        points: Box::new(points),
-        figures: delay_figures::all(),
-        testbed: None,
-    }
+    super::experiment("delays", COLUMNS, Box::new(points), delay_figures::all())
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {

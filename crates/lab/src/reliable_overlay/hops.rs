@@ -1,7 +1,7 @@
 //! Into how many links a path of 50 ms has to be cut.
 
 use super::network::{Carried, Stream, delays, links};
-use super::{BEFORE, PAPER, claim, line, mean_cells, ratio};
+use super::{BEFORE, claim, line, mean_cells, ratio};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Style, one_panel};
@@ -20,21 +20,12 @@ const MEAN: [&str; 3] = ["mean_ms", "mean_low_ms", "mean_high_ms"];
 
 const HOPS: [u32; 6] = [1, 2, 3, 4, 6, 8];
 const LOSSES: [f64; 2] = [0.01, 0.02];
-/// All links together.
+/// The propagation delay of all links together.
 const DELAY: Duration = Duration::from_millis(50);
 
 /// The experiment on the number of hops.
 pub fn experiment() -> Experiment {
-    Experiment {
-        paper: PAPER,
-        name: "hops",
-        revision: 1,
-        columns: COLUMNS,
-        needs_speech: false,
-        points: Box::new(points),
-        figures: vec![figure()],
-        testbed: None,
-    }
+    super::experiment("hops", COLUMNS, Box::new(points), vec![figure()])
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -99,7 +90,7 @@ fn figure() -> Figure {
     Figure {
         name: "hops",
         title: "Into how many links a path has to be cut",
-        section: "VII",
+        section: "Conclusion",
         says: "A path of 50 ms cut into one to eight equal links, of which the middle one loses 1 or \
                2 % of the packets; 500 kbit/s of messages of 1,000 bytes. The paper's conclusion speaks \
                of simulations whose figures are in its first half.",

@@ -12,10 +12,9 @@ mod order;
 mod throughput;
 
 use crate::claim::{Bound, Claim, Measured, Verdict};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Figure, Points};
 use crate::plot::{Mark, Series, Style};
-use crate::table::{Cell, Record, Table};
-use trunkline_base::stats::Mean;
+use crate::table::{Cell, Column, Record, Table};
 
 /// The folder of this paper's figures, in command lines and results.
 pub const PAPER: &str = "reliable-overlay";
@@ -30,8 +29,26 @@ const BEFORE: &str = "set before anything was measured";
 
 /// The mean of values and both ends of its 95 % interval.
 fn mean_cells(values: &[f64]) -> [Cell; 3] {
-    let Mean { estimate, interval } = Mean::of(values);
-    [estimate, interval.0, interval.1].map(Cell::from)
+    crate::tfmc::mean_cells(values, |value| *value)
+}
+
+/// An experiment without a testbed.
+fn experiment(
+    name: &'static str,
+    columns: &'static [Column],
+    points: Points,
+    figures: Vec<Figure>,
+) -> Experiment {
+    Experiment {
+        paper: PAPER,
+        name,
+        revision: 1,
+        columns,
+        needs_speech: false,
+        points,
+        figures,
+        testbed: None,
+    }
 }
 
 /// A claim of the paper that is expected to hold.

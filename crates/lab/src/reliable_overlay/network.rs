@@ -37,12 +37,12 @@ const PORT: u16 = 5_000;
 pub struct Stream {
     /// Their rate, in bits per second of their own bytes.
     pub rate: u64,
-    /// How many.
+    /// How many messages there are.
     pub messages: u32,
 }
 
 impl Stream {
-    /// Between two messages.
+    /// The time between two messages.
     pub fn spacing(&self) -> Duration {
         Duration::from_nanos(MESSAGE as u64 * 8 * 1_000_000_000 / self.rate)
     }

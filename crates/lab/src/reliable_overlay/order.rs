@@ -1,7 +1,7 @@
 //! What it brings that relays pass messages on as they come, out of order.
 
 use super::network::{Carried, DELAY, HOPS, Stream, delays, links};
-use super::{BEFORE, PAPER, claim, line, mean_cells};
+use super::{BEFORE, claim, line, mean_cells};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Style, one_panel};
@@ -32,16 +32,7 @@ const LOSSES: [u32; 5] = [5, 10, 20, 30, 50];
 
 /// The experiment on the order in which relays pass messages on.
 pub fn experiment() -> Experiment {
-    Experiment {
-        paper: PAPER,
-        name: "order",
-        revision: 1,
-        columns: COLUMNS,
-        needs_speech: false,
-        points: Box::new(points),
-        figures: vec![figure()],
-        testbed: None,
-    }
+    super::experiment("order", COLUMNS, Box::new(points), vec![figure()])
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -109,7 +100,7 @@ fn figure() -> Figure {
     Figure {
         name: "order",
         title: "What relays gain that don't wait for order",
-        section: "VI",
+        section: "Related work",
         says: "Messages of 1,000 bytes at 1,000 kbit/s over five links of which each loses packets, \
                both ways: by how much loss adds to the mean delay until messages can be read in order, if \
                relays pass them on as they come, and if they put them in order first. The paper claims \
@@ -127,7 +118,7 @@ fn figure() -> Figure {
                 "with 2 % loss on each link, relays that pass messages on as they come add at most nine \
                  tenths of the delay of those that put them in order",
                 Some(
-                    "forwarding out of order provides less burstiness and lower packet latency and jitter",
+                    "out-of-order forwarding makes traffic less bursty, and latency and jitter lower",
                 ),
                 Bound::at_most(0.9, BEFORE),
                 "in-order-relays",

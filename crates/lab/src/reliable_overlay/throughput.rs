@@ -2,7 +2,7 @@
 //! overheads.
 
 use super::network::{MESSAGE, QUEUE};
-use super::{BEFORE, PAPER, claim, line, mean_cells, ratio};
+use super::{BEFORE, claim, line, mean_cells, ratio};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Style, one_panel};
@@ -50,16 +50,7 @@ const START: Time = Time::from_millis(3_000);
 
 /// The experiment behind figure 9 and the overheads.
 pub fn experiment() -> Experiment {
-    Experiment {
-        paper: PAPER,
-        name: "throughput",
-        revision: 1,
-        columns: COLUMNS,
-        needs_speech: false,
-        points: Box::new(points),
-        figures: vec![fig9(), overheads()],
-        testbed: None,
-    }
+    super::experiment("throughput", COLUMNS, Box::new(points), vec![fig9(), overheads()])
 }
 
 /// A run begins to count after so long, and counts for so long.
@@ -246,7 +237,7 @@ impl Application for Writer {
     }
 }
 
-/// Counts what comes.
+/// Counts the bytes of the messages that come.
 #[derive(Default)]
 struct Reader {
     bytes: u64,
@@ -294,7 +285,7 @@ fn fig9() -> Figure {
     Figure {
         name: "fig9",
         title: "What a reliable link carries against loss",
-        section: "IV, figure 9",
+        section: "Spines congestion control and reliability, figure 9",
         says: "One link of 10 ms and 10 Mbit/s that loses packets both ways: what a reliable link \
                carries in messages of 1,000 bytes, beside a TCP alone on the same link. Of the figure \
                only its horizontal axis is left.",
@@ -336,7 +327,7 @@ fn overheads() -> Figure {
     Figure {
         name: "overheads",
         title: "What a reliable link costs without loss",
-        section: "IV",
+        section: "Spines congestion control and reliability",
         says: "One link of 10 ms and 0.5 to 100 Mbit/s without loss, with a TCP, with a reliable link, \
                and with best effort at the link's rate: bytes of messages that come. Ethernet's 14 bytes \
                count, as they did on the paper's links, and IPv4's headers.",

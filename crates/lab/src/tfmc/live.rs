@@ -13,7 +13,7 @@ use trunkline_sim::{HostId, PlainEnd, Topology, WireId, World, WorldError};
 
 /// The nodes at both ends.
 pub const NODES: [NodeId; 2] = [NodeId(1), NodeId(2)];
-/// Their hosts.
+/// The hosts of both nodes, the calling one first.
 pub const HOSTS: [HostId; 2] = [HostId(0), HostId(1)];
 /// The way between the two, if it is a wire.
 pub const WIRE: WireId = WireId(0);

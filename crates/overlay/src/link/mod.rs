@@ -68,8 +68,8 @@ const FLOW_CONTROLLED: usize = 64 << 10;
 /// under flow control may wait: others' still get through behind them.
 const FLOW_CONTROL_DELAY: Duration = Duration::from_millis(50);
 
-/// For how long copies of a packet without a deadline are told apart at its destination:
-/// as long as any that has one may live.
+/// How long a packet without a deadline is of use, as far as a node asks: as long as any that
+/// has one.
 const NO_DEADLINE: Duration = Duration::from_millis(255);
 
 /// Routing frames that may wait in a link.
@@ -107,7 +107,7 @@ pub struct Config {
     pub realtime: realtime::Config,
     /// The best-effort service.
     pub best_effort: best_effort::Config,
-    /// The reliable service.
+    /// What bounds the reliable service, and how its window grows.
     pub reliable: reliable::Config,
 }
 

@@ -1,5 +1,5 @@
 //! Applications that are held back: they would rather wait for room in the queue
-//! of a link than lose best effort. What waits for them is kept by the driver; here
+//! of a link than lose packets. What waits for them is kept by the driver; here
 //! is who waits for which link, first come, first served.
 
 use super::Forwarder;

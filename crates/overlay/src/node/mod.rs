@@ -182,7 +182,7 @@ impl Node {
     /// Takes a message that session `id`'s application sent.
     ///
     /// `Full` only if the application has asked to wait ([`ToNode::Wait`]) and this
-    /// is a best-effort packet whose link has no room for it. Nothing has happened
+    /// is a best-effort or reliable packet whose link has no room for it. Nothing has happened
     /// then: keep the message, take no more from that application, and hand the
     /// message over again when [`Node::next_ready`] names the session. A driver that
     /// can keep nothing drops it, and counts that.

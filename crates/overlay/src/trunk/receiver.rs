@@ -177,19 +177,16 @@ impl Receiver {
         if recovered {
             return None;
         }
-        let highest = self.number.unwrap_or(head.number);
-        let mut ahead = ahead(head.number, highest);
-        if ahead.unsigned_abs() > MAX_JUMP {
+        if self.number.is_some_and(|n| ahead(head.number, n).unsigned_abs() > MAX_JUMP) {
             let before = self.astray.replace(head.number);
-            let goes_on = before.is_some_and(|n| (1..64).contains(&self::ahead(head.number, n)));
-            if !goes_on {
+            if !before.is_some_and(|n| (1..64).contains(&ahead(head.number, n))) {
                 return None;
             }
             self.begin_reports(self.rate.as_ref()?.1);
-            ahead = 0;
         }
-        let highest = if ahead == 0 { head.number } else { highest };
         let (rate, _) = self.rate.as_mut()?;
+        let highest = self.number.unwrap_or(head.number);
+        let ahead = ahead(head.number, highest);
         let number = highest.wrapping_add_signed(ahead);
         if ahead >= 0 {
             self.number = Some(number);

@@ -36,7 +36,7 @@ pub const RTP_HEADER: usize = 12;
 /// Bytes by which a packet that says a template is longer than it was.
 pub(super) const SAYING: usize = 3;
 
-/// Numbers of templates.
+/// How many numbers there are for the templates of a context.
 const NUMBERS: u8 = 16;
 
 /// Packets that say a template when it is new.
@@ -72,7 +72,7 @@ pub enum Rtp {
     By {
         /// The template's number, 0 to 15.
         template: u8,
-        /// The marker bit.
+        /// Whether the header's marker bit is set.
         marker: bool,
         /// The timestamp, if it is another than the template's.
         timestamp: Option<u32>,

@@ -283,3 +283,31 @@ fn give(sender: &mut Sender, receiver: &mut Receiver, now: Time, lost: bool) {
     }
     sender.reclaim(leaving.bytes, false, |_| {});
 }
+
+/// Of a trunk packet's number 24 bits are said: one that comes twice, or a single number far
+/// from all others, takes the reports of what is lost nothing.
+#[test]
+fn reports_go_on_after_copies_and_lone_far_numbers_for_ever() {
+    let mut receiver = Receiver::new(ms(0));
+    receiver.on_ask(ms(0), 7, 100, None);
+    let (mut at, mut reports) = (0, 0);
+    let mut come = |number: u64, at: u64| {
+        let number = number as u32 & 0xff_ffff;
+        let head = Head { entries: 1, generation: 7, number, remaining_ms: 9 };
+        u32::from(receiver.note_packet(ms(at), &head, false).is_some())
+    };
+    // Three turns of 24 bits, in steps that a trunk may leave out.
+    for number in (0..3 << 24).step_by(4_000) {
+        for n in [number, number, number + (1 << 20)] {
+            at += 1;
+            reports += come(n, at);
+        }
+    }
+    // A report for every 100 ms, give or take those for too few packets.
+    assert!(u64::from(reports) > at / 150, "{reports} in {at} ms");
+    let before = reports;
+    for number in 1..1_000 {
+        reports += come((1 << 22) + number, at + number);
+    }
+    assert!(reports - before >= 5, "two in a row are believed");
+}

@@ -20,7 +20,7 @@ const DELAY_UNIT: u128 = 10;
 pub struct AckRange {
     /// The first of them.
     pub first: u16,
-    /// How many.
+    /// How many they are, the first among them.
     pub count: u16,
 }
 

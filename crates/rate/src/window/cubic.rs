@@ -21,7 +21,7 @@ pub(super) struct Cubic {
     paused: Option<Time>,
     /// How long it takes to be at `w_max` again, in seconds.
     k: f64,
-    /// Reno's window.
+    /// The window that Reno would have in its place.
     w_est: f64,
     /// Less than a byte that the window has still to grow.
     rest: f64,

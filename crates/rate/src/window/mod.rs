@@ -164,13 +164,12 @@ impl Window {
     /// Packets were lost of what was under way; once for all that were sent before the
     /// sender heard of it, which is a loss event.
     pub fn on_loss(&mut self) {
-        let least = 2 * self.config.segment as u64;
         let segment = self.config.segment as u64;
         self.ssthresh = match self.config.algorithm {
             Algorithm::Reno => self.cwnd / 2,
             Algorithm::Cubic => self.cubic.on_loss(self.cwnd, segment),
         }
-        .max(least);
+        .max(2 * segment);
         self.cwnd = self.ssthresh;
         self.acked = 0;
     }

@@ -23,7 +23,7 @@ const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 const GRANULARITY: Duration = Duration::from_millis(1);
 
 impl RoundTrip {
-    /// Takes a measurement.
+    /// Takes a measured round trip into account.
     pub fn sample(&mut self, rtt: Duration) {
         let Some(e) = &mut self.estimate else {
             let (smoothed, variation) = (rtt, rtt / 2);
@@ -41,12 +41,12 @@ impl RoundTrip {
         self.estimate.map(|e| e.smoothed)
     }
 
-    /// The last measurement.
+    /// The round trip that was measured last.
     pub fn latest(&self) -> Option<Duration> {
         self.estimate.map(|e| e.latest)
     }
 
-    /// The shortest measurement.
+    /// The shortest round trip that was measured.
     pub fn shortest(&self) -> Option<Duration> {
         self.estimate.map(|e| e.shortest)
     }

@@ -49,7 +49,8 @@ const MTU: usize = 1_500;
 /// section 8.1.3.2). IAX2's speech is behind no RTP header.
 const IAX2: [usize; 2] = [8, 6];
 /// IP's, L2TPv3's and PPPMux's headers of a packet, 20 + 4 + 1, and ECRTP's and PPPMux's of each
-/// payload in it: context, flags, UDP checksum, protocol and length (RFC 4170, section 5.3).
+/// payload in it: context, flags, UDP checksum, protocol and length. Counted here from the layers
+/// that RFC 4170 names, not taken from its own figures.
 const TCRTP: [usize; 2] = [25, 6];
 
 /// The experiment on calls, waits and bytes.
@@ -166,7 +167,7 @@ fn figure() -> Figure {
                IPv4 wire for each of the calls' packets, hellos, seals and reports among them, \
                and by how much packets take longer than the wire. Black: UDP, and by calculation \
                IAX2's trunk frames every 20 ms with a timestamp for each call (RFC 5456, 8.1.3.2); \
-               pale: TCRTP (RFC 4170, 5.3) with as many packets together as the trunk of 2 ms has. \
+               pale: TCRTP (RFC 4170), by the headers of its layers, with as many packets together as the trunk of 2 ms has. \
                None of the three seals anything.",
         chart: Box::new(chart),
         claims: claims(),

@@ -87,7 +87,7 @@ impl Place {
         [false, true].into_iter().flat_map(of)
     }
 
-    /// The column `trunk`.
+    /// What the column `trunk` says of it.
     fn name(&self) -> &'static str {
         if self.has_trunk { "fill" } else { "none" }
     }

@@ -71,7 +71,7 @@ const TCP: &str = "tcp";
 /// How the calls are carried.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Carried {
-    /// The column `calls`.
+    /// What the column `calls` says of it.
     name: &'static str,
     /// The trunk's mode; nothing if there are no calls.
     multiplex: Option<Multiplex>,

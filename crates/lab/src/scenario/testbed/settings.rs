@@ -58,7 +58,7 @@ fn keys<T>(keys: &[Key<T>], value: &T, default: &T) -> String {
     keys.iter().filter_map(line).collect()
 }
 
-/// A `[[trunk]]` section.
+/// The lines of a `[[trunk]]` section for a trunk's settings.
 pub fn of_trunk(trunk: &trunk::Config) -> String {
     let multiplex = match trunk.multiplex {
         Multiplex::Fill => "fill",

@@ -3,9 +3,8 @@
 //!
 //! Each link repeats what it loses until its neighbour has it, within the window of one
 //! TCP ([`trunkline_rate::window`]), so that a loss costs the round trip of one link and
-//! not that of the whole path. A node passes packets on as they come, out of order: "it
-//! provides less burstiness and lower latency" (section V). Putting them in order is for
-//! their destination.
+//! not that of the whole path. A node passes packets on as they come,
+//! so that none waits for another that was lost before it; their destination puts them in order.
 //!
 //! The receiver says what it has by cumulative and selective acknowledgements
 //! ([`SelectiveAck`]); what was sent well before something that has come is lost, by
