@@ -11,6 +11,15 @@ pub fn extend(near: u64, wire: u16) -> u64 {
     }
 }
 
+/// As [`extend`], of the low 32 bits.
+pub fn extend32(near: u64, wire: u32) -> u64 {
+    let delta = wire.wrapping_sub(near as u32);
+    match near.checked_add_signed(i64::from(delta as i32)) {
+        Some(n) => n,
+        None => near + u64::from(delta),
+    }
+}
+
 /// The count to start from when the first number seen is `wire`: a whole turn
 /// up, so that numbers before it lie below it.
 pub fn first(wire: u16) -> u64 {
@@ -250,6 +259,13 @@ mod tests {
         }
 
         #[test]
+        fn extension_of_32_bits_does_too(near in any::<u64>(), delta in -2_000_000_000i64..2_000_000_000) {
+            if let Some(n) = near.checked_add_signed(delta) {
+                prop_assert_eq!(extend32(near, n as u32), n);
+            }
+        }
+
+        #[test]
         fn window_agrees_with_a_set(start in 0u64..100_000, steps in prop::collection::vec(-1100i64..1500, 1..300)) {
             let mut w = SeqWindow::starting_at(start, [0; 16]);
             let mut set = BTreeSet::from([start]);
@@ -420,5 +436,6 @@ mod tests {
         assert_eq!(extend(3, 0xffff), 0xffff);
         assert_eq!(extend(0x1_0003, 0xffff), 0xffff);
         assert_eq!(extend(first(3), 0xffff), first(3) - 4);
+        assert_eq!(extend32(3, u32::MAX), u32::MAX.into());
     }
 }

@@ -174,6 +174,31 @@ impl Window {
         self.acked = 0;
     }
 
+    /// Something on the way asks to send less before it must drop anything; at most once
+    /// in a round trip, as for losses. A queue that marks is short, so that less than half
+    /// suffices to empty it: 0.8 of the window stay, and with CUBIC 0.85 (RFC 8511).
+    pub fn on_mark(&mut self) {
+        let segment = self.config.segment as u64;
+        let stays = match self.config.algorithm {
+            Algorithm::Reno => self.cwnd * 4 / 5,
+            Algorithm::Cubic => {
+                self.cubic.on_loss(self.cwnd, segment);
+                self.cwnd * 17 / 20
+            }
+        };
+        self.ssthresh = stays.max(2 * segment);
+        self.cwnd = self.ssthresh;
+        self.acked = 0;
+    }
+
+    /// What was taken for lost has come all the same: the window is at least what it was
+    /// `before` that (as RFC 4015 has it).
+    pub fn undo(&mut self, before: &Window) {
+        if before.cwnd > self.cwnd {
+            *self = before.clone();
+        }
+    }
+
     /// Nothing was heard until the retransmission timer expired (RFC 5681, section 3.1);
     /// `first` says whether this is the first time in a row, since later ones only wait
     /// longer.

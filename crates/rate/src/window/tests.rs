@@ -39,6 +39,33 @@ fn reno_doubles_then_adds_one_and_halves() {
     assert_eq!(w.size(), 3_750, "only the first of a row halves");
 }
 
+/// A mark costs less than a loss, and what was no loss costs nothing.
+#[test]
+fn marks_leave_more_than_losses_and_wrong_suspicions_all() {
+    for (algorithm, marked, lost) in
+        [(Algorithm::Reno, 160_000, 80_000), (Algorithm::Cubic, 170_000, 112_000)]
+    {
+        let (mut w, mut now) = (window(algorithm), Time::from_millis(1));
+        (0..4).for_each(|_| round(&mut w, &mut now));
+        w.on_ack(now, 40_000, RTT, true);
+        let mut marks = w.clone();
+        marks.on_mark();
+        assert_eq!(marks.size(), marked);
+        let mut losses = w.clone();
+        losses.on_loss();
+        assert!(losses.size() < marks.size() && losses.size() >= lost);
+        losses.undo(&w);
+        assert_eq!(losses.size(), 200_000);
+        assert!(losses.is_in_slow_start(), "as before");
+        // What has grown beyond since stays.
+        let before = marks.clone();
+        round(&mut marks, &mut now);
+        let grown = marks.size();
+        marks.undo(&before);
+        assert_eq!(marks.size(), grown);
+    }
+}
+
 #[test]
 fn what_is_not_used_does_not_grow() {
     for algorithm in [Algorithm::Reno, Algorithm::Cubic] {
