@@ -37,7 +37,7 @@
 //!     let now = wake_at;
 //!     let mut batch: [RxDatagram; 0] = [];
 //!     node.recv(now, &mut batch, &mut Applications);
-//!     node.handle_timeout(now);
+//!     node.handle_timeout(now, &mut Applications);
 //!     loop {
 //!         let drained = node.transmit(now, &mut arena);
 //!         for run in arena.runs() {

@@ -155,7 +155,7 @@ impl Net {
                         ToNode::Send { service, deadline_ms: 100, to, port: 5, payload: &[] };
                     self.say(i, &send);
                 }
-                self.nodes[i].handle_timeout(now);
+                self.nodes[i].handle_timeout(now, &mut Packets::default());
                 arena.clear();
                 self.nodes[i].transmit(now, &mut arena);
                 for run in arena.runs() {

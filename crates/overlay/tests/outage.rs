@@ -105,7 +105,7 @@ impl Pair {
 
     fn carry(&mut self, from: usize, heard: bool) {
         let mut arena = TxArena::new(64 << 10, 256);
-        self.nodes[from].handle_timeout(self.now);
+        self.nodes[from].handle_timeout(self.now, &mut Application(Vec::new()));
         loop {
             arena.clear();
             let drained = self.nodes[from].transmit(self.now, &mut arena);

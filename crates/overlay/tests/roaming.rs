@@ -86,7 +86,7 @@ impl Net {
                 self.nodes[to].recv(now, &mut batch, &mut Nobody);
             }
             for from in 0..2 {
-                self.nodes[from].handle_timeout(now);
+                self.nodes[from].handle_timeout(now, &mut Nobody);
                 arena.clear();
                 self.nodes[from].transmit(now, &mut arena);
                 for run in arena.runs() {

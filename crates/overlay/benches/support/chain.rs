@@ -201,7 +201,7 @@ impl Stage {
     }
 
     fn transmit(&mut self, now: Time) {
-        self.node.handle_timeout(now);
+        self.node.handle_timeout(now, &mut self.applications);
         self.arena.clear();
         let drained = self.node.transmit(now, &mut self.arena);
         // What a window lets go at once may be more than its share of an arena.

@@ -82,7 +82,10 @@ impl Handshakes {
         let Pending { key, certificate, handshake, payload, from, len, .. } =
             self.pending.remove(at);
         let (node, path) = (payload.node, payload.path.clone());
-        self.add(link, Peer { node, path, key: None, address: None, mtu }, now);
+        // Adding it twice would be a restart, of which the link itself doesn't know.
+        if !self.neighbours.contains_key(&link) {
+            self.add(link, Peer { node, path, key: None, address: None, mtu }, now);
+        }
         if let Some(neighbour) = self.neighbours.get_mut(&link) {
             // Forgotten only if very many others came since.
             let latest = self.seen.get(&(key, payload.path.clone())).copied();

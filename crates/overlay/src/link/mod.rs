@@ -34,7 +34,7 @@ use trunkline_base::{Bitrate, Pacer, Time};
 pub(crate) use address::Place;
 pub use cost::{LinkCost, residual_of};
 pub use live::LinkChange;
-pub(crate) use packet::{Incoming, Packet, is_stale, remaining_ms};
+pub(crate) use packet::{Incoming, Packet, STREAM, is_stale, remaining_ms};
 pub use report::Report;
 pub use scheduler::Progress;
 use service::{LinkService, Moment, Sent, Services};
@@ -70,7 +70,7 @@ const FLOW_CONTROL_DELAY: Duration = Duration::from_millis(50);
 
 /// How long a packet without a deadline is of use, as far as a node asks: as long as any that
 /// has one.
-const NO_DEADLINE: Duration = Duration::from_millis(255);
+pub(crate) const NO_DEADLINE: Duration = Duration::from_millis(255);
 
 /// Routing frames that may wait in a link.
 const MAX_ROUTING: usize = 4;
@@ -389,7 +389,11 @@ impl Link {
         };
         self.services.get_mut(flow.service).on_data(&incoming, self.tally.drops())?;
         let (recovered, hop_limit) = (hop.recovered, hop.hop_limit);
-        Ok(Packet { flow, recovered, hop_limit, payload, deadline })
+        let flags = match flow.service {
+            Service::Reliable => hop.remaining_ms & (packet::STREAM | packet::MARKED),
+            _ => 0,
+        };
+        Ok(Packet { flow, recovered, hop_limit, flags, payload, deadline })
     }
 
     /// Takes a packet to be sent, which is of use to the next node until `latest`.
@@ -426,6 +430,24 @@ impl Link {
             let delay = self.config.rate.map_or(Duration::ZERO, |rate| rate.time_for(waiting));
             waiting < FLOW_CONTROLLED && delay < FLOW_CONTROL_DELAY
         })
+    }
+
+    /// Whether its neighbour knows reliable packets, as far as is known.
+    pub(crate) fn is_reliable(&self) -> bool {
+        self.speaks(RELIABLE)
+    }
+
+    /// Whether a packet of a stream finds room; `None` if none is taken for another
+    /// reason, which may pass.
+    pub(crate) fn stream_room(&self) -> Option<bool> {
+        let ready = self.address.is_some() && self.seal.ready() && self.speaks(RELIABLE);
+        if !ready || self.monitor.has_died() {
+            return None;
+        }
+        let largest = DATA_HEADER + self.config.max_payload();
+        let unsent = self.services.get(Service::Reliable).flow_controlled(largest);
+        // The other half is for what comes from elsewhere.
+        Some(unsent.is_some_and(|unsent| unsent < self.config.reliable.bytes / 2))
     }
 
     /// The largest routing frame that may be handed over now, if any: control

@@ -1,10 +1,16 @@
 //! A packet inside a node, and when it is too late for it.
 
 use crate::counters::Drop;
-use crate::wire::{DATA_HEADER, FlowHeader};
+use crate::wire::{DATA_HEADER, FlowHeader, Service};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
+
+/// In a packet's flags: it belongs to a stream.
+pub(crate) const STREAM: u8 = 0x10;
+
+/// In a reliable packet's flags: a queue on its way asks its sender to send less.
+pub(crate) const MARKED: u8 = 0x20;
 
 /// A packet inside a node, on its way to a session or a link.
 #[derive(Clone, Copy, Debug)]
@@ -15,12 +21,24 @@ pub(crate) struct Packet<'a> {
     pub recovered: bool,
     /// How many links it may cross after the next one.
     pub hop_limit: u8,
+    /// Of a reliable packet: [`STREAM`], [`MARKED`].
+    pub flags: u8,
     pub payload: &'a [u8],
     /// Until when it is of use to whom it is for, on this node's clock.
     pub deadline: Time,
 }
 
 impl Packet<'_> {
+    /// Whether it belongs to a stream.
+    pub fn is_of_stream(&self) -> bool {
+        self.flow.service == Service::Reliable && self.flags & STREAM != 0
+    }
+
+    /// Whether a queue on its way asks its sender to send less.
+    pub fn is_marked(&self) -> bool {
+        self.flags & MARKED != 0
+    }
+
     pub(super) fn frame_len(&self) -> usize {
         DATA_HEADER + self.payload.len()
     }
@@ -30,7 +48,11 @@ impl Packet<'_> {
     pub(super) fn keep(&self, frame: &mut [u8]) -> Result<(), Drop> {
         let len = u16::try_from(self.payload.len()).map_err(|_| Drop::TooLarge)?;
         let mut w = Writer::new(frame);
-        self.flow.emit(len, &mut w).and_then(|()| w.bytes(self.payload)).map_err(|_| Drop::TooLarge)
+        let written = self.flow.emit(len, &mut w).and_then(|()| w.bytes(self.payload));
+        if let Some(flags) = frame.get_mut(DATA_HEADER - 1) {
+            *flags = self.flags;
+        }
+        written.map_err(|_| Drop::TooLarge)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::identity::{Certificate, Identity, PublicKey, Trust};
 use crate::link::{self, realtime};
 use crate::route::StaticRoute;
 use crate::route::update::path_number;
+use crate::session::stream;
 use crate::trunk;
 use crate::wire::{NodeId, ReceiverIndex};
 use core::time::Duration;
@@ -29,6 +30,8 @@ pub struct Config {
     pub sealing: Option<Sealing>,
     /// Its trunks, one for each node that has one.
     pub trunks: Vec<trunk::Config>,
+    /// What streams that end here may take.
+    pub streams: stream::Config,
 }
 
 /// What a node needs to seal its links.
@@ -84,6 +87,7 @@ impl Config {
             routing: None,
             sealing: None,
             trunks: Vec::new(),
+            streams: stream::Config::default(),
         }
     }
 
@@ -142,6 +146,7 @@ impl Config {
         }
         self.check_keys()?;
         trunk::check(self.id, &self.trunks)?;
+        self.streams.check().map_err(ConfigError::Streams)?;
         let known = |via| self.links.iter().any(|l| l.neighbour == via);
         match self.routes.iter().find(|r| !known(r.via)) {
             Some(route) => Err(ConfigError::NoSuchNeighbour(route.via)),
@@ -246,6 +251,9 @@ pub enum ConfigError {
     /// A trunk that can't be.
     #[error(transparent)]
     Trunk(#[from] trunk::ConfigError),
+    /// Settings of streams that can't be.
+    #[error("{0}")]
+    Streams(&'static str),
 }
 
 #[cfg(test)]

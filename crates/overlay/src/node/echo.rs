@@ -315,7 +315,7 @@ impl Forwarder {
             flow_seq,
         };
         let deadline = now + USEFUL;
-        let packet = Packet { flow, recovered: false, hop_limit, payload, deadline };
+        let packet = Packet { flow, recovered: false, hop_limit, flags: 0, payload, deadline };
         self.forward(now, self.next_hop(to, flow.metric), &packet)
     }
 }
@@ -388,7 +388,7 @@ mod tests {
 
     fn packet(flow: FlowHeader, hop_limit: u8, payload: &[u8]) -> Packet<'_> {
         let deadline = Time::from_millis(200);
-        Packet { flow, recovered: false, hop_limit, payload, deadline }
+        Packet { flow, recovered: false, hop_limit, flags: 0, payload, deadline }
     }
 
     /// Bytes that the node sends now.

@@ -2,6 +2,8 @@ use super::echo::{Echoes, NODE_PORT};
 use super::held::Held;
 use super::links::Links;
 use super::status::{Denials, Lost};
+use super::streams::StreamState;
+use super::streams::StreamStats;
 use super::trunks::Trunks;
 use super::{Access, Command, Config, Drained, Sink, Start, Why};
 use crate::arena::{RxDatagram, TxArena};
@@ -41,6 +43,7 @@ pub struct Forwarder {
     pub(super) denials: Denials,
     pub(super) held: Held,
     pub(super) trunks: Trunks,
+    pub(super) streams: StreamState,
     reports: VecDeque<Report>,
     /// What neighbours are asked to say where they are.
     pub(super) entropy: ChaCha20Rng,
@@ -74,6 +77,8 @@ pub struct ForwarderStats {
     pub sessions: u64,
     /// Times that a message of an application that waits for room was held back.
     pub held_back: u64,
+    /// Streams that end here.
+    pub streams: StreamStats,
     /// Flows that made room for others in the table of flows.
     pub flows_displaced: u64,
     /// What was dropped outside any link, by reason.
@@ -129,6 +134,7 @@ impl Forwarder {
             denials: Denials::default(),
             held: Held::default(),
             trunks: Trunks::default(),
+            streams: StreamState::new(config.streams),
             turn: 0,
             stats: ForwarderStats::default(),
         };
@@ -208,7 +214,8 @@ impl Forwarder {
         &mut self.sessions
     }
 
-    pub(super) fn session_close(&mut self, id: SessionId) {
+    pub(super) fn session_close(&mut self, now: Time, id: SessionId) {
+        self.close_stream(now, id);
         self.sessions.close(id);
         self.statuses.forget(id);
         self.held.forget(id);
@@ -216,7 +223,8 @@ impl Forwarder {
 
     pub(super) fn stats(&self) -> ForwarderStats {
         let (sessions, flows_displaced) = (self.sessions.len() as u64, self.flows.displaced());
-        ForwarderStats { sessions, flows_displaced, ..self.stats.clone() }
+        let streams = self.streams.stats();
+        ForwarderStats { sessions, flows_displaced, streams, ..self.stats.clone() }
     }
 
     pub(super) fn recv(&mut self, now: Time, batch: &mut [RxDatagram<'_>], sink: &mut impl Sink) {
@@ -225,6 +233,7 @@ impl Forwarder {
                 self.drop_counted(link, why);
             }
         }
+        self.tell_streams(now, sink);
     }
 
     pub(super) fn drop_counted(&mut self, link: Option<LinkId>, why: Drop) {
@@ -352,6 +361,7 @@ impl Forwarder {
             let done = match packet.flow.destination_port {
                 // What a node sends itself crosses no link: someone else says so.
                 _ if packet.flow.source == self.id => Err(Drop::Bounced),
+                _ if packet.is_of_stream() => self.on_stream(now, packet),
                 NODE_PORT => {
                     let done = self.on_port_unbound(now, packet, sink);
                     let done = done.or_else(|| self.on_trunk((now, at), packet, sink));
@@ -360,7 +370,7 @@ impl Forwarder {
                 _ => self.deliver(now, packet, sink),
             };
             if let Err(why) = done {
-                if why == Drop::NoPort {
+                if why == Drop::NoPort && !packet.is_of_stream() {
                     self.deny_port(now, packet);
                 }
                 self.stats.drops.count(why);
@@ -404,8 +414,10 @@ impl Forwarder {
         link.enqueue(now, packet, latest).map_err(|why| (Some(hop.link), why))
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time) {
+    pub(super) fn handle_timeout(&mut self, now: Time, sink: &mut impl Sink) {
         self.ask_trunks(now);
+        self.stream_timeouts(now);
+        self.tell_streams(now, sink);
         for (id, link) in self.links.iter_mut() {
             if link.handle_timeout(now) {
                 self.reports.push_back(Report::Down(id));
@@ -460,6 +472,7 @@ impl Forwarder {
     #[inline]
     fn timeouts(&self, now: Time, mut each: impl FnMut(Time, Why)) {
         self.trunks.timeouts(&mut each);
+        each(self.streams.next_timeout(), Why::Stream);
         let mut offer = |at: Option<Time>, why| each(at.unwrap_or(Time::NEVER), why);
         for (id, link) in self.links.iter() {
             offer(link.hello_at(), Why::Hello(id));

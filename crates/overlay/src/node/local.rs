@@ -41,6 +41,22 @@ pub trait Sink {
     fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover;
 }
 
+/// Hands `message`, whose payload is `payload`, to a session.
+pub(super) fn say(
+    sink: &mut impl Sink,
+    to: SessionId,
+    message: &ToClient<'_>,
+    payload: &[u8],
+) -> Handover {
+    let mut head = [0; MAX_HEAD];
+    let mut w = Writer::new(&mut head);
+    // Every head fits in MAX_HEAD; the round-trip tests see to that.
+    match message.emit_head(&mut w) {
+        Ok(()) => sink.deliver(to, w.written(), payload),
+        Err(_) => Handover::Full,
+    }
+}
+
 impl Forwarder {
     /// Hands `packet` to the application that holds its destination port.
     pub(super) fn deliver(
@@ -54,6 +70,9 @@ impl Forwarder {
             self.access.check_from(h.source)?;
         }
         let session = self.sessions.holder(h.destination_port).ok_or(Drop::NoPort)?;
+        if self.streams.table.role(session).is_some() {
+            return Err(Drop::NoPort);
+        }
         let peer = (h.source, h.source_port);
         if !self.sessions.is_new(now, packet.deadline, session, peer, (h.service, h.flow_seq)) {
             return Err(Drop::FlowDuplicate);
@@ -72,29 +91,13 @@ impl Forwarder {
             port: h.source_port,
             payload: packet.payload,
         };
-        if self.say(session, &message, packet.payload, sink) == Handover::Full {
+        if say(sink, session, &message, packet.payload) == Handover::Full {
             self.flow_not_taken(packet);
             return Err(Drop::SessionFull);
         }
         self.stats.to_sessions += 1;
         self.note_heard(now, (session, (h.source, h.source_port)), sink);
         Ok(())
-    }
-
-    pub(super) fn say(
-        &self,
-        to: SessionId,
-        message: &ToClient<'_>,
-        payload: &[u8],
-        sink: &mut impl Sink,
-    ) -> Handover {
-        let mut head = [0; MAX_HEAD];
-        let mut w = Writer::new(&mut head);
-        // Every head fits in MAX_HEAD; the round-trip tests see to that.
-        match message.emit_head(&mut w) {
-            Ok(()) => sink.deliver(to, w.written(), payload),
-            Err(_) => Handover::Full,
-        }
     }
 
     /// Takes a message from an application.
@@ -139,14 +142,20 @@ impl Forwarder {
                 let done = self.begin(now, id, service, (to, port)).and_then(|flow| {
                     let deadline = now + Duration::from_millis(u64::from(deadline_ms));
                     let hop_limit = MAX_HOPS - 1;
-                    let packet = Packet { flow, recovered: false, hop_limit, payload, deadline };
+                    let packet =
+                        Packet { flow, recovered: false, hop_limit, flags: 0, payload, deadline };
                     self.originate(now, id, &packet, sink)
                 });
                 done.err().map(|why| about(why, to, port))
             }
+            Ok(ToNode::Stream(request)) => {
+                self.stream_request(now, id, request);
+                self.tell_streams(now, sink);
+                None
+            }
         };
         if let Some(reply) = reply
-            && self.say(id, &reply, &[], sink) == Handover::Full
+            && say(sink, id, &reply, &[]) == Handover::Full
         {
             self.stats.drops.count(Drop::SessionFull);
         }

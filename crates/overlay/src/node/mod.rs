@@ -13,6 +13,7 @@ mod links;
 mod live;
 mod local;
 mod status;
+mod streams;
 mod trunks;
 
 pub use access::{Access, Nodes, Rights};
@@ -26,6 +27,7 @@ pub use forwarder::{Forwarder, ForwarderStats};
 pub use live::{Changes, LinkName};
 pub use local::{Handover, Sink};
 pub use status::PortUnbound;
+pub use streams::{Stream, StreamPhase, StreamStats};
 pub use trunks::{MAX_RECEIVING, Receiving, Trunk};
 
 use crate::arena::{RxDatagram, TxArena};
@@ -59,6 +61,8 @@ pub enum Why {
     Goodbye(LinkId),
     /// A session of this link ends.
     Session(LinkId),
+    /// A stream that ends here has something to do.
+    Stream,
     /// The trunk to this node has something to send.
     Trunk(NodeId),
     /// Nothing: sleep until there is input.
@@ -211,14 +215,21 @@ impl Node {
         self.forwarder.sessions().port_of(id)
     }
 
-    /// Ends a session and frees its port.
-    pub fn session_close(&mut self, id: SessionId) {
-        self.forwarder.session_close(id);
+    /// Whether session `id` has said what it is for: it holds a port, or has a stream.
+    pub fn session_is_bound(&self, id: SessionId) -> bool {
+        self.session_port(id).is_some() || self.forwarder.has_stream(id)
     }
 
-    /// Does what is due at `now`. Calling early or late is harmless.
-    pub fn handle_timeout(&mut self, now: Time) {
-        self.forwarder.handle_timeout(now);
+    /// Ends a session and frees its port. What it has written to a stream is still
+    /// delivered.
+    pub fn session_close(&mut self, now: Time, id: SessionId) {
+        self.forwarder.session_close(now, id);
+    }
+
+    /// Does what is due at `now`; what applications are to know goes to `sink`. Calling
+    /// early or late is harmless.
+    pub fn handle_timeout(&mut self, now: Time, sink: &mut impl Sink) {
+        self.forwarder.handle_timeout(now, sink);
         self.settle(now);
         if now >= self.control.next_timeout() {
             self.control.handle_timeout(now);
@@ -253,7 +264,12 @@ impl Node {
             false => Time::ZERO,
         };
         self.forwarder.send_due_trunks(now);
-        self.forwarder.transmit(now, arena)
+        let waits = self.forwarder.send_streams(now);
+        match self.forwarder.transmit(now, arena) {
+            // What has left the links has made room.
+            Drained::All if waits && !arena.is_empty() => Drained::More,
+            drained => drained,
+        }
     }
 
     /// When to call [`Node::handle_timeout`] and [`Node::transmit`] next if
@@ -384,7 +400,7 @@ mod tests {
             let now = Time::from_millis(ms);
             // As the daemon does: first what woke it, then what its timer is set to.
             if ms > 0 && now >= armed {
-                node.handle_timeout(now);
+                node.handle_timeout(now, &mut Hole);
             }
             arena.clear();
             node.transmit(now, &mut arena);

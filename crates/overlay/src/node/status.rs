@@ -17,6 +17,7 @@
 
 use super::echo::{ANSWERS_PER_SECOND, NODE_PORT};
 use super::forwarder::Forwarder;
+use super::local::say;
 use super::local::{Handover, Sink};
 use crate::counters::Drop;
 use crate::link::Packet;
@@ -178,9 +179,7 @@ impl Forwarder {
     /// too much or doesn't keep up, later.
     fn tell(&mut self, now: Time, flow: Flow, sink: &mut impl Sink) {
         let Some(news) = self.statuses.news(now, flow) else { return };
-        if self.sessions.may_tell(now, flow.0)
-            && self.say(flow.0, &news, &[], sink) == Handover::Taken
-        {
+        if self.sessions.may_tell(now, flow.0) && say(sink, flow.0, &news, &[]) == Handover::Taken {
             self.statuses.told(flow);
         }
     }
@@ -280,7 +279,9 @@ mod tests {
                     ToClient::Unreachable { node, port, why }
                 }
                 ToClient::Error { refusal, node, port } => ToClient::Error { refusal, node, port },
-                ToClient::Bound { .. } | ToClient::Received { .. } => return Handover::Taken,
+                ToClient::Bound { .. } | ToClient::Received { .. } | ToClient::Stream(_) => {
+                    return Handover::Taken;
+                }
             };
             self.0.push((to, message));
             Handover::Taken
@@ -331,7 +332,7 @@ mod tests {
             flow_seq,
         };
         let deadline = Time::from_millis(200);
-        Packet { flow, recovered: false, hop_limit: 30, payload, deadline }
+        Packet { flow, recovered: false, hop_limit: 30, flags: 0, payload, deadline }
     }
 
     fn unreachable(node: NodeId, port: u16, why: Unreachable) -> ToClient<'static> {
@@ -401,8 +402,8 @@ mod tests {
         let mut told = Told::default();
         node.forwarder.look_again(Time::ZERO, &mut told);
         assert_eq!(told.0, [(two, ToClient::Reachable { node: HERE, port: 5 })]);
-        node.session_close(five);
-        node.session_close(two);
+        node.session_close(Time::ZERO, five);
+        node.session_close(Time::ZERO, two);
         assert!(node.forwarder.statuses.after(None).is_none(), "it ends with its session");
         let newer = node.session_open().unwrap();
         let bind = ToNode::Bind { version: SESSION_VERSION + 1, port: 3 };

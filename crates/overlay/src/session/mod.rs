@@ -7,6 +7,7 @@ pub mod flows;
 mod lru;
 pub mod remote;
 mod status;
+pub mod stream;
 mod table;
 pub mod wire;
 

@@ -295,7 +295,7 @@ mod tests {
             flow_seq: 0,
         };
         let deadline = Time::from_millis(deadline_ms);
-        let packet = Packet { flow, recovered: false, hop_limit: 5, payload, deadline };
+        let packet = Packet { flow, recovered: false, hop_limit: 5, flags: 0, payload, deadline };
         s.enqueue(now, &packet, deadline).unwrap();
     }
 

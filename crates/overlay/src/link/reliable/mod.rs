@@ -13,12 +13,15 @@
 //! another one when its neighbour has started anew, which it sees by the *instance* in
 //! acknowledgements; these say which start of the sender they are about, too.
 //!
-//! What waits here is bounded. A node whose link onward is full drops what comes for it,
-//! and counts that; applications that ask to wait ([`ToNode::Wait`]) are held back before.
+//! What waits here is bounded. Packets that wait long are marked (`red`), which makes
+//! streams send less ([`crate::session::stream`]); applications that ask to wait
+//! ([`ToNode::Wait`]) are held back. A node whose link onward is full all the same drops what
+//! comes for it, and counts that.
 //!
 //! [`ToNode::Wait`]: crate::session::wire::ToNode::Wait
 
 mod receiver;
+mod red;
 mod sender;
 #[cfg(test)]
 mod tests;
@@ -44,7 +47,7 @@ pub(crate) const MAX_AHEAD: u64 = 4_096;
 const ACK_DELAY: Duration = Duration::from_millis(5);
 
 /// Bits of an epoch, in the byte that other services' packets have for what remains of
-/// their deadline. The others are zero, and passed over.
+/// their deadline. Two more are the packet's flags, and the others are passed over.
 const EPOCH: u8 = 0x0f;
 
 /// Settings of the service on one link.

@@ -1,10 +1,12 @@
 //! The sending half: keeps packets until they are acknowledged, and repeats what is lost.
 
+use super::red::Red;
 use super::{ACK_DELAY, Config, EPOCH, MAX_AHEAD};
 use crate::counters::Drop;
 use crate::link::Packet;
+use crate::link::packet::MARKED;
 use crate::link::ring::{PacketRing, Slot};
-use crate::wire::{ENVELOPE_OVERHEAD, SelectiveAck};
+use crate::wire::{DATA_HEADER, ENVELOPE_OVERHEAD, SelectiveAck};
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{Pacer, Time, extend};
@@ -70,6 +72,7 @@ pub(crate) struct Sender {
     /// they mean nothing any more.
     order: VecDeque<(Slot, u64)>,
     transmissions: u64,
+    red: Red,
     window: Window,
     /// The largest packet, in bytes of the window.
     segment: u64,
@@ -115,6 +118,7 @@ impl Sender {
             lost: VecDeque::with_capacity(packets),
             order: VecDeque::with_capacity(2 * packets),
             transmissions: 0,
+            red: Red::default(),
             window: Window::new(window),
             segment: mtu as u64,
             rtt: RoundTrip::default(),
@@ -209,7 +213,13 @@ impl Sender {
         let Some(slot) = self.candidate() else { return false };
         let Some((entry, frame)) = self.ring.get(slot) else { return false };
         let repeated = slot < self.next;
-        entry.write(frame, out, (slot - self.base) as u16, self.epoch, repeated);
+        let mut flags = frame.get(DATA_HEADER - 1).copied().unwrap_or_default();
+        // What waited for room was held back already.
+        let counts = !repeated && entry.since < Time::NEVER;
+        if counts && self.red.marks(now.since(entry.since)) {
+            flags |= MARKED;
+        }
+        entry.write(frame, out, (slot - self.base) as u16, self.epoch | flags, repeated);
         if repeated {
             self.lost.pop_front();
         } else {

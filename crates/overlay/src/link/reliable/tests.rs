@@ -72,7 +72,8 @@ impl Pair {
         let mut payload = vec![0; len.max(4)];
         payload[..4].copy_from_slice(&number.to_be_bytes());
         let deadline = Time::NEVER;
-        let packet = Packet { flow, recovered: false, hop_limit: 1, payload: &payload, deadline };
+        let packet =
+            Packet { flow, recovered: false, hop_limit: 1, flags: 0, payload: &payload, deadline };
         self.tx.enqueue(self.now, &packet)
     }
 

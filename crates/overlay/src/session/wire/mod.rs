@@ -5,6 +5,8 @@
 //! The client speaks first with [`ToNode::Bind`]; the node answers
 //! [`ToClient::Bound`] or [`ToClient::Error`]. Then both send at will.
 
+pub mod stream;
+
 use crate::wire::{Metric, NodeId, Service, WireError};
 use core::time::Duration;
 use trunkline_base::wire::{Reader, Short, Writer};
@@ -13,8 +15,8 @@ use trunkline_base::wire::{Reader, Short, Writer};
 /// too; others are refused with [`Refusal::Version`].
 pub const SESSION_VERSION: u8 = 4;
 
-/// The first version with [`Service::Reliable`]: what comes by it is said to have come by
-/// best effort to clients of earlier ones.
+/// The first version with streams and [`Service::Reliable`]: what comes by it is said to
+/// have come by best effort to clients of earlier ones.
 pub const RELIABLE_SESSION_VERSION: u8 = 4;
 
 /// The version without [`ToClient::Reachable`] and [`ToClient::Unreachable`]: a
@@ -23,7 +25,7 @@ pub const RELIABLE_SESSION_VERSION: u8 = 4;
 pub const FIRST_SESSION_VERSION: u8 = 1;
 
 /// The largest head (everything in front of the payload) of any message.
-pub const MAX_HEAD: usize = 12;
+pub const MAX_HEAD: usize = 20;
 
 /// The largest session message: a head and the largest packet that any link
 /// could carry (9,000-byte IP packets).
@@ -63,6 +65,8 @@ pub enum ToNode<'a> {
         /// The packet.
         payload: &'a [u8],
     },
+    /// About a stream. Since version 4.
+    Stream(stream::Request<'a>),
 }
 
 /// What a node says to an application.
@@ -120,6 +124,8 @@ pub enum ToClient<'a> {
         /// The port it was about, if any, else 0.
         port: u16,
     },
+    /// About a stream. Since version 4.
+    Stream(stream::Notice<'a>),
 }
 
 /// Why packets don't get to their destination.
@@ -281,6 +287,17 @@ impl<'a> ToNode<'a> {
                 w.u32(to.0)?;
                 w.u16(port)
             }
+            ToNode::Stream(request) => request.emit_head(w),
+        }
+    }
+
+    /// What follows the head.
+    pub fn payload(&self) -> &'a [u8] {
+        match *self {
+            ToNode::Send { payload, .. } | ToNode::Stream(stream::Request::Data(payload)) => {
+                payload
+            }
+            _ => &[],
         }
     }
 
@@ -318,6 +335,9 @@ impl<'a> ToNode<'a> {
                 port: r.u16()?,
                 payload: r.rest(),
             }),
+            kind @ stream::CONNECT..=stream::RESET => {
+                stream::Request::parse(kind, r).map(ToNode::Stream)
+            }
             other => Err(WireError::UnknownType(other)),
         }
     }
@@ -365,6 +385,43 @@ impl<'a> ToClient<'a> {
                 w.u32(node.0)?;
                 w.u16(port)
             }
+            ToClient::Stream(notice) => notice.emit_head(w),
+        }
+    }
+
+    /// What follows the head.
+    pub fn payload(&self) -> &'a [u8] {
+        match *self {
+            ToClient::Received { payload, .. }
+            | ToClient::Stream(stream::Notice::Data(payload)) => payload,
+            _ => &[],
+        }
+    }
+
+    /// Says that the payload is `bytes`, which a head that was parsed alone doesn't have.
+    pub fn with_payload<'b>(self, bytes: &'b [u8]) -> ToClient<'b>
+    where
+        'a: 'b,
+    {
+        match self {
+            ToClient::Received {
+                service, recovered, remaining_ms, flow_seq, from, port, ..
+            } => {
+                let payload = bytes;
+                ToClient::Received {
+                    service,
+                    recovered,
+                    remaining_ms,
+                    flow_seq,
+                    from,
+                    port,
+                    payload,
+                }
+            }
+            ToClient::Stream(stream::Notice::Data(_)) => {
+                ToClient::Stream(stream::Notice::Data(bytes))
+            }
+            other => other,
         }
     }
 
@@ -407,6 +464,9 @@ impl<'a> ToClient<'a> {
                 node: NodeId(r.u32()?),
                 port: r.u16()?,
             }),
+            kind @ stream::INCOMING..=stream::NODE_FINISHED => {
+                stream::Notice::parse(kind, r).map(ToClient::Stream)
+            }
             other => Err(WireError::UnknownType(other)),
         }
     }

@@ -1,0 +1,571 @@
+//! The node's side of streams: from its applications into packets, and back.
+
+mod status;
+mod tell;
+
+pub use status::{Stream, StreamPhase, StreamStats};
+
+use super::Forwarder;
+use crate::counters::Drop;
+use crate::link::{LinkId, Packet, STREAM};
+use crate::session::stream::{
+    End, Key, Owner, Receiver, Role, Segment, Sender, StreamId, Streams, Taken,
+};
+use crate::session::wire::stream::{Request, Reset};
+use crate::session::wire::{RELIABLE_SESSION_VERSION, SESSION_VERSION};
+use crate::session::{Client, SessionId};
+use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
+use core::time::Duration;
+use rand::RngExt;
+use std::collections::VecDeque;
+use trunkline_base::wire::Writer;
+use trunkline_base::{Pacer, Rate, Time};
+use trunkline_rate::window;
+
+/// Packets that one stream may send before others have their turn.
+const TURN: usize = 16;
+
+/// When to try again for want of a way, and of room in its link if nothing else makes the
+/// link send.
+const NO_WAY: Duration = Duration::from_millis(100);
+const NO_ROOM: Duration = Duration::from_millis(5);
+
+/// Bytes that may wait in a stream that nobody has accepted yet.
+const UNACCEPTED: u64 = 16 << 10;
+
+/// How often nodes are told of streams that are unknown here.
+const UNKNOWN: Rate = Rate { per_second: 200, burst: 200 };
+
+/// Everything of streams that a node has.
+#[derive(Debug)]
+pub(super) struct StreamState {
+    pub table: Streams,
+    /// Sessions that are to be told of the end of their stream.
+    broken: VecDeque<(SessionId, Reset)>,
+    /// When applications are next to be told what could not be told yet.
+    tell_at: Time,
+    /// After how long the next time is.
+    patience: Duration,
+    /// Room for one packet.
+    packet: Box<[u8]>,
+    unknown: Pacer,
+    stats: StreamStats,
+}
+
+impl StreamState {
+    pub fn new(config: crate::session::stream::Config) -> StreamState {
+        StreamState {
+            table: Streams::new(config),
+            broken: VecDeque::new(),
+            tell_at: Time::NEVER,
+            patience: tell::NOT_READ,
+            packet: vec![0; crate::session::wire::MAX_MESSAGE].into(),
+            unknown: Pacer::of(UNKNOWN),
+            stats: StreamStats::default(),
+        }
+    }
+
+    pub fn stats(&self) -> StreamStats {
+        let mut stats = StreamStats { open: 0, ..self.stats };
+        for end in self.table.iter() {
+            stats.open += u64::from(!end.is_left());
+            stats.sent += end.tx.delivered();
+            stats.received += end.rx.received();
+            stats.repeated += end.tx.repeats();
+        }
+        stats
+    }
+
+    pub fn next_timeout(&self) -> Time {
+        self.table.next_timeout().min(self.tell_at)
+    }
+
+    /// Forgets stream `id`, which stays in the counters.
+    fn remove(&mut self, id: StreamId) -> Option<Box<End>> {
+        let end = self.table.remove(id)?;
+        self.stats.sent += end.tx.delivered();
+        self.stats.received += end.rx.received();
+        self.stats.repeated += end.tx.repeats();
+        Some(end)
+    }
+
+    /// Stream `id` has broken off; its application is told why.
+    fn break_off(&mut self, id: StreamId, why: Reset) -> Option<Box<End>> {
+        let end = self.remove(id)?;
+        self.stats.reset += 1;
+        if let Owner::Session(session) = end.owner {
+            self.refuse(session, why);
+        }
+        Some(end)
+    }
+
+    /// Forgets a stream that is over. Its application may still give credit.
+    fn forget(&mut self, id: StreamId) {
+        if let Some(end) = self.remove(id)
+            && let Owner::Session(session) = end.owner
+        {
+            self.table.end_role(session);
+        }
+    }
+
+    /// Session `id` has no stream, and is told why.
+    fn refuse(&mut self, id: SessionId, why: Reset) {
+        self.table.end_role(id);
+        self.broken.push_back((id, why));
+        self.tell_at = Time::ZERO;
+    }
+}
+
+impl Forwarder {
+    /// Whether session `id` has to do with streams.
+    pub(super) fn has_stream(&self, id: SessionId) -> bool {
+        self.streams.table.role(id).is_some()
+    }
+
+    /// Takes what an application says of a stream.
+    pub(super) fn stream_request(&mut self, now: Time, id: SessionId, request: Request<'_>) {
+        let role = self.streams.table.role(id);
+        let done = match (request, role) {
+            // What was said before the end of the stream was heard of.
+            (_, Some(Role::Ended)) => Ok(()),
+            (Request::Connect { to, port, messages, credit }, None) => {
+                self.connect(now, id, (to, port), messages, credit)
+            }
+            (Request::Listen { backlog }, None) => self.listen(id, backlog),
+            (Request::Accept { version, token, credit }, None) => {
+                self.accept(now, id, (version, token), credit)
+            }
+            (Request::Reset, Some(Role::End(stream))) => {
+                if let Some(end) = self.streams.break_off(stream, Reset::Aborted) {
+                    // Whoever has said so needs not be told.
+                    self.streams.broken.pop_back();
+                    self.reset_peer(now, &end, Reset::Aborted);
+                }
+                Ok(())
+            }
+            (request, Some(Role::End(stream))) => self.stream_data(stream, request),
+            _ => Err(Reset::Misuse),
+        };
+        let Err(why) = done else { return };
+        match role {
+            Some(Role::End(stream)) => {
+                if let Some(end) = self.streams.break_off(stream, why) {
+                    self.reset_peer(now, &end, Reset::Aborted);
+                }
+            }
+            Some(Role::Listener(port)) => {
+                self.unlisten(now, port);
+                self.streams.refuse(id, why);
+            }
+            _ => self.streams.refuse(id, why),
+        }
+    }
+
+    fn stream_data(&mut self, stream: StreamId, request: Request<'_>) -> Result<(), Reset> {
+        let table = &mut self.streams.table;
+        let Some((end, mut memory)) = table.get_mut(stream) else { return Ok(()) };
+        match request {
+            Request::Data(bytes) => end.tx.write(bytes, &mut memory)?,
+            Request::Shut => end.tx.shut(),
+            Request::Credit(bytes) => {
+                if !end.rx.give_credit(bytes.into()) {
+                    return Err(Reset::Misuse);
+                }
+                table.will_tell(stream);
+                return Ok(());
+            }
+            _ => return Err(Reset::Misuse),
+        }
+        table.will_send(stream);
+        Ok(())
+    }
+
+    fn connect(
+        &mut self,
+        now: Time,
+        id: SessionId,
+        (peer, peer_port): (NodeId, u16),
+        messages: bool,
+        credit: u32,
+    ) -> Result<(), Reset> {
+        let port = self.sessions.port_of(id).ok_or(Reset::Misuse)?;
+        let rights = self.sessions.client_of(id).and_then(|client| self.access.rights(client));
+        if !rights.is_some_and(|rights| rights.to.has(peer)) {
+            self.stats.drops.count(Drop::Forbidden);
+            return Err(Reset::Forbidden);
+        }
+        self.streams.stats.opened += 1;
+        let key = Key { peer, peer_port, port };
+        if peer == self.id {
+            self.streams.table.listener(peer_port).ok_or(Reset::NotListening)?;
+        } else {
+            let metric = self.sessions.metric_of(id).unwrap_or(self.metric);
+            let hop = self.next_hop(peer, metric).ok_or(Reset::NoRoute)?;
+            let old = self.links.get(hop.link).is_some_and(|link| !link.is_reliable());
+            if old {
+                return Err(Reset::OldNeighbour);
+            }
+        }
+        self.make_room(key)?;
+        let (tx, rx) = self.halves(credit.into());
+        let tag = self.entropy.random();
+        let mut end = End::opening(now, key, tag, Owner::Session(id), tx, rx);
+        end.metric = self.sessions.metric_of(id).unwrap_or(self.metric);
+        end.messages = messages;
+        self.streams.table.insert(end);
+        Ok(())
+    }
+
+    /// Sees to it that there may be a stream with this key.
+    fn make_room(&mut self, key: Key) -> Result<(), Reset> {
+        if let Some(old) = self.streams.table.find(&key) {
+            let (end, _) = self.streams.table.get_mut(old).ok_or(Reset::NoRoom)?;
+            if !end.is_left() {
+                return Err(Reset::NoRoom);
+            }
+            self.streams.forget(old);
+        }
+        if !self.streams.table.has_room(key.peer)
+            && let Some(over) = self.streams.table.find_over(key.peer)
+        {
+            self.streams.forget(over);
+        }
+        self.streams.table.has_room(key.peer).then_some(()).ok_or(Reset::NoRoom)
+    }
+
+    fn halves(&self, credit: u64) -> (Sender, Receiver) {
+        let config = &self.streams.table.config;
+        let mut window = window::Config::new(self.max_payload + 80);
+        (window.algorithm, window.max) = (config.algorithm, 2 * config.buffer as u64);
+        let max = config.buffer as u64;
+        (Sender::new(max, window), Receiver::new(max, credit))
+    }
+
+    fn listen(&mut self, id: SessionId, backlog: u16) -> Result<(), Reset> {
+        let port = self.sessions.port_of(id).ok_or(Reset::Misuse)?;
+        self.streams.table.listen(id, port, backlog);
+        Ok(())
+    }
+
+    fn accept(
+        &mut self,
+        now: Time,
+        id: SessionId,
+        (version, token): (u8, u64),
+        credit: u32,
+    ) -> Result<(), Reset> {
+        if self.sessions.port_of(id).is_some()
+            || !(RELIABLE_SESSION_VERSION..=SESSION_VERSION).contains(&version)
+        {
+            return Err(Reset::Misuse);
+        }
+        self.sessions.set_version(id, version);
+        let (stream, listener) = self.streams.table.waiting(token).ok_or(Reset::Unknown)?;
+        let client = |id| self.sessions.client_of(id).unwrap_or(Client::Local);
+        if client(id) != client(listener) {
+            return Err(Reset::Forbidden);
+        }
+        let max = self.streams.table.config.buffer as u64;
+        if let Some((end, _)) = self.streams.table.get_mut(stream) {
+            end.accept(now, max, credit.into());
+        }
+        self.streams.table.set_owner(stream, Owner::Session(id));
+        self.streams.table.touch(stream);
+        Ok(())
+    }
+
+    fn unlisten(&mut self, now: Time, port: u16) {
+        while let Some(waiting) = self.streams.table.unlisten(port) {
+            if let Some(end) = self.streams.remove(waiting) {
+                self.reset_peer(now, &end, Reset::NotListening);
+            }
+        }
+    }
+
+    /// Session `id` is over: what it wrote is still delivered, if the other end doesn't
+    /// send what nobody reads.
+    pub(super) fn close_stream(&mut self, now: Time, id: SessionId) {
+        match self.streams.table.role(id) {
+            Some(Role::End(stream)) => {
+                let Some((end, _)) = self.streams.table.get_mut(stream) else { return };
+                let done = end.abandon();
+                self.streams.table.set_owner(stream, Owner::Nobody);
+                match done {
+                    Ok(()) => self.streams.table.touch(stream),
+                    Err(why) => {
+                        if let Some(end) = self.streams.remove(stream) {
+                            self.reset_peer(now, &end, why);
+                        }
+                    }
+                }
+            }
+            Some(Role::Listener(port)) => self.unlisten(now, port),
+            Some(Role::Ended) => self.streams.broken.retain(|&(other, _)| other != id),
+            None => {}
+        }
+        self.streams.table.forget_role(id);
+    }
+
+    /// Takes a packet of a stream that ends here.
+    pub(super) fn on_stream(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), Drop> {
+        let h = &packet.flow;
+        let key = Key { peer: h.source, peer_port: h.source_port, port: h.destination_port };
+        let segment = Segment::parse(packet.payload).map_err(|_| Drop::Malformed)?;
+        if h.source != self.id
+            && let Err(forbidden) = self.access.check_from(h.source)
+        {
+            // Whoever asks is told, rather than ask again.
+            if matches!(&segment, Segment::Body(body) if body.open) {
+                self.streams.stats.refused += 1;
+                self.say_reset(now, packet, Reset::Forbidden);
+            }
+            return Err(forbidden);
+        }
+        let known = self.streams.table.find(&key);
+        let mut found = None;
+        if let Some(id) = known
+            && let Some((end, _)) = self.streams.table.get_mut(id)
+        {
+            if end.tag == h.flow_seq {
+                found = Some(id);
+            } else if matches!(&segment, Segment::Body(body) if body.open) && !end.is_over() {
+                // Its node has started anew, and opens another between the same ports; or
+                // somebody else says so. It knows whether it has this one, and asks again.
+                end.challenge();
+                self.streams.table.will_send(id);
+                return Err(Drop::NoPort);
+            }
+        }
+        match (found, segment) {
+            (Some(id), Segment::Reset(why)) => {
+                // Who has all has lost nothing, and who asks for a stream may ask again.
+                let end = self.streams.table.get_mut(id);
+                if end.is_some_and(|(end, _)| !end.is_over() && !end.is_put_off(why)) {
+                    self.streams.break_off(id, why);
+                }
+                Ok(())
+            }
+            (Some(id), Segment::Body(body)) => {
+                let Some((end, mut memory)) = self.streams.table.get_mut(id) else { return Ok(()) };
+                let marked = packet.is_marked();
+                let done = end.on_segment(now, &body, marked, &mut memory);
+                self.streams.table.touch(id);
+                match done {
+                    Ok(Taken::NoRoom) => return Err(Drop::QueueFull),
+                    Ok(_) => {}
+                    Err(why) => {
+                        let over = self.streams.table.get(id).is_some_and(End::is_over);
+                        if !over && let Some(end) = self.streams.break_off(id, why) {
+                            self.reset_peer(now, &end, why);
+                        }
+                        // Who writes to one that has just gone does nothing wrong.
+                        let gone = why == Reset::Closed;
+                        return Err(if gone { Drop::NoPort } else { Drop::Malformed });
+                    }
+                }
+                Ok(())
+            }
+            (None, Segment::Body(body)) if body.open => {
+                let done = self.let_in(now, key, packet, body.messages);
+                match done {
+                    Ok(()) => self.on_stream(now, packet),
+                    Err(why) => {
+                        self.streams.stats.refused += 1;
+                        self.say_reset(now, packet, why);
+                        Err(Drop::NoPort)
+                    }
+                }
+            }
+            (None, Segment::Body(_)) => {
+                self.say_reset(now, packet, Reset::Unknown);
+                Err(Drop::NoPort)
+            }
+            (None, Segment::Reset(_)) => Err(Drop::NoPort),
+        }
+    }
+
+    /// Lets a stream in that somebody listens for.
+    fn let_in(
+        &mut self,
+        now: Time,
+        key: Key,
+        packet: &Packet<'_>,
+        messages: bool,
+    ) -> Result<(), Reset> {
+        let listener = *self.streams.table.listener(key.port).ok_or(Reset::NotListening)?;
+        if listener.waiting >= listener.backlog {
+            return Err(Reset::Full);
+        }
+        self.make_room(key).map_err(|_| Reset::Full)?;
+        let token = self.entropy.random();
+        let (tx, _) = self.halves(0);
+        let rx = Receiver::new(UNACCEPTED.min(self.streams.table.config.buffer as u64), 0);
+        let owner = Owner::Backlog { token };
+        let mut end = End::opened(now, key, packet.flow.flow_seq, owner, tx, rx);
+        end.metric = packet.flow.metric;
+        end.messages = messages;
+        self.streams.table.insert(end);
+        self.streams.stats.accepted += 1;
+        Ok(())
+    }
+
+    /// Answers a packet of a stream that is none here.
+    fn say_reset(&mut self, now: Time, packet: &Packet<'_>, why: Reset) {
+        let h = &packet.flow;
+        if h.source != self.id && !self.streams.unknown.admit(now, 1) {
+            return;
+        }
+        let key = Key { peer: h.source, peer_port: h.source_port, port: h.destination_port };
+        self.send_reset(now, key, (h.flow_seq, h.metric), why);
+    }
+
+    fn reset_peer(&mut self, now: Time, end: &End, why: Reset) {
+        if !end.is_over() {
+            self.send_reset(now, end.key, (end.tag, end.metric), why);
+        }
+    }
+
+    fn send_reset(
+        &mut self,
+        now: Time,
+        key: Key,
+        (tag, metric): (u16, crate::wire::Metric),
+        why: Reset,
+    ) {
+        let mut payload = [0; 4];
+        let mut w = Writer::new(&mut payload);
+        if Segment::Reset(why).emit_head(&mut w).is_ok() {
+            self.send_segment(now, (key, tag, metric), w.written());
+        }
+    }
+
+    /// Sends one segment on its way; what a link doesn't take is lost.
+    fn send_segment(
+        &mut self,
+        now: Time,
+        (key, tag, metric): (Key, u16, crate::wire::Metric),
+        payload: &[u8],
+    ) {
+        let flow = FlowHeader {
+            service: Service::Reliable,
+            metric,
+            source: self.id,
+            destination: key.peer,
+            source_port: key.port,
+            destination_port: key.peer_port,
+            flow_seq: tag,
+        };
+        let packet = Packet {
+            flow,
+            recovered: false,
+            hop_limit: MAX_HOPS - 1,
+            flags: STREAM,
+            payload,
+            deadline: now + crate::link::NO_DEADLINE,
+        };
+        if key.peer == self.id {
+            self.streams.tell_at = Time::ZERO;
+            if let Err(why) = self.on_stream(now, &packet) {
+                self.stats.drops.count(why);
+            }
+            return;
+        }
+        let hop = self.next_hop(key.peer, metric);
+        if let Err((link, why)) = self.forward(now, hop, &packet) {
+            self.drop_counted(link, why);
+        }
+    }
+
+    /// The link by which a stream's packets leave, if it takes one now; `None` for this
+    /// node itself.
+    fn way_of(&self, end: &End) -> Result<Option<LinkId>, Way> {
+        if end.key.peer == self.id {
+            return Ok(None);
+        }
+        let hop = self.next_hop(end.key.peer, end.metric).ok_or(Way::None)?;
+        let link = self.links.get(hop.link).ok_or(Way::None)?;
+        match link.stream_room() {
+            Some(true) => Ok(Some(hop.link)),
+            Some(false) => Err(Way::Full),
+            None => Err(Way::None),
+        }
+    }
+
+    /// Hands what streams may send now to the links, in turns; whether some of it has found
+    /// no room.
+    pub(super) fn send_streams(&mut self, now: Time) -> bool {
+        let mut goes_on = true;
+        while core::mem::take(&mut goes_on) {
+            for _ in 0..self.streams.table.senders() {
+                let Some(id) = self.streams.table.next_to_send() else { break };
+                goes_on |= self.send_stream(now, id);
+            }
+        }
+        self.streams.table.senders() > 0
+    }
+
+    /// A stream's turn; whether it has sent anything.
+    fn send_stream(&mut self, now: Time, id: StreamId) -> bool {
+        let mut packet = core::mem::take(&mut self.streams.packet);
+        let room = self.max_payload;
+        let mut sent = 0;
+        while let Some(end) = self.streams.table.get(id) {
+            let (about, way) = ((end.key, end.tag, end.metric), self.way_of(end));
+            let Some((end, _)) = self.streams.table.get_mut(id) else { break };
+            let again = match way {
+                Ok(_) if sent == TURN => true,
+                Ok(_) => match end.poll(now, room, &mut packet) {
+                    Some(len) => {
+                        self.send_segment(now, about, &packet[..len]);
+                        sent += 1;
+                        continue;
+                    }
+                    None => false,
+                },
+                Err(Way::Full) => {
+                    end.wait_until(now + NO_ROOM);
+                    true
+                }
+                Err(Way::None) => {
+                    end.wait_until(now + NO_WAY);
+                    false
+                }
+            };
+            if again {
+                self.streams.table.will_send(id);
+            }
+            break;
+        }
+        self.streams.packet = packet;
+        self.streams.table.arm(id);
+        sent > 0
+    }
+
+    /// Looks after the streams whose time has come.
+    pub(super) fn stream_timeouts(&mut self, now: Time) {
+        while let Some(id) = self.streams.table.next_due(now) {
+            let Some((end, mut memory)) = self.streams.table.get_mut(id) else { continue };
+            if end.is_forgotten(now) {
+                self.streams.forget(id);
+                continue;
+            }
+            match end.handle_timeout(now, &mut memory) {
+                // Its timer is set again when what is due has been sent.
+                Ok(()) => self.streams.table.will_send(id),
+                Err(why) => {
+                    if let Some(end) = self.streams.break_off(id, why) {
+                        self.reset_peer(now, &end, why);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Why no packet can leave.
+enum Way {
+    /// There is none, or it isn't ready.
+    None,
+    /// Its link has as much as it takes.
+    Full,
+}

@@ -1,0 +1,139 @@
+//! What applications are told of their streams.
+
+use crate::node::local::say;
+use crate::node::{Forwarder, Handover, Sink};
+use crate::session::SessionId;
+use crate::session::stream::{End, Key, Owner, StreamId};
+use crate::session::wire::ToClient;
+use crate::session::wire::stream::{Notice, Reset};
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// When to try again to tell an application that doesn't read: so soon, and then ever
+/// later, up to this.
+pub(super) const NOT_READ: Duration = Duration::from_millis(5);
+const LONG_NOT_READ: Duration = Duration::from_millis(160);
+
+impl Forwarder {
+    /// Tells applications what has become of their streams, and hands over what has come.
+    pub(in crate::node) fn tell_streams(&mut self, now: Time, sink: &mut impl Sink) {
+        let due = self.streams.tell_at <= now;
+        self.streams.tell_at = Time::NEVER;
+        let (mut left, mut told) = (false, false);
+        for _ in 0..self.streams.broken.len() {
+            let Some((id, why)) = self.streams.broken.pop_front() else { break };
+            let notice = ToClient::Stream(Notice::Reset(why));
+            if say(sink, id, &notice, &[]) == Handover::Full {
+                self.streams.broken.push_back((id, why));
+                left = true;
+            }
+        }
+        for _ in 0..self.streams.table.tellers() {
+            let Some(id) = self.streams.table.next_to_tell() else { break };
+            match self.tell_stream(now, id, sink) {
+                Ok(Handover::Taken) => told = true,
+                Ok(Handover::Full) => {
+                    self.streams.table.will_tell(id);
+                    left = true;
+                }
+                Err(why) => {
+                    if let Some(end) = self.streams.break_off(id, why) {
+                        self.reset_peer(now, &end, Reset::Full);
+                    }
+                    left = true;
+                }
+            }
+        }
+        if told || !left {
+            self.streams.patience = NOT_READ;
+        } else if due {
+            self.streams.patience = (2 * self.streams.patience).min(LONG_NOT_READ);
+        }
+        if left {
+            self.streams.tell_at = now + self.streams.patience;
+        }
+    }
+
+    fn tell_stream(
+        &mut self,
+        now: Time,
+        id: StreamId,
+        sink: &mut impl Sink,
+    ) -> Result<Handover, Reset> {
+        let node = self.id;
+        let listener = self.streams.table.get(id).and_then(|end| match end.owner {
+            Owner::Backlog { .. } => self.streams.table.listener(end.key.port).map(|l| l.session),
+            _ => None,
+        });
+        let Some((end, mut memory)) = self.streams.table.get_mut(id) else {
+            return Ok(Handover::Taken);
+        };
+        let key = end.key;
+        let session = match (end.owner, listener) {
+            (Owner::Session(session), _) if end.is_open() => session,
+            (Owner::Backlog { token }, Some(listener)) if !end.told_open => {
+                let (from, port, messages) = (key.peer, key.peer_port, end.messages);
+                let notice = Notice::Incoming { token, from, port, messages };
+                let told = say(sink, listener, &ToClient::Stream(notice), &[]);
+                end.told_open = told == Handover::Taken;
+                return Ok(told);
+            }
+            _ => return Ok(Handover::Taken),
+        };
+        end.credit_owed = end.credit_owed.saturating_add(end.tx.grant(&mut memory));
+        if !end.told_open {
+            if end.credit_owed == 0 && !end.tx.is_shut() {
+                return Err(Reset::NoRoom);
+            }
+            let Key { peer, peer_port, port } = key;
+            let (messages, credit) = (end.messages, end.credit_owed);
+            let notice = Notice::Connected { node, port, peer, peer_port, messages, credit };
+            if say(sink, session, &ToClient::Stream(notice), &[]) == Handover::Full {
+                return Ok(Handover::Full);
+            }
+            (end.told_open, end.credit_owed) = (true, 0);
+        }
+        let done = hand_over(now, session, end, sink);
+        end.note_read(&mut memory);
+        // What was taken makes room, of which the other end may have to hear.
+        self.streams.table.will_send(id);
+        self.streams.table.arm(id);
+        Ok(done)
+    }
+}
+
+/// Hands an open stream's data to its application, and what else it is to know.
+fn hand_over(now: Time, session: SessionId, end: &mut End, sink: &mut impl Sink) -> Handover {
+    loop {
+        let bytes = end.rx.readable();
+        if bytes.is_empty() {
+            break;
+        }
+        let len = bytes.len();
+        let notice = ToClient::Stream(Notice::Data(bytes));
+        if say(sink, session, &notice, bytes) == Handover::Full {
+            return Handover::Full;
+        }
+        end.rx.took(now, len);
+    }
+    if end.rx.is_at_end() && !end.told_end {
+        if say(sink, session, &ToClient::Stream(Notice::Shut), &[]) == Handover::Full {
+            return Handover::Full;
+        }
+        end.told_end = true;
+    }
+    if end.credit_owed > 0 {
+        let notice = Notice::Credit(end.credit_owed);
+        if say(sink, session, &ToClient::Stream(notice), &[]) == Handover::Full {
+            return Handover::Full;
+        }
+        end.credit_owed = 0;
+    }
+    if end.told_end && end.is_over() && !end.told_finished {
+        if say(sink, session, &ToClient::Stream(Notice::Finished), &[]) == Handover::Full {
+            return Handover::Full;
+        }
+        end.told_finished = true;
+    }
+    Handover::Taken
+}

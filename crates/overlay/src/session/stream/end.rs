@@ -1,0 +1,362 @@
+//! One end of one stream: both halves, its opening and its end.
+
+use super::buffer::Memory;
+use super::receiver::{Receiver, Taken};
+use super::segment::{ACK_HEAD, Body, Data, HEAD, MAX_RANGES, Segment};
+use super::sender::Sender;
+use crate::session::SessionId;
+use crate::session::wire::stream::Reset;
+use crate::wire::{Metric, NodeId};
+use core::time::Duration;
+use trunkline_base::Time;
+use trunkline_base::wire::Writer;
+
+/// After so long without a word the other end is asked for one.
+const IDLE: Duration = Duration::from_secs(15);
+
+/// One that says nothing for so long, though it was asked, is gone: long enough for any
+/// outage that routing gets over.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long to try to open a stream, and how often.
+const OPENING: Duration = Duration::from_secs(10);
+const TRY: Duration = Duration::from_secs(1);
+
+/// How long an application that reads nothing may keep the other one waiting.
+const STALLED: Duration = Duration::from_secs(600);
+
+/// How long a stream that is over is remembered, so that a repeated last segment is still
+/// answered: for as long as the other end has the patience to repeat it. An application
+/// whose stream came to its end isn't told that it was lost.
+const REMEMBERED: Duration = PATIENCE;
+
+/// Which stream of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Key {
+    /// The other end's node.
+    pub peer: NodeId,
+    /// The virtual port there.
+    pub peer_port: u16,
+    /// The virtual port here.
+    pub port: u16,
+}
+
+/// Who has a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    Session(SessionId),
+    /// It waits to be accepted by whoever listens at its port.
+    Backlog {
+        token: u64,
+    },
+    /// Its application has gone; what it wrote is still delivered.
+    Nobody,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The other end is asked to open it.
+    Opening {
+        until: Time,
+        again: Time,
+    },
+    Open,
+    /// Over, and remembered until then.
+    Over {
+        until: Time,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct End {
+    pub key: Key,
+    /// What its opener has drawn to tell it from others.
+    pub tag: u16,
+    pub metric: Metric,
+    pub messages: bool,
+    pub owner: Owner,
+    pub tx: Sender,
+    pub rx: Receiver,
+    phase: Phase,
+    is_opener: bool,
+    /// The other end is to say what it has.
+    ask: bool,
+    /// When anything came last, when that was last asked for, and since when data wait
+    /// that the other end doesn't take.
+    heard: Time,
+    asked: Time,
+    stalled: Option<Time>,
+    /// What its application knows of it.
+    pub told_open: bool,
+    pub told_end: bool,
+    pub told_finished: bool,
+    /// Bytes that it may write more and has not been told of.
+    pub credit_owed: u32,
+    /// Nothing can leave at present, and that is tried again then.
+    held_until: Option<Time>,
+    /// What the other end has said to the requests to open it.
+    refused: Option<Reset>,
+}
+
+impl End {
+    /// The end that asks for the stream.
+    pub fn opening(now: Time, key: Key, tag: u16, owner: Owner, tx: Sender, rx: Receiver) -> End {
+        let phase = Phase::Opening { until: now + OPENING, again: now };
+        End::new(now, key, tag, owner, (tx, rx), phase)
+    }
+
+    /// The end that was asked.
+    pub fn opened(now: Time, key: Key, tag: u16, owner: Owner, tx: Sender, rx: Receiver) -> End {
+        let mut end = End::new(now, key, tag, owner, (tx, rx), Phase::Open);
+        end.rx.on_ask(now);
+        end
+    }
+
+    fn new(
+        now: Time,
+        key: Key,
+        tag: u16,
+        owner: Owner,
+        (tx, rx): (Sender, Receiver),
+        phase: Phase,
+    ) -> End {
+        End {
+            key,
+            tag,
+            metric: Metric::default(),
+            messages: false,
+            owner,
+            tx,
+            rx,
+            is_opener: matches!(phase, Phase::Opening { .. }),
+            phase,
+            ask: false,
+            heard: now,
+            asked: now,
+            stalled: None,
+            told_open: false,
+            told_end: false,
+            told_finished: false,
+            credit_owed: 0,
+            held_until: None,
+            refused: None,
+        }
+    }
+
+    /// Whether the other end has answered.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.phase, Phase::Opening { .. })
+    }
+
+    /// Whether both directions have ended, and all has come.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over { .. })
+    }
+
+    /// Whether it is over and of no more use to anybody here: its application has all that
+    /// came and knows so, or has gone.
+    pub fn is_left(&self) -> bool {
+        self.is_over() && (self.told_finished || self.owner == Owner::Nobody)
+    }
+
+    /// Takes a segment; an error if the stream can't go on.
+    pub fn on_segment(
+        &mut self,
+        now: Time,
+        body: &Body<'_>,
+        marked: bool,
+        memory: &mut Memory<'_>,
+    ) -> Result<Taken, Reset> {
+        self.heard = now;
+        if let Phase::Opening { .. } = self.phase {
+            self.phase = Phase::Open;
+        } else if body.open && !self.is_opener {
+            // Its request has come again, so the answer is lost.
+            self.rx.on_ask(now);
+        }
+        if marked {
+            self.rx.on_mark();
+        }
+        if let Some(ack) = &body.ack {
+            self.tx.on_ack(now, ack)?;
+        }
+        let mut taken = Taken::Copy;
+        if let Some(data) = &body.data {
+            taken = self.rx.on_data(now, data, memory)?;
+            // What had come before may come again.
+            if self.owner == Owner::Nobody && !self.is_over() && self.rx.holds_data() {
+                return Err(Reset::Closed);
+            }
+        }
+        if body.ask {
+            self.rx.on_ask(now);
+        }
+        self.note_end(now, memory);
+        Ok(taken)
+    }
+
+    fn note_end(&mut self, now: Time, memory: &mut Memory<'_>) {
+        if self.phase == Phase::Open && self.tx.is_done() && self.rx.is_complete() {
+            self.phase = Phase::Over { until: now + REMEMBERED };
+            self.tx.release(memory);
+            self.note_read(memory);
+        }
+    }
+
+    /// Its application has taken something: one that is over needs no memory any more when
+    /// that was all.
+    pub fn note_read(&mut self, memory: &mut Memory<'_>) {
+        if self.is_over() && !self.rx.holds_data() {
+            self.rx.release(memory);
+        }
+    }
+
+    /// Another node seems to have the other end's ports: asks the other end whether it is
+    /// still there.
+    pub fn challenge(&mut self) {
+        self.ask = true;
+    }
+
+    /// Writes the next segment that may leave now, with at most `room` bytes, into `out`:
+    /// how many bytes it has.
+    pub fn poll(&mut self, now: Time, room: usize, out: &mut [u8]) -> Option<usize> {
+        self.held_until = None;
+        if let Phase::Opening { until, again } = self.phase {
+            if again > now {
+                return None;
+            }
+            self.phase = Phase::Opening { until, again: now + TRY };
+            return self.emit_control(true, out);
+        }
+        // Ranges are for a segment of their own: they would change the size of others.
+        let rides = self.rx.owes_ack() && !self.rx.has_gaps();
+        let head = HEAD + if rides { ACK_HEAD } else { 0 };
+        if let Some(cut) = self.tx.next(now, room.checked_sub(head)?) {
+            let rides = rides && head + cut.len <= room;
+            let ack = rides.then(|| self.rx.ack(0));
+            let position = cut.position as u32;
+            let data = Data { position, end: cut.is_end, bytes: &[] };
+            let body = Body { ask: cut.ask, ack, data: Some(data), ..Body::default() };
+            let mut w = Writer::new(out);
+            Segment::Body(body).emit_head(&mut w).ok()?;
+            let head = w.len();
+            self.tx.copy(&cut, out.get_mut(head..head + cut.len)?);
+            self.tx.sent(now, &cut);
+            return Some(head + cut.len);
+        }
+        if self.ask || self.rx.due() <= now {
+            return self.emit_control(false, out);
+        }
+        None
+    }
+
+    /// A segment without data: what has come, and what else is to be said.
+    fn emit_control(&mut self, open: bool, out: &mut [u8]) -> Option<usize> {
+        let ack = Some(self.rx.ack(MAX_RANGES));
+        let ask = core::mem::take(&mut self.ask);
+        let body = Body { open, messages: open && self.messages, ask, ack, data: None };
+        let mut w = Writer::new(out);
+        Segment::Body(body).emit_head(&mut w).ok()?;
+        Some(w.len())
+    }
+
+    /// Nothing can leave before `at`, for want of a way or of room.
+    pub fn wait_until(&mut self, at: Time) {
+        self.held_until = Some(at);
+    }
+
+    /// The other end takes no more streams now. Whether it is to be asked again, since it is
+    /// still to be opened.
+    pub fn is_put_off(&mut self, why: Reset) -> bool {
+        let waits = matches!(self.phase, Phase::Opening { .. }) && why == Reset::Full;
+        if waits {
+            self.refused = Some(why);
+        }
+        waits
+    }
+
+    /// When [`End::poll`] or [`End::handle_timeout`] has something to do.
+    pub fn next_timeout(&self) -> Time {
+        self.held_until.unwrap_or_else(|| self.due_at())
+    }
+
+    fn due_at(&self) -> Time {
+        match self.phase {
+            Phase::Opening { until, again } => return until.min(again),
+            Phase::Over { until } if self.is_left() => return until.min(self.rx.due()),
+            Phase::Over { .. } => return self.rx.due(),
+            Phase::Open => {}
+        }
+        let alive = if self.asked > self.heard { self.heard + PATIENCE } else { Time::NEVER };
+        let idle = self.heard.max(self.asked) + IDLE;
+        let stalled = self.stalled.map_or(Time::NEVER, |since| since + STALLED);
+        self.tx.next_timeout().min(self.rx.due()).min(alive).min(idle).min(stalled)
+    }
+
+    /// Does what is due; an error if the stream is over for it.
+    pub fn handle_timeout(&mut self, now: Time, memory: &mut Memory<'_>) -> Result<(), Reset> {
+        if let Phase::Opening { until, .. } = self.phase {
+            let why = self.refused.unwrap_or(Reset::Timeout);
+            return if until <= now { Err(why) } else { Ok(()) };
+        }
+        // The other end may have forgotten it, and its application here have still to read.
+        if self.is_over() {
+            return Ok(());
+        }
+        if self.tx.handle_timeout(now) {
+            self.ask = true;
+            self.asked = now;
+        }
+        if now.since(self.heard.max(self.asked)) >= IDLE {
+            self.ask = true;
+            self.asked = now;
+            self.rx.shrink(memory);
+        }
+        let silent = now.since(self.heard) >= PATIENCE;
+        if silent && (self.asked > self.heard || self.tx.is_waiting()) {
+            return Err(Reset::Timeout);
+        }
+        // It speaks, but of nothing that was sent: not the end that this stream was opened
+        // with, which a late request to open has made.
+        if self.tx.is_stuck_since().is_some_and(|since| now.since(since) >= PATIENCE) {
+            return Err(Reset::Timeout);
+        }
+        self.stalled = match self.stalled {
+            _ if !self.tx.is_stalled() => None,
+            since => Some(since.unwrap_or(now)),
+        };
+        // One who has gone waits for nobody.
+        let patience = if self.owner == Owner::Nobody { PATIENCE } else { STALLED };
+        if self.stalled.is_some_and(|since| now.since(since) >= patience) {
+            return Err(Reset::Stalled);
+        }
+        Ok(())
+    }
+
+    /// Whether it was remembered for long enough.
+    pub fn is_forgotten(&self, now: Time) -> bool {
+        matches!(self.phase, Phase::Over { until } if until <= now) && self.is_left()
+    }
+
+    /// Its application takes it, and `credit` bytes of it to begin with; from now on as
+    /// many as `max` may wait here.
+    pub fn accept(&mut self, now: Time, max: u64, credit: u64) {
+        self.told_open = false;
+        self.rx.give_credit(credit);
+        self.rx.widen(now, max);
+    }
+
+    /// Its application has gone. If it has ended its direction before, what it wrote is
+    /// still delivered, unless there is nobody to read what has come; else the stream has
+    /// broken off, lest the other end take what it has for everything.
+    pub fn abandon(&self) -> Result<(), Reset> {
+        match self.is_open() {
+            _ if self.is_over() => Ok(()),
+            true if !self.tx.is_shut() => Err(Reset::Aborted),
+            true if self.rx.holds_data() => Err(Reset::Closed),
+            true => Ok(()),
+            false => Err(Reset::Aborted),
+        }
+    }
+}

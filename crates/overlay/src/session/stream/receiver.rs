@@ -1,0 +1,247 @@
+//! The receiving half of a stream: puts in order what comes, keeps what its application
+//! doesn't take yet, and says what it has.
+
+use super::buffer::{Buffer, Memory};
+use super::segment::{Ack, Data, MAX_RANGES, WINDOW_UNIT};
+use crate::session::wire::stream::{MAX_DATA, Reset};
+use core::time::Duration;
+use trunkline_base::{Time, extend32};
+
+/// How long an acknowledgement that nobody asked for may wait for others, or for data to
+/// ride on.
+const ACK_DELAY: Duration = Duration::from_millis(25);
+
+/// The most gaps in what has come. A packet that would make one more is as good as lost,
+/// so that no peer makes this end search long lists.
+const MAX_GAPS: usize = 512;
+
+/// What became of data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// Some of it is new.
+    New,
+    /// It is here already.
+    Copy,
+    /// There is no memory for it, or too many gaps: as if it had been lost.
+    NoRoom,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Receiver {
+    buffer: Buffer,
+    /// How many bytes it may keep.
+    max: u64,
+    /// The application has all before this.
+    taken: u64,
+    /// All before this has come.
+    next: u64,
+    /// What has come beyond, in ascending order and apart from each other.
+    ranges: Vec<(u64, u64)>,
+    /// Where the stream ends, once that is known.
+    end: Option<u64>,
+    /// The application takes all before this.
+    credit: u64,
+    /// The peer may send all before this, as it was last told.
+    announced: u64,
+    marks: u8,
+    copies: u8,
+    due: Time,
+}
+
+impl Receiver {
+    /// It keeps at most `max` bytes, and its application takes `credit` to begin with.
+    pub fn new(max: u64, credit: u64) -> Receiver {
+        Receiver {
+            buffer: Buffer::default(),
+            max,
+            taken: 0,
+            next: 0,
+            ranges: Vec::new(),
+            end: None,
+            credit,
+            announced: 0,
+            marks: 0,
+            copies: 0,
+            due: Time::NEVER,
+        }
+    }
+
+    /// The application takes so many bytes more; false if that is more than it can mean.
+    pub fn give_credit(&mut self, bytes: u64) -> bool {
+        self.credit = self.credit.saturating_add(bytes);
+        self.credit - self.taken <= u64::from(u32::MAX)
+    }
+
+    /// It keeps up to `max` bytes from now on, which the other end is to hear.
+    pub fn widen(&mut self, now: Time, max: u64) {
+        self.max = self.max.max(max);
+        self.due = self.due.min(now);
+    }
+
+    /// A packet has come with a congestion mark.
+    pub fn on_mark(&mut self) {
+        self.marks = self.marks.wrapping_add(1);
+    }
+
+    /// The peer wants to hear at once what has come.
+    pub fn on_ask(&mut self, now: Time) {
+        self.due = self.due.min(now);
+    }
+
+    /// Takes data; an error if the peer may not send them.
+    pub fn on_data(
+        &mut self,
+        now: Time,
+        data: &Data<'_>,
+        memory: &mut Memory<'_>,
+    ) -> Result<Taken, Reset> {
+        let first = extend32(self.next, data.position);
+        let end = first + data.bytes.len() as u64;
+        let furthest = self.ranges.last().map_or(self.next, |&(_, end)| end);
+        if end > self.announced {
+            return Err(Reset::Protocol);
+        }
+        if data.end && (end < furthest || self.end.is_some_and(|known| known != end))
+            || self.end.is_some_and(|known| end > known)
+        {
+            return Err(Reset::Protocol);
+        }
+        let new_end = data.end && self.end.is_none();
+        let taken = self.keep(first, data.bytes, memory);
+        if taken == Taken::NoRoom {
+            return Ok(taken);
+        }
+        if new_end {
+            self.end = Some(end);
+        }
+        if taken == Taken::Copy && !new_end {
+            self.copies = self.copies.wrapping_add(1);
+            self.due = self.due.min(now);
+            return Ok(Taken::Copy);
+        }
+        self.due = self.due.min(if new_end { now } else { now + ACK_DELAY });
+        Ok(Taken::New)
+    }
+
+    fn keep(&mut self, first: u64, bytes: &[u8], memory: &mut Memory<'_>) -> Taken {
+        let end = first + bytes.len() as u64;
+        let (from, skip) = (first.max(self.next), self.next.saturating_sub(first));
+        // The first range that reaches to it or beyond.
+        let at = self.ranges.partition_point(|&(_, e)| e < from);
+        if end <= from || self.ranges.get(at).is_some_and(|&(f, e)| f <= from && end <= e) {
+            return Taken::Copy;
+        }
+        let joins = self.ranges[at..].iter().take_while(|&&(f, _)| f <= end).count();
+        let is_gap = from > self.next && joins == 0;
+        if is_gap && self.ranges.len() >= MAX_GAPS || !self.buffer.reserve(self.taken, end, memory)
+        {
+            return Taken::NoRoom;
+        }
+        self.buffer.write(from, &bytes[skip as usize..]);
+        let mut range = (from, end);
+        for &(f, e) in &self.ranges[at..at + joins] {
+            range = (range.0.min(f), range.1.max(e));
+        }
+        if range.0 == self.next {
+            self.next = range.1;
+            self.ranges.drain(at..at + joins);
+        } else if joins == 0 {
+            self.ranges.insert(at, range);
+        } else {
+            self.ranges[at] = range;
+            self.ranges.drain(at + 1..at + joins);
+        }
+        Taken::New
+    }
+
+    /// The next bytes for the application, as far as it takes them.
+    pub fn readable(&self) -> &[u8] {
+        let upto = self.next.min(self.credit);
+        let len = upto.saturating_sub(self.taken).min(MAX_DATA as u64);
+        self.buffer.piece(self.taken, len as usize)
+    }
+
+    /// The application has taken so many of [`Receiver::readable`].
+    pub fn took(&mut self, now: Time, len: usize) {
+        self.taken += len as u64;
+        // Worth a word: a quarter of what there is.
+        if self.taken + self.max >= self.announced + self.max / 4 && self.end.is_none() {
+            self.due = self.due.min(now);
+        }
+    }
+
+    /// Whether the application has everything up to the stream's end.
+    pub fn is_at_end(&self) -> bool {
+        self.end == Some(self.taken)
+    }
+
+    /// Whether all has come, up to the stream's end.
+    pub fn is_complete(&self) -> bool {
+        self.end == Some(self.next)
+    }
+
+    /// Whether anything has come that the application hasn't taken.
+    pub fn holds_data(&self) -> bool {
+        self.taken < self.next || !self.ranges.is_empty()
+    }
+
+    /// Bytes that have come in order.
+    pub fn received(&self) -> u64 {
+        self.next
+    }
+
+    /// Bytes that wait for the application.
+    pub fn unread(&self) -> u64 {
+        self.next - self.taken
+    }
+
+    /// Whether something is missing in front of what has come.
+    pub fn has_gaps(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
+    /// Whether an acknowledgement would say anything new.
+    pub fn owes_ack(&self) -> bool {
+        self.due < Time::NEVER
+    }
+
+    /// When an acknowledgement is due at the latest.
+    pub fn due(&self) -> Time {
+        self.due
+    }
+
+    /// What has come, with at most `ranges` ranges: the first ones.
+    pub fn ack(&mut self, ranges: usize) -> Ack {
+        self.due = Time::NEVER;
+        let room = (self.taken + self.max).saturating_sub(self.next) / WINDOW_UNIT;
+        let window = u16::try_from(room).unwrap_or(u16::MAX);
+        self.announced = self.announced.max(self.next + u64::from(window) * WINDOW_UNIT);
+        let next = self.next + u64::from(self.is_complete());
+        let mut ack = Ack::new(next as u32, window, self.marks, self.copies);
+        for &(first, end) in self.ranges.iter().take(ranges.min(MAX_RANGES)) {
+            ack.push((first as u32, (end - first) as u32));
+        }
+        ack
+    }
+
+    /// Takes the least memory, so that one segment after the other finds room whatever
+    /// others take later; false if there is not that much.
+    pub fn begin(&mut self, memory: &mut Memory<'_>) -> bool {
+        self.buffer.reserve(self.taken, self.taken + 1, memory)
+    }
+
+    /// Gives memory back, all but the least, if it keeps nothing.
+    pub fn shrink(&mut self, memory: &mut Memory<'_>) {
+        if !self.holds_data() {
+            self.buffer.shrink(memory);
+        }
+    }
+
+    /// Forgets all, and gives its memory back.
+    pub fn release(&mut self, memory: &mut Memory<'_>) {
+        self.buffer.release(memory);
+        self.ranges = Vec::new();
+        (self.taken, self.credit) = (self.next, self.next);
+    }
+}

@@ -1,0 +1,209 @@
+//! Segments: what the two ends of a stream send each other, each in one reliable packet
+//! that says by a flag that it belongs to a stream. The packet's ports name the stream;
+//! in place of a number in its flow it has the stream's tag, which its opener has drawn,
+//! so that no late packet of an earlier stream between the same ports is taken for one of
+//! this.
+
+use crate::session::wire::stream::Reset;
+use crate::wire::WireError;
+use trunkline_base::wire::{Reader, Short, Writer};
+
+/// A request to open. Any other segment with the stream's tag answers it, so that no
+/// answer is ever taken for a request.
+const OPEN: u8 = 0x01;
+/// The stream ends behind the data.
+const END: u8 = 0x02;
+/// The stream has broken off; a reason follows, and nothing else.
+const RESET: u8 = 0x04;
+/// An acknowledgement is in front of the data.
+const ACK: u8 = 0x08;
+/// The sender wants an acknowledgement at once.
+const ASK: u8 = 0x10;
+/// With a request to open: both ends keep the boundaries of messages.
+const MESSAGES: u8 = 0x20;
+/// Data, or the stream's end: a position is in front of them.
+const DATA: u8 = 0x40;
+
+/// Bytes before the data of a segment that has any, without an acknowledgement.
+pub const HEAD: usize = 5;
+/// Bytes of an acknowledgement without ranges.
+pub const ACK_HEAD: usize = 9;
+/// The most ranges in one acknowledgement.
+pub const MAX_RANGES: usize = 16;
+
+/// The window travels in these units, so that 16 bits hold 16 MiB.
+pub const WINDOW_UNIT: u64 = 256;
+
+/// What one end has of the other's bytes. Positions have 32 bits: of a stream's bytes,
+/// counted from 0, and its end counts as one more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ack {
+    /// All before this has come.
+    pub next: u32,
+    /// How many bytes from there on find room, in [`WINDOW_UNIT`]s.
+    pub window: u16,
+    /// How many packets have come with a congestion mark, modulo 256.
+    pub marks: u8,
+    /// How many segments have come that had come before, modulo 256.
+    pub copies: u8,
+    ranges: [(u32, u32); MAX_RANGES],
+    count: u8,
+}
+
+impl Ack {
+    /// Without ranges.
+    pub fn new(next: u32, window: u16, marks: u8, copies: u8) -> Ack {
+        Ack { next, window, marks, copies, ..Ack::default() }
+    }
+
+    /// What came beyond `next`: position and length, in ascending order.
+    pub fn ranges(&self) -> &[(u32, u32)] {
+        &self.ranges[..usize::from(self.count)]
+    }
+
+    /// Adds a range, if it is not one too many.
+    pub fn push(&mut self, range: (u32, u32)) {
+        if let Some(place) = self.ranges.get_mut(usize::from(self.count)) {
+            *place = range;
+            self.count += 1;
+        }
+    }
+}
+
+/// One segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Segment<'a> {
+    /// The stream has broken off.
+    Reset(Reset),
+    /// Anything else.
+    Body(Body<'a>),
+}
+
+/// What a segment has that breaks nothing off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Body<'a> {
+    /// Whether it asks the other end to open the stream.
+    pub open: bool,
+    /// Whether both ends keep the boundaries of messages.
+    pub messages: bool,
+    /// Whether its sender wants to hear at once what has come.
+    pub ask: bool,
+    pub ack: Option<Ack>,
+    /// Where the data are.
+    pub data: Option<Data<'a>>,
+}
+
+/// Bytes of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Data<'a> {
+    /// The position of the first.
+    pub position: u32,
+    /// Whether the stream ends behind them.
+    pub end: bool,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// Writes everything but the data, which follow as they are.
+    pub fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        let body = match self {
+            Segment::Reset(why) => {
+                w.u8(RESET)?;
+                return w.u8(*why as u8);
+            }
+            Segment::Body(body) => body,
+        };
+        let flag = |on: bool, flag: u8| if on { flag } else { 0 };
+        let is_end = body.data.is_some_and(|data| data.end);
+        w.u8(flag(body.open, OPEN)
+            | flag(body.messages, MESSAGES)
+            | flag(body.ask, ASK)
+            | flag(body.ack.is_some(), ACK)
+            | flag(body.data.is_some(), DATA)
+            | flag(is_end, END))?;
+        if let Some(ack) = &body.ack {
+            w.u32(ack.next)?;
+            w.u16(ack.window)?;
+            w.u8(ack.marks)?;
+            w.u8(ack.copies)?;
+            w.u8(ack.count)?;
+            for &(first, len) in ack.ranges() {
+                w.u32(first)?;
+                w.u32(len)?;
+            }
+        }
+        body.data.map_or(Ok(()), |data| w.u32(data.position))
+    }
+
+    /// Reads the payload of a packet.
+    pub fn parse(payload: &'a [u8]) -> Result<Segment<'a>, WireError> {
+        let mut r = Reader::new(payload);
+        let flags = r.u8()?;
+        let has = |flag: u8| flags & flag != 0;
+        if has(RESET) {
+            return Ok(Segment::Reset(Reset::from_wire(r.u8()?)));
+        }
+        let ack = if has(ACK) { Some(parse_ack(&mut r)?) } else { None };
+        let data = match has(DATA) {
+            true => Some(Data { position: r.u32()?, end: has(END), bytes: r.rest() }),
+            false => None,
+        };
+        Ok(Segment::Body(Body {
+            open: has(OPEN),
+            messages: has(MESSAGES),
+            ask: has(ASK),
+            ack,
+            data,
+        }))
+    }
+}
+
+fn parse_ack(r: &mut Reader<'_>) -> Result<Ack, WireError> {
+    let mut ack = Ack::new(r.u32()?, r.u16()?, r.u8()?, r.u8()?);
+    let count = r.u8()?;
+    if usize::from(count) > MAX_RANGES {
+        return Err(WireError::OutOfRange("the number of ranges"));
+    }
+    for _ in 0..count {
+        ack.push((r.u32()?, r.u32()?));
+    }
+    Ok(ack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            flags in any::<[bool; 6]>(), numbers in any::<(u32, u16, u8, u8, u32)>(),
+            ranges in prop::collection::vec(any::<(u32, u32)>(), 0..=MAX_RANGES),
+            bytes in prop::collection::vec(any::<u8>(), 0..100), code in 1u8..=13,
+        ) {
+            let [open, messages, ask, has_ack, has_data, end] = flags;
+            let (next, window, marks, copies, position) = numbers;
+            let mut ack = Ack::new(next, window, marks, copies);
+            ranges.iter().for_each(|&range| ack.push(range));
+            let data = has_data.then_some(Data { position, end, bytes: &bytes });
+            let body = Body { open, messages, ask, ack: has_ack.then_some(ack), data };
+            for segment in [Segment::Body(body), Segment::Reset(Reset::from_wire(code))] {
+                let mut buf = [0; 400];
+                let mut w = Writer::new(&mut buf);
+                segment.emit_head(&mut w).unwrap();
+                if matches!(segment, Segment::Body(Body { data: Some(_), .. })) {
+                    let head = HEAD + if has_ack { ACK_HEAD + 8 * ranges.len() } else { 0 };
+                    prop_assert_eq!(w.len(), head);
+                    w.bytes(&bytes).unwrap();
+                }
+                prop_assert_eq!(Segment::parse(w.written()), Ok(segment));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Segment::parse(&bytes);
+        }
+    }
+}

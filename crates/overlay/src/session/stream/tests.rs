@@ -1,0 +1,446 @@
+//! Two ends over a channel that loses, repeats, reorders and delays.
+
+use super::buffer::{Budget, Memory};
+use super::segment::{Body, Data};
+use super::*;
+use crate::session::SessionId;
+use crate::session::wire::stream::Reset;
+use crate::wire::NodeId;
+use rand::RngExt;
+use std::collections::BinaryHeap;
+use trunkline_base::{Rng, Time};
+use trunkline_rate::window;
+
+const ROOM: usize = 1_000;
+const MAX: u64 = 256 << 10;
+
+struct Side {
+    end: End,
+    all: Budget,
+    peer: Budget,
+    /// What is still to be written, what was written, and what has been read.
+    to_write: Vec<u8>,
+    written: usize,
+    credit: usize,
+    read: Vec<u8>,
+    /// How much is read before credit is given again; it may rest.
+    unread: u64,
+    ended: bool,
+    /// Segments that were sent.
+    segments: u64,
+}
+
+impl Side {
+    fn new(opens: bool, to_write: Vec<u8>) -> Side {
+        let config = window::Config { max: 2 * MAX, ..window::Config::new(ROOM + 80) };
+        let (tx, rx) = (Sender::new(MAX, config), Receiver::new(MAX, 64 << 10));
+        let key = Key { peer: NodeId(2), peer_port: 2, port: 1 };
+        let owner = Owner::Session(SessionId(0));
+        let end = match opens {
+            true => End::opening(Time::ZERO, key, 7, owner, tx, rx),
+            false => End::opened(Time::ZERO, key, 7, owner, tx, rx),
+        };
+        let (all, peer) = (Budget::new(4 << 20), Budget::new(4 << 20));
+        let (written, credit, read, unread, ended) = (0, 0, Vec::new(), 0, false);
+        Side { end, all, peer, to_write, written, credit, read, unread, ended, segments: 0 }
+    }
+
+    /// What an application does: it writes what it may, and reads what is there.
+    fn run(&mut self, now: Time, reads: bool) {
+        let mut memory = Memory { all: &mut self.all, peer: &mut self.peer };
+        if !self.end.is_open() {
+            return;
+        }
+        self.credit += self.end.tx.grant(&mut memory) as usize;
+        let more = (self.to_write.len() - self.written).min(self.credit);
+        if more > 0 {
+            let data = &self.to_write[self.written..self.written + more];
+            self.end.tx.write(data, &mut memory).unwrap();
+            self.written += more;
+            self.credit -= more;
+        }
+        if self.written == self.to_write.len() {
+            self.end.tx.shut();
+        }
+        while reads && !self.end.rx.readable().is_empty() {
+            let bytes = self.end.rx.readable();
+            let len = bytes.len();
+            self.read.extend_from_slice(bytes);
+            self.end.rx.took(now, len);
+            self.unread += len as u64;
+            if self.unread > 16 << 10 {
+                assert!(self.end.rx.give_credit(core::mem::take(&mut self.unread)));
+            }
+        }
+        if self.end.rx.is_at_end() {
+            self.ended = true;
+        }
+    }
+
+    fn hear(&mut self, now: Time, bytes: &[u8], marked: bool) -> Result<Taken, Reset> {
+        let mut memory = Memory { all: &mut self.all, peer: &mut self.peer };
+        let Ok(Segment::Body(body)) = Segment::parse(bytes) else { panic!("a body") };
+        self.end.on_segment(now, &body, marked, &mut memory)
+    }
+}
+
+/// What the channel does.
+#[derive(Clone, Copy, Default, Debug)]
+struct Channel {
+    /// Of 1,000 packets.
+    loss: u32,
+    copies: u32,
+    late: u32,
+    marks: u32,
+    /// One-way, and by how much a late one is later, in milliseconds.
+    delay: u64,
+    later: u64,
+    /// From when to when nothing gets through, in milliseconds.
+    cut: (u64, u64),
+    /// Of 1,000 milliseconds: in how many the applications don't read.
+    rests: u32,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct UnderWay(std::cmp::Reverse<(u64, u64)>, bool, usize, Vec<u8>);
+
+/// Runs two ends until both have ended; how long that took in milliseconds.
+fn run(sides: &mut [Side; 2], channel: Channel, rng: &mut Rng) -> u64 {
+    let mut way: BinaryHeap<UnderWay> = BinaryHeap::new();
+    let mut count = 0;
+    let mut out = vec![0; 2_000];
+    let mut ms = 0;
+    while ms < 600_000 {
+        let now = Time::from_millis(ms);
+        while way.peek().is_some_and(|u| u.0.0.0 <= ms) {
+            let UnderWay(_, marked, to, bytes) = way.pop().unwrap();
+            if let Err(why) = sides[to].hear(now, &bytes, marked) {
+                panic!("{why:?} of {:?}\n{:?}", Segment::parse(&bytes), sides[to].end);
+            }
+        }
+        for (from, side) in sides.iter_mut().enumerate() {
+            let reads = !rng.random_ratio(channel.rests, 1_000);
+            side.run(now, reads);
+            let Side { end, all, peer, segments, .. } = side;
+            end.handle_timeout(now, &mut Memory { all, peer }).unwrap();
+            while let Some(len) = end.poll(now, ROOM, &mut out) {
+                assert!(len <= ROOM);
+                *segments += 1;
+                if rng.random_ratio(channel.loss, 1_000)
+                    || (channel.cut.0..channel.cut.1).contains(&ms)
+                {
+                    continue;
+                }
+                let marked = rng.random_ratio(channel.marks, 1_000);
+                for _ in 0..1 + u32::from(rng.random_ratio(channel.copies, 1_000)) {
+                    let late = rng.random_ratio(channel.late, 1_000);
+                    let at = ms
+                        + channel.delay
+                        + if late { rng.random_range(0..=channel.later) } else { 0 };
+                    count += 1;
+                    let key = std::cmp::Reverse((at, count));
+                    way.push(UnderWay(key, marked, 1 - from, out[..len].to_vec()));
+                }
+            }
+        }
+        if sides.iter().all(|s| s.ended && s.end.is_over()) {
+            return ms;
+        }
+        // Nothing happens before a timer says so, or something comes.
+        let timers = sides.iter().map(|s| s.end.next_timeout().as_nanos().div_ceil(1_000_000));
+        let next = timers.chain(way.peek().map(|u| u.0.0.0)).min();
+        ms = if channel.rests > 0 { ms + 1 } else { next.unwrap_or(ms).max(ms + 1) };
+    }
+    panic!("no end of it: {channel:?}, {:?}", sides.each_ref().map(|s| (s.read.len(), &s.end)));
+}
+
+fn random_bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
+    (0..len).map(|_| rng.random()).collect()
+}
+
+fn transfer(lens: [usize; 2], channel: Channel, seed: u64) -> (u64, [Side; 2]) {
+    let mut rng = trunkline_base::rng(seed, 3);
+    let mut sides = [true, false].map(|opens| {
+        let len = lens[usize::from(!opens)];
+        Side::new(opens, random_bytes(&mut rng, len))
+    });
+    let ms = run(&mut sides, channel, &mut rng);
+    let [a, b] = &sides;
+    assert!(a.read == b.to_write && b.read == a.to_write, "{channel:?}");
+    (ms, sides)
+}
+
+#[test]
+fn what_is_read_is_what_was_written_whatever_the_channel_does() {
+    let mut rng = trunkline_base::rng(5, 5);
+    for seed in 0..10_000 {
+        let channel = Channel {
+            loss: rng.random_range(0..200),
+            copies: rng.random_range(0..100),
+            late: rng.random_range(0..300),
+            marks: rng.random_range(0..50),
+            delay: rng.random_range(0..120),
+            later: rng.random_range(0..200),
+            cut: (rng.random_range(0..400), rng.random_range(0..1_500)),
+            rests: if seed % 4 == 0 { 990 } else { 0 },
+        };
+        let lens = [rng.random_range(0..12_000), rng.random_range(0..4_000)];
+        transfer(lens, channel, seed);
+    }
+}
+
+/// With a window's worth under way the round trip is all that it costs.
+#[test]
+fn a_clean_path_repeats_nothing_and_asks_four_times_in_a_window() {
+    let channel = Channel { delay: 50, ..Channel::default() };
+    let (ms, [a, b]) = transfer([4_000_000, 0], channel, 1);
+    assert_eq!(a.end.tx.repeats(), 0);
+    // Of 256 KiB each 100 ms a quarter may be read and not announced yet; slow start before.
+    assert!((1_600..2_600).contains(&ms), "{ms} ms");
+    let windows = 4_000_000 / MAX;
+    assert!((4 * windows..12 * windows).contains(&b.segments), "{} acknowledgements", b.segments);
+}
+
+/// Links repair what they lose, and it comes a round trip of theirs later.
+#[test]
+fn what_comes_late_is_not_taken_for_lost() {
+    let channel = Channel { delay: 50, late: 20, later: 60, ..Channel::default() };
+    let (ms, [a, _]) = transfer([4_000_000, 0], channel, 1);
+    assert!(a.end.tx.repeats() <= 4, "{} repeats", a.end.tx.repeats());
+    assert!(ms < 3_500, "{ms} ms");
+}
+
+#[test]
+fn marks_bring_the_window_down_and_lose_nothing() {
+    let delay = 20;
+    let (free, _) = transfer([2_000_000, 0], Channel { delay, ..Channel::default() }, 1);
+    let channel = Channel { delay, marks: 50, ..Channel::default() };
+    let (marked, [a, _]) = transfer([2_000_000, 0], channel, 1);
+    assert_eq!(a.end.tx.repeats(), 0);
+    assert!(marked > 3 * free, "{marked} ms with marks, {free} without");
+}
+
+#[test]
+fn an_outage_of_seconds_costs_little_more_than_itself() {
+    let channel = Channel { delay: 30, cut: (300, 4_300), ..Channel::default() };
+    let (ms, _) = transfer([500_000, 500_000], channel, 1);
+    assert!(ms < 10_500, "{ms} ms");
+}
+
+/// The reader rests for longer than any timeout, and the writer waits.
+#[test]
+fn who_reads_nothing_holds_the_other_back() {
+    let mut rng = trunkline_base::rng(1, 1);
+    let mut sides = [Side::new(true, random_bytes(&mut rng, 1_000_000)), Side::new(false, vec![])];
+    let mut out = vec![0; 2_000];
+    let mut most = 0;
+    for ms in 0..40_000u64 {
+        let now = Time::from_millis(ms);
+        for from in 0..2 {
+            sides[from].run(now, ms > 30_000);
+            let Side { end, all, peer, .. } = &mut sides[from];
+            end.handle_timeout(now, &mut Memory { all, peer }).unwrap();
+            while let Some(len) = sides[from].end.poll(now, ROOM, &mut out) {
+                sides[1 - from].segments += u64::from(ms > 10_000 && ms < 30_000);
+                sides[1 - from].hear(now, &out[..len], false).unwrap();
+            }
+        }
+        most = most.max((4 << 20) - sides[1].all.left());
+    }
+    assert!(sides[1].ended && sides[1].read == sides[0].to_write);
+    assert!(most <= MAX as usize + (64 << 10), "{most} bytes kept");
+    assert!(sides[1].segments < 60, "{} probes in 20 s", sides[1].segments);
+}
+
+fn opened() -> (Side, impl Fn(u32, bool, &[u8]) -> Vec<u8>) {
+    let mut side = Side::new(false, vec![]);
+    let mut out = [0; 100];
+    let mut w = trunkline_base::wire::Writer::new(&mut out);
+    Segment::Body(Body { open: true, ..Body::default() }).emit_head(&mut w).unwrap();
+    side.hear(Time::ZERO, w.written(), false).unwrap();
+    // From here on it has announced a window.
+    side.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
+    let segment = |position: u32, end: bool, bytes: &[u8]| {
+        let data = Data { position, end, bytes: &[] };
+        let mut out = [0; 32];
+        let mut w = trunkline_base::wire::Writer::new(&mut out);
+        let body = Body { data: Some(data), ..Body::default() };
+        Segment::Body(body).emit_head(&mut w).unwrap();
+        [w.written(), bytes].concat()
+    };
+    (side, segment)
+}
+
+#[test]
+fn who_sends_what_no_end_sends_is_refused() {
+    let hear = |side: &mut Side, bytes: Vec<u8>| side.hear(Time::ZERO, &bytes, false);
+    let (mut side, segment) = opened();
+    assert_eq!(hear(&mut side, segment(MAX as u32 - 3, false, b"1234")), Err(Reset::Protocol));
+    assert_eq!(hear(&mut side, segment(u32::MAX / 2 - 9, false, b"1")), Err(Reset::Protocol));
+    assert_eq!(hear(&mut side, segment(10, true, b"12")), Ok(Taken::New));
+    assert_eq!(hear(&mut side, segment(9, true, b"1")), Err(Reset::Protocol), "two ends");
+    assert_eq!(hear(&mut side, segment(12, false, b"1")), Err(Reset::Protocol), "behind the end");
+    let (mut side, segment) = opened();
+    assert_eq!(hear(&mut side, segment(10, false, b"12")), Ok(Taken::New));
+    assert_eq!(hear(&mut side, segment(3, true, b"1")), Err(Reset::Protocol), "an end before data");
+    // Acknowledges what was never sent: one byte, or a range of it.
+    for ranges in [&[][..], &[(0, 1)][..]] {
+        let (mut side, _) = opened();
+        let mut ack = super::segment::Ack::new(u32::from(ranges.is_empty()), 10, 0, 0);
+        ranges.iter().for_each(|&r| ack.push(r));
+        let mut out = [0; 64];
+        let mut w = trunkline_base::wire::Writer::new(&mut out);
+        let body = Body { ack: Some(ack), ..Body::default() };
+        Segment::Body(body).emit_head(&mut w).unwrap();
+        assert_eq!(side.hear(Time::ZERO, w.written(), false), Err(Reset::Protocol));
+    }
+}
+
+/// One byte in two, as far apart as it may: memory and time stay bounded.
+#[test]
+fn who_sends_crumbs_with_gaps_is_kept_short() {
+    let (mut side, segment) = opened();
+    let mut kept = 0;
+    for n in 0..20_000u32 {
+        let taken = side.hear(Time::ZERO, &segment(2 * n + 1, false, b"x"), false).unwrap();
+        kept += u32::from(taken == Taken::New);
+    }
+    assert_eq!(kept, 512);
+    assert!((4 << 20) - side.all.left() <= MAX as usize);
+}
+
+#[test]
+fn one_that_is_never_answered_gives_up_and_one_that_falls_silent_does() {
+    let mut side = Side::new(true, vec![]);
+    let at = |side: &mut Side, ms| {
+        let Side { end, all, peer, .. } = side;
+        end.handle_timeout(Time::from_millis(ms), &mut Memory { all, peer })
+    };
+    assert_eq!(at(&mut side, 9_999), Ok(()));
+    assert_eq!(at(&mut side, 10_000), Err(Reset::Timeout));
+    let (mut side, _) = opened();
+    let mut asked = 0;
+    for ms in 0..59_999 {
+        assert_eq!(at(&mut side, ms), Ok(()), "{ms}");
+        asked += u32::from(side.end.poll(Time::from_millis(ms), ROOM, &mut [0; 100]).is_some());
+    }
+    assert!((2..=5).contains(&asked), "asked {asked} times");
+    assert_eq!(at(&mut side, 60_000), Err(Reset::Timeout));
+}
+
+/// What was under way before an outage is much: the window grows while it is sent again,
+/// and not only afterwards.
+#[test]
+fn what_was_lost_in_an_outage_is_soon_sent_again() {
+    // After 16 s two windows and a half of 256 KiB are still to come.
+    let channel = Channel { delay: 1_500, cut: (16_000, 32_000), ..Channel::default() };
+    let (free, _) = transfer([1_000_000, 0], Channel { cut: (0, 0), ..channel }, 1);
+    let (ms, _) = transfer([1_000_000, 0], channel, 1);
+    // Twice the longest wait before another try.
+    assert!(ms < free + 16_000 + 10_000, "{ms} ms, {free} without the outage");
+}
+
+/// An answer may be overtaken, and says nothing of messages.
+#[test]
+fn the_opener_decides_whether_messages_have_boundaries() {
+    let (_, segment) = opened();
+    let mut side = Side::new(true, vec![]);
+    side.end.messages = true;
+    side.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
+    side.hear(Time::ZERO, &segment(0, false, b"1"), false).unwrap();
+    assert!(side.end.is_open() && side.end.messages);
+}
+
+/// Whose application has gone, having read all: a copy of what it has read is no news, and
+/// more than that finds nobody.
+#[test]
+fn copies_for_one_that_has_gone_break_nothing_off() {
+    let (mut side, segment) = opened();
+    assert_eq!(side.end.abandon(), Err(Reset::Aborted), "it may have had more to write");
+    side.hear(Time::ZERO, &segment(0, false, b"1234"), false).unwrap();
+    side.run(Time::ZERO, true);
+    assert_eq!(side.end.abandon(), Ok(()));
+    side.end.owner = Owner::Nobody;
+    assert_eq!(side.hear(Time::ZERO, &segment(0, false, b"1234"), false), Ok(Taken::Copy));
+    assert_eq!(side.hear(Time::ZERO, &segment(4, false, b"5"), false), Err(Reset::Closed));
+}
+
+/// Both directions have ended, and its application has not read all: it isn't forgotten
+/// before that, however long it takes, and keeps no memory afterwards.
+#[test]
+fn what_nobody_has_read_yet_is_not_forgotten() {
+    let (mut side, segment) = opened();
+    let mut out = [0; 100];
+    side.end.tx.shut();
+    side.end.poll(Time::ZERO, ROOM, &mut out).unwrap();
+    side.hear(Time::ZERO, &segment(0, true, b"1234"), false).unwrap();
+    let ack = super::segment::Ack::new(1, 10, 0, 0);
+    let mut w = trunkline_base::wire::Writer::new(&mut out);
+    Segment::Body(Body { ack: Some(ack), ..Body::default() }).emit_head(&mut w).unwrap();
+    let bytes = w.written().to_vec();
+    side.hear(Time::ZERO, &bytes, false).unwrap();
+    assert!(side.end.is_over());
+    side.end.poll(Time::ZERO, ROOM, &mut [0; 100]);
+    let late = Time::from_millis(1_000_000);
+    assert!(!side.end.is_forgotten(late) && side.end.next_timeout() == Time::NEVER);
+    side.run(late, true);
+    assert!(side.ended && side.read == b"1234");
+    (side.end.told_end, side.end.told_finished) = (true, true);
+    side.end.note_read(&mut Memory { all: &mut side.all, peer: &mut side.peer });
+    assert_eq!(side.all.left(), 4 << 20);
+    assert!(side.end.is_forgotten(late) && side.end.next_timeout() <= late);
+}
+
+/// Each stream has one timer, and one that is gone has none.
+#[test]
+fn there_are_no_more_timers_than_streams() {
+    let mut table = Streams::new(Config::default());
+    let config = window::Config::new(ROOM + 80);
+    for n in 0..10_000u16 {
+        let key = Key { peer: NodeId(2), peer_port: n, port: 1 };
+        let (tx, rx) = (Sender::new(MAX, config), Receiver::new(MAX, 0));
+        let id = table.insert(End::opened(Time::ZERO, key, 7, Owner::Nobody, tx, rx));
+        table.arm(id);
+        assert_eq!(table.timers(), 1);
+        table.remove(id);
+        assert_eq!(table.timers(), 0);
+    }
+}
+
+#[test]
+fn writing_nothing_is_nothing() {
+    let mut side = Side::new(true, vec![]);
+    let mut memory = Memory { all: &mut side.all, peer: &mut side.peer };
+    assert_eq!(side.end.tx.write(&[], &mut memory), Ok(()));
+}
+
+/// Senders that have taken all memory leave each receiver room for one segment after the
+/// other.
+#[test]
+fn a_receiver_always_has_some_memory() {
+    let config = Config { memory: 4 * MAX as usize, buffer: MAX as usize, ..Config::default() };
+    let mut table = Streams::new(config);
+    let window = window::Config::new(ROOM + 80);
+    let mut ids = Vec::new();
+    for n in 0.. {
+        if !table.has_room(NodeId(2)) {
+            break;
+        }
+        let key = Key { peer: NodeId(2), peer_port: n, port: 1 };
+        let (tx, rx) = (Sender::new(MAX, window), Receiver::new(MAX, 1 << 20));
+        let id = table.insert(End::opened(Time::ZERO, key, 7, Owner::Nobody, tx, rx));
+        let (end, mut memory) = table.get_mut(id).unwrap();
+        end.tx.grant(&mut memory);
+        end.rx.ack(0);
+        ids.push(id);
+    }
+    assert!(ids.len() > 4, "{} streams", ids.len());
+    for id in ids {
+        let (end, mut memory) = table.get_mut(id).unwrap();
+        for k in 0..100 {
+            let data = Data { position: k * 1_000, end: false, bytes: &[7; 1_000] };
+            assert_eq!(end.rx.on_data(Time::ZERO, &data, &mut memory), Ok(Taken::New), "{k}");
+            end.rx.took(Time::ZERO, 1_000);
+        }
+    }
+}

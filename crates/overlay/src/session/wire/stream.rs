@@ -1,0 +1,351 @@
+//! The messages of a session that is one end of a stream, or waits for streams.
+//!
+//! A session that has bound a port becomes the connecting end of a stream by
+//! [`Request::Connect`], or a listener by [`Request::Listen`]. A listener is told of each
+//! stream that wants to come in ([`Notice::Incoming`]); a session of its own, which binds
+//! no port, takes that stream by [`Request::Accept`]. From [`Notice::Connected`] on both
+//! sides send data, at most as much as the other has given credit for: bytes of data that
+//! it takes beyond all that it has been sent before.
+
+use crate::wire::{NodeId, WireError};
+use trunkline_base::wire::{Reader, Short, Writer};
+
+/// The most bytes of a stream in one message.
+pub const MAX_DATA: usize = 8_192;
+
+/// What an application says to its node of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request<'a> {
+    /// Open a stream from this session's port to `port` at node `to`.
+    Connect {
+        /// The node where it goes.
+        to: NodeId,
+        /// The virtual port there.
+        port: u16,
+        /// Whether both ends keep the boundaries of messages, by a convention of theirs
+        /// that the nodes pass on and don't look at.
+        messages: bool,
+        /// Bytes that the application takes before it gives credit again.
+        credit: u32,
+    },
+    /// Let streams to this session's port in.
+    Listen {
+        /// How many may wait to be accepted: at least 1, and at most what the node allows.
+        backlog: u16,
+    },
+    /// Take the stream that a listener was told of; the first message of its session.
+    Accept {
+        /// Of the session protocol: what the application understands.
+        version: u8,
+        /// Which stream, as [`Notice::Incoming`] has said.
+        token: u64,
+        /// Bytes that the application takes before it gives credit again.
+        credit: u32,
+    },
+    /// The next bytes, at most [`MAX_DATA`].
+    Data(&'a [u8]),
+    /// The application takes so many bytes more.
+    Credit(u32),
+    /// No data follow: the other end reads the end of the stream after what was sent. A
+    /// session that ends without this breaks its stream off.
+    Shut,
+    /// Break the stream off; what is under way is lost.
+    Reset,
+}
+
+/// What a node says to an application of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notice<'a> {
+    /// A stream waits to be accepted.
+    Incoming {
+        /// What [`Request::Accept`] names it by; nobody can guess it.
+        token: u64,
+        /// The node it comes from.
+        from: NodeId,
+        /// The virtual port there.
+        port: u16,
+        /// Whether its ends keep the boundaries of messages.
+        messages: bool,
+    },
+    /// The stream is open.
+    Connected {
+        /// The application's node.
+        node: NodeId,
+        /// The stream's virtual port here.
+        port: u16,
+        /// The node at the other end.
+        peer: NodeId,
+        /// The virtual port there.
+        peer_port: u16,
+        /// Whether its ends keep the boundaries of messages.
+        messages: bool,
+        /// Bytes that the node takes before it gives credit again.
+        credit: u32,
+    },
+    /// The next bytes, at most [`MAX_DATA`].
+    Data(&'a [u8]),
+    /// The node takes so many bytes more.
+    Credit(u32),
+    /// The other end sends no more: the end of what can be read.
+    Shut,
+    /// The stream has broken off, or was never there; nothing follows.
+    Reset(Reset),
+    /// Both directions have ended, and the other end's node has all that was sent, and its
+    /// end; nothing follows.
+    Finished,
+}
+
+/// Why a stream broke off, or did not come about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[repr(u8)]
+pub enum Reset {
+    /// No application listens for streams at the port.
+    #[error("no application listens for streams at that port")]
+    NotListening = 1,
+    /// As many streams as the other end allows are open or wait to be accepted.
+    #[error("the other end takes no more streams at present")]
+    Full = 2,
+    /// The rules of one of the nodes forbid it.
+    #[error("the rules ([access]) of a node don't let this stream through")]
+    Forbidden = 3,
+    /// Nothing was heard of the other end for too long.
+    #[error("the other end doesn't answer")]
+    Timeout = 4,
+    /// The other end knows of no such stream: its node has started anew.
+    #[error("the other end's node has started anew and lost the stream")]
+    Unknown = 5,
+    /// The application at the other end has broken it off.
+    #[error("the application at the other end has broken the stream off")]
+    Aborted = 6,
+    /// The other end has sent what no node would.
+    #[error("the other end doesn't keep to the protocol")]
+    Protocol = 7,
+    /// The application at one of the ends has read nothing for too long.
+    #[error("the application at one end has read nothing for too long")]
+    Stalled = 8,
+    /// There is no way to the node.
+    #[error("the node has no route to the destination")]
+    NoRoute = 9,
+    /// The way begins with a neighbour whose version knows no reliable packets.
+    #[error("the next node on the way is of a version without reliable links")]
+    OldNeighbour = 10,
+    /// Nobody reads any more what is sent to there.
+    #[error("the application at the other end has closed the stream")]
+    Closed = 11,
+    /// The node's own memory for streams is used up, or it has as many as it allows.
+    #[error("the node has no room for another stream ([streams])")]
+    NoRoom = 12,
+    /// The application has not kept to the session protocol.
+    #[error("the application sent more than it had credit for, or out of order")]
+    Misuse = 13,
+}
+
+impl Reset {
+    /// All reasons, in the order of their numbers on the wire.
+    pub const ALL: [Reset; 13] = [
+        Reset::NotListening,
+        Reset::Full,
+        Reset::Forbidden,
+        Reset::Timeout,
+        Reset::Unknown,
+        Reset::Aborted,
+        Reset::Protocol,
+        Reset::Stalled,
+        Reset::NoRoute,
+        Reset::OldNeighbour,
+        Reset::Closed,
+        Reset::NoRoom,
+        Reset::Misuse,
+    ];
+
+    /// The reason with this number; a later version's is taken for
+    /// [`Reset::Aborted`].
+    pub fn from_wire(code: u8) -> Reset {
+        Reset::ALL.into_iter().find(|r| *r as u8 == code).unwrap_or(Reset::Aborted)
+    }
+}
+
+pub(super) const CONNECT: u8 = 6;
+const LISTEN: u8 = 7;
+const ACCEPT: u8 = 8;
+const DATA: u8 = 9;
+const CREDIT: u8 = 10;
+const SHUT: u8 = 11;
+pub(super) const RESET: u8 = 12;
+const FINISHED: u8 = 13;
+/// Set in what a node says.
+const NODE: u8 = 0x80;
+pub(super) const INCOMING: u8 = NODE | CONNECT;
+const CONNECTED: u8 = NODE | ACCEPT;
+const NODE_RESET: u8 = NODE | RESET;
+pub(super) const NODE_FINISHED: u8 = NODE | FINISHED;
+
+impl<'a> Request<'a> {
+    /// Writes everything but the data, which follow as they are.
+    pub(super) fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        match *self {
+            Request::Connect { to, port, messages, credit } => {
+                w.u8(CONNECT)?;
+                w.u32(to.0)?;
+                w.u16(port)?;
+                w.u8(messages.into())?;
+                w.u32(credit)
+            }
+            Request::Listen { backlog } => {
+                w.u8(LISTEN)?;
+                w.u16(backlog)
+            }
+            Request::Accept { version, token, credit } => {
+                w.u8(ACCEPT)?;
+                w.u8(version)?;
+                w.u64(token)?;
+                w.u32(credit)
+            }
+            Request::Data(_) => w.u8(DATA),
+            Request::Credit(bytes) => {
+                w.u8(CREDIT)?;
+                w.u32(bytes)
+            }
+            Request::Shut => w.u8(SHUT),
+            Request::Reset => w.u8(RESET),
+        }
+    }
+
+    /// Reads what follows the type.
+    pub(super) fn parse(kind: u8, mut r: Reader<'a>) -> Result<Request<'a>, WireError> {
+        let request = match kind {
+            CONNECT => Request::Connect {
+                to: NodeId(r.u32()?),
+                port: r.u16()?,
+                messages: r.u8()? & 1 != 0,
+                credit: r.u32()?,
+            },
+            LISTEN => Request::Listen { backlog: r.u16()? },
+            ACCEPT => Request::Accept { version: r.u8()?, token: r.u64()?, credit: r.u32()? },
+            DATA => return data(r.rest()).map(Request::Data),
+            CREDIT => Request::Credit(r.u32()?),
+            SHUT => Request::Shut,
+            RESET => Request::Reset,
+            other => return Err(WireError::UnknownType(other)),
+        };
+        r.is_empty().then_some(request).ok_or(WireError::OutOfRange("the length"))
+    }
+}
+
+impl<'a> Notice<'a> {
+    /// Writes everything but the data, which follow as they are.
+    pub(super) fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
+        match *self {
+            Notice::Incoming { token, from, port, messages } => {
+                w.u8(INCOMING)?;
+                w.u64(token)?;
+                w.u32(from.0)?;
+                w.u16(port)?;
+                w.u8(messages.into())
+            }
+            Notice::Connected { node, port, peer, peer_port, messages, credit } => {
+                w.u8(CONNECTED)?;
+                w.u32(node.0)?;
+                w.u16(port)?;
+                w.u32(peer.0)?;
+                w.u16(peer_port)?;
+                w.u8(messages.into())?;
+                w.u32(credit)
+            }
+            Notice::Data(_) => w.u8(NODE | DATA),
+            Notice::Credit(bytes) => {
+                w.u8(NODE | CREDIT)?;
+                w.u32(bytes)
+            }
+            Notice::Shut => w.u8(NODE | SHUT),
+            Notice::Reset(why) => {
+                w.u8(NODE_RESET)?;
+                w.u8(why as u8)
+            }
+            Notice::Finished => w.u8(NODE_FINISHED),
+        }
+    }
+
+    /// Reads what follows the type.
+    pub(super) fn parse(kind: u8, mut r: Reader<'a>) -> Result<Notice<'a>, WireError> {
+        Ok(match kind {
+            INCOMING => Notice::Incoming {
+                token: r.u64()?,
+                from: NodeId(r.u32()?),
+                port: r.u16()?,
+                messages: r.u8()? & 1 != 0,
+            },
+            CONNECTED => Notice::Connected {
+                node: NodeId(r.u32()?),
+                port: r.u16()?,
+                peer: NodeId(r.u32()?),
+                peer_port: r.u16()?,
+                messages: r.u8()? & 1 != 0,
+                credit: r.u32()?,
+            },
+            other => match other & !NODE {
+                DATA => Notice::Data(data(r.rest())?),
+                CREDIT => Notice::Credit(r.u32()?),
+                SHUT => Notice::Shut,
+                RESET => Notice::Reset(Reset::from_wire(r.u8()?)),
+                FINISHED => Notice::Finished,
+                _ => return Err(WireError::UnknownType(other)),
+            },
+        })
+    }
+}
+
+fn data(bytes: &[u8]) -> Result<&[u8], WireError> {
+    (bytes.len() <= MAX_DATA).then_some(bytes).ok_or(WireError::OutOfRange("the length"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MAX_HEAD, ToClient, ToNode};
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            node in any::<u32>(), port in any::<u16>(), token in any::<u64>(),
+            messages in any::<bool>(), credit in any::<u32>(), code in 1u8..=13,
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let (to, why) = (NodeId(node), Reset::from_wire(code));
+            prop_assert_eq!(why as u8, code);
+            for request in [
+                Request::Connect { to, port, messages, credit },
+                Request::Listen { backlog: port },
+                Request::Accept { version: code, token, credit },
+                Request::Data(&bytes),
+                Request::Credit(credit),
+                Request::Shut,
+                Request::Reset,
+            ] {
+                let message = ToNode::Stream(request);
+                let mut head = [0; MAX_HEAD];
+                let mut w = Writer::new(&mut head);
+                message.emit_head(&mut w).unwrap();
+                let whole = [w.written(), message.payload()].concat();
+                prop_assert_eq!(ToNode::parse(&whole), Ok(message));
+            }
+            for notice in [
+                Notice::Incoming { token, from: to, port, messages },
+                Notice::Connected { node: to, port, peer: to, peer_port: port, messages, credit },
+                Notice::Data(&bytes),
+                Notice::Credit(credit),
+                Notice::Shut,
+                Notice::Reset(why),
+                Notice::Finished,
+            ] {
+                let message = ToClient::Stream(notice);
+                let mut head = [0; MAX_HEAD];
+                let mut w = Writer::new(&mut head);
+                message.emit_head(&mut w).unwrap();
+                let whole = [w.written(), message.payload()].concat();
+                prop_assert_eq!(ToClient::parse(&whole), Ok(message));
+            }
+        }
+    }
+}
