@@ -17,9 +17,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Bytes in front of the payload of `ToClient::Received`. No other message of
-/// a node is longer, so a carrier can put what comes after them straight into
-/// the application's buffer.
+/// Bytes in front of the payload of `ToClient::Received`. No other message to a
+/// socket for datagrams is longer, so a carrier can put what comes after them straight
+/// into the application's buffer.
 pub(crate) const HEAD: usize = 11;
 
 /// Why a carrier did nothing.
@@ -54,6 +54,12 @@ pub(crate) trait Carrier: Send {
         payload: &mut [u8],
         next: Next,
     ) -> Result<usize, Stuck>;
+
+    /// Hands on what was sent and still waits in this process: whether nothing of it is
+    /// left, so that a close loses nothing.
+    fn flushed(&mut self) -> Result<bool, Stuck> {
+        Ok(true)
+    }
 
     /// How long the message that was received last has waited for that, as far as
     /// is known.
@@ -151,8 +157,15 @@ impl Carrier for Unix {
         let mut flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         flags.set(MsgFlags::MSG_PEEK, next == Next::Peek);
         let mut parts = [IoSliceMut::new(head), IoSliceMut::new(payload)];
+        let fd = self.fd.as_raw_fd();
+        // A node that hung up before it had read all: said once, before what it sent.
         let control = Some(&mut self.control[..]);
-        let message = recvmsg::<()>(self.fd.as_raw_fd(), &mut parts, control, flags);
+        let message = match recvmsg::<()>(fd, &mut parts, control, flags) {
+            Err(Errno::ECONNRESET) => {
+                recvmsg::<()>(fd, &mut parts, Some(&mut self.control[..]), flags)
+            }
+            first => first,
+        };
         let message = message.map_err(stuck)?;
         let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|c| match c {
             ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),

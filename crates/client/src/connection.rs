@@ -24,9 +24,9 @@ use trunkline_overlay::wire::{Metric, NodeId, Service, WireError};
 
 /// The first pause before an attempt to reconnect: a node that is restarted
 /// is back about then.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Pauses double up to this.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often one who waits for room looks whether its connection is still there, in
 /// milliseconds.
@@ -614,7 +614,7 @@ fn closed() -> Error {
     Error::io("use a socket that is closed", Errno::EBADF)
 }
 
-fn emit<R>(message: &ToNode<'_>, send: impl FnOnce(&[u8]) -> R) -> R {
+pub(crate) fn emit<R>(message: &ToNode<'_>, send: impl FnOnce(&[u8]) -> R) -> R {
     let mut head = [0; MAX_HEAD];
     let mut w = Writer::new(&mut head);
     let fits = message.emit_head(&mut w);
@@ -624,7 +624,7 @@ fn emit<R>(message: &ToNode<'_>, send: impl FnOnce(&[u8]) -> R) -> R {
 
 /// Makes the timer's descriptor readable after `pause`, and not before; never
 /// if that is `None`.
-fn wake_after(timer: &TimerFd, pause: Option<Duration>) {
+pub(crate) fn wake_after(timer: &TimerFd, pause: Option<Duration>) {
     let set = match pause {
         None => timer.unset(),
         Some(pause) => {

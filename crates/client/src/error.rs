@@ -1,13 +1,17 @@
 use crate::socket::{Address, Status};
 use std::io;
 use std::path::PathBuf;
+use trunkline_overlay::session::wire::stream::Reset;
 use trunkline_overlay::session::wire::{Refusal, Unreachable};
 use trunkline_overlay::wire::{NodeId, WireError};
 
-/// Why an operation on a [`DatagramSocket`](crate::DatagramSocket) failed.
+/// Why an operation on a socket failed.
 ///
-/// None of them ends an open socket: go on using it. Where the connection to the
-/// node was lost or made no sense, the socket makes a new one by itself.
+/// None of them ends an open [`DatagramSocket`](crate::DatagramSocket): go on using it.
+/// Where the connection to the node was lost or made no sense, the socket makes a new one
+/// by itself. A [`StreamSocket`](crate::StreamSocket) has ended after any but
+/// [`WouldBlock`](Error::WouldBlock), [`MessageTooLong`](Error::MessageTooLong) and
+/// [`InvalidOption`](Error::InvalidOption).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -53,9 +57,9 @@ pub enum Error {
          use a node and a client of the same release"
     )]
     Version,
-    /// A reliable packet, to a node of a release that doesn't know the service: it was not
-    /// sent.
-    #[error("the trunkline node is too old to carry reliable packets: update it")]
+    /// A reliable packet or a stream, by a node of a release that knows neither: nothing
+    /// was sent.
+    #[error("the trunkline node is too old for reliable packets and streams: update it")]
     NotReliable,
     /// Another session has the virtual port.
     #[error("virtual port {port} belongs to another application: bind another, or 0 for any")]
@@ -91,9 +95,25 @@ pub enum Error {
     /// not keep up and a packet was not sent.
     #[error("the operation would block")]
     WouldBlock,
-    /// There is no connection to the node at present: the packet was not sent.
-    #[error("the trunkline node is away: the packet was dropped, the socket reconnects by itself")]
+    /// There is no connection to the node at present. A packet was not sent, and a socket
+    /// for datagrams reconnects by itself; a stream has ended with its node.
+    #[error(
+        "the trunkline node is away: a packet was dropped, and the socket reconnects by itself; a \
+         stream is lost with its node"
+    )]
     Disconnected,
+    /// The stream has broken off, or did not come about.
+    #[error("{0}")]
+    Reset(Reset),
+    /// A message is longer than [`MAX_STREAM_MESSAGE`](crate::MAX_STREAM_MESSAGE); one to be
+    /// sent was not, and one to be received can't be, nor what follows it.
+    #[error("a message of {len} bytes is more than the {max} that one may have")]
+    MessageTooLong {
+        /// Bytes in the message.
+        len: usize,
+        /// Bytes that one may have.
+        max: usize,
+    },
     /// News, not a failure: the connection to the node was lost and is back,
     /// with the same virtual port. Packets in between are lost. Said once.
     #[error("the connection to the trunkline node was lost and is back")]
@@ -155,5 +175,45 @@ impl Error {
             | Refusal::Unsealed
             | Refusal::OverShare => Error::Refused(refusal),
         }
+    }
+}
+
+impl From<Error> for io::Error {
+    /// Of the kind that the same failure has on TCP; the [`Error`] is its source.
+    fn from(error: Error) -> io::Error {
+        use io::ErrorKind;
+        let kind = match &error {
+            Error::WouldBlock => ErrorKind::WouldBlock,
+            Error::Reset(why) => match why {
+                Reset::NotListening | Reset::Full => ErrorKind::ConnectionRefused,
+                Reset::Forbidden => ErrorKind::PermissionDenied,
+                Reset::Timeout | Reset::Stalled => ErrorKind::TimedOut,
+                Reset::Unknown | Reset::Aborted => ErrorKind::ConnectionReset,
+                Reset::Closed => ErrorKind::BrokenPipe,
+                Reset::NoRoute => ErrorKind::HostUnreachable,
+                Reset::OldNeighbour => ErrorKind::Unsupported,
+                Reset::NoRoom => ErrorKind::ResourceBusy,
+                Reset::Protocol | Reset::Misuse => ErrorKind::InvalidData,
+            },
+            Error::NotRunning { .. } => ErrorKind::ConnectionRefused,
+            Error::NoAddress { .. } => ErrorKind::NotFound,
+            Error::NoAnswer { .. } => ErrorKind::TimedOut,
+            Error::Disconnected | Error::Reconnected => ErrorKind::ConnectionReset,
+            Error::Version | Error::NotReliable => ErrorKind::Unsupported,
+            Error::PortInUse { .. } => ErrorKind::AddrInUse,
+            Error::NoFreePort => ErrorKind::AddrNotAvailable,
+            Error::Protocol(_) => ErrorKind::InvalidData,
+            Error::Attachment { .. }
+            | Error::KeyFile { .. }
+            | Error::InvalidOption { .. }
+            | Error::TooLarge { .. }
+            | Error::Truncated { .. }
+            | Error::MessageTooLong { .. } => ErrorKind::InvalidInput,
+            Error::Refused(Refusal::Full | Refusal::Busy) => ErrorKind::ResourceBusy,
+            Error::Refused(_) => ErrorKind::PermissionDenied,
+            Error::Status(_) => ErrorKind::HostUnreachable,
+            Error::Io { source, .. } => source.kind(),
+        };
+        io::Error::new(kind, error)
     }
 }

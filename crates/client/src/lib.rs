@@ -1,5 +1,7 @@
-//! Datagram sockets over an overlay of trunkline nodes, for applications on
-//! the same machine as a node, or on another. Linux only.
+//! Datagram sockets and streams over an overlay of trunkline nodes, for applications
+//! on the same machine as a node, or on another. Linux only.
+//!
+//! # Datagrams
 //!
 //! A [`DatagramSocket`] has the verbs of [`std::net::UdpSocket`]: bind, send
 //! to, receive from. Addresses are a node and a virtual port. What differs:
@@ -42,6 +44,44 @@
 //! life, also across restarts of the node: poll it for reading, then call
 //! [`recv_from`](DatagramSocket::recv_from).
 //!
+//! # Streams
+//!
+//! A [`StreamSocket`] carries bytes in order and loses none, a [`StreamListener`] takes
+//! those that come in: the verbs are those of [`std::net::TcpStream`] and
+//! [`std::net::TcpListener`], and so are [`std::io::Read`] and [`std::io::Write`]. Each
+//! direction ends by itself. A stream is lost with either of its two nodes; a listener
+//! takes its port again. With [`ConnectOptions::messages`] a stream keeps the boundaries of
+//! messages. With the feature `tokio` there are `AsyncStream` and `AsyncListener`.
+//!
+//! ```no_run
+//! use std::io::{Read, Write};
+//! use trunkline_client::{Address, NodeId, StreamListener, StreamSocket};
+//!
+//! /// At node 7: sends back what comes.
+//! fn echo() -> Result<(), Box<dyn std::error::Error>> {
+//!     let listener = StreamListener::bind("/run/trunkline/node.sock", 4000)?;
+//!     loop {
+//!         let (stream, from) = listener.accept()?;
+//!         println!("{} bytes from {from}", std::io::copy(&mut &stream, &mut &stream)?);
+//!         stream.shutdown()?;
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let to = Address { node: NodeId(7), port: 4000 };
+//!     let mut stream = StreamSocket::connect("/run/trunkline/node.sock", to)?;
+//!     stream.write_all(b"hello")?;
+//!     stream.shutdown()?;
+//!     let mut answer = String::new();
+//!     stream.read_to_string(&mut answer)?;
+//!     println!("{answer}");
+//!     # let _ = echo;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Where the node is
+//!
 //! An application in the node's own process attaches through [`in_process`],
 //! one on another host by the address of the node's `remote` key, the node's
 //! public key and a key file of its own, as in
@@ -57,11 +97,16 @@ pub mod in_process;
 mod keys;
 mod remote;
 mod socket;
+mod stream;
 
 pub use carrier::Transport;
 pub use error::Error;
 pub use socket::{
     Address, Attachment, ConnectionStatus, DatagramSocket, Received, SocketOption, Status,
 };
+#[cfg(feature = "tokio")]
+pub use stream::{AsyncListener, AsyncStream};
+pub use stream::{ConnectOptions, Incoming, MAX_STREAM_MESSAGE, StreamListener, StreamSocket};
+pub use trunkline_overlay::session::wire::stream::Reset;
 pub use trunkline_overlay::session::wire::{Refusal, Unreachable};
 pub use trunkline_overlay::wire::{Metric, NodeId, Service, WireError};

@@ -529,6 +529,11 @@ impl Carrier for Remote {
         Ok(len)
     }
 
+    fn flushed(&mut self) -> Result<bool, Stuck> {
+        self.push()?;
+        Ok(self.backlog.is_empty())
+    }
+
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.ready.0.as_fd()
     }

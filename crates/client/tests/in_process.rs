@@ -1,11 +1,16 @@
 //! A socket on a node in the same process.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::thread;
+use std::time::Duration;
 use trunkline_base::wire::Writer;
 use trunkline_client::in_process::{Acceptor, End, listen};
-use trunkline_client::{Address, DatagramSocket, Error, NodeId, Service, SocketOption};
+use trunkline_client::{
+    Address, DatagramSocket, Error, NodeId, Service, SocketOption, StreamListener, StreamSocket,
+};
+use trunkline_overlay::session::wire::stream::{Notice, Request};
 use trunkline_overlay::session::wire::{MAX_HEAD, MAX_MESSAGE, ToClient, ToNode};
 
 const HERE: Address = Address { node: NodeId(1), port: 4321 };
@@ -220,4 +225,119 @@ fn who_waits_for_room_loses_nothing() {
         assert!(blocks || (1..2 * PACKETS).contains(&refused), "{refused} times");
         drop(node.join().unwrap());
     }
+}
+
+/// The next request of a stream's session.
+fn request<'a>(end: &mut End, buf: &'a mut [u8]) -> Option<Request<'a>> {
+    let len = loop {
+        assert!(readable(&*end, 5_000));
+        if let Some(len) = end.recv(buf) {
+            break len;
+        }
+        if end.closed() {
+            return None;
+        }
+    };
+    match ToNode::parse(&buf[..len]) {
+        Ok(ToNode::Stream(request)) => Some(request),
+        other => panic!("not of a stream: {other:?}"),
+    }
+}
+
+fn notify(end: &mut End, notice: Notice<'_>) -> bool {
+    let message = ToClient::Stream(notice);
+    say(end, &message, message.payload())
+}
+
+const OPEN: Notice<'_> = Notice::Connected {
+    node: HERE.node,
+    port: HERE.port,
+    peer: NodeId(7),
+    peer_port: 70,
+    messages: false,
+    credit: u32::MAX,
+};
+
+/// Returns what a stream brings, as the ring and the credit let it, and then its end.
+fn return_stream(mut end: End) {
+    let (mut buf, mut credit, mut held, mut shut) = ([0; MAX_MESSAGE], 0, Vec::new(), false);
+    loop {
+        match request(&mut end, &mut buf) {
+            Some(Request::Data(bytes)) => held.extend_from_slice(bytes),
+            Some(Request::Credit(bytes)) => credit += bytes as usize,
+            Some(
+                Request::Connect { credit: bytes, .. } | Request::Accept { credit: bytes, .. },
+            ) => {
+                credit = bytes as usize;
+                assert!(notify(&mut end, OPEN));
+            }
+            Some(Request::Shut) => shut = true,
+            other => panic!("{other:?}"),
+        }
+        // The ring has room again when the application has read: there is nothing to wait
+        // on for that here.
+        while !held.is_empty() && credit > 0 {
+            let n = held.len().min(credit).min(1_000);
+            if notify(&mut end, Notice::Data(&held[..n])) {
+                held.drain(..n);
+                credit -= n;
+            } else {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        if shut && held.is_empty() {
+            while !notify(&mut end, Notice::Shut) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            break;
+        }
+    }
+    while request(&mut end, &mut buf).is_some() {}
+}
+
+/// Through a ring that holds one message, so that the writer waits for room.
+#[test]
+fn a_stream_comes_back_whole() {
+    const LEN: usize = 1_000_000;
+    let (connector, mut acceptor) = listen(1, 8).unwrap();
+    let node = thread::spawn(move || {
+        return_stream(accept(&mut acceptor));
+        let mut port = accept(&mut acceptor);
+        let mut buf = [0; MAX_MESSAGE];
+        assert!(matches!(request(&mut port, &mut buf), Some(Request::Listen { .. })));
+        let incoming = Notice::Incoming { token: 1, from: NodeId(7), port: 70, messages: false };
+        assert!(notify(&mut port, incoming));
+        let accepted = loop {
+            assert!(readable(&acceptor, 5_000));
+            if let Some(end) = acceptor.accept() {
+                break end;
+            }
+        };
+        return_stream(accepted);
+    });
+    let goes_and_comes = |stream: &StreamSocket| {
+        thread::scope(|scope| {
+            let mut writer = stream;
+            let written = scope.spawn(move || {
+                let bytes: Vec<u8> = (0..LEN).map(|n| (n % 251) as u8).collect();
+                writer.write_all(&bytes).and_then(|()| Ok(stream.shutdown()?))
+            });
+            let (mut reader, mut all) = (stream, Vec::new());
+            reader.read_to_end(&mut all).unwrap();
+            written.join().unwrap().unwrap();
+            assert_eq!(all.len(), LEN);
+            assert!(all.iter().enumerate().all(|(n, byte)| *byte == (n % 251) as u8));
+        });
+    };
+    let to = Address { node: NodeId(7), port: 70 };
+    let stream = StreamSocket::connect(connector.clone(), to).unwrap();
+    assert_eq!((stream.local(), stream.peer()), (HERE, to));
+    goes_and_comes(&stream);
+    drop(stream);
+    let listener = StreamListener::bind(connector, HERE.port).unwrap();
+    let (stream, from) = listener.accept().unwrap();
+    assert_eq!(from, to);
+    goes_and_comes(&stream);
+    drop(stream);
+    node.join().unwrap();
 }

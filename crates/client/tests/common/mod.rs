@@ -1,4 +1,5 @@
 //! A node that says what a test wants it to say.
+#![allow(dead_code, reason = "each test uses some of it")]
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -14,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_base::wire::Writer;
 use trunkline_client::{Address, DatagramSocket, Error, NodeId};
+use trunkline_overlay::session::wire::stream::{Notice, Request};
 use trunkline_overlay::session::wire::{
     MAX_HEAD, MAX_MESSAGE, Refusal, SESSION_VERSION, ToClient, ToNode,
 };
@@ -92,6 +94,31 @@ impl Session {
         buf
     }
 
+    /// The next message, which must be this.
+    #[track_caller]
+    pub fn expect(&mut self, request: Request<'_>) {
+        assert_eq!(ToNode::parse(&self.read()), Ok(ToNode::Stream(request)));
+    }
+
+    /// The data of the next messages, `len` bytes; credit in between doesn't count.
+    #[track_caller]
+    pub fn read_data(&mut self, len: usize) -> Vec<u8> {
+        let mut data = Vec::new();
+        while data.len() < len {
+            match ToNode::parse(&self.read()) {
+                Ok(ToNode::Stream(Request::Data(bytes))) => data.extend_from_slice(bytes),
+                Ok(ToNode::Stream(Request::Credit(_))) => {}
+                other => panic!("no data: {other:?}"),
+            }
+        }
+        data
+    }
+
+    /// Says something of a stream.
+    pub fn notify(&mut self, notice: Notice<'_>) {
+        self.say(&ToClient::Stream(notice));
+    }
+
     pub fn say(&mut self, message: &ToClient<'_>) {
         self.say_bytes(&emit(message));
     }
@@ -110,10 +137,20 @@ pub fn emit(message: &ToClient<'_>) -> Vec<u8> {
     let mut w = Writer::new(&mut head);
     message.emit_head(&mut w).unwrap();
     let mut bytes = w.written().to_vec();
-    if let ToClient::Received { payload, .. } = message {
-        bytes.extend_from_slice(payload);
-    }
+    bytes.extend_from_slice(message.payload());
     bytes
+}
+
+/// That a stream is open, from 1:4321 to 7:70.
+pub fn connected(messages: bool, credit: u32) -> Notice<'static> {
+    Notice::Connected {
+        node: NodeId(1),
+        port: 4321,
+        peer: FAR.node,
+        peer_port: FAR.port,
+        messages,
+        credit,
+    }
 }
 
 /// A packet from 7:70.

@@ -1,5 +1,5 @@
 //! The C interface that `include/trunkline.h` describes: the library's only
-//! unsafe code.
+//! unsafe code. Streams are in `stream`.
 //!
 //! A table maps each descriptor to its socket, so that a number that is none of
 //! ours is an error and nothing worse. A call holds its own reference to the
@@ -8,8 +8,12 @@
 //! another file in between.
 #![allow(unsafe_code)]
 
+mod errno;
+mod stream;
+
 use crate::error::Error;
 use crate::socket::{Address, Attachment, DatagramSocket, SocketOption, Status};
+use errno::{errno, meaning};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::epoll::Epoll;
@@ -22,7 +26,8 @@ use std::path::Path;
 use std::slice;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use trunkline_overlay::session::wire::{MAX_MESSAGE, Refusal, Unreachable};
+use stream::Stream;
+use trunkline_overlay::session::wire::{MAX_MESSAGE, Unreachable};
 use trunkline_overlay::wire::{Metric, NodeId, Service};
 
 /// `struct tl_addr`.
@@ -43,6 +48,7 @@ const METRIC: c_int = 6;
 const STATUS: c_int = 7;
 const LATE: c_int = 8;
 const WAIT: c_int = 9;
+const MESSAGES: c_int = 10;
 
 /// `struct tl_status`.
 #[derive(Clone, Copy)]
@@ -80,13 +86,74 @@ fn forget_statuses(fd: c_int) {
     STATUSES.lock().unwrap_or_else(PoisonError::into_inner).remove(&fd);
 }
 
-static SOCKETS: RwLock<BTreeMap<c_int, Arc<DatagramSocket>>> = RwLock::new(BTreeMap::new());
+/// What a descriptor stands for.
+#[derive(Clone)]
+enum Handle {
+    Datagram(Arc<DatagramSocket>),
+    Stream(Arc<Stream>),
+}
+
+impl Handle {
+    /// Ends it under those who wait.
+    fn close(&self) {
+        match self {
+            Handle::Datagram(socket) => socket.lock().close(),
+            Handle::Stream(stream) => stream.close(),
+        }
+    }
+
+    fn ready(&self) -> Arc<Epoll> {
+        match self {
+            Handle::Datagram(socket) => socket.lock().ready().clone(),
+            Handle::Stream(stream) => stream.ready().clone(),
+        }
+    }
+}
+
+static SOCKETS: RwLock<BTreeMap<c_int, Handle>> = RwLock::new(BTreeMap::new());
 /// Owners of numbers that are no longer theirs; never dropped.
 static DISOWNED: Mutex<Vec<Arc<Epoll>>> = Mutex::new(Vec::new());
 
-fn socket(fd: c_int) -> Result<Arc<DatagramSocket>, Errno> {
+fn handle(fd: c_int) -> Result<Handle, Errno> {
     let sockets = SOCKETS.read().unwrap_or_else(PoisonError::into_inner);
     sockets.get(&fd).cloned().ok_or(Errno::EBADF)
+}
+
+fn socket(fd: c_int) -> Result<Arc<DatagramSocket>, Errno> {
+    match handle(fd)? {
+        Handle::Datagram(socket) => Ok(socket),
+        Handle::Stream(_) => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+/// Gives a new socket its number.
+fn register(fd: c_int, handle: Handle) -> c_int {
+    let mut sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(stale) = sockets.insert(fd, handle) {
+        // Somebody gave our descriptor to close(2), and now its number is that of the new
+        // socket, which dropping its old owner would close.
+        stale.close();
+        DISOWNED.lock().unwrap_or_else(PoisonError::into_inner).push(stale.ready());
+    }
+    // A call that was under way when the last one ended may have left some.
+    forget_statuses(fd);
+    fd
+}
+
+/// What a C program calls an attachment.
+///
+/// # Safety
+///
+/// `attachment` is null or a string that ends with a zero.
+unsafe fn attachment_at(attachment: *const c_char) -> Result<Attachment, Errno> {
+    not_null(attachment, 1)?;
+    // SAFETY: a string that C ends with a zero; it is not kept.
+    let text = unsafe { CStr::from_ptr(attachment) };
+    match text.to_str() {
+        Ok("") => Err(Errno::EINVAL),
+        Ok(text) => Ok(Attachment::from(text)),
+        Err(_) => Ok(Attachment::from(Path::new(OsStr::from_bytes(text.to_bytes())))),
+    }
 }
 
 /// The result of a call as C wants it. A panic must not unwind into C.
@@ -112,95 +179,6 @@ fn news(fd: c_int, error: Error) -> Errno {
     errno(error)
 }
 
-fn errno(error: Error) -> Errno {
-    match error {
-        Error::NotRunning { .. } => Errno::ECONNREFUSED,
-        Error::Status(Status::Unreachable { why: Unreachable::NoPort, .. }) => Errno::ECONNREFUSED,
-        Error::Status(Status::Unreachable { .. }) => Errno::EHOSTUNREACH,
-        Error::Status(Status::Reachable { .. }) => Errno::EREMCHG,
-        Error::NoAddress { .. } => Errno::ENOENT,
-        Error::NoAnswer { .. } => Errno::ETIMEDOUT,
-        Error::Version => Errno::EPROTONOSUPPORT,
-        Error::NotReliable => Errno::EOPNOTSUPP,
-        Error::PortInUse { .. } => Errno::EADDRINUSE,
-        Error::NoFreePort => Errno::EADDRNOTAVAIL,
-        Error::TooLarge { .. } | Error::Truncated { .. } | Error::Refused(Refusal::TooLarge) => {
-            Errno::EMSGSIZE
-        }
-        Error::WouldBlock => Errno::EAGAIN,
-        Error::Disconnected => Errno::ENOTCONN,
-        Error::Reconnected => Errno::ECONNRESET,
-        Error::Refused(Refusal::Full) => Errno::ENOBUFS,
-        Error::Refused(Refusal::Forbidden) => Errno::EPERM,
-        Error::Refused(Refusal::Unauthenticated) | Error::KeyFile { .. } => Errno::ENOKEY,
-        Error::Refused(Refusal::WrongKey | Refusal::Unsealed) => Errno::EKEYREJECTED,
-        Error::Refused(Refusal::UnknownClient) => Errno::EACCES,
-        Error::Refused(Refusal::Busy) => Errno::EBUSY,
-        Error::Refused(Refusal::OverShare) => Errno::EDQUOT,
-        Error::Refused(_) | Error::Protocol(_) => Errno::EPROTO,
-        Error::InvalidOption { .. } | Error::Attachment { .. } => Errno::EINVAL,
-        Error::Io { source, .. } => source.raw_os_error().map_or(Errno::EIO, Errno::from_raw),
-    }
-}
-
-/// What of `tl_strerror` means something else, or more, here than in general.
-fn meaning(errno: Errno) -> Option<&'static CStr> {
-    Some(match errno {
-        Errno::EACCES => {
-            c"the node doesn't know this application's key (it needs a [[client]] with it), or this \
-              program may not open the node's socket"
-        }
-        Errno::EADDRINUSE => {
-            c"the virtual port belongs to another application: bind another, or 0 for any"
-        }
-        Errno::EADDRNOTAVAIL => c"the node has no free virtual port: close some sockets",
-        Errno::EAGAIN => c"nothing to receive yet, or the node does not keep up with sending",
-        Errno::EBADF => c"the descriptor is not an open socket of tl_socket",
-        Errno::EDQUOT => c"the trunk to the destination is over its share: try again later",
-        Errno::EBUSY => c"the node is asked for more handshakes than it allows: try again later",
-        Errno::ECONNREFUSED => {
-            c"no node runs at the attachment, or no application has the port that was sent to"
-        }
-        Errno::ECONNRESET => c"the connection to the node was lost and is back: go on",
-        Errno::EFAULT => c"a null pointer where there must be none",
-        Errno::EHOSTUNREACH => c"a packet was dropped: there is no route to its node at present",
-        Errno::EOPNOTSUPP => c"the node is too old to carry reliable packets: update it",
-        Errno::EREMCHG => c"a destination can be reached again (tl_status says which): go on",
-        Errno::ENOMSG => c"no status of a destination waits",
-        Errno::EINVAL => {
-            c"an argument is out of range, the attachment is not understood, or the socket is not \
-              bound, or bound already"
-        }
-        Errno::EIO => c"a bug in the trunkline library: please report what it has printed",
-        Errno::EKEYREJECTED => {
-            c"the node has another key than ?node= in the attachment, or none: is it the right node?"
-        }
-        Errno::ENOKEY => {
-            c"the node wants applications to authenticate (?node=PUBKEY&key=FILE in the attachment), \
-              or the key file is missing, holds no key, or can be read by others"
-        }
-        Errno::EPERM => c"the node's rules ([access]) don't let this application do that",
-        Errno::EMSGSIZE => c"the packet or the buffer is of the wrong size: see TL_MAX_PAYLOAD",
-        Errno::ENOBUFS => {
-            c"the node takes no more applications: it is being drained, or as many are attached as \
-              it allows"
-        }
-        Errno::ENOENT => c"the name in tcp://HOST:PORT has no address: is it right?",
-        Errno::ENOPROTOOPT => c"there is no such option, or it can only be read",
-        Errno::ENOTCONN => c"the node is away: the packet was dropped, the socket reconnects",
-        Errno::EPROTO => c"node and library do not understand each other: are both of one release?",
-        Errno::EPROTOTYPE => {
-            c"that is no socket for applications, perhaps the node's control socket: give the \
-              path that `socket` in [node] says"
-        }
-        Errno::EPROTONOSUPPORT => {
-            c"the node speaks another version of the session protocol: use one release for both"
-        }
-        Errno::ETIMEDOUT => c"the node did not answer: is it overloaded or stopped?",
-        _ => return None,
-    })
-}
-
 fn known_flags(flags: c_int) -> Result<(), Errno> {
     if flags & !DONTWAIT == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
@@ -213,37 +191,22 @@ fn not_null<T>(pointer: *const T, len: usize) -> Result<(), Errno> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tl_socket(attachment: *const c_char) -> c_int {
     boundary(|| {
-        not_null(attachment, 1)?;
-        // SAFETY: a string that C ends with a zero; it is not kept.
-        let text = unsafe { CStr::from_ptr(attachment) };
-        let at = match text.to_str() {
-            Ok("") => return Err(Errno::EINVAL),
-            Ok(text) => Attachment::from(text),
-            Err(_) => Attachment::from(Path::new(OsStr::from_bytes(text.to_bytes()))),
-        };
+        // SAFETY: null or a string, by contract.
+        let at = unsafe { attachment_at(attachment) }?;
         let socket = DatagramSocket::unbound(at).map_err(errno)?;
         // Older programs don't know them.
         socket.lock().statuses = false;
-        let fd = socket.as_raw_fd();
-        let mut sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stale) = sockets.insert(fd, Arc::new(socket)) {
-            // Somebody gave our descriptor to close(2), and now its number is
-            // that of the new socket, which dropping its old owner would close.
-            let mut stale = stale.lock();
-            stale.close();
-            DISOWNED.lock().unwrap_or_else(PoisonError::into_inner).push(stale.ready().clone());
-        }
-        // A call that was under way when the last one ended may have left some.
-        forget_statuses(fd);
-        Ok(fd)
+        Ok(register(socket.as_raw_fd(), Handle::Datagram(Arc::new(socket))))
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn tl_bind(fd: c_int, port: u16) -> c_int {
     boundary(|| {
-        let socket = socket(fd)?;
-        socket.lock().bind(port).map_err(errno)?;
+        match handle(fd)? {
+            Handle::Datagram(socket) => socket.lock().bind(port).map_err(errno)?,
+            Handle::Stream(stream) => stream.bind(port)?,
+        }
         Ok(0)
     })
 }
@@ -317,13 +280,20 @@ unsafe extern "C" fn tl_setsockopt(
     len: usize,
 ) -> c_int {
     boundary(|| {
-        let socket = socket(fd)?;
+        let handle = handle(fd)?;
         not_null(val, 1)?;
         if len != size_of::<c_int>() {
             return Err(Errno::EINVAL);
         }
         // SAFETY: not null, and an int by contract, which `len` confirms.
         let value = unsafe { val.cast::<c_int>().read_unaligned() };
+        let socket = match handle {
+            Handle::Datagram(socket) => socket,
+            Handle::Stream(stream) => {
+                stream.set(option, value)?;
+                return Ok(0);
+            }
+        };
         let ms = || u64::try_from(value).map(Duration::from_millis).map_err(|_| Errno::EINVAL);
         let option = match option {
             SERVICE => {
@@ -357,6 +327,28 @@ unsafe extern "C" fn tl_setsockopt(
     })
 }
 
+/// An option's value.
+fn option_of(socket: &DatagramSocket, option: c_int) -> Result<c_int, Errno> {
+    let connection = socket.lock();
+    Ok(match option {
+        SERVICE => connection.service as c_int,
+        METRIC => connection.metric.map_or(0, |metric| 1 + metric as c_int),
+        DEADLINE_MS => connection.deadline_ms.into(),
+        LATE => connection.late.into(),
+        WAIT => connection.wait.into(),
+        NONBLOCK => connection.nonblocking.into(),
+        STATUS => connection.statuses.into(),
+        RCVTIMEO_MS => timeout_ms(connection.read_timeout),
+        MAX_PAYLOAD => c_int::try_from(connection.max_payload).unwrap_or(c_int::MAX),
+        _ => return Err(Errno::ENOPROTOOPT),
+    })
+}
+
+fn timeout_ms(timeout: Option<Duration>) -> c_int {
+    let ms = timeout.map_or(0, |timeout| timeout.as_millis());
+    c_int::try_from(ms).unwrap_or(c_int::MAX)
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tl_getsockopt(
     fd: c_int,
@@ -365,30 +357,17 @@ unsafe extern "C" fn tl_getsockopt(
     len: *mut usize,
 ) -> c_int {
     boundary(|| {
-        let socket = socket(fd)?;
+        let handle = handle(fd)?;
         not_null(val, 1)?;
         not_null(len, 1)?;
         // SAFETY: not null, and a size_t by contract.
         if unsafe { len.read_unaligned() } < size_of::<c_int>() {
             return Err(Errno::EINVAL);
         }
-        let connection = socket.lock();
-        let value = match option {
-            SERVICE => connection.service as c_int,
-            METRIC => connection.metric.map_or(0, |metric| 1 + metric as c_int),
-            DEADLINE_MS => connection.deadline_ms.into(),
-            LATE => connection.late.into(),
-            WAIT => connection.wait.into(),
-            NONBLOCK => connection.nonblocking.into(),
-            STATUS => connection.statuses.into(),
-            RCVTIMEO_MS => {
-                let ms = connection.read_timeout.map_or(0, |timeout| timeout.as_millis());
-                c_int::try_from(ms).unwrap_or(c_int::MAX)
-            }
-            MAX_PAYLOAD => c_int::try_from(connection.max_payload).unwrap_or(c_int::MAX),
-            _ => return Err(Errno::ENOPROTOOPT),
+        let value = match handle {
+            Handle::Datagram(socket) => option_of(&socket, option)?,
+            Handle::Stream(stream) => stream.get(option)?,
         };
-        drop(connection);
         // SAFETY: neither is null; `*len` said that there is room for an int.
         unsafe {
             val.cast::<c_int>().write_unaligned(value);
@@ -401,7 +380,10 @@ unsafe extern "C" fn tl_getsockopt(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tl_getsockname(fd: c_int, addr: *mut Addr) -> c_int {
     boundary(|| {
-        let local = socket(fd)?.local_addr();
+        let local = match handle(fd)? {
+            Handle::Datagram(socket) => socket.local_addr(),
+            Handle::Stream(stream) => stream.local(),
+        };
         not_null(addr, 1)?;
         // SAFETY: not null, and room for a tl_addr by contract.
         unsafe { addr.write_unaligned(Addr { node: local.node.0, port: local.port }) };
@@ -429,7 +411,7 @@ extern "C" fn tl_close(fd: c_int) -> c_int {
         let removed = SOCKETS.write().unwrap_or_else(PoisonError::into_inner).remove(&fd);
         forget_statuses(fd);
         // Calls in progress keep the descriptor open, and end now.
-        removed.ok_or(Errno::EBADF)?.lock().close();
+        removed.ok_or(Errno::EBADF)?.close();
         Ok(0)
     })
 }
@@ -453,6 +435,8 @@ extern "C" fn tl_version() -> *const c_char {
 mod tests {
     use super::*;
     use std::io;
+    use trunkline_overlay::session::wire::Refusal;
+    use trunkline_overlay::session::wire::stream::Reset;
     use trunkline_overlay::wire::WireError;
 
     #[test]
@@ -474,6 +458,15 @@ mod tests {
             (Error::NoFreePort, Errno::EADDRNOTAVAIL),
             (Error::Status(lost), Errno::EHOSTUNREACH),
             (Error::Status(Status::Reachable { to }), Errno::EREMCHG),
+            (Error::Reset(Reset::Full), Errno::EBUSY),
+            (Error::Reset(Reset::Stalled), Errno::ETIMEDOUT),
+            (Error::Reset(Reset::Unknown), Errno::ECONNRESET),
+            (Error::Reset(Reset::OldNeighbour), Errno::EOPNOTSUPP),
+            (Error::Reset(Reset::NoRoom), Errno::ENOBUFS),
+            (Error::Reset(Reset::Misuse), Errno::EPROTO),
+            (Error::MessageTooLong { len: 2, max: 1 }, Errno::EMSGSIZE),
+            (system(Errno::ECONNABORTED), Errno::ECONNABORTED),
+            (system(Errno::EPIPE), Errno::EPIPE),
             (Error::Refused(Refusal::Full), Errno::ENOBUFS),
             (Error::Refused(Refusal::Forbidden), Errno::EPERM),
             (Error::Refused(Refusal::TooLarge), Errno::EMSGSIZE),

@@ -1,0 +1,151 @@
+//! What C programs are told of errors.
+
+use crate::error::Error;
+use crate::socket::Status;
+use nix::errno::Errno;
+use std::ffi::CStr;
+use trunkline_overlay::session::wire::stream::Reset;
+use trunkline_overlay::session::wire::{Refusal, Unreachable};
+
+pub(super) fn errno(error: Error) -> Errno {
+    match error {
+        Error::NotRunning { .. } => Errno::ECONNREFUSED,
+        Error::Status(Status::Unreachable { why: Unreachable::NoPort, .. }) => Errno::ECONNREFUSED,
+        Error::Status(Status::Unreachable { .. }) => Errno::EHOSTUNREACH,
+        Error::Status(Status::Reachable { .. }) => Errno::EREMCHG,
+        Error::NoAddress { .. } => Errno::ENOENT,
+        Error::NoAnswer { .. } => Errno::ETIMEDOUT,
+        Error::Version => Errno::EPROTONOSUPPORT,
+        Error::NotReliable => Errno::EOPNOTSUPP,
+        Error::PortInUse { .. } => Errno::EADDRINUSE,
+        Error::NoFreePort => Errno::EADDRNOTAVAIL,
+        Error::TooLarge { .. } | Error::Truncated { .. } | Error::Refused(Refusal::TooLarge) => {
+            Errno::EMSGSIZE
+        }
+        Error::WouldBlock => Errno::EAGAIN,
+        Error::Disconnected => Errno::ENOTCONN,
+        Error::Reconnected => Errno::ECONNRESET,
+        Error::Refused(Refusal::Full) => Errno::ENOBUFS,
+        Error::Refused(Refusal::Forbidden) => Errno::EPERM,
+        Error::Refused(Refusal::Unauthenticated) | Error::KeyFile { .. } => Errno::ENOKEY,
+        Error::Refused(Refusal::WrongKey | Refusal::Unsealed) => Errno::EKEYREJECTED,
+        Error::Refused(Refusal::UnknownClient) => Errno::EACCES,
+        Error::Refused(Refusal::Busy) => Errno::EBUSY,
+        Error::Refused(Refusal::OverShare) => Errno::EDQUOT,
+        Error::Refused(_) | Error::Protocol(_) => Errno::EPROTO,
+        Error::Reset(why) => match why {
+            Reset::NotListening => Errno::ECONNREFUSED,
+            Reset::Full => Errno::EBUSY,
+            Reset::Forbidden => Errno::EPERM,
+            Reset::Timeout | Reset::Stalled => Errno::ETIMEDOUT,
+            Reset::Unknown | Reset::Aborted => Errno::ECONNRESET,
+            Reset::Closed => Errno::EPIPE,
+            Reset::NoRoute => Errno::EHOSTUNREACH,
+            Reset::OldNeighbour => Errno::EOPNOTSUPP,
+            Reset::NoRoom => Errno::ENOBUFS,
+            Reset::Protocol | Reset::Misuse => Errno::EPROTO,
+        },
+        Error::MessageTooLong { .. } => Errno::EMSGSIZE,
+        Error::InvalidOption { .. } | Error::Attachment { .. } => Errno::EINVAL,
+        Error::Io { source, .. } => source.raw_os_error().map_or(Errno::EIO, Errno::from_raw),
+    }
+}
+
+/// What of `tl_strerror` means something else, or more, here than in general.
+pub(super) fn meaning(errno: Errno) -> Option<&'static CStr> {
+    MEANINGS.iter().find(|(of, _)| *of == errno).map(|(_, text)| *text)
+}
+
+const MEANINGS: &[(Errno, &CStr)] = &[
+    (
+        Errno::EACCES,
+        c"the node doesn't know this application's key (it needs a [[client]] with it), or this \
+              program may not open the node's socket",
+    ),
+    (
+        Errno::EADDRINUSE,
+        c"the virtual port belongs to another application: bind another, or 0 for any",
+    ),
+    (Errno::EADDRNOTAVAIL, c"the node has no free virtual port: close some sockets"),
+    (Errno::EAGAIN, c"nothing to receive yet, or the node does not keep up with sending"),
+    (Errno::EBADF, c"the descriptor is not an open socket of this library"),
+    (Errno::EDQUOT, c"the trunk to the destination is over its share: try again later"),
+    (
+        Errno::EBUSY,
+        c"the node is asked for more handshakes than it allows, or the other end takes no more \
+              streams: try again later",
+    ),
+    (Errno::ECONNABORTED, c"this application has reset the stream"),
+    (
+        Errno::ECONNREFUSED,
+        c"no node runs at the attachment, or no application has the port that was sent to, or \
+              listens there for streams",
+    ),
+    (
+        Errno::ECONNRESET,
+        c"the connection to the node was lost and is back: go on; or the other end has broken \
+              the stream off, or its node has lost it",
+    ),
+    (Errno::EFAULT, c"a null pointer where there must be none"),
+    (
+        Errno::EHOSTUNREACH,
+        c"a packet was dropped, or a stream did not come about: there is no route to its node at \
+              present",
+    ),
+    (
+        Errno::EOPNOTSUPP,
+        c"the node, or the next on the way, is too old for reliable packets and streams: update \
+              it; or the call is not for this kind of socket",
+    ),
+    (
+        Errno::EPIPE,
+        c"nobody reads what is written: this end was shut down, or the other end is closed",
+    ),
+    (Errno::EREMCHG, c"a destination can be reached again (tl_status says which): go on"),
+    (Errno::ENOMSG, c"no status of a destination waits"),
+    (
+        Errno::EINVAL,
+        c"an argument is out of range, the attachment is not understood, or the socket is not \
+              bound or connected, or is so already",
+    ),
+    (Errno::EIO, c"a bug in the trunkline library: please report what it has printed"),
+    (
+        Errno::EKEYREJECTED,
+        c"the node has another key than ?node= in the attachment, or none: is it the right node?",
+    ),
+    (
+        Errno::ENOKEY,
+        c"the node wants applications to authenticate (?node=PUBKEY&key=FILE in the attachment), \
+              or the key file is missing, holds no key, or can be read by others",
+    ),
+    (Errno::EPERM, c"the rules ([access]) of a node don't let this application do that"),
+    (Errno::EMSGSIZE, c"the packet or the buffer is of the wrong size: see TL_MAX_PAYLOAD"),
+    (
+        Errno::ENOBUFS,
+        c"the node takes no more applications or streams: it is being drained, or has as many as \
+              it allows",
+    ),
+    (Errno::ENOENT, c"the name in tcp://HOST:PORT has no address: is it right?"),
+    (Errno::ENOPROTOOPT, c"there is no such option, or it can only be read"),
+    (
+        Errno::ENOTCONN,
+        c"the node is away: a packet was dropped, and its socket reconnects; a stream is lost",
+    ),
+    (
+        Errno::EPROTO,
+        c"node and library, or two nodes, do not understand each other: are all of one release?",
+    ),
+    (
+        Errno::EPROTOTYPE,
+        c"that is no socket for applications, perhaps the node's control socket: give the \
+              path that `socket` in [node] says",
+    ),
+    (
+        Errno::EPROTONOSUPPORT,
+        c"the node speaks another version of the session protocol: use one release for both",
+    ),
+    (
+        Errno::ETIMEDOUT,
+        c"the node, or the other end of a stream, did not answer: is it overloaded or stopped?",
+    ),
+];

@@ -1,0 +1,445 @@
+//! One end of a stream, as far as it goes without waiting: what a socket's lock guards.
+
+use crate::carrier::{Carrier, HEAD, Next, Stuck};
+use crate::connection::emit;
+use crate::error::Error;
+use crate::socket::Address;
+use crate::stream::watch::Watch;
+use nix::errno::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request, Reset};
+use trunkline_overlay::session::wire::{Refusal, ToClient, ToNode};
+use trunkline_overlay::wire::WireError;
+
+/// Bytes that the node may send beyond those that the application has read: at 10 Mbit/s
+/// what 200 ms of round trip hold.
+pub(crate) const WINDOW: u32 = 256 << 10;
+/// As many bytes read are worth a message to the node.
+const GRANT: u32 = WINDOW / 4;
+/// No node grants more: it could not count the bytes.
+const MAX_CREDIT: u64 = u32::MAX as u64;
+/// Messages that one call takes. More would keep the others waiting for the lock.
+const TURNS: usize = 256;
+/// Room for the longest message of a stream, and a byte to see that one is longer.
+pub(crate) const ROOM: usize = 1 + MAX_DATA + 1;
+
+/// Why an end is of no more use.
+#[derive(Clone, Copy)]
+pub(crate) enum Broken {
+    Reset(Reset),
+    Disconnected,
+    Protocol(WireError),
+    Refused(Refusal),
+    System(Option<Errno>),
+    /// By this application's own reset.
+    Abandoned,
+    /// By this application's own close.
+    Closed,
+}
+
+impl From<Broken> for Error {
+    fn from(broken: Broken) -> Error {
+        match broken {
+            Broken::Reset(why) => Error::Reset(why),
+            Broken::Disconnected => Error::Disconnected,
+            Broken::Protocol(error) => Error::Protocol(error),
+            Broken::Refused(refusal) => Error::Refused(refusal),
+            Broken::System(errno) => Error::io(
+                "exchange messages with the trunkline node",
+                errno.map_or(io::ErrorKind::Other.into(), io::Error::from),
+            ),
+            Broken::Abandoned => {
+                Error::io("use a stream that this application has reset", Errno::ECONNABORTED)
+            }
+            Broken::Closed => Error::io("use a socket that is closed", Errno::EBADF),
+        }
+    }
+}
+
+/// What a node has said of a new stream.
+#[derive(Clone, Copy)]
+pub(crate) struct Connected {
+    pub(crate) local: Address,
+    pub(crate) peer: Address,
+    pub(crate) messages: bool,
+    pub(crate) credit: u32,
+}
+
+pub(crate) struct End {
+    pub(crate) local: Address,
+    pub(crate) peer: Address,
+    /// Whether both ends keep the boundaries of messages.
+    pub(crate) messages: bool,
+    pub(crate) nonblocking: bool,
+    pub(crate) read_timeout: Option<Duration>,
+    /// Gone once nothing more can come or go.
+    carrier: Option<Box<dyn Carrier>>,
+    broken: Option<Broken>,
+    /// For the next message.
+    buffer: Box<[u8; ROOM]>,
+    /// What has come and was not read: at most `WINDOW`.
+    inbox: VecDeque<u8>,
+    /// Bytes that the node may send.
+    granted: u32,
+    /// Bytes read that the node has not been told of.
+    read: u32,
+    /// The node was to be told, and there was no room.
+    grant_stuck: bool,
+    /// The other end sends no more.
+    ended: bool,
+    /// The application has read so.
+    end_read: bool,
+    /// Both directions have ended, and the other end's node has all.
+    finished: bool,
+    /// It was to be broken off: its close is no end of the stream.
+    given_up: bool,
+    /// Bytes that the node takes.
+    credit: u64,
+    /// No data follow from here: said, or about to be.
+    shut: bool,
+    /// The last message to the node found no room.
+    stuck: bool,
+    /// A send that may not wait found no credit or room.
+    wanted: bool,
+    /// For who waits to read, or may not wait.
+    ready: Watch,
+    /// For who waits to write; there once somebody has.
+    writers: Option<Watch>,
+}
+
+impl Drop for End {
+    /// A close ends the stream well, as TCP's does. What ends in any other way (a process that
+    /// is killed, a panic) doesn't, and neither does what finds no room now: the other end is
+    /// told that the stream has broken off.
+    fn drop(&mut self) {
+        let open = self.carrier.is_some() && self.broken.is_none() && !self.shut;
+        if open && !self.given_up && !std::thread::panicking() {
+            let _ = self.send(Request::Shut);
+        }
+    }
+}
+
+impl End {
+    /// `ready` knows the carrier already.
+    pub(crate) fn new(carrier: Box<dyn Carrier>, ready: Watch, connected: Connected) -> End {
+        let Connected { local, peer, messages, credit } = connected;
+        End {
+            local,
+            peer,
+            messages,
+            nonblocking: false,
+            read_timeout: None,
+            carrier: Some(carrier),
+            broken: None,
+            buffer: Box::new([0; ROOM]),
+            inbox: VecDeque::new(),
+            granted: WINDOW,
+            read: 0,
+            grant_stuck: false,
+            ended: false,
+            end_read: false,
+            finished: false,
+            given_up: false,
+            credit: credit.into(),
+            shut: false,
+            stuck: false,
+            wanted: false,
+            ready,
+            writers: None,
+        }
+    }
+
+    pub(crate) fn ready(&self) -> &Watch {
+        &self.ready
+    }
+
+    /// What to wait on before the next try to write.
+    pub(crate) fn writers(&mut self) -> Result<&Watch, Error> {
+        self.wanted = false;
+        if self.writers.is_none() {
+            let watch = Watch::new()?;
+            if let Some(carrier) = &self.carrier {
+                watch.add(carrier.descriptor())?;
+            }
+            self.writers = Some(watch);
+        }
+        self.settle();
+        self.writers.as_ref().ok_or(Error::WouldBlock)
+    }
+
+    /// Reads what is there; 0 bytes are the end.
+    pub(crate) fn read(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
+        if let Some(own @ (Broken::Closed | Broken::Abandoned)) = self.broken {
+            return Err(own.into());
+        }
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        if self.inbox.is_empty() && !self.ended {
+            self.pump();
+        }
+        if self.inbox.is_empty() {
+            if self.ended {
+                self.end_read = true;
+                return Ok(0);
+            }
+            self.grant();
+            return Err(self.broken.map_or(Error::WouldBlock, Error::from));
+        }
+        let n = io::Read::read(&mut self.inbox, buf).unwrap_or(0);
+        self.read += n as u32;
+        self.grant();
+        Ok(n)
+    }
+
+    /// Tells the node of what was read, if that is worth it.
+    fn grant(&mut self) {
+        if self.read >= GRANT && !self.ended {
+            match self.send(Request::Credit(self.read)) {
+                Ok(()) => {
+                    self.granted += self.read;
+                    (self.read, self.grant_stuck) = (0, false);
+                }
+                Err(stuck) => self.grant_stuck = matches!(stuck, Stuck::WouldBlock),
+            }
+        }
+    }
+
+    /// Writes as much as the node takes, at least one byte of `buf` if that has any.
+    pub(crate) fn write(&mut self, buf: &[u8]) -> Result<usize, Error> {
+        (self.wanted, self.stuck) = (false, false);
+        self.may_write()?;
+        // A node may take it as fast as it comes, and a reader waits for the lock.
+        let buf = &buf[..buf.len().min(WINDOW as usize)];
+        let mut done = 0;
+        while done < buf.len() {
+            if self.credit == 0 {
+                self.pump();
+            }
+            let n = (buf.len() - done).min(MAX_DATA);
+            let n = n.min(usize::try_from(self.credit).unwrap_or(usize::MAX));
+            if n == 0 || self.broken.is_some() {
+                break;
+            }
+            if self.send(Request::Data(&buf[done..done + n])).is_err() {
+                // What came before may say why, and nobody else may be there to take it.
+                self.pump();
+                break;
+            }
+            self.credit -= n as u64;
+            done += n;
+        }
+        self.sent(if done == 0 && !buf.is_empty() { None } else { Some(done) })
+    }
+
+    /// Says that no data follow. Done once the operating system has it, and all before.
+    pub(crate) fn shut(&mut self) -> Result<(), Error> {
+        (self.wanted, self.stuck) = (false, false);
+        if !self.shut {
+            self.may_write()?;
+            match self.send(Request::Shut) {
+                Ok(()) => self.shut = true,
+                Err(Stuck::WouldBlock) => {}
+                Err(_) => {
+                    // What came before may say why.
+                    self.pump();
+                    self.fail(Broken::Disconnected);
+                    self.may_write()?;
+                }
+            }
+        }
+        self.flushed()
+    }
+
+    /// Breaks the stream off.
+    pub(crate) fn reset(&mut self) -> Result<(), Error> {
+        (self.wanted, self.stuck) = (false, false);
+        self.given_up = true;
+        match self.broken {
+            Some(Broken::Abandoned) | None => {}
+            Some(broken) => return Err(broken.into()),
+        }
+        if self.broken.is_none() && self.carrier.is_some() && self.send(Request::Reset).is_ok() {
+            self.broken = Some(Broken::Abandoned);
+        }
+        match self.flushed() {
+            Err(Error::WouldBlock) => Err(Error::WouldBlock),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether both directions have ended, and the other end's node has all that was sent.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        if !self.finished && self.broken.is_none() {
+            self.pump();
+        }
+        match self.broken {
+            _ if self.finished => Ok(()),
+            Some(broken) => Err(broken.into()),
+            None => Err(Error::WouldBlock),
+        }
+    }
+
+    /// Whether all that was sent has left this process.
+    fn flushed(&mut self) -> Result<(), Error> {
+        let flushed = match &mut self.carrier {
+            // It was taken note of when it went.
+            None => Ok(true),
+            Some(carrier) => carrier.flushed(),
+        };
+        match flushed {
+            Ok(flushed) => self.stuck |= !flushed,
+            Err(stuck) => self.failed(stuck),
+        }
+        if self.stuck {
+            self.pump();
+        }
+        self.sent(if self.stuck { None } else { Some(()) })
+    }
+
+    fn may_write(&self) -> Result<(), Error> {
+        if let Some(broken) = self.broken {
+            return Err(broken.into());
+        }
+        if self.shut {
+            return Err(Error::io("write to a stream that was shut down", Errno::EPIPE));
+        }
+        Ok(())
+    }
+
+    /// The result of a send: what was done, if anything could be.
+    fn sent<T>(&mut self, done: Option<T>) -> Result<T, Error> {
+        if let Some(done) = done {
+            return Ok(done);
+        }
+        if let Some(broken) = self.broken {
+            return Err(broken.into());
+        }
+        self.wanted = true;
+        Err(Error::WouldBlock)
+    }
+
+    fn send(&mut self, request: Request<'_>) -> Result<(), Stuck> {
+        let Some(carrier) = &mut self.carrier else { return Err(Stuck::Closed) };
+        let message = ToNode::Stream(request);
+        let sent = emit(&message, |head| carrier.send(head, message.payload(), true));
+        self.stuck = matches!(sent, Err(Stuck::WouldBlock));
+        if let Err(Stuck::Io(source)) = sent {
+            let errno = source.raw_os_error().map(Errno::from_raw);
+            self.fail(Broken::System(errno));
+            return Err(Stuck::Closed);
+        }
+        sent
+    }
+
+    /// Takes what the node has said.
+    fn pump(&mut self) {
+        for _ in 0..TURNS {
+            let Some(carrier) = &mut self.carrier else { return };
+            let len = match receive(&mut **carrier, &mut self.buffer[..]) {
+                Ok(len) => len,
+                Err(Stuck::WouldBlock) => return,
+                Err(stuck) => return self.failed(stuck),
+            };
+            if let Err(broken) = self.take(len) {
+                return self.fail(broken);
+            }
+        }
+    }
+
+    /// Takes one message, of `len` bytes.
+    fn take(&mut self, len: usize) -> Result<(), Broken> {
+        let message = self.buffer.get(..len);
+        let message = message.ok_or(Broken::Protocol(WireError::OutOfRange("the length")))?;
+        let notice = match ToClient::parse(message) {
+            Ok(ToClient::Stream(notice)) => notice,
+            Ok(ToClient::Error { refusal, .. }) => return Err(Broken::Refused(refusal)),
+            Ok(_) => return Err(Broken::Protocol(out_of_place())),
+            Err(error) => return Err(Broken::Protocol(error)),
+        };
+        match notice {
+            Notice::Data(bytes) if !self.ended => {
+                let left = self.granted.checked_sub(bytes.len() as u32);
+                let over = Broken::Protocol(WireError::OutOfRange("the data beyond the credit"));
+                self.granted = left.ok_or(over)?;
+                self.inbox.extend(bytes);
+            }
+            Notice::Credit(bytes) if bytes > 0 => {
+                let credit = self.credit + u64::from(bytes);
+                if credit > MAX_CREDIT {
+                    return Err(Broken::Protocol(WireError::OutOfRange("the credit")));
+                }
+                self.credit = credit;
+            }
+            Notice::Shut if !self.ended => self.ended = true,
+            Notice::Reset(why) => return Err(Broken::Reset(why)),
+            Notice::Finished if self.ended && self.shut => {
+                self.finished = true;
+                self.leave();
+            }
+            _ => return Err(Broken::Protocol(out_of_place())),
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, stuck: Stuck) {
+        match stuck {
+            Stuck::WouldBlock => {}
+            Stuck::Closed => self.fail(Broken::Disconnected),
+            Stuck::Io(source) => {
+                self.fail(Broken::System(source.raw_os_error().map(Errno::from_raw)));
+            }
+        }
+    }
+
+    /// Ends it for good. What has come before can still be read.
+    pub(crate) fn fail(&mut self, why: Broken) {
+        self.broken = match self.broken {
+            Some(first) if !matches!(why, Broken::Closed) => Some(first),
+            _ => Some(why),
+        };
+        self.leave();
+    }
+
+    fn leave(&mut self) {
+        if let Some(mut carrier) = self.carrier.take() {
+            self.ready.leave(&mut *carrier);
+            if let Some(writers) = &mut self.writers {
+                writers.leave(&mut *carrier);
+            }
+        }
+    }
+
+    /// After every call: makes the descriptors say what has changed, lest who waits for
+    /// that in another thread sleep on.
+    pub(crate) fn settle(&mut self) {
+        let over = self.broken.is_some();
+        let to_read = !self.inbox.is_empty() || self.ended && !self.end_read;
+        let to_write = over || self.carrier.is_none() || self.credit > 0 && !self.stuck;
+        self.ready.signal(over || self.finished || to_read || self.wanted && to_write);
+        if let Some(writers) = &mut self.writers {
+            writers.signal(to_write);
+        }
+        if let Some(carrier) = &mut self.carrier {
+            let wanted = self.grant_stuck || self.wanted && self.stuck;
+            self.ready.want_room(&mut **carrier, wanted);
+            if let Some(writers) = &mut self.writers {
+                writers.want_room(&mut **carrier, self.stuck);
+            }
+        }
+    }
+}
+
+/// Reads the next message whole. If it is longer than `buffer`, so is what is returned.
+pub(crate) fn receive(carrier: &mut dyn Carrier, buffer: &mut [u8]) -> Result<usize, Stuck> {
+    let Some((head, rest)) = buffer.split_first_chunk_mut::<HEAD>() else {
+        return Err(Stuck::WouldBlock);
+    };
+    carrier.receive(head, rest, Next::Take)
+}
+
+pub(crate) fn out_of_place() -> WireError {
+    WireError::OutOfRange("the place of a message in the session")
+}

@@ -1,0 +1,121 @@
+//! Messages on a stream, whose boundaries its ends keep: each follows its length, four
+//! bytes, the highest first.
+
+use crate::error::Error;
+use crate::stream::StreamSocket;
+use nix::errno::Errno;
+use std::io;
+use std::mem::take;
+use std::sync::PoisonError;
+
+/// The most bytes of a message on a stream: 16 MiB.
+pub const MAX_STREAM_MESSAGE: usize = 16 << 20;
+
+/// The bytes of a length.
+const PREFIX: usize = 4;
+/// What is made room for at once: a length costs its sender nothing to claim.
+const STEP: usize = 64 << 10;
+
+/// How much of a message has gone, its length included.
+#[derive(Default)]
+pub(crate) struct Sending(usize);
+
+/// A message of which not all has come.
+#[derive(Default)]
+pub(crate) struct Incomplete {
+    prefix: [u8; PREFIX],
+    /// Of the length and the message.
+    have: usize,
+    message: Vec<u8>,
+}
+
+impl StreamSocket {
+    /// Sends one message, of at most [`MAX_STREAM_MESSAGE`] bytes, whole. Several threads
+    /// can, one message after another.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write`](StreamSocket::write), [`MessageTooLong`](Error::MessageTooLong),
+    /// and an [`Io`](Error::Io) of [`InvalidInput`](io::ErrorKind::InvalidInput) if the
+    /// stream was not opened with [`messages`](crate::ConnectOptions::messages). A
+    /// nonblocking socket may return [`WouldBlock`](Error::WouldBlock) when a part has
+    /// gone: call it again with the same message until it returns anything else.
+    pub fn send_message(&self, message: &[u8]) -> Result<(), Error> {
+        self.has_messages()?;
+        let len = message.len();
+        if len > MAX_STREAM_MESSAGE {
+            return Err(Error::MessageTooLong { len, max: MAX_STREAM_MESSAGE });
+        }
+        let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let prefix = (len as u32).to_be_bytes();
+        if sending.0 > PREFIX + len {
+            return Err(Error::io("send another message amid one", Errno::EINVAL));
+        }
+        // One write for both, where they fit.
+        let short = (len <= STEP).then(|| [&prefix[..], message].concat());
+        while sending.0 < PREFIX + len {
+            let rest = match &short {
+                Some(both) => &both[sending.0..],
+                None if sending.0 < PREFIX => &prefix[sending.0..],
+                None => &message[sending.0 - PREFIX..],
+            };
+            sending.0 += self.write(rest)?;
+        }
+        sending.0 = 0;
+        Ok(())
+    }
+
+    /// Receives the next message into `message`, in place of what that held; false at the
+    /// end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](StreamSocket::read);
+    /// [`MessageTooLong`](Error::MessageTooLong), after which nothing more can be received;
+    /// an [`Io`](Error::Io) of [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) if the stream
+    /// ends within a message, and of [`InvalidInput`](io::ErrorKind::InvalidInput) if it was
+    /// not opened with [`messages`](crate::ConnectOptions::messages). After
+    /// [`WouldBlock`](Error::WouldBlock) the next call goes on where this one was.
+    pub fn recv_message(&self, message: &mut Vec<u8>) -> Result<bool, Error> {
+        self.has_messages()?;
+        let mut coming = self.receiving.lock().unwrap_or_else(PoisonError::into_inner);
+        let Incomplete { prefix, have, message: body } = &mut *coming;
+        while *have < PREFIX {
+            match self.read(&mut prefix[*have..])? {
+                0 if *have == 0 => return Ok(false),
+                0 => return Err(cut_off()),
+                n => *have += n,
+            }
+        }
+        let len = u32::from_be_bytes(*prefix) as usize;
+        if len > MAX_STREAM_MESSAGE {
+            return Err(Error::MessageTooLong { len, max: MAX_STREAM_MESSAGE });
+        }
+        while *have < PREFIX + len {
+            let got = *have - PREFIX;
+            if body.len() == got {
+                body.resize((got + STEP).min(len), 0);
+            }
+            match self.read(&mut body[got..])? {
+                0 => return Err(cut_off()),
+                n => *have += n,
+            }
+        }
+        *have = 0;
+        body.truncate(len);
+        *message = take(body);
+        Ok(true)
+    }
+
+    fn has_messages(&self) -> Result<(), Error> {
+        if self.messages() {
+            return Ok(());
+        }
+        let what = "exchange messages on a stream that was opened without";
+        Err(Error::io(what, io::ErrorKind::InvalidInput))
+    }
+}
+
+fn cut_off() -> Error {
+    Error::io("receive the rest of a message", io::ErrorKind::UnexpectedEof)
+}

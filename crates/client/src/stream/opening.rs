@@ -1,0 +1,402 @@
+//! How a session gets to its node: over a connection, again if that has to be, to the
+//! node's first answer; and how one becomes the end of a stream.
+
+use crate::carrier::{Carrier, Stuck};
+use crate::connection::{FIRST_PAUSE, emit, wake_after};
+use crate::error::Error;
+use crate::keys::KeyRing;
+use crate::socket::{Address, Attachment, BIND_TIMEOUT, look_up, no_address};
+use crate::stream::end::{Connected, End, ROOM, WINDOW, out_of_place, receive};
+use crate::stream::watch::{Watch, no_descriptor};
+use nix::errno::Errno;
+use nix::sys::epoll::Epoll;
+use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
+use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode};
+
+/// How soon to try again a node that has too many connections to accept.
+const CROWDED: Duration = Duration::from_millis(5);
+
+/// Where a node is, and what to authenticate with there.
+#[derive(Clone)]
+pub(crate) struct Place {
+    at: Attachment,
+    keys: Option<Arc<KeyRing>>,
+}
+
+impl Place {
+    /// Reads the keys, if there are any.
+    pub(crate) fn new(at: Attachment) -> Result<Place, Error> {
+        let (at, query) = at.split();
+        let keys = match query {
+            None => None,
+            Some(query) => {
+                let mut keys = KeyRing::new(query);
+                keys.read()?;
+                Some(Arc::new(keys))
+            }
+        };
+        Ok(Place { at, keys })
+    }
+
+    /// The name that has to be looked up first, if one has.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match &self.at {
+            Attachment::RemoteName(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Where the node may be: a name can have several addresses. Waits for the look-up.
+    pub(crate) fn candidates(&self) -> Result<VecDeque<Attachment>, Error> {
+        match self.name() {
+            None => Ok([self.at.clone()].into()),
+            Some(name) => Ok(look_up(name)?.map(Attachment::Remote).collect()),
+        }
+    }
+}
+
+/// What the node answers to a session's first message.
+pub(crate) enum Answer {
+    Bound(Address),
+    Connected(Connected),
+    Reset(Reset),
+}
+
+/// A carrier, and what the node has said on it.
+pub(crate) type Answered = (Box<dyn Carrier>, Answer);
+
+/// The attempts to say the first message to a node and hear its answer.
+pub(crate) struct Dial {
+    candidates: VecDeque<Attachment>,
+    keys: Option<Arc<KeyRing>>,
+    /// By which a node on another host knows this session again, and how often it has come.
+    identity: u64,
+    attempt: u32,
+    first: ToNode<'static>,
+    carrier: Option<Box<dyn Carrier>>,
+    /// When the candidate at hand has had its time.
+    until: Option<Instant>,
+    /// When to try it again, and the pause after that.
+    again: Option<Instant>,
+    pause: Duration,
+    /// Why the candidates before it were none.
+    absent: Option<Error>,
+}
+
+impl Dial {
+    pub(crate) fn new(
+        candidates: VecDeque<Attachment>,
+        place: &Place,
+        (identity, attempt): (u64, u32),
+        first: ToNode<'static>,
+    ) -> Dial {
+        Dial {
+            candidates,
+            keys: place.keys.clone(),
+            identity,
+            attempt,
+            first,
+            carrier: None,
+            until: None,
+            again: None,
+            pause: FIRST_PAUSE,
+            absent: None,
+        }
+    }
+
+    /// How often this session has come to a node.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Where the node is that has answered.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let at = self.candidates.front()?.clone();
+        Some(Place { at, keys: self.keys.clone() })
+    }
+
+    /// Gives up.
+    pub(crate) fn leave(&mut self, watch: &mut Watch) {
+        if let Some(mut carrier) = self.carrier.take() {
+            watch.leave(&mut *carrier);
+        }
+    }
+
+    /// When to advance though `watch` isn't readable.
+    fn due(&self) -> Option<Instant> {
+        self.again.or(self.until)
+    }
+
+    /// The carrier and the answer, once they are there; `watch` knows the carrier then.
+    pub(crate) fn advance(
+        &mut self,
+        watch: &mut Watch,
+        timer: &TimerFd,
+    ) -> Result<Option<Answered>, Error> {
+        let result = loop {
+            match self.try_candidate(watch) {
+                Err(absent @ (Error::NotRunning { .. } | Error::NoAnswer { .. })) => {
+                    self.candidates.pop_front();
+                    (self.until, self.again) = (None, None);
+                    if self.candidates.is_empty() {
+                        break Err(absent);
+                    }
+                    self.absent = Some(absent);
+                }
+                other => break other,
+            }
+        };
+        match &result {
+            Ok(None) => {
+                let due = self.due().map(|due| due.saturating_duration_since(Instant::now()));
+                wake_after(timer, due);
+            }
+            _ => wake_after(timer, None),
+        }
+        result
+    }
+
+    fn try_candidate(&mut self, watch: &mut Watch) -> Result<Option<Answered>, Error> {
+        let Some(at) = self.candidates.front() else {
+            let nothing = || no_address("the node", std::io::ErrorKind::NotFound.into());
+            return Err(self.absent.take().unwrap_or_else(nothing));
+        };
+        let local = matches!(at, Attachment::Unix(_) | Attachment::InProcess(_));
+        let now = Instant::now();
+        let until = *self.until.get_or_insert(now + at.answer_timeout().max(BIND_TIMEOUT));
+        let no_answer = Error::NoAnswer { at: at.to_string() };
+        if self.carrier.is_none() {
+            if now >= until {
+                return Err(no_answer);
+            }
+            if self.again.is_some_and(|again| now < again) {
+                return Ok(None);
+            }
+            self.attempt = self.attempt.wrapping_add(1);
+            let keys = self.keys.as_ref().and_then(|ring| ring.keys());
+            let mut carrier = match at.connect(self.identity, self.attempt, keys) {
+                // No descriptor tells when fewer wait to be accepted.
+                Err(Error::WouldBlock) => {
+                    self.again = Some(now + CROWDED);
+                    return Ok(None);
+                }
+                connected => connected?,
+            };
+            if emit(&self.first, |head| carrier.send(head, &[], true)).is_err() {
+                return Err(Error::Disconnected);
+            }
+            watch.add(carrier.descriptor())?;
+            (self.carrier, self.again) = (Some(carrier), None);
+        }
+        let Some(mut carrier) = self.carrier.take() else { return Ok(None) };
+        match hear(&mut *carrier) {
+            Ok(Some(answer)) => Ok(Some((carrier, answer))),
+            Ok(None) if now < until => {
+                self.carrier = Some(carrier);
+                Ok(None)
+            }
+            heard => {
+                watch.leave(&mut *carrier);
+                match heard {
+                    // Many came at once: it is a matter of seconds.
+                    Err(Heard::Refused(Error::Refused(Refusal::Busy))) if !local && now < until => {
+                        self.again = Some((now + self.pause).min(until));
+                        self.pause *= 2;
+                        Ok(None)
+                    }
+                    Err(Heard::Refused(error)) => Err(error),
+                    Err(Heard::Away(source)) => {
+                        Err(Error::NotRunning { at: at.to_string(), source })
+                    }
+                    Ok(_) => Err(no_answer),
+                }
+            }
+        }
+    }
+}
+
+/// Why there is no answer.
+enum Heard {
+    /// The connection was never made.
+    Away(std::io::Error),
+    Refused(Error),
+}
+
+/// The first message of a node that is about the session itself. Packets to the port that
+/// the session has bound may come before it is known what the port is for.
+fn hear(carrier: &mut dyn Carrier) -> Result<Option<Answer>, Heard> {
+    let mut buffer = [0; ROOM];
+    loop {
+        let len = match receive(carrier, &mut buffer) {
+            Ok(len) => len,
+            Err(Stuck::WouldBlock) => return Ok(None),
+            Err(Stuck::Closed) => return Err(Heard::Refused(Error::Disconnected)),
+            Err(Stuck::Io(source)) => return Err(Heard::Away(source)),
+        };
+        let answer = match ToClient::parse(&buffer[..len.min(ROOM)]) {
+            Ok(ToClient::Received { .. }) => continue,
+            Ok(ToClient::Bound { node, port, .. }) if port != 0 => {
+                Answer::Bound(Address { node, port })
+            }
+            Ok(ToClient::Stream(Notice::Connected {
+                node,
+                port,
+                peer,
+                peer_port,
+                messages,
+                credit,
+            })) => Answer::Connected(Connected {
+                local: Address { node, port },
+                peer: Address { node: peer, port: peer_port },
+                messages,
+                credit,
+            }),
+            Ok(ToClient::Stream(Notice::Reset(why))) => Answer::Reset(why),
+            Ok(ToClient::Error { refusal: Refusal::Version, .. }) => {
+                return Err(Heard::Refused(Error::NotReliable));
+            }
+            Ok(ToClient::Error { refusal, node, port }) => {
+                return Err(Heard::Refused(Error::refused(refusal, node, port)));
+            }
+            Ok(_) => return Err(Heard::Refused(Error::Protocol(out_of_place()))),
+            Err(error) => return Err(Heard::Refused(Error::Protocol(error))),
+        };
+        return Ok(Some(answer));
+    }
+}
+
+/// What a session is opened for.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose {
+    Connect { from: u16, to: Address, messages: bool, timeout: Duration },
+    Accept { token: u64 },
+}
+
+impl Purpose {
+    fn first(self) -> ToNode<'static> {
+        let version = SESSION_VERSION;
+        match self {
+            Purpose::Connect { from, .. } => ToNode::Bind { version, port: from },
+            Purpose::Accept { token } => {
+                ToNode::Stream(Request::Accept { version, token, credit: WINDOW })
+            }
+        }
+    }
+}
+
+/// A stream that is not open yet.
+pub(crate) struct Opening {
+    dial: Dial,
+    purpose: Purpose,
+    /// Taken by the stream.
+    watch: Option<Watch>,
+    ready: Arc<Epoll>,
+    timer: TimerFd,
+    /// Since then the node has been asked for the stream.
+    asked: Option<(Box<dyn Carrier>, Instant)>,
+}
+
+impl Opening {
+    pub(crate) fn new(
+        place: &Place,
+        candidates: VecDeque<Attachment>,
+        purpose: Purpose,
+        watch: Watch,
+    ) -> Result<Opening, Error> {
+        let identity = getrandom::u64().map_err(|e| Error::io("draw a random number", e))?;
+        let timer = new_timer()?;
+        watch.add(timer.as_fd())?;
+        let dial = Dial::new(candidates, place, (identity, 0), purpose.first());
+        let ready = watch.epoll().clone();
+        Ok(Opening { dial, purpose, watch: Some(watch), ready, timer, asked: None })
+    }
+
+    /// The end of the stream, once it is open; `None` until this has to be called again,
+    /// because the descriptor is readable.
+    pub(crate) fn advance(&mut self) -> Result<Option<End>, Error> {
+        let Some(watch) = &mut self.watch else {
+            return Err(Error::io("open a stream twice", Errno::EINVAL));
+        };
+        if self.asked.is_none() {
+            let Some((mut carrier, answer)) = self.dial.advance(watch, &self.timer)? else {
+                return Ok(None);
+            };
+            match (self.purpose, answer) {
+                (Purpose::Connect { from, to, messages, timeout }, Answer::Bound(local))
+                    if from == 0 || from == local.port =>
+                {
+                    let connect =
+                        Request::Connect { to: to.node, port: to.port, messages, credit: WINDOW };
+                    let message = ToNode::Stream(connect);
+                    // The node has read the only message before it.
+                    if emit(&message, |head| carrier.send(head, &[], true)).is_err() {
+                        return Err(Error::Disconnected);
+                    }
+                    wake_after(&self.timer, Some(timeout));
+                    self.asked = Some((carrier, Instant::now()));
+                }
+                (Purpose::Accept { .. }, Answer::Connected(connected)) => {
+                    return self.done(carrier, connected).map(Some);
+                }
+                (Purpose::Accept { .. }, Answer::Reset(why)) => return Err(Error::Reset(why)),
+                _ => return Err(Error::Protocol(out_of_place())),
+            }
+        }
+        let Some((mut carrier, since)) = self.asked.take() else { return Ok(None) };
+        match hear(&mut *carrier) {
+            Ok(Some(Answer::Connected(connected))) => self.done(carrier, connected).map(Some),
+            Ok(Some(Answer::Reset(why))) => Err(Error::Reset(why)),
+            Ok(Some(Answer::Bound(_))) => Err(Error::Protocol(out_of_place())),
+            Ok(None) => match self.purpose {
+                Purpose::Connect { timeout, .. } if since.elapsed() >= timeout => {
+                    Err(Error::Reset(Reset::Timeout))
+                }
+                _ => {
+                    self.asked = Some((carrier, since));
+                    Ok(None)
+                }
+            },
+            Err(Heard::Refused(error)) => Err(error),
+            Err(Heard::Away(source)) => Err(Error::io("talk to the trunkline node", source)),
+        }
+    }
+
+    /// Gives up. Who waits can be woken by what remains.
+    pub(crate) fn into_watch(mut self) -> Option<Watch> {
+        let mut watch = self.watch.take()?;
+        self.dial.leave(&mut watch);
+        if let Some((mut carrier, _)) = self.asked.take() {
+            watch.leave(&mut *carrier);
+        }
+        watch.remove(self.timer.as_fd());
+        Some(watch)
+    }
+
+    fn done(&mut self, carrier: Box<dyn Carrier>, connected: Connected) -> Result<End, Error> {
+        let watch = self.watch.take().ok_or(Error::Disconnected)?;
+        watch.remove(self.timer.as_fd());
+        Ok(End::new(carrier, watch, connected))
+    }
+}
+
+impl AsFd for Opening {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.0.as_fd()
+    }
+}
+
+impl AsRawFd for Opening {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+pub(crate) fn new_timer() -> Result<TimerFd, Error> {
+    let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+    TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(no_descriptor)
+}
