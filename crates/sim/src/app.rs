@@ -11,8 +11,12 @@ use trunkline_overlay::session::wire::{MAX_HEAD, ToClient, ToNode};
 /// Something that talks through one session with a node, or over a plain path
 /// without any node. The world binds its port; then it may send.
 pub trait Application: Any {
-    /// It has been attached. (A restart of its node goes unnoticed.)
+    /// It has been attached.
     fn start(&mut self, _io: &mut Io<'_>) {}
+
+    /// Its node has started anew, and it has a session with its port there. What it said
+    /// to the node before is forgotten.
+    fn reattached(&mut self, _io: &mut Io<'_>) {}
 
     /// The time asked for by [`Io::wake_at`] has come.
     fn wake(&mut self, _io: &mut Io<'_>) {}
@@ -107,9 +111,7 @@ impl Outbox {
         let mut w = Writer::new(&mut head);
         message.emit_head(&mut w).expect("every head fits in MAX_HEAD");
         self.bytes.extend_from_slice(w.written());
-        if let ToNode::Send { payload, .. } = message {
-            self.bytes.extend_from_slice(payload);
-        }
+        self.bytes.extend_from_slice(message.payload());
         self.messages.push((app, start..self.bytes.len()));
     }
 

@@ -64,6 +64,7 @@ mod error;
 mod places;
 mod queue;
 pub mod random;
+pub mod stream;
 mod topology;
 pub mod voice;
 mod watch;

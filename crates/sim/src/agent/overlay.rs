@@ -4,6 +4,7 @@
 use super::classes::carries_packet;
 use super::{Agent, AgentIo, Received};
 use crate::app::{Application, Io, Outbox};
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,6 +15,7 @@ use trunkline_net::{Class, Protocol};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::node::{Config, Drained, Handover, Node, Sink};
 use trunkline_overlay::session::SessionId;
+use trunkline_overlay::session::wire::stream::Request;
 use trunkline_overlay::session::wire::{
     FIRST_SESSION_VERSION, MAX_HEAD, Refusal, ToClient, ToNode,
 };
@@ -125,8 +127,9 @@ impl OverlayNode {
                 let app = app as u32;
                 self.apps.call(app, &mut self.outbox, io, |a, io| a.held_back(false, io));
             }
+            self.apps.call(app as u32, &mut self.outbox, io, |a, io| a.reattached(io));
         }
-        self.drain(io);
+        self.settle(io);
         Ok(())
     }
 
@@ -164,6 +167,21 @@ impl OverlayNode {
         Ok(index)
     }
 
+    /// Receives a datagram that came by no wire.
+    pub fn inject(&mut self, from: SocketAddr, bytes: &mut [u8], io: &mut AgentIo<'_>) {
+        self.take(RxDatagram { at: io.now(), from, bytes }, io);
+    }
+
+    fn take(&mut self, datagram: RxDatagram<'_>, io: &mut AgentIo<'_>) {
+        if self.is_down(io) {
+            return;
+        }
+        let now = io.now();
+        let (sessions, apps, outbox) = (&self.sessions, &mut self.apps, &mut self.outbox);
+        self.node.recv(now, &mut [datagram], &mut ToApps { sessions, apps, outbox, io });
+        self.settle(io);
+    }
+
     /// An application and its port.
     pub fn app(&self, index: u32) -> (&dyn Application, u16) {
         let slot = &self.apps.0[index as usize];
@@ -194,7 +212,7 @@ impl OverlayNode {
                 Ok((session, port))
             }
             Err(refusal) => {
-                self.node.session_close(session);
+                self.node.session_close(now, session);
                 Err(Some(refusal))
             }
         }
@@ -215,6 +233,14 @@ impl OverlayNode {
         while !self.outbox.is_empty() {
             std::mem::swap(&mut self.outbox, &mut self.spare);
             for (app, message) in self.spare.messages().filter(|_| !down) {
+                if let Ok(ToNode::Stream(Request::Accept { .. })) = ToNode::parse(message) {
+                    // In a session of its own, by which it speaks from now on.
+                    let Some(session) = self.node.session_open() else { continue };
+                    let at = session.0 as usize;
+                    self.sessions.resize(self.sessions.len().max(at + 1), u32::MAX);
+                    self.sessions[at] = app;
+                    self.apps.0[app as usize].session = session;
+                }
                 let AppSlot { session, held, .. } = &mut self.apps.0[app as usize];
                 if !held.is_empty() {
                     held.push_back(message.into());
@@ -309,8 +335,10 @@ impl OverlayNode {
             self.config.id,
             self.node.why(now)
         );
-        self.node.handle_timeout(now);
-        self.drain(io);
+        let (sessions, outbox) = (&self.sessions, &mut self.outbox);
+        let mut sink = ToApps { sessions, apps: &mut self.apps, outbox, io };
+        self.node.handle_timeout(now, &mut sink);
+        self.settle(io);
     }
 }
 
@@ -320,15 +348,8 @@ impl Agent for OverlayNode {
     }
 
     fn receive(&mut self, datagram: Received<'_>, io: &mut AgentIo<'_>) {
-        if self.is_down(io) {
-            return;
-        }
         let from = io.places.address(datagram.header.from);
-        let rx = RxDatagram { at: datagram.at, from, bytes: datagram.payload };
-        let now = io.now();
-        let (sessions, apps, outbox) = (&self.sessions, &mut self.apps, &mut self.outbox);
-        self.node.recv(now, &mut [rx], &mut ToApps { sessions, apps, outbox, io });
-        self.settle(io);
+        self.take(RxDatagram { at: datagram.at, from, bytes: datagram.payload }, io);
     }
 
     fn wake(&mut self, token: u64, io: &mut AgentIo<'_>) {
@@ -407,10 +428,7 @@ impl Sink for ToApps<'_, '_> {
         if !self.apps.0[app as usize].app.reads() {
             return Handover::Full;
         }
-        let mut message = ToClient::parse(head).expect("a node's messages parse");
-        if let ToClient::Received { payload: place, .. } = &mut message {
-            *place = payload;
-        }
+        let message = ToClient::parse(head).expect("a node's messages parse").with_payload(payload);
         self.apps.call(app, self.outbox, self.io, |a, io| a.receive(&message, io));
         Handover::Taken
     }

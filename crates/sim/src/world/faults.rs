@@ -5,6 +5,7 @@ use crate::agent::overlay::OverlayNode;
 use crate::capture::{Capture, CaptureError, WireEnd};
 use crate::error::WorldError;
 use crate::places::{HostId, Stall, WireId};
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::Write;
 use trunkline_base::Time;
@@ -190,5 +191,11 @@ impl World {
     /// its settings, drains it, sends an echo.
     pub fn operate<R>(&mut self, host: HostId, act: impl FnOnce(Time, &mut Node) -> R) -> R {
         self.call_node(host, |node, io| node.operate(io, act))
+    }
+
+    /// Lets `host`'s node receive a datagram, now, from an address that no host of this
+    /// world has.
+    pub fn inject(&mut self, host: HostId, from: SocketAddr, datagram: &mut [u8]) {
+        self.call_node(host, |node, io| node.inject(from, datagram, io));
     }
 }

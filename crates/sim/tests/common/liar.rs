@@ -171,11 +171,7 @@ impl Liar {
 
 /// `host` receives `bytes`.
 pub fn throw(world: &mut World, host: HostId, from: SocketAddr, bytes: &[u8]) {
-    let mut bytes = bytes.to_vec();
-    world.operate(host, |now, node| {
-        node.recv(now, &mut [RxDatagram { at: now, from, bytes: &mut bytes }], &mut Nobody);
-        node.handle_timeout(now);
-    });
+    world.inject(host, from, &mut bytes.to_vec());
 }
 
 /// What `origin` says of its links, with a signature of `by`: 0.1 ms to each.

@@ -1,0 +1,254 @@
+//! Streams in simulated networks: what is read is what was written, whatever becomes of the
+//! links and relays between.
+
+mod common;
+
+use common::{RT, at, calls, link, ms, outcome, stats, uniform};
+use trunkline_base::Bitrate;
+use trunkline_base::link_model::{LinkModel, Loss};
+use trunkline_overlay::node::{Routing, StreamStats};
+use trunkline_overlay::session::wire::stream::Reset;
+use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
+use trunkline_sim::{AppId, HostId, Topology, WireId, World};
+
+const PORT: u16 = 5_000;
+
+type Pair = (AppId<StreamSource>, AppId<StreamSink>);
+
+fn transfer(world: &mut World, (from, to): (u32, u32), port: u16, bytes: u64) -> Pair {
+    let sink = world.attach(HostId(to), port, StreamSink::default()).unwrap();
+    let source = StreamSource::new(NodeId(to + 1), port, at(3_000), Writing::Bulk(bytes));
+    (world.attach(HostId(from), 0, source).unwrap(), sink)
+}
+
+fn mbps(world: &World, (_, sink): Pair) -> f64 {
+    let sink = world.app(sink);
+    let took = sink.ended.expect("an end").since(sink.first.expect("a beginning"));
+    8e-6 * sink.read as f64 / took.as_secs_f64()
+}
+
+fn streams(world: &World, host: u32) -> StreamStats {
+    world.node(HostId(host)).stats().streams
+}
+
+/// All of it, and nothing else, and both sides have ended.
+fn is_whole(world: &World, (source, sink): Pair, bytes: u64) {
+    let (source, sink) = (world.app(source), world.app(sink));
+    assert_eq!((source.reset, &sink.resets), (None, &vec![]));
+    assert_eq!((sink.read, sink.wrong), (bytes, 0), "{:?}", (source.written(), sink.ended));
+    assert!(sink.ended.is_some() && source.ended.is_some());
+}
+
+fn chain(rate: u64, delays: &[u64], losses: &[f64]) -> Topology {
+    let rate = Some(Bitrate::from_bps(rate));
+    let model = |(&delay, &p)| {
+        let loss = if p > 0.0 { uniform(p) } else { Loss::None };
+        LinkModel { rate, ..link(ms(delay), loss) }
+    };
+    Topology::chain(delays.iter().zip(losses).map(model))
+}
+
+#[test]
+fn a_clean_chain_is_filled_and_nothing_is_repeated() {
+    for seal in [false, true] {
+        let mut topology = chain(10_000_000, &[10, 10, 10], &[0.0, 0.0, 0.0]);
+        if seal {
+            topology.seal();
+        }
+        let mut world = topology.build(1).unwrap();
+        let pair = transfer(&mut world, (0, 3), PORT, 20_000_000);
+        world.run_until(at(40_000));
+        is_whole(&world, pair, 20_000_000);
+        assert!(mbps(&world, pair) > 8.6, "{}", mbps(&world, pair));
+        assert_eq!(streams(&world, 0).repeated, 0);
+    }
+}
+
+/// A TCP's share of the middle link alone is 3.9 Mbit/s at 1 %; what of it comes out at the
+/// end of three such links is what the stream's own window makes of it.
+#[test]
+fn loss_on_a_link_costs_what_it_costs_there() {
+    let mut world = chain(20_000_000, &[10, 10, 10], &[0.0, 0.01, 0.0]).build(3).unwrap();
+    let pair = transfer(&mut world, (0, 3), PORT, 10_000_000);
+    world.run_until(at(60_000));
+    is_whole(&world, pair, 10_000_000);
+    assert!(mbps(&world, pair) > 3.0, "{}", mbps(&world, pair));
+    assert!(streams(&world, 0).repeated < 100, "{:?}", streams(&world, 0));
+}
+
+/// The relay is another start of itself five times; what it held is lost with it, and sent
+/// again from the end.
+#[test]
+fn relays_that_crash_and_routes_that_change_lose_nothing() {
+    for seal in [false, true] {
+        // A ring of five: two ways from 0 to 2.
+        let mut topology = Topology::new();
+        for id in 1..=5 {
+            topology.host(NodeId(id));
+        }
+        for (a, b) in [(0, 1), (1, 2), (0, 3), (3, 4), (4, 2)] {
+            let rate = Some(Bitrate::from_bps(8_000_000));
+            let model = LinkModel { rate, ..link(ms(8), uniform(0.005)) };
+            topology.link(HostId(a), HostId(b), model.clone(), model);
+        }
+        topology.link_state(&Routing::default());
+        if seal {
+            topology.seal();
+        }
+        let mut world = topology.build(4).unwrap();
+        let pair = transfer(&mut world, (0, 2), PORT, 30_000_000);
+        for round in 0..5u64 {
+            world.run_until(at(6_000 + 8_000 * round));
+            world.crash(HostId(1));
+            world.run_until(at(6_500 + 8_000 * round + 500 * (round % 3)));
+            world.restart(HostId(1)).unwrap();
+        }
+        world.run_until(at(150_000));
+        is_whole(&world, pair, 30_000_000);
+    }
+}
+
+#[test]
+fn a_cut_only_delays() {
+    let mut world = chain(8_000_000, &[10, 10], &[0.0, 0.01]).build(5).unwrap();
+    let pair = transfer(&mut world, (0, 2), PORT, 10_000_000);
+    for round in 0..4 {
+        world.run_until(at(5_000 + 8_000 * round));
+        world.cut(WireId(1));
+        world.run_until(at(9_000 + 8_000 * round));
+        world.mend(WireId(1));
+    }
+    world.run_until(at(120_000));
+    is_whole(&world, pair, 10_000_000);
+}
+
+#[test]
+fn a_crash_of_an_end_resets() {
+    for victim in [0, 2] {
+        let mut world = chain(4_000_000, &[10, 10], &[0.0, 0.0]).build(5).unwrap();
+        let pair = transfer(&mut world, (0, 2), PORT, 30_000_000);
+        world.run_until(at(8_000));
+        world.crash(HostId(victim));
+        world.run_until(at(9_000));
+        world.restart(HostId(victim)).unwrap();
+        world.run_until(at(80_000));
+        let (source, sink) = (world.app(pair.0), world.app(pair.1));
+        if victim == 2 {
+            assert_eq!(source.reset, Some(Reset::Unknown));
+        } else {
+            assert_eq!(sink.resets, [Reset::Unknown]);
+        }
+        assert_eq!(sink.wrong, 0);
+        for host in [0, 2] {
+            assert_eq!(streams(&world, host).open, 0);
+        }
+    }
+}
+
+#[test]
+fn one_that_nobody_takes_is_refused() {
+    let mut world = chain(4_000_000, &[10, 10], &[0.0, 0.0]).build(5).unwrap();
+    let refused = |world: &mut World, node: u32| {
+        let source = StreamSource::new(NodeId(node), 1, at(3_000), Writing::Bulk(1_000));
+        world.attach(HostId(0), 0, source).unwrap()
+    };
+    let ids = [2, 3, 1, 9].map(|node| refused(&mut world, node));
+    world.run_until(at(20_000));
+    let why = ids.map(|id| world.app(id).reset.unwrap());
+    use Reset::{NoRoute, NotListening};
+    assert_eq!(why, [NotListening, NotListening, NotListening, NoRoute]);
+}
+
+/// Both ends at one node: no link is needed.
+#[test]
+fn a_stream_within_a_node() {
+    let mut world = chain(4_000_000, &[10], &[0.0]).build(5).unwrap();
+    let pair = transfer(&mut world, (0, 0), PORT, 5_000_000);
+    world.run_until(at(30_000));
+    is_whole(&world, pair, 5_000_000);
+    assert_eq!(stats(&world, 0, 0).of(Service::Reliable).originals.envelopes, 0);
+}
+
+/// Several share a chain evenly, whoever came first; and calls don't notice them.
+#[test]
+fn streams_share_and_voice_goes_first() {
+    let missed = |with: bool| {
+        let mut topology = chain(8_000_000, &[10, 10], &[0.0, 0.01]);
+        topology.config_mut(HostId(0)).links[0].rate = Some(Bitrate::from_bps(7_800_000));
+        topology.config_mut(HostId(1)).links[1].rate = Some(Bitrate::from_bps(7_800_000));
+        let mut world = topology.build(5).unwrap();
+        let calls = calls(&mut world, (0, 2), RT, 6_000, 10, (at(3_000), 3_000));
+        let pairs: Vec<_> = (0..if with { 4 } else { 0 })
+            .map(|k| transfer(&mut world, (0, 2), PORT + k, 100_000_000))
+            .collect();
+        world.run_until(at(63_000));
+        let read: Vec<_> = pairs.iter().map(|p| world.app(p.1).read as f64).collect();
+        if with {
+            let (sum, squares): (f64, f64) =
+                read.iter().fold((0.0, 0.0), |(a, b), x| (a + x, b + x * x));
+            assert!(sum * sum / (4.0 * squares) > 0.95, "{read:?}");
+        }
+        outcome(&world, &calls).missed.estimate
+    };
+    let (without, with) = (missed(false), missed(true));
+    assert!(with < without + 0.001, "{with} with files, {without} without");
+}
+
+/// Who reads nothing keeps what it may, and the others have all of theirs.
+#[test]
+fn one_that_is_not_read_is_nobody_elses_loss() {
+    let mut world = chain(8_000_000, &[10, 10], &[0.0, 0.0]).build(5).unwrap();
+    let lazy = world.attach(HostId(2), 1, StreamSink::that_rests()).unwrap();
+    let source = StreamSource::new(NodeId(3), 1, at(3_000), Writing::Bulk(50_000_000));
+    let source = world.attach(HostId(0), 0, source).unwrap();
+    let pair = transfer(&mut world, (0, 2), PORT, 5_000_000);
+    world.run_until(at(300_000));
+    is_whole(&world, pair, 5_000_000);
+    let kept = world.app(source).written();
+    assert!(world.app(lazy).read == 256 << 10 && kept < 5 << 20, "{kept}");
+    // Ten minutes are enough.
+    assert_eq!(world.app(source).reset, None);
+    world.run_until(at(620_000));
+    assert_eq!(world.app(source).reset, Some(Reset::Stalled));
+}
+
+/// Both directions have ended long before the last bytes are read, and their node keeps those
+/// for as long as that takes.
+#[test]
+fn what_is_read_late_is_all_there() {
+    let mut world = chain(8_000_000, &[10, 10], &[0.0, 0.0]).build(5).unwrap();
+    let sink = StreamSink::that_rests_until(at(120_000));
+    let sink = world.attach(HostId(2), PORT, sink).unwrap();
+    let source = StreamSource::new(NodeId(3), PORT, at(3_000), Writing::Bulk(1_000_000));
+    let source = world.attach(HostId(0), 0, source).unwrap();
+    world.run_until(at(119_000));
+    assert_eq!(world.app(sink).read, 256 << 10);
+    assert_eq!((streams(&world, 0).open, streams(&world, 2).open), (0, 1));
+    world.run_until(at(130_000));
+    is_whole(&world, (source, sink), 1_000_000);
+    world.run_until(at(200_000));
+    assert_eq!(streams(&world, 2).open, 0);
+}
+
+/// The only relay says goodbye and is back two seconds later. What was written meanwhile, with
+/// nothing under way that would time out, leaves as soon as there is a way.
+#[test]
+fn what_is_written_without_a_way_leaves_when_there_is_one() {
+    let mut topology = chain(8_000_000, &[10, 10], &[0.0, 0.0]);
+    topology.link_state(&Routing::default());
+    let mut world = topology.build(5).unwrap();
+    let sink = world.attach(HostId(2), PORT, StreamSink::of_messages(1_000)).unwrap();
+    let writing = Writing::Messages { bytes: 1_000, spacing: ms(100), count: 200 };
+    let source = StreamSource::new(NodeId(3), PORT, at(3_000), writing);
+    world.attach(HostId(0), 0, source).unwrap();
+    world.run_until(at(8_000));
+    world.stop(HostId(1));
+    world.run_until(at(10_000));
+    world.restart(HostId(1)).unwrap();
+    world.run_until(at(40_000));
+    let delays = &world.app(sink).delays;
+    assert_eq!(delays.len(), 200);
+    let slowest = delays.iter().max().unwrap();
+    assert!(*slowest > ms(1_000) && *slowest < ms(4_500), "{slowest:?}");
+}
