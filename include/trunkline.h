@@ -1,9 +1,9 @@
 /*
- * trunkline.h: datagram sockets over an overlay of trunkline nodes, for any
- * language that can call C. Linux only.
+ * trunkline.h: datagram sockets and streams over an overlay of trunkline nodes,
+ * for any language that can call C. Linux only.
  *
- * The calls have the shape of the BSD socket calls, and packets are datagrams:
- * whole or not at all. Addresses are a node and a virtual port there, in the
+ * The calls have the shape of the BSD socket calls. Packets are datagrams: whole
+ * or not at all; streams are below, from tl_stream_socket on. Addresses are a node and a virtual port there, in the
  * byte order of the machine.
  *
  *     int fd = tl_socket("/run/trunkline/node.sock");
@@ -12,8 +12,11 @@
  *         fprintf(stderr, "%s\n", tl_strerror(errno));
  *
  * Errors. A call that fails returns -1 and sets errno. None of these errors
- * ends an open socket: go on using it. In every call
+ * ends an open socket for datagrams: go on using it. In every call
  *   EBADF   the descriptor is not an open socket of this library
+ *   EOPNOTSUPP
+ *           the call is for streams and the socket for datagrams, or the other way
+ *           round
  *   EFAULT  a pointer is null that must not be
  *   EINVAL  an argument is out of range
  *   EIO     a bug in this library, which it has reported on standard error
@@ -21,7 +24,7 @@
  *
  * The descriptor is a real one, and the same for the socket's whole life, also
  * while its node restarts. Wait for it to become readable with poll, epoll,
- * select or an event loop, then call tl_recvfrom. As with any socket it can be
+ * select or an event loop, then call tl_recvfrom (or tl_read, tl_accept). As with any socket it can be
  * readable for nothing, so use TL_DONTWAIT or TL_NONBLOCK there. Do nothing
  * else with it: read, write, fcntl, dup and close(2) are not for it; tl_close
  * is. It is closed on exec; a child made by fork must not use it.
@@ -32,7 +35,7 @@
  * completes or fails with EBADF, at once even if it was waiting. A call that
  * begins later may meet a new socket with the same number, as with any
  * descriptor. Only tl_bind keeps other calls on its socket waiting, for as long
- * as it takes.
+ * as it takes; so do tl_connect and tl_listen while they look a name up.
  */
 #ifndef TRUNKLINE_H
 #define TRUNKLINE_H
@@ -93,6 +96,18 @@ struct tl_addr {
  *                 are dropped. Use another socket for real time, which would be
  *                 behind them here. A node before 0.2 refuses any other than 0,
  *                 once, with EPROTO, and drops.
+ *
+ * Of streams, which know TL_NONBLOCK and TL_RCVTIMEO_MS, too:
+ *
+ * TL_NONBLOCK     1: tl_read, tl_write, tl_shutdown, tl_reset and tl_accept fail with
+ *                 EAGAIN rather than wait. What tl_accept returns waits until it is
+ *                 told not to.
+ * TL_RCVTIMEO_MS  how long tl_read or tl_accept waits at most
+ * TL_MESSAGES     1: both ends keep the boundaries of messages, by writing before
+ *                 each its length as four bytes, the highest first, of at most
+ *                 16 MiB; the library and the nodes only pass on that they do. 0,
+ *                 the default: they don't. Only before tl_connect; of a stream of
+ *                 tl_accept it says what the other end has set.
  */
 #define TL_SERVICE 1
 #define TL_DEADLINE_MS 2
@@ -103,6 +118,7 @@ struct tl_addr {
 #define TL_STATUS 7
 #define TL_LATE 8
 #define TL_WAIT 9
+#define TL_MESSAGES 10
 
 /* Values of TL_SERVICE. */
 #define TL_BEST_EFFORT 1
@@ -244,11 +260,124 @@ struct tl_status {
  */
 int tl_status(int fd, struct tl_status *status);
 
-/* The socket's node and virtual port; zeros before tl_bind. Returns 0. */
+/*
+ * The socket's node and virtual port; zeros before tl_bind, of a stream before
+ * tl_connect or tl_listen. Returns 0.
+ */
 int tl_getsockname(int fd, struct tl_addr *addr);
 
 /* Ends the socket; its virtual port is free again. Returns 0. */
 int tl_close(int fd);
+
+/*
+ * Streams: bytes in order, none lost while the stream lasts, as on TCP.
+ *
+ *     int fd = tl_stream_socket("/run/trunkline/node.sock");
+ *     struct tl_addr far = {7, 4000};
+ *     if (fd < 0 || tl_connect(fd, &far) < 0 || tl_write(fd, "hello", 5) < 0)
+ *         fprintf(stderr, "%s\n", tl_strerror(errno));
+ *
+ * A stream ends when both ends have said that they write no more (tl_shutdown, or
+ * tl_close, which delivers what was written), when one breaks it off (tl_reset), or
+ * when one of the two nodes goes away: it isn't made again by itself. After any error
+ * but EAGAIN and EINVAL there is only tl_close. Who writes faster than the other end
+ * reads is made to wait.
+ *
+ * The descriptor becomes readable when tl_read would not wait, be it for the end of
+ * the stream or an error, and, after a tl_write, tl_shutdown or tl_reset that failed
+ * with EAGAIN, when that is worth another try. It stays so until that call is made: who
+ * waits for both makes both. It never becomes writable. Of a listener it becomes
+ * readable when tl_accept has something to do, be it to connect again.
+ *
+ * One thread may read while another writes. tl_close wakes both.
+ */
+
+/*
+ * A new socket for streams at `attachment`, as in tl_socket. tl_bind on it takes note
+ * of the virtual port (0, or no tl_bind: any free one), once, and waits for nothing.
+ * Then it becomes a stream by tl_connect, or a listener by tl_listen. Returns a
+ * descriptor.
+ *
+ * Errors: those of tl_socket.
+ */
+int tl_stream_socket(const char *attachment);
+
+/*
+ * Opens a stream to the application that listens at `to`. Waits, whatever TL_NONBLOCK
+ * says: for the node as tl_bind does, and then for the other end, for which the node gives up
+ * after 10 s, and this after 60. Returns 0.
+ * After an error it can be tried again.
+ *
+ * Errors: those of tl_bind for datagrams; EINVAL (connected, or a listener, already),
+ * ECONNREFUSED (no node runs there, or no application listens there for streams), EBUSY
+ * (the other end takes no more streams), EPERM (a node's rules forbid it), ETIMEDOUT
+ * (the node, or the other end, does not answer), EHOSTUNREACH (there is no route),
+ * ENOBUFS (the node has no room for another), EOPNOTSUPP (the node, or the next on the
+ * way, is of a release without streams), EPROTO.
+ */
+int tl_connect(int fd, const struct tl_addr *to);
+
+/*
+ * Attaches to the node and lets streams come in at the virtual port. As many as
+ * `backlog` wait to be accepted, at least 1; the node may allow fewer, and refuses
+ * those beyond with EBUSY. Waits for the node as tl_bind does. Returns 0. After an
+ * error it can be tried again. The port is taken again when the node is back after a
+ * restart.
+ *
+ * Errors: those of tl_bind for datagrams; EINVAL (connected, or a listener, already),
+ * EOPNOTSUPP (the node is of a release without streams).
+ */
+int tl_listen(int fd, int backlog);
+
+/*
+ * Takes the next stream, and where it comes from into `from` unless that is null. One
+ * that has gone while it waited is passed over. Returns a descriptor of its own, which
+ * outlives the listener.
+ *
+ * Errors, none of which ends the listener: EAGAIN (none has come: now, or within
+ * TL_RCVTIMEO_MS), EINVAL (not a listener), EMFILE, ENFILE, ENOMEM; and as in
+ * tl_recvfrom, when the node is back and refuses the port, EADDRINUSE, EADDRNOTAVAIL,
+ * ENOBUFS, EPERM, EOPNOTSUPP, EPROTO.
+ */
+int tl_accept(int fd, struct tl_addr *from);
+
+/*
+ * Reads at most `len` bytes into `buf`; waits until there is at least one. Returns how
+ * many; 0 is the end of the stream (or `len` is 0).
+ *
+ * Errors: EAGAIN (nothing has come: now, or within TL_RCVTIMEO_MS), EINVAL (not
+ * connected); after all that came before: ECONNRESET (the other end has broken it off,
+ * or its node has lost it), ETIMEDOUT (nothing was heard of the other end for too long,
+ * or it has stopped reading), ENOTCONN (the own node has gone), ECONNABORTED (after
+ * tl_reset), EPIPE (the other end is closed), EHOSTUNREACH, EPROTO.
+ */
+ssize_t tl_read(int fd, void *buf, size_t len);
+
+/*
+ * Writes at most `len` bytes at `buf`; waits until the node takes at least one. Returns
+ * how many, which may be fewer than `len`: write the rest next.
+ *
+ * Errors: EAGAIN (TL_NONBLOCK, and the node takes none now), EPIPE (after tl_shutdown,
+ * or the other end is closed), and those of tl_read.
+ */
+ssize_t tl_write(int fd, const void *buf, size_t len);
+
+/*
+ * Ends the writing direction: the other end reads the end of the stream after what was
+ * written. Reading goes on. Returns 0, when the system has taken all that was written;
+ * so it is also the safe way to end a stream to a node on another host before tl_close.
+ *
+ * Errors: those of tl_write.
+ */
+int tl_shutdown(int fd);
+
+/*
+ * Breaks the stream off: what is under way is lost, and the other end fails with
+ * ECONNRESET. Returns 0.
+ *
+ * Errors: those of tl_write.
+ */
+int tl_reset(int fd);
 
 /*
  * What an errno of this library means, in English: what happened and what to do

@@ -9,6 +9,7 @@ mod out;
 
 mod bench;
 mod call;
+mod cat;
 mod clock;
 mod complaints;
 mod datapath;
@@ -54,6 +55,7 @@ enum Command {
     Links(operate::LinksArgs),
     Routes(operate::RoutesArgs),
     Flows(operate::FlowsArgs),
+    Streams(operate::StreamsArgs),
     Calls(operate::CallsArgs),
     Ping(operate::PingArgs),
     Trace(operate::TraceArgs),
@@ -64,6 +66,7 @@ enum Command {
     Demo(demo::Args),
     Call(call::Args),
     Proxy(proxy::Args),
+    Cat(cat::Args),
     Score(score::Args),
     Impair(Box<impair::Args>),
     Bench(bench::Args),
@@ -128,6 +131,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Links(args) => operate::links(&args).map_err(operator_failure),
         Command::Routes(args) => operate::routes(&args).map_err(operator_failure),
         Command::Flows(args) => operate::flows(&args).map_err(operator_failure),
+        Command::Streams(args) => operate::streams(&args).map_err(operator_failure),
         Command::Calls(args) => operate::calls(&args).map_err(operator_failure),
         Command::Ping(args) => operate::ping(&args).map_err(operator_failure),
         Command::Trace(args) => operate::trace(&args).map_err(operator_failure),
@@ -138,6 +142,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Call(args) => call::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Proxy(args) => proxy::run(&args).map_err(|e| failure(e.exit_code())(&e)),
+        Command::Cat(args) => cat::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Score(args) => score::run(&args).map_err(|e| failure(1)(&e)),
         Command::Impair(args) => impair::run(*args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Bench(args) => bench::run(&args).map_err(|e| failure(1)(&e)),

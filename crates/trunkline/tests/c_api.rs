@@ -146,19 +146,52 @@ fn no_error_touches_memory_that_it_should_not() {
     }
 }
 
-/// With the static library.
+/// The program of streams.c plays the node itself.
+#[test]
+fn streams_have_their_errors_too() {
+    let dir = temp_dir();
+    let program = dir.path().join("streams");
+    compile("crates/trunkline/tests/c_api/streams.c", &program);
+    let run_with = |mut command: Command| {
+        let place = temp_dir();
+        succeeded(&run(command.arg(place.path())));
+    };
+    run_with(linked(&program));
+    if installed("valgrind") {
+        run_with(valgrind(&program));
+    }
+    if sanitized("crates/trunkline/tests/c_api/streams.c", &program) {
+        let mut command = Command::new(&program);
+        command.env("ASAN_OPTIONS", "detect_leaks=0");
+        run_with(command);
+    }
+}
+
 #[test]
 fn the_address_sanitizer_finds_nothing_either() {
     let dir = temp_dir();
     let program = dir.path().join("errors");
-    let source = root().join("crates/trunkline/tests/c_api/errors.c");
+    if !sanitized("crates/trunkline/tests/c_api/errors.c", &program) {
+        return;
+    }
+    let mut command = Command::new(&program);
+    // Its search for leaks needs ptrace, which containers forbid; valgrind does
+    // that.
+    command.env("ASAN_OPTIONS", "detect_leaks=0");
+    go_through_the_errors(command);
+}
+
+/// Compiles a program with the AddressSanitizer and the static library; false if the
+/// compiler has none.
+fn sanitized(source: &str, program: &Path) -> bool {
+    let source = root().join(source);
     let archive = library().join("libtrunkline.a");
     let libraries = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
     let compiled = cc()
         .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"])
         .arg(source)
         .arg("-o")
-        .arg(&program)
+        .arg(program)
         .arg(archive)
         .args(libraries)
         .output()
@@ -168,13 +201,8 @@ fn the_address_sanitizer_finds_nothing_either() {
         assert!(why.contains("san"), "{why}");
         println!("skipped: the C compiler has no AddressSanitizer");
         assert!(std::env::var_os("CI").is_none(), "CI needs it");
-        return;
     }
-    let mut command = Command::new(&program);
-    // Its search for leaks needs ptrace, which containers forbid; valgrind does
-    // that.
-    command.env("ASAN_OPTIONS", "detect_leaks=0");
-    go_through_the_errors(command);
+    compiled.status.success()
 }
 
 #[test]
@@ -293,6 +321,69 @@ fn the_examples_in_c_and_python_talk_over_two_nodes() {
     }
     echo.crash();
     assert_eq!(echo.rest().1, "");
+}
+
+/// The examples of streams, in C and where that is installed in Python.
+fn stream_examples(dir: &Path) -> Vec<Box<dyn Fn() -> Command>> {
+    let program = dir.join("stream");
+    compile("examples/c/stream.c", &program);
+    let mut examples: Vec<Box<dyn Fn() -> Command>> = vec![Box::new(move || linked(&program))];
+    if installed("python3") {
+        examples.push(Box::new(|| {
+            let mut python = linked("python3");
+            python.env("PYTHONDONTWRITEBYTECODE", "1");
+            python.arg(root().join("examples/python/stream.py"));
+            python
+        }));
+    }
+    examples
+}
+
+#[test]
+fn the_examples_of_streams_say_why_not() {
+    let dir = temp_dir();
+    for example in stream_examples(dir.path()) {
+        for arguments in [&["connect", "2", "4000"][..], &["listen", "4000"]] {
+            let ended = run(example().arg("/nowhere").args(arguments));
+            assert_eq!(ended.code, Some(1));
+            assert!(ended.stderr.contains("no node runs at the attachment"), "{}", ended.stderr);
+        }
+        assert_ne!(run(example().arg("/nowhere")).code, Some(0), "usage");
+    }
+}
+
+/// Each example as a server, and each as a client of it, over two nodes.
+#[test]
+fn the_examples_of_streams_talk_over_two_nodes() {
+    let chain = Chain::of(2);
+    let dir = temp_dir();
+    let input = dir.path().join("input");
+    let text: String = (0..200_000).map(|n| format!("{n}\n")).collect();
+    std::fs::write(&input, &text).expect("written");
+    let examples = stream_examples(dir.path());
+    for (n, server) in examples.iter().enumerate() {
+        let port = (4000 + n).to_string();
+        let mut server = server();
+        let mut server = Process::start(server.arg(&chain.nodes[1].socket).args(["listen", &port]));
+        let listening = format!("listening at 2:{port}\n");
+        wait_for("the listener", || server.stdout().starts_with(&listening).then_some(()));
+        for client in &examples {
+            let mut client = client();
+            client.stdin(std::fs::File::open(&input).expect("opened"));
+            let to = ["connect", "2", &port];
+            let ended = client.arg(&chain.nodes[0].socket).args(to).output().expect("runs");
+            assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
+            assert!(ended.status.success() && ended.stdout == text.as_bytes());
+        }
+        server.crash();
+        assert_eq!(server.rest().1, "");
+    }
+    for client in &examples {
+        let mut client = client();
+        let ended = run(client.arg(&chain.nodes[0].socket).args(["connect", "2", "4099"]));
+        assert_eq!(ended.code, Some(1));
+        assert!(ended.stderr.contains("listens there for streams"), "{}", ended.stderr);
+    }
 }
 
 /// What `make install` leaves, below `dest` as if that were the root.

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
-use trunkline_client::{Service, SocketOption};
+use std::time::{Duration, Instant};
+use trunkline_client::{Error, Reset, Service, SocketOption, StreamListener, StreamSocket};
 use trunkline_overlay::wire::version::{CURRENT, OLDEST};
 
 /// Says which commit is the previous one.
@@ -291,6 +291,42 @@ fn an_old_node_passes_on_by_which_formula_a_new_one_computes() {
     call(&chain);
     chain.nodes.iter_mut().for_each(Node::assert_healthy);
     chain.nodes.iter().for_each(understood_all);
+}
+
+/// 3 is of before, when links were not reliable: streams end there, with a reason and in
+/// time, and so do those of its own applications.
+#[test]
+fn streams_over_an_old_node_are_refused() {
+    let Some((binary, _)) = previous() else { return };
+    let mut chain = prepare(4, "");
+    chain.nodes[2].program = binary;
+    chain.nodes.iter_mut().for_each(Node::start);
+    wait_for_route(&chain);
+    let [one, two, three, four] = &chain.nodes[..] else { unreachable!("four nodes") };
+    let _listeners =
+        [two, four].map(|node| StreamListener::bind(node.socket.as_path(), 900).expect("bound"));
+    let connect = |from: &Node, to: &Node| {
+        let began = Instant::now();
+        let opened = StreamSocket::connect(from.socket.as_path(), to.address(900));
+        (opened.map(drop), began.elapsed())
+    };
+    connect(one, two).0.expect("both are of today");
+    let (next, took) = connect(two, four);
+    assert!(matches!(next, Err(Error::Reset(Reset::OldNeighbour))), "{next:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    // Whoever is further away hears nothing, and gives up.
+    let (further, took) = connect(one, four);
+    assert!(matches!(further, Err(Error::Reset(Reset::Timeout))), "{further:?}");
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    let (own, took) = connect(three, two);
+    assert!(matches!(own, Err(Error::NotReliable)), "{own:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    let said = run(trunkline(["cat", "4:900", "--socket"]).arg(&two.socket));
+    assert!(said.one_line(3).contains("of a version without reliable links"), "{}", said.stderr);
+    let said = run(trunkline(["cat", "2:900", "--socket"]).arg(&three.socket));
+    assert!(said.one_line(3).contains("too old"), "{}", said.stderr);
+    assert_eq!(two.metrics().drops("malformed") + four.metrics().drops("malformed"), 0);
+    chain.nodes.iter_mut().for_each(Node::assert_healthy);
 }
 
 /// An operator holds the overlay at the version that all nodes have; a node

@@ -237,7 +237,7 @@ impl End {
 
     /// Does what is due meanwhile.
     fn rest(&mut self) {
-        self.node.handle_timeout(clock::now());
+        self.node.handle_timeout(clock::now(), &mut Hole);
         self.node.transmit(clock::now(), &mut self.arena);
         self.arena.clear();
     }

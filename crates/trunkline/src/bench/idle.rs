@@ -290,7 +290,7 @@ impl Neighbour {
             }
             self.node.recv(now, &mut batch, &mut Hole);
         }
-        self.node.handle_timeout(now);
+        self.node.handle_timeout(now, &mut Hole);
         loop {
             let drained = self.node.transmit(now, arena);
             for run in arena.runs() {

@@ -102,7 +102,7 @@ impl Neighbour {
     }
 
     fn give(&mut self, socket: &UdpSocket, now: Time) {
-        self.node.handle_timeout(now);
+        self.node.handle_timeout(now, &mut Hole);
         loop {
             let drained = self.node.transmit(now, &mut self.arena);
             let mut items = arrayvec::ArrayVec::<TxItem<'_>, BATCH>::new();

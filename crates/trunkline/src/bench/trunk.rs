@@ -286,11 +286,11 @@ impl Ends {
             self.calls.rotate_left(1);
         }
         let due = self.now + Duration::from_millis(2);
-        self.nodes[0].handle_timeout(due);
+        self.nodes[0].handle_timeout(due, &mut self.heard);
         self.nodes[0].transmit(due, &mut self.arena);
         let left = clock::now().since(began).as_nanos();
         let arrived = self.carry(0);
-        self.nodes[1].handle_timeout(due);
+        self.nodes[1].handle_timeout(due, &mut self.heard);
         self.nodes[1].transmit(due, &mut self.arena);
         self.carry(1);
         (left, arrived)

@@ -24,7 +24,7 @@ use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// The first bytes of a recording: its format and version.
-pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x04";
+pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x05";
 
 /// Memory that envelopes are sealed into between two flushes. A recording
 /// holds only for these, since what is left over waits in the node.
@@ -389,19 +389,22 @@ impl Tap {
     }
 
     /// [`Node::session_close`].
-    pub fn session_close(&mut self, id: SessionId) {
+    pub fn session_close(&mut self, now: Time, id: SessionId) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.write(Tag::Close, &Body::default().u64(id.0.into()));
+            recorder.write(Tag::Close, &Body::default().time(now).u64(id.0.into()));
         }
-        self.node.session_close(id);
+        self.node.session_close(now, id);
     }
 
     /// [`Node::handle_timeout`].
-    pub fn handle_timeout(&mut self, now: Time) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.write(Tag::Timeout, &Body::default().time(now));
+    pub fn handle_timeout(&mut self, now: Time, sink: &mut impl Sink) {
+        match &mut self.recorder {
+            None => self.node.handle_timeout(now, sink),
+            Some(recorder) => {
+                recorder.write(Tag::Timeout, &Body::default().time(now));
+                self.node.handle_timeout(now, &mut SinkTap { inner: sink, recorder });
+            }
         }
-        self.node.handle_timeout(now);
     }
 
     /// [`Node::echo`].

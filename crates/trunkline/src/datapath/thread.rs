@@ -6,6 +6,7 @@ mod media;
 mod notices;
 mod operate;
 mod remote;
+mod streams;
 
 pub use flows::{FLOWS_AT_ONCE, FlowSnapshot};
 pub use operate::Operation;
@@ -398,7 +399,7 @@ impl PacketThread {
             self.catch_up(&stamps)?;
             let now = clock::now();
             if now >= self.armed && !self.is_behind() {
-                self.node.handle_timeout(now);
+                self.node.handle_timeout(now, &mut self.carriers);
                 self.end_handshakes(now);
                 self.assure_held(now);
                 self.return_to_doors(now);

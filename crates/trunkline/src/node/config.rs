@@ -6,6 +6,7 @@ mod number;
 mod places;
 mod sealing;
 mod sip;
+mod streams;
 mod trunk;
 
 pub use access::KnownClient;
@@ -150,6 +151,7 @@ struct File {
     client: Vec<Spanned<access::ClientSection>>,
     #[serde(default)]
     trunk: Vec<Spanned<trunk::TrunkSection>>,
+    streams: Option<Spanned<streams::StreamsSection>>,
     sip: Option<sip::SipSection>,
     #[serde(default)]
     log: LogSection,
@@ -344,34 +346,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     let template = defaults(&file, config.id);
     // First what all links have, lest the first of them is blamed for it.
     template.check().map_err(|what| mistake(None, format!("out of range ({what})")))?;
-    for section in &file.link {
-        config.links.push(link_config(section.get_ref(), &file));
-        // One at a time, so that a mistake has a line.
-        config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
-        if let Some(link) = config.links.last() {
-            sealing::check_link(link, &file.overlay, key_files.is_some())
-                .map_err(|what| mistake(Some(section.span()), what))?;
-        }
-        let family = |a: &SocketAddr| a.is_ipv6();
-        if let Some((address, why)) = section.get_ref().address.and_then(nobodys) {
-            return Err(mistake(Some(section.span()), format!("address {address} {why}")));
-        }
-        if let Some(address) = section.get_ref().address
-            && !file.node.listen.iter().any(|l| family(l) == family(&address))
-        {
-            let what =
-                format!("{address} cannot be reached: [node] listen has no address of its family");
-            return Err(mistake(Some(section.span()), what));
-        }
-    }
-    for section in &file.route {
-        config.routes.extend(static_routes(section.get_ref()));
-        config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
-    }
-    for section in &file.trunk {
-        config.trunks.push(section.get_ref().config());
-        config.validate().map_err(|e| mistake(Some(section.span()), e.to_string()))?;
-    }
+    add_sections(&mut config, &file, key_files.is_some())
+        .map_err(|(span, what)| mistake(Some(span), what))?;
     if let Some(filter) = &file.log.filter {
         crate::log::parse(filter.get_ref())
             .map_err(|why| mistake(Some(filter.span()), format!("[log] filter {why}")))?;
@@ -397,6 +373,49 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         template,
         key_files,
     })
+}
+
+/// Adds links, routes, trunks and streams one at a time, so that a mistake has a line.
+fn add_sections(
+    config: &mut overlay::Config,
+    file: &File,
+    sealed: bool,
+) -> Result<(), (Range<usize>, String)> {
+    let check = |config: &overlay::Config, span: Range<usize>| {
+        config.validate().map_err(|e| (span, e.to_string()))
+    };
+    for section in &file.link {
+        config.links.push(link_config(section.get_ref(), file));
+        check(config, section.span())?;
+        if let Some(link) = config.links.last() {
+            sealing::check_link(link, &file.overlay, sealed)
+                .map_err(|what| (section.span(), what))?;
+        }
+        let family = |a: &SocketAddr| a.is_ipv6();
+        if let Some((address, why)) = section.get_ref().address.and_then(nobodys) {
+            return Err((section.span(), format!("address {address} {why}")));
+        }
+        if let Some(address) = section.get_ref().address
+            && !file.node.listen.iter().any(|l| family(l) == family(&address))
+        {
+            let what =
+                format!("{address} cannot be reached: [node] listen has no address of its family");
+            return Err((section.span(), what));
+        }
+    }
+    for section in &file.route {
+        config.routes.extend(static_routes(section.get_ref()));
+        check(config, section.span())?;
+    }
+    for section in &file.trunk {
+        config.trunks.push(section.get_ref().config());
+        check(config, section.span())?;
+    }
+    if let Some(section) = &file.streams {
+        config.streams = section.get_ref().config();
+        check(config, section.span())?;
+    }
+    Ok(())
 }
 
 /// What the node does for phones, if it does.

@@ -1,10 +1,11 @@
-//! Flows as an operator sees them, rated by the E-model.
+//! Flows as an operator sees them, rated by the E-model; and streams.
 
 use crate::datapath::FlowSnapshot;
 use crate::datapath::sessions::Application;
-use crate::operate::protocol::{Direction, Flow, FlowQuality};
+use crate::operate::protocol::{Direction, Flow, FlowQuality, Stream};
 use std::time::Duration;
 use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio_of, rate};
+use trunkline_overlay::node as overlay;
 use trunkline_overlay::session::Client;
 use trunkline_overlay::session::flows::{Counts, Received};
 
@@ -18,13 +19,7 @@ fn ms(d: Duration) -> f64 {
 /// A flow, where `[[client]]` sections have the names `clients`.
 pub fn view<'a>(snapshot: &FlowSnapshot, clients: impl Fn(u16) -> Option<&'a str>) -> Flow {
     let FlowSnapshot { at, flow, application } = snapshot;
-    let (name, pid) = match application {
-        None => (None, None),
-        Some(Application::Process(pid)) => (process(*pid), Some(*pid).filter(|pid| *pid > 0)),
-        Some(Application::Inside) => (Some("in the node's process".into()), None),
-        Some(Application::Remote(Client::Known(i))) => (clients(*i).map(str::to_owned), None),
-        Some(Application::Remote(Client::Local)) => (Some("on another host".into()), None),
-    };
+    let (name, pid) = named(application.as_ref(), clients);
     let span = flow.span.as_secs_f64();
     let per_second = |n: u64| (span > 0.0).then(|| n as f64 / span);
     let quality = |counts| flow.received.and_then(|received| quality(counts, &received));
@@ -48,6 +43,43 @@ pub fn view<'a>(snapshot: &FlowSnapshot, clients: impl Fn(u16) -> Option<&'a str
         restarts: flow.received.map(|r| r.restarts),
         last_10s: quality(&flow.recent),
         call: quality(&flow.call),
+    }
+}
+
+/// A stream, where `[[client]]` sections have the names `clients`.
+pub fn stream_view<'a>(
+    (stream, application): &(overlay::Stream, Option<Application>),
+    clients: impl Fn(u16) -> Option<&'a str>,
+) -> Stream {
+    let (application, pid) = named(application.as_ref(), clients);
+    Stream {
+        peer: stream.peer.0,
+        peer_port: stream.peer_port,
+        port: stream.port,
+        state: stream.state.name().into(),
+        application,
+        pid,
+        rtt_ms: stream.rtt.map(ms),
+        window: stream.window,
+        sent: stream.sent,
+        unacknowledged: stream.unacknowledged,
+        received: stream.received,
+        unread: stream.unread,
+        repeated: stream.repeated,
+    }
+}
+
+/// What an application is called, and its process.
+fn named<'a>(
+    application: Option<&Application>,
+    clients: impl Fn(u16) -> Option<&'a str>,
+) -> (Option<String>, Option<i32>) {
+    match application {
+        None => (None, None),
+        Some(Application::Process(pid)) => (process(*pid), Some(*pid).filter(|pid| *pid > 0)),
+        Some(Application::Inside) => (Some("in the node's process".into()), None),
+        Some(Application::Remote(Client::Known(i))) => (clients(*i).map(str::to_owned), None),
+        Some(Application::Remote(Client::Local)) => (Some("on another host".into()), None),
     }
 }
 

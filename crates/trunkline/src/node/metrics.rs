@@ -1,6 +1,7 @@
 //! The packet thread's counters in the text formats of OpenMetrics and Prometheus.
 
 mod gateway;
+mod streams;
 
 use super::flows::{Distribution, distributions};
 use crate::datapath::{FlowSnapshot, LinkSnapshot, Snapshot};
@@ -233,6 +234,7 @@ impl Collector for Node {
         self.encode_remote(&mut f)?;
         self.encode_quality(&mut f)?;
         self.encode_trunks(&mut f)?;
+        streams::encode(&mut f, &s.node.streams)?;
         self.encode_links(&mut f)
     }
 }

@@ -6,7 +6,8 @@ use super::{flows, reload, unix_secs};
 use crate::datapath::{Asker, LinkSnapshot, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
-    Ask, Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Status, Trunk, TrunkIn,
+    Ask, Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Status, Streams,
+    Trunk, TrunkIn,
 };
 use crate::operate::server;
 use crate::{clock, files, log, sip};
@@ -146,6 +147,7 @@ impl Operator {
             links_up: s.links.iter().filter(|l| l.up).count(),
             links: s.links.len(),
             sessions: s.node.sessions,
+            streams: s.node.streams.open,
             gateway: self.sip.is_some(),
             calls: self.sip.as_ref().and_then(|sip| Some(sip.report(0, 0)?.stats.live)),
             from_sessions: s.node.from_sessions,
@@ -288,6 +290,14 @@ impl server::Operator for Operator {
                 let wanted = page.iter().filter(|f| peer.is_none_or(|p| f.flow.ends.peer.0 == p));
                 let flows = wanted.map(|f| flows::view(f, client)).collect();
                 value(Flows { flows, next })
+            }
+            Ask::Streams { peer, from } => {
+                let (page, next) = self.asker.streams(from).map_err(refused)?;
+                let running = self.running();
+                let client = |i| running.clients.get(usize::from(i)).map(|c| c.name.as_str());
+                let wanted = page.iter().filter(|(s, _)| peer.is_none_or(|p| s.peer.0 == p));
+                let streams = wanted.map(|s| flows::stream_view(s, client)).collect();
+                value(Streams { streams, next })
             }
             Ask::Calls { from } => value(self.calls(from)?),
             Ask::Echo { to, service, size, hops, timeout_ms } => {

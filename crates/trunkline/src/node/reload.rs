@@ -64,6 +64,7 @@ impl Diff {
             routing,
             sealing: _,
             trunks: _,
+            streams,
         } = overlay;
         let Runtime { realtime_priority, cpu, offload, seed } = runtime;
         if old.name != *name {
@@ -88,6 +89,7 @@ impl Diff {
             (old.sip.is_some() != sip.is_some(), "[sip]"),
             (own_sessions(old) != own_sessions(new), "[node] max_sessions"),
             (old.overlay.routing != *routing, "[routing]"),
+            (old.overlay.streams != *streams, "[streams]"),
             (run.realtime_priority != *realtime_priority, "[runtime] realtime_priority"),
             (run.cpu != *cpu, "[runtime] cpu"),
             (run.offload != *offload, "[runtime] offload"),

@@ -251,8 +251,13 @@ impl<'a> Replay<'a> {
                 self.summary.messages_in += 1;
                 self.node.session_recv(now, id, read_bytes(&mut r)?, &mut self.sink);
             }
-            Tag::Close => self.node.session_close(SessionId(r.u64()? as u32)),
-            Tag::Timeout => self.node.handle_timeout(Time::from_nanos(r.u64()?)),
+            Tag::Close => {
+                let (now, id) = (Time::from_nanos(r.u64()?), SessionId(r.u64()? as u32));
+                self.node.session_close(now, id);
+            }
+            Tag::Timeout => {
+                self.node.handle_timeout(Time::from_nanos(r.u64()?), &mut self.sink);
+            }
             Tag::Transmit => self.transmit(Time::from_nanos(r.u64()?)),
             Tag::Echo => {
                 let (now, echo) = record::read_echo(&mut r)?;

@@ -1,5 +1,5 @@
-//! `trunkline status`, `links`, `routes`, `flows`, `ping`, `trace`, `top`, `reload` and
-//! `drain`: how an operator speaks to a running node, over its control socket.
+//! `trunkline status`, `links`, `routes`, `flows`, `streams`, `ping`, `trace`, `top`,
+//! `reload` and `drain`: how an operator speaks to a running node, over its control socket.
 
 mod calls;
 mod client;
@@ -9,6 +9,7 @@ mod flows;
 pub mod protocol;
 pub mod server;
 mod show;
+mod streams;
 mod table;
 mod top;
 
@@ -18,6 +19,7 @@ pub use drain::{drain, reload};
 pub use echo::{ping, trace};
 pub use flows::flows;
 pub use show::{links, routes, status};
+pub use streams::streams;
 pub use table::span;
 pub use top::top;
 
@@ -128,6 +130,33 @@ pub struct FlowsArgs {
     /// Those with the lowest MOS of the last 10 s first; not by nodes and ports
     #[arg(long)]
     worst: bool,
+    /// At most so many
+    #[arg(long, short = 'n', value_name = "N")]
+    limit: Option<usize>,
+    #[command(flatten)]
+    at: At,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show the streams that end at a running node
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline streams
+  trunkline streams 5                # those with node 5 alone
+  trunkline streams --json | jq '.[] | select(.unread > 0) | [.application, .unread]'
+
+Sizes are bytes. \"Window\" is how many may be under way; \"unacknowledged\" were written
+here, and are under way or wait for that; \"unread\" have come, and the application here has
+not taken them; \"repeated\" counts packets that were sent again from end to end.
+docs/operation.md says what else each column means.
+Exit code 1: no node answers there.")]
+pub struct StreamsArgs {
+    /// Only streams with this node
+    #[arg(value_name = "NODE")]
+    peer: Option<u32>,
     /// At most so many
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,

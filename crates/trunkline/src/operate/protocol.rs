@@ -30,6 +30,15 @@ pub enum Ask {
         #[serde(default)]
         from: u64,
     },
+    /// [`Streams`]: a part of them.
+    Streams {
+        /// Only those with this other node.
+        #[serde(default)]
+        peer: Option<u32>,
+        /// Where the part before said that it goes on; 0 is the first.
+        #[serde(default)]
+        from: usize,
+    },
     /// [`Calls`]: a part of them.
     Calls {
         /// Where the part before said that it goes on; 0 is the first.
@@ -248,6 +257,9 @@ pub struct Status {
     pub links: usize,
     /// Applications attached.
     pub sessions: u64,
+    /// Streams that end here, those included that are being opened or closed.
+    #[serde(default)]
+    pub streams: u64,
     /// Whether it is a gateway for SIP.
     #[serde(default)]
     pub gateway: bool,
@@ -519,6 +531,48 @@ pub struct FlowQuality {
     pub r: f64,
     /// The same as mean opinion score, 1 to 4.5.
     pub mos: f64,
+}
+
+/// Some of the streams that end at the node.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Streams {
+    /// At most 256.
+    pub streams: Vec<Stream>,
+    /// `from` of the next question; `null` if these were the last.
+    pub next: Option<usize>,
+}
+
+/// A stream.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Stream {
+    /// The other node.
+    pub peer: u32,
+    /// The virtual port there.
+    pub peer_port: u16,
+    /// The virtual port here.
+    pub port: u16,
+    /// `opening`: the other end has not answered; `waiting`: nobody here has accepted it
+    /// yet; `open`; `closing`: its application has gone, and what it wrote is still
+    /// delivered; `over`: both directions have ended, and it is remembered for a few seconds.
+    pub state: String,
+    /// Who has it here: a process's name, or that of a `[[client]]`.
+    pub application: Option<String>,
+    /// The process, if it is on this machine.
+    pub pid: Option<i32>,
+    /// The round trip, smoothed.
+    pub rtt_ms: Option<f64>,
+    /// Bytes that may be under way.
+    pub window: u64,
+    /// Bytes that the other end has acknowledged.
+    pub sent: u64,
+    /// Bytes that were written here and are not acknowledged.
+    pub unacknowledged: u64,
+    /// Bytes that have come in order.
+    pub received: u64,
+    /// Bytes that have come and that the application has not taken.
+    pub unread: u64,
+    /// Segments that were sent again.
+    pub repeated: u64,
 }
 
 /// What became of one echo.

@@ -49,6 +49,9 @@ pub fn status_lines(s: &Status) -> Vec<String> {
             s.from_sessions, s.to_sessions, s.forwarded
         ),
     ]);
+    if s.streams > 0 {
+        lines.push(format!("streams   {} open here: `trunkline streams`", s.streams));
+    }
     let drops = counts(&s.drops).unwrap_or_else(|| "none".into());
     lines.push(format!("drops     {drops}"));
     lines.extend(counts(&s.handshakes_refused).map(|n| format!("refused   handshakes: {n}")));

@@ -370,6 +370,7 @@ mod tests {
             links_up: 1,
             links: 2,
             sessions: 1,
+            streams: 0,
             gateway: false,
             calls: None,
             from_sessions: 0,

@@ -1,9 +1,11 @@
 //! The two ends of a proxy as people write them.
 
 use crate::call::line::Target;
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use trunkline_client::{Address, NodeId};
 
@@ -11,7 +13,7 @@ use trunkline_client::{Address, NodeId};
 /// on is a socket or a session of the node.
 const MAX_PORTS: usize = 64;
 
-/// One end: a host's UDP ports or a node's virtual ports, one or a range.
+/// One end: a host's UDP or TCP ports or a node's virtual ports, one or a range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
     pub place: Place,
@@ -24,6 +26,8 @@ pub struct Endpoint {
 pub enum Place {
     /// A host by name or IP address, reached by UDP.
     Udp(String),
+    /// A host by name or IP address, reached by TCP.
+    Tcp(String),
     /// A node of the overlay.
     Node(NodeId),
 }
@@ -44,9 +48,8 @@ impl Endpoint {
             Place::Node(node) => {
                 Ok(ports.map(|port| Target::Overlay(Address { node: *node, port })).collect())
             }
-            Place::Udp(host) => {
-                let found = (host.as_str(), self.first).to_socket_addrs()?.next();
-                let mut address = found.ok_or(io::ErrorKind::NotFound)?;
+            Place::Udp(_) | Place::Tcp(_) => {
+                let mut address = *self.hosts()?.first().ok_or(io::ErrorKind::NotFound)?;
                 let at = |port| {
                     address.set_port(port);
                     Target::Udp(address)
@@ -54,6 +57,24 @@ impl Endpoint {
                 Ok(ports.map(at).collect())
             }
         }
+    }
+
+    /// All addresses of its host, with its first port; a name is looked up. None of a node.
+    ///
+    /// # Errors
+    /// Those of the look-up.
+    pub fn hosts(&self) -> io::Result<Vec<SocketAddr>> {
+        match &self.place {
+            Place::Node(_) => Ok(Vec::new()),
+            Place::Udp(host) | Place::Tcp(host) => {
+                Ok((host.as_str(), self.first).to_socket_addrs()?.collect())
+            }
+        }
+    }
+
+    /// Its ports.
+    pub fn ports(&self) -> RangeInclusive<u16> {
+        self.first..=self.last
     }
 }
 
@@ -69,36 +90,44 @@ impl FromStr for Endpoint {
 
     fn from_str(text: &str) -> Result<Endpoint, String> {
         let parse = || {
-            let udp = text.strip_prefix("udp:");
-            let (host, numbers) = udp.unwrap_or(text).rsplit_once(':')?;
+            let host: Option<fn(String) -> Place> = match text.get(..4) {
+                Some("udp:") => Some(Place::Udp),
+                Some("tcp:") => Some(Place::Tcp),
+                _ => None,
+            };
+            let (name, numbers) = text[if host.is_some() { 4 } else { 0 }..].rsplit_once(':')?;
             let (first, last) = ports(numbers)?;
-            let place = match udp {
-                None => Place::Node(NodeId(host.parse().ok()?)),
-                Some(_) => {
+            let place = match host {
+                None => Place::Node(NodeId(name.parse().ok()?)),
+                Some(place) => {
                     // Brackets keep an IPv6 address's colons from the port's.
-                    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
-                    if host.is_empty() || (bare.is_none() && host.contains(':')) {
+                    let bare = name.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+                    if name.is_empty() || (bare.is_none() && name.contains(':')) {
                         return None;
                     }
-                    Place::Udp(bare.unwrap_or(host).to_owned())
+                    place(bare.unwrap_or(name).to_owned())
                 }
             };
             Some(Endpoint { place, first, last })
         };
         parse().ok_or_else(|| {
             format!(
-                "\"{text}\" is neither udp:HOST:PORT (\"udp:127.0.0.1:5004\") nor NODE:PORT \
-                 (\"6:5004\"); ports are 1 to 65535, or up to {MAX_PORTS} of them as in \"5004-5005\""
+                "\"{text}\" is neither udp:HOST:PORT or tcp:HOST:PORT (\"udp:127.0.0.1:5004\") nor \
+                 NODE:PORT (\"6:5004\"); ports are 1 to 65535, or up to {MAX_PORTS} of them as in \"5004-5005\""
             )
         })
     }
 }
 
+fn bracketed(host: &str) -> Cow<'_, str> {
+    if host.contains(':') { format!("[{host}]").into() } else { host.into() }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Udp(host) if host.contains(':') => write!(f, "udp:[{host}]:{}", self.first)?,
-            Place::Udp(host) => write!(f, "udp:{host}:{}", self.first)?,
+            Place::Udp(host) => write!(f, "udp:{}:{}", bracketed(host), self.first)?,
+            Place::Tcp(host) => write!(f, "tcp:{}:{}", bracketed(host), self.first)?,
             Place::Node(node) => write!(f, "{node}:{}", self.first)?,
         }
         if self.len() > 1 { write!(f, "-{}", self.last) } else { Ok(()) }
@@ -115,6 +144,8 @@ mod tests {
             ("udp:127.0.0.1:5004", Place::Udp("127.0.0.1".into()), 1),
             ("udp:[::1]:5004-5005", Place::Udp("::1".into()), 2),
             ("udp:phone.example:1-64", Place::Udp("phone.example".into()), 64),
+            ("tcp:[::1]:80", Place::Tcp("::1".into()), 1),
+            ("tcp:www.example:8000-8001", Place::Tcp("www.example".into()), 2),
             ("6:5004", Place::Node(NodeId(6)), 1),
             ("4294967295:65535", Place::Node(NodeId(u32::MAX)), 1),
             ("6:5004-5005", Place::Node(NodeId(6)), 2),
@@ -150,7 +181,9 @@ mod tests {
             "udp:::1:5004",
             "udp:host:0",
             "127.0.0.1:5004",
-            "tcp:127.0.0.1:1",
+            "tcp:127.0.0.1",
+            "tcp:::1:5004",
+            "sctp:127.0.0.1:1",
         ] {
             let why = text.parse::<Endpoint>().expect_err(text);
             assert!(why.contains("NODE:PORT"), "{why}");

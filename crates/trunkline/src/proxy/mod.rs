@@ -1,7 +1,8 @@
-//! `trunkline proxy`: unmodified UDP programs over the overlay.
+//! `trunkline proxy`: unmodified programs over the overlay, by UDP or TCP.
 //!
-//! One end is listened on, the other is sent to; one is UDP, the other a
-//! virtual port. Each sender at the end that is listened on gets a flow: a port
+//! One end is listened on, the other is sent to; one is UDP or TCP, the other a
+//! virtual port. Each TCP connection is a stream, and each stream a TCP connection:
+//! see [`tcp`]. The rest is about UDP: each sender at the end that is listened on gets a flow: a port
 //! of its own on the other side, so that answers find the way back. That is what
 //! a NAT does, and the terms here are those of RFC 4787.
 
@@ -12,6 +13,7 @@ mod relay;
 mod signalling;
 mod table;
 mod tally;
+mod tcp;
 
 use crate::call::{self, line::Target};
 use crate::stop::Signals;
@@ -34,50 +36,65 @@ Examples:
     on A:  trunkline proxy --socket /run/trunkline/node.sock udp:127.0.0.1:5353 6:53
            dig @127.0.0.1 -p 5353 example.org
 
+  A git server at F for A, by TCP:
+    on F:  trunkline proxy --socket /run/trunkline/node.sock 6:9418 tcp:127.0.0.1:9418
+    on A:  trunkline proxy --socket /run/trunkline/node.sock tcp:127.0.0.1:9418 6:9418
+           git clone git://127.0.0.1/project.git
+
   RTP and RTCP from A to F:
     on F:  trunkline proxy --socket /run/trunkline/node.sock 6:5004-5005 udp:127.0.0.1:5004-5005
     on A:  trunkline proxy --socket /run/trunkline/node.sock udp:127.0.0.1:5004-5005 6:5004-5005
            ffmpeg -re -i speech.wav -c:a pcm_mulaw -f rtp 'rtp://127.0.0.1:5004?pkt_size=172'
 
-Every sender at LISTEN gets a port of its own at SEND's side, and answers to that
+TCP: every connection at LISTEN is a stream of its own to SEND, as reliable as TCP itself.
+The end of one direction and resets pass through both ways. Where there are --max-flows,
+another is reset, and so is one that gets no stream or no server; the log says why. A
+connection that says nothing stays, unless --idle is given. The other end's proxy may be any
+program that listens for streams (`trunkline cat --listen`), and the other way round. If the
+node restarts, the connections of that moment are reset, and later ones go on by themselves.
+At the proxy's end what is open is reset.
+
+UDP: every sender at LISTEN gets a port of its own at SEND's side, and answers to that
 port go back to it. A sender is forgotten after --idle, or, where there are more
 than --max-flows, when it is the one silent longest.
 
 Packets larger than the overlay carries (shown at start; 1,188 bytes unless a
 link's mtu says otherwise) are dropped. While the node is away packets are lost;
-the proxy waits for it to come back. It runs until SIGTERM or SIGINT, then prints
-what it counted.
+the proxy waits for it to come back.
+
+It runs until SIGTERM or SIGINT, then prints what it counted.
 
 A call's media don't take the way of its SIP: for phones, see docs/gateway.md.
 
-Whoever can send to LISTEN can reach SEND: for udp: use 127.0.0.1 or a network
+Whoever can send to LISTEN can reach SEND: for udp: and tcp: use 127.0.0.1 or a network
 that you trust; a virtual port can be reached from every node.";
 
-/// Let unmodified UDP programs talk over the overlay
+/// Let unmodified UDP and TCP programs talk over the overlay
 #[derive(clap::Args, Debug)]
 #[command(after_help = HELP)]
 pub struct Args {
     #[command(flatten)]
     attach: Attach,
-    /// Where to listen: udp:HOST:PORT, or NODE:PORT with the node's own number.
-    /// A range of ports is FIRST-LAST
+    /// Where to listen: udp:HOST:PORT, tcp:HOST:PORT, or NODE:PORT with the node's own
+    /// number. A range of ports is FIRST-LAST
     #[arg(value_name = "LISTEN")]
     listen: Endpoint,
-    /// Where to send what comes there: NODE:PORT, or udp:HOST:PORT
+    /// Where to send what comes there: NODE:PORT, or udp:HOST:PORT or tcp:HOST:PORT
     #[arg(value_name = "SEND")]
     send: Endpoint,
-    /// How packets are carried over the overlay from here
-    #[arg(long, default_value_t = Service::RealTime, value_parser = names::parser::<Service>())]
-    service: Service,
-    /// How old a packet may become and still be of use, 1 to 255 ms: nodes
-    /// repeat a lost packet only in that time
-    #[arg(long, default_value = "100ms")]
-    deadline: Span,
-    /// Forget a sender after this much silence both ways (RFC 4787, REQ-5)
-    #[arg(long, default_value = "5 min")]
-    idle: Span,
-    /// Senders at once; each costs three open files, and a virtual port where
-    /// LISTEN is udp:
+    /// udp: how packets are carried over the overlay from here [default: real-time]
+    #[arg(long, value_parser = names::parser::<Service>())]
+    service: Option<Service>,
+    /// udp: how old a packet may become and still be of use, 1 to 255 ms: nodes
+    /// repeat a lost packet only in that time [default: 100ms]
+    #[arg(long)]
+    deadline: Option<Span>,
+    /// After this much silence both ways udp: forgets a sender (RFC 4787, REQ-5)
+    /// [default: 5 min], and tcp: resets a connection [default: never]
+    #[arg(long)]
+    idle: Option<Span>,
+    /// Senders at once, or connections; each costs three open files (tcp: eight), and a
+    /// virtual port where LISTEN is udp: or tcp:
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     max_flows: u16,
@@ -176,6 +193,15 @@ struct Forward {
     to: Target,
 }
 
+fn is_tcp(end: &Endpoint) -> bool {
+    matches!(end.place, Place::Tcp(_))
+}
+
+/// As long as a codec waits for a packet (Amir et al. 2005, IV-B).
+const DEADLINE: Duration = Duration::from_millis(100);
+/// What RFC 4787 recommends for a NAT (REQ-5).
+const IDLE: Duration = Duration::from_secs(300);
+
 /// Expedited forwarding (RFC 3246).
 const EXPEDITED: u8 = 46;
 
@@ -185,17 +211,22 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let stop = Signals::block().map_err(cannot("take over SIGTERM and SIGINT", ""))?;
     node::raise_descriptor_limit();
     let (at, _node) = call::attachment(args.attach.socket.as_deref(), args.attach.node.as_deref())?;
-    let terms = match args.service {
-        Service::RealTime => Terms { dscp: EXPEDITED, useful_for: Some(args.deadline.0) },
+    let service = args.service.unwrap_or(Service::RealTime);
+    let deadline = args.deadline.map_or(DEADLINE, |span| span.0);
+    let terms = match service {
+        Service::RealTime => Terms { dscp: EXPEDITED, useful_for: Some(deadline) },
         _ => Terms { dscp: 0, useful_for: None },
     };
-    let overlay = Overlay { at, service: args.service, deadline: args.deadline.0 };
+    let overlay = Overlay { at, service, deadline };
     // Also if virtual ports are wanted only later: now somebody is looking.
     let probe = overlay.bind(0)?;
     let (own, max_payload) = (probe.local_addr().node, probe.max_payload());
     drop(probe);
+    if is_tcp(&args.listen) || is_tcp(&args.send) {
+        return tcp::run(args, overlay.at, own, &stop);
+    }
     let forwards = listen(args, &overlay, own, terms)?;
-    let (max_flows, idle) = (usize::from(args.max_flows), args.idle.0);
+    let (max_flows, idle) = (usize::from(args.max_flows), args.idle.map_or(IDLE, |span| span.0));
     let limits = Limits { max_flows, idle, max_payload, terms };
     let mut relay = Relay::new(forwards, overlay, limits).map_err(cannot("start", ""))?;
     errln!(
@@ -214,11 +245,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
 /// Whether the two ends make a proxy.
 fn check(args: &Args) -> Result<(), Error> {
     let (listen, send) = (&args.listen, &args.send);
-    let udp = [listen, send].map(|end| matches!(end.place, Place::Udp(_)));
-    if udp[0] == udp[1] {
+    let outside = [listen, send].map(|end| !matches!(end.place, Place::Node(_)));
+    if outside[0] == outside[1] {
         return Err(Error::Usage(format!(
-            "from {listen} to {send} nothing is to be done: of the two ends one is udp:HOST:PORT, \
-             the other NODE:PORT"
+            "from {listen} to {send} nothing is to be done: of the two ends one is udp:HOST:PORT \
+             or tcp:HOST:PORT, the other NODE:PORT"
         )));
     }
     if listen.len() != send.len() {

@@ -106,7 +106,7 @@ struct Told {
 }
 
 /// Whether to say something last said at `last`, which is then now.
-fn due(last: &mut Option<Time>) -> bool {
+pub(super) fn due(last: &mut Option<Time>) -> bool {
     let now = clock::now();
     let due = last.is_none_or(|last| now.since(last) >= QUIET);
     if due {

@@ -48,6 +48,15 @@ static void no_socket(int fd)
     FAILS(tl_getsockname(fd, &addr), EBADF);
     FAILS(tl_status(fd, &status), EBADF);
     FAILS(tl_status(fd, NULL), EBADF);
+    FAILS(tl_connect(fd, &addr), EBADF);
+    FAILS(tl_connect(fd, NULL), EBADF);
+    FAILS(tl_listen(fd, 1), EBADF);
+    FAILS(tl_accept(fd, &addr), EBADF);
+    FAILS(tl_read(fd, buf, sizeof buf), EBADF);
+    FAILS(tl_read(fd, NULL, 1), EBADF);
+    FAILS(tl_write(fd, buf, sizeof buf), EBADF);
+    FAILS(tl_shutdown(fd), EBADF);
+    FAILS(tl_reset(fd), EBADF);
     FAILS(tl_close(fd), EBADF);
 }
 

@@ -62,7 +62,7 @@ impl PacketThread {
             let _ = self.epoll.delete(carrier.as_fd());
         }
         self.held.forget(id);
-        self.node.session_close(id);
+        self.node.session_close(clock::now(), id);
     }
 
     pub(super) fn on_listener(&mut self) {
@@ -126,7 +126,7 @@ impl PacketThread {
             Err(error) => {
                 let what = format!("an application could not attach: {error}");
                 self.complaints.warn(clock::now(), &what);
-                self.node.session_close(id);
+                self.node.session_close(clock::now(), id);
                 None
             }
         }

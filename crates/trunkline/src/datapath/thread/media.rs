@@ -126,7 +126,7 @@ impl PacketThread {
 
     fn close_virtual(&mut self, id: SessionId) {
         self.carriers.legs.hold(id, None);
-        self.node.session_close(id);
+        self.node.session_close(clock::now(), id);
     }
 
     /// A leg has something to read.

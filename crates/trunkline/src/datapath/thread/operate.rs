@@ -1,6 +1,7 @@
 //! What an operator does to the node in the packet thread.
 
 use super::flows::FlowPage;
+use super::streams::StreamPage;
 use super::{Asker, PacketThread, Request};
 use crate::clock;
 use std::collections::VecDeque;
@@ -38,6 +39,13 @@ pub enum Operation {
         from: u64,
         /// Who waits.
         reply: SyncSender<FlowPage>,
+    },
+    /// Some of the streams that end here.
+    Streams {
+        /// From where on.
+        from: usize,
+        /// Who waits.
+        reply: SyncSender<StreamPage>,
     },
     /// Change settings.
     Reconfigure {
@@ -130,6 +138,7 @@ impl PacketThread {
                 let _ = reply.try_send(nodes.filter_map(cost).collect());
             }
             Operation::Flows { from, reply } => drop(reply.try_send(self.flows(from))),
+            Operation::Streams { from, reply } => drop(reply.try_send(self.streams(from))),
             Operation::Drain { on, done } => {
                 self.node.drain(clock::now(), on);
                 let _ = done.try_send(());

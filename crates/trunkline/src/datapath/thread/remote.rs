@@ -131,7 +131,7 @@ impl PacketThread {
 
     fn end_handshake(&mut self, id: SessionId, token: Token) {
         let same = self.carriers.remote_mut(id).is_some_and(|session| session.token() == token);
-        if same && self.node.node().session_port(id).is_none() {
+        if same && !self.node.node().session_is_bound(id) {
             self.carriers.remotes.stats.handshakes += 1;
             self.close(id);
         }

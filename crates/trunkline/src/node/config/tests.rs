@@ -270,3 +270,31 @@ fn a_key_of_the_other_kind_is_told_apart() {
         "{revoked}"
     );
 }
+
+#[test]
+fn streams_have_bounds() {
+    let with = |keys: &str| GOOD.replace("[hello]", &format!("[streams]\n{keys}\n[hello]"));
+    for (keys, why) in [
+        ("max = 1048577", "max is out of range (0 to 1048576)"),
+        ("max = -1", "invalid value"),
+        ("backlog = 0", "backlog is 0: give 1 to 65535"),
+        ("backlog = 65536", "invalid value"),
+        ("buffer = \"63 KiB\"", "buffer is out of range (64 KiB to 16 MiB)"),
+        ("buffer = \"17 MiB\"\nmemory = \"1 GB\"", "buffer is out of range"),
+        ("buffer = 65536", "as in \"1500 B\""),
+        ("memory = \"7 MiB\"", "memory is less than four times buffer"),
+        ("congestion = \"bbr\"", "cubic"),
+        ("buffers = \"1 MiB\"", "did you mean `buffer`?"),
+    ] {
+        let said = mistake(&with(keys));
+        assert!(said.starts_with("x.toml:3") && said.contains(why), "{keys}: {said}");
+    }
+    let keys = "max = 10\nbacklog = 3\nbuffer = \"1 MiB\"\nmemory = \"4 MiB\"\n\
+                congestion = \"cubic\"";
+    let streams = parse(Path::new("x.toml"), &with(keys)).unwrap().overlay.streams;
+    let got = (streams.max, streams.backlog, streams.buffer, streams.memory);
+    assert_eq!(got, (10, 3, 1 << 20, 4 << 20));
+    assert_eq!(streams.algorithm.name(), "cubic");
+    // Without any, their memory is of no account.
+    assert!(parse(Path::new("x.toml"), &with("max = 0\nmemory = \"0 B\"")).is_ok());
+}

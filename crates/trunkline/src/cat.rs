@@ -1,0 +1,333 @@
+//! `trunkline cat`: standard input into a stream, and what comes of it to standard output.
+
+use crate::{call, node};
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use trunkline_client::{
+    Address, Error as ClientError, NodeId, Reset, StreamListener, StreamSocket,
+};
+
+const HELP: &str = "\
+Examples:
+  A file from site A (node 1) to site F (node 6):
+    on F:  trunkline cat --listen 900 > file
+    on A:  trunkline cat 6:900 < file
+
+  A folder, and how fast it went:
+    on F:  trunkline cat --listen 900 | tar x
+    on A:  tar c folder | trunkline cat --stats 6:900
+
+  A line to whoever listens, and the answer:
+    echo hello | trunkline cat 6:900
+
+The end of standard input ends this direction of the stream; what comes from the other end is
+still written out, until it ends its own. Where standard input is a terminal, the other end's
+end is this one's, too; elsewhere give < /dev/null to send nothing. With --listen one
+stream is taken.
+
+Exit codes:
+  0  both directions have ended, all that came was written, and the other end's node has all
+     that was sent
+  1  something on this machine failed: no node answers there, standard input or output failed
+  2  the command line is wrong
+  3  there was no stream: nobody listens there, no route, forbidden
+  4  the stream broke off; what had come was written, and of what was sent some may be lost";
+
+/// Send standard input to an application of another node, and write out what it sends
+#[derive(clap::Args, Debug)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Where to: a node and the virtual port that somebody listens at there
+    #[arg(value_name = "NODE:PORT", required_unless_present = "listen")]
+    to: Option<To>,
+    /// Take a stream at this virtual port of the own node
+    #[arg(long, short, value_name = "PORT", conflicts_with = "to",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    listen: Option<u16>,
+    /// The node at this Unix socket, or on another host at
+    /// tcp://HOST:PORT?node=PUBKEY&key=FILE: its public key, and the file with this
+    /// application's own
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "TRUNKLINE_SOCKET",
+        default_value = "/run/trunkline/socket"
+    )]
+    socket: PathBuf,
+    /// Say on standard error at the end how much went and came, and how fast
+    #[arg(long, short = 'v')]
+    stats: bool,
+    /// The same as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A node and a virtual port.
+#[derive(Clone, Copy, Debug)]
+struct To(Address);
+
+impl FromStr for To {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<To, String> {
+        let parse = || {
+            let (node, port) = text.split_once(':')?;
+            let to = Address { node: NodeId(node.parse().ok()?), port: port.parse().ok()? };
+            (to.node != NodeId::NONE && to.port > 0).then_some(To(to))
+        };
+        parse().ok_or_else(|| {
+            format!("\"{text}\" is not NODE:PORT (\"6:900\"), both numbered from 1 on")
+        })
+    }
+}
+
+/// Why a copy did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The node, before there was a stream.
+    #[error(transparent)]
+    Client(ClientError),
+    /// The option that names the node.
+    #[error(transparent)]
+    Attachment(#[from] call::Error),
+    /// No stream came about.
+    #[error("no stream to {to}: {why}")]
+    Refused {
+        /// Where to.
+        to: Address,
+        /// What a node says.
+        why: ClientError,
+    },
+    /// It broke off.
+    #[error("the stream with {peer} broke off: {why}")]
+    Broken {
+        /// The other end.
+        peer: Address,
+        /// What became of it.
+        why: ClientError,
+    },
+    /// Standard input or output.
+    #[error("{what}: {source}")]
+    Io {
+        /// What failed.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// See the help.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Attachment(error) => error.exit_code(),
+            Error::Client(_) | Error::Io { .. } => 1,
+            Error::Refused { .. } => 3,
+            Error::Broken { .. } => 4,
+        }
+    }
+}
+
+/// What both directions have moved.
+#[derive(Default)]
+struct Moved {
+    sent: AtomicU64,
+    received: AtomicU64,
+    /// Why standard input failed.
+    input: Mutex<Option<io::Error>>,
+}
+
+/// What is copied at once.
+const CHUNK: usize = 64 << 10;
+
+/// How often progress is shown.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Runs `trunkline cat`.
+pub fn run(args: &Args) -> Result<(), Error> {
+    node::raise_descriptor_limit();
+    let (at, _) = call::attachment(Some(&args.socket), None)?;
+    let stream = match (args.to, args.listen) {
+        (Some(To(to)), _) => StreamSocket::connect(at, to).map_err(|why| match why {
+            ClientError::Reset(_) | ClientError::NotReliable => Error::Refused { to, why },
+            why => Error::Client(why),
+        })?,
+        (None, port) => {
+            let listener = StreamListener::bind(at, port.unwrap_or(0)).map_err(Error::Client)?;
+            if args.stats {
+                errln!("listening at {}", listener.local());
+            }
+            accept(&listener)?
+        }
+    };
+    let (stream, moved) = (Arc::new(stream), Arc::new(Moved::default()));
+    let began = Instant::now();
+    let progress = progress(&moved);
+    let copied = copy(&stream, &moved);
+    progress.finish_and_clear();
+    report(args, &stream, &moved, (began.elapsed(), &copied));
+    copied
+}
+
+/// The first stream that comes.
+fn accept(listener: &StreamListener) -> Result<StreamSocket, Error> {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => return Ok(stream),
+            // The listener takes its port again by itself.
+            Err(error @ (ClientError::Io { .. } | ClientError::NotReliable)) => {
+                return Err(Error::Client(error));
+            }
+            Err(error) => tracing::warn!("{error}; waiting on"),
+        }
+    }
+}
+
+fn copy(stream: &Arc<StreamSocket>, moved: &Arc<Moved>) -> Result<(), Error> {
+    let broken = |why| {
+        let input = moved.input.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match input {
+            Some(source) => Error::Io { what: "cannot read standard input", source },
+            None => Error::Broken { peer: stream.peer(), why },
+        }
+    };
+    let (to, counts) = (stream.clone(), moved.clone());
+    let sender = move || send(&to, &counts);
+    let started = thread::Builder::new().name("input".into()).spawn(sender);
+    started.map_err(|source| Error::Io { what: "cannot start a thread", source })?;
+    let mut stdout = io::stdout().lock();
+    let mut buf = vec![0; CHUNK];
+    loop {
+        match stream.read(&mut buf).map_err(broken)? {
+            0 => break,
+            n => {
+                let written = stdout.write_all(&buf[..n]).and_then(|()| stdout.flush());
+                if let Err(source) = written {
+                    let _ = stream.reset();
+                    return Err(Error::Io { what: "cannot write to standard output", source });
+                }
+                moved.received.fetch_add(n as u64, Ordering::Relaxed);
+            }
+        }
+    }
+    if io::stdin().is_terminal() {
+        // The sender waits for a line that nobody may ever write.
+        stream.shutdown().map_err(broken)?;
+    }
+    stream.finish().map_err(broken)
+}
+
+/// Sends standard input to its end. What fails is found by who reads the stream.
+fn send(stream: &StreamSocket, moved: &Moved) {
+    let mut stdin = io::stdin().lock();
+    let mut buf = vec![0; CHUNK];
+    loop {
+        let n = match stdin.read(&mut buf) {
+            Ok(n) => n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => {
+                *moved.input.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                let _ = stream.reset();
+                return;
+            }
+        };
+        if n == 0 {
+            let _ = stream.shutdown();
+            return;
+        }
+        let mut rest = &buf[..n];
+        while !rest.is_empty() {
+            match stream.write(rest) {
+                Ok(n) => {
+                    moved.sent.fetch_add(n as u64, Ordering::Relaxed);
+                    rest = rest.get(n..).unwrap_or_default();
+                }
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Shows how much has gone and come, where somebody looks.
+fn progress(moved: &Arc<Moved>) -> indicatif::ProgressBar {
+    if !io::stderr().is_terminal() || io::stdout().is_terminal() {
+        return indicatif::ProgressBar::hidden();
+    }
+    let style = "{spinner} {msg} {elapsed}";
+    let bar = indicatif::ProgressBar::new_spinner();
+    if let Ok(style) = indicatif::ProgressStyle::with_template(style) {
+        bar.set_style(style);
+    }
+    let size = input_size();
+    let (shown, moved) = (bar.clone(), moved.clone());
+    let tick = move || {
+        while !shown.is_finished() {
+            let sent = moved.sent.load(Ordering::Relaxed);
+            let received = moved.received.load(Ordering::Relaxed);
+            let of = size.map_or_else(String::new, |size| format!(" of {}", bytes(size)));
+            shown.set_message(format!("{}{of} sent, {} received,", bytes(sent), bytes(received)));
+            shown.tick();
+            thread::sleep(TICK);
+        }
+    };
+    // Without it nothing is shown, and nothing else is the worse for it.
+    let _ = thread::Builder::new().name("progress".into()).spawn(tick);
+    bar
+}
+
+fn bytes(n: u64) -> indicatif::BinaryBytes {
+    indicatif::BinaryBytes(n)
+}
+
+/// How many bytes standard input has, if it is a file.
+fn input_size() -> Option<u64> {
+    let meta = File::open("/dev/stdin").and_then(|file| file.metadata()).ok()?;
+    meta.is_file().then_some(meta.len())
+}
+
+/// Says at the end what was asked for.
+fn report(args: &Args, stream: &StreamSocket, moved: &Moved, done: (Duration, &Result<(), Error>)) {
+    let (took, result) = (done.0.as_secs_f64(), done.1);
+    let sent = moved.sent.load(Ordering::Relaxed);
+    let received = moved.received.load(Ordering::Relaxed);
+    let mbps = |bytes: u64| if took > 0.0 { 8e-6 * bytes as f64 / took } else { 0.0 };
+    let (local, peer) = (stream.local(), stream.peer());
+    if args.json {
+        let reset = match result {
+            Err(Error::Broken { why: ClientError::Reset(why), .. }) => Some(name(*why)),
+            _ => None,
+        };
+        errln!(
+            "{}",
+            serde_json::json!({
+                "local": local.to_string(),
+                "peer": peer.to_string(),
+                "sent": sent,
+                "received": received,
+                "seconds": took,
+                "sent_mbps": mbps(sent),
+                "received_mbps": mbps(received),
+                "whole": result.is_ok(),
+                "reset": reset,
+            })
+        );
+    } else if args.stats {
+        errln!(
+            "{local} with {peer}: {sent} bytes sent ({:.1} Mbit/s), {received} received ({:.1} \
+             Mbit/s), {took:.2} s",
+            mbps(sent),
+            mbps(received)
+        );
+    }
+}
+
+/// A reason's name for programs.
+fn name(why: Reset) -> String {
+    format!("{why:?}")
+}

@@ -1,0 +1,32 @@
+//! What is asked of the node's streams.
+
+use super::operate::{AT_ONCE, Operation, Unanswered};
+use super::{Asker, PacketThread};
+use crate::datapath::sessions::Application;
+use std::sync::mpsc::sync_channel;
+use trunkline_overlay::node::Stream;
+
+/// Streams looked at in one go, lest packets wait.
+const STREAMS_AT_ONCE: usize = 256;
+
+/// Some streams, each with the application that has it, and from where on there are more.
+pub type StreamPage = (Vec<(Stream, Option<Application>)>, Option<usize>);
+
+impl Asker {
+    /// Some of the streams that end at the node: those from `from` on, which is 0 at first.
+    pub fn streams(&self, from: usize) -> Result<StreamPage, Unanswered> {
+        let (reply, answer) = sync_channel(1);
+        let asked = self.operate(Operation::Streams { from, reply });
+        asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
+    }
+}
+
+impl PacketThread {
+    pub(super) fn streams(&self, from: usize) -> StreamPage {
+        let (streams, next) = self.node.node().streams_page(from, STREAMS_AT_ONCE);
+        let with_application = |(stream, session)| {
+            (stream, Option::and_then(session, |id| self.carriers.application(id)))
+        };
+        (streams.into_iter().map(with_application).collect(), next)
+    }
+}

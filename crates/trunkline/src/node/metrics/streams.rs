@@ -1,0 +1,27 @@
+//! What the node's streams have done.
+
+use super::{Counted, Family, Labels, single};
+use std::fmt;
+use trunkline_overlay::node::StreamStats;
+
+const COUNTED: [Counted<StreamStats>; 7] = [
+    ("streams_opened", "Streams that applications here opened, or tried to", |s| s.opened),
+    ("streams_accepted", "Streams of other nodes that were let in", |s| s.accepted),
+    ("streams_refused", "Streams of other nodes that were refused", |s| s.refused),
+    ("streams_reset", "Streams that broke off, or did not come about", |s| s.reset),
+    ("stream_sent_bytes", "Bytes that other ends of streams have acknowledged", |s| s.sent),
+    ("stream_received_bytes", "Bytes of streams that have come in order", |s| s.received),
+    ("stream_repeated_segments", "Packets of streams that were sent again from end to end", |s| {
+        s.repeated
+    }),
+];
+
+/// Streams as a whole, never each for itself.
+pub fn encode(f: &mut Family<'_, '_>, stats: &StreamStats) -> fmt::Result {
+    let open = std::iter::once((Labels::new(), stats.open as f64));
+    f.gauges("streams", "Streams that end here, opening and closing ones included", open)?;
+    for (name, help, count) in COUNTED {
+        f.counters(name, help, single(count(stats)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! TCP connections over the overlay, each as one stream.
+
+mod pair;
+mod tally;
+
+use super::endpoint::Place;
+use super::{Args, Error, cannot};
+use crate::stop::Signals;
+use pair::{Pair, Stream, Tcp};
+use socket2::SockRef;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::Duration;
+use tally::{Refusal, Tally};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use trunkline_client::{
+    Address, AsyncListener, AsyncStream, Attachment, Error as ClientError, NodeId, StreamListener,
+};
+
+/// How long a TCP server may take to answer.
+const TCP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait where the system has no descriptors left.
+const NO_FILES: Duration = Duration::from_millis(100);
+
+/// What all connections share.
+struct Proxy {
+    at: Attachment,
+    places: Arc<Semaphore>,
+    max: usize,
+    idle: Option<Duration>,
+    tally: Tally,
+}
+
+/// Where connections or streams come in, and where they go.
+enum Door {
+    Tcp(TcpListener, Address),
+    Overlay(Box<AsyncListener>, Arc<[SocketAddr]>),
+}
+
+/// Runs the proxy until a signal comes; `own` is the node's number.
+pub fn run(args: &Args, at: Attachment, own: NodeId, stop: &Signals) -> Result<(), Error> {
+    check(args)?;
+    let max = usize::from(args.max_flows);
+    let (places, idle) = (Arc::new(Semaphore::new(max)), args.idle.map(|span| span.0));
+    let proxy = Arc::new(Proxy { at, places, max, idle, tally: Tally::default() });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(cannot("start", ""))?;
+    let ended = runtime.block_on(async {
+        let doors = listen(args, &proxy, own).await?;
+        errln!("listening on {}, sending to {}", args.listen, args.send);
+        // They end with the runtime.
+        let serve = |door| match door {
+            Door::Tcp(listener, to) => tokio::spawn(from_tcp(proxy.clone(), listener, to)),
+            Door::Overlay(listener, to) => tokio::spawn(from_overlay(proxy.clone(), *listener, to)),
+        };
+        let _tasks: Vec<_> = doors.into_iter().map(serve).collect();
+        // Deprecated, since another type's descriptor might be closed under it. This one outlives
+        // it, and what replaces this is unsafe to call.
+        #[allow(deprecated)]
+        let signals = AsyncFd::with_interest(stop.as_fd().as_raw_fd(), Interest::READABLE);
+        let signals = signals.map_err(cannot("wait for signals", ""))?;
+        signals.readable().await.map(drop).map_err(cannot("wait for signals", ""))
+    });
+    // Whatever is open is reset.
+    drop(runtime);
+    if ended.is_ok() {
+        match args.json {
+            true => outln!("{}", proxy.tally.json()),
+            false => outln!("{}", proxy.tally.line()),
+        }
+    }
+    ended
+}
+
+fn check(args: &Args) -> Result<(), Error> {
+    let given = match (args.service, args.deadline) {
+        (Some(_), _) => "--service",
+        (_, Some(_)) => "--deadline",
+        _ => return Ok(()),
+    };
+    Err(Error::Usage(format!(
+        "{given} is for udp: a stream is reliable, and has no deadline: leave it out"
+    )))
+}
+
+/// Opens what is listened on.
+async fn listen(args: &Args, proxy: &Proxy, own: NodeId) -> Result<Vec<Door>, Error> {
+    let (listen, send) = (&args.listen, &args.send);
+    let end = if matches!(listen.place, Place::Tcp(_)) { listen } else { send };
+    let what = format!("find the address of {end}");
+    let hosts = end.hosts().map_err(cannot(what, "; is the name right?"))?;
+    let with_port = |port| hosts.iter().map(move |host| SocketAddr::new(host.ip(), port));
+    let mut doors = Vec::new();
+    for (port, to) in listen.ports().zip(send.ports()) {
+        match (&listen.place, &send.place) {
+            (Place::Node(node), _) if *node != own => {
+                return Err(Error::Usage(format!(
+                    "cannot listen on {node}:{port}: the node at {} is {own}, so it would be \
+                     {own}:{port}",
+                    proxy.at
+                )));
+            }
+            (Place::Node(_), _) => {
+                // As many may come at once as may be open.
+                let listener =
+                    StreamListener::with_backlog(proxy.at.clone(), port, args.max_flows)?;
+                let listener = AsyncListener::new(listener)?;
+                doors.push(Door::Overlay(Box::new(listener), with_port(to).collect()));
+            }
+            (_, Place::Node(node)) => {
+                let Some(at) = with_port(port).next() else { continue };
+                let advice = "; stop what uses it, or listen elsewhere";
+                let listener = TcpListener::bind(at).await;
+                let listener = listener.map_err(cannot(format!("listen on TCP {at}"), advice))?;
+                doors.push(Door::Tcp(listener, Address { node: *node, port: to }));
+            }
+            _ => {}
+        }
+    }
+    Ok(doors)
+}
+
+impl Proxy {
+    /// A connection's place among those that may be open, if there is one left.
+    fn place(&self) -> Option<OwnedSemaphorePermit> {
+        let place = self.places.clone().try_acquire_owned().ok();
+        if place.is_none() {
+            self.tally.refused(
+                Refusal::TooMany,
+                format_args!(
+                    "a connection was refused: {} are open; allow more with --max-flows",
+                    self.max
+                ),
+            );
+        }
+        place
+    }
+}
+
+/// Takes connections for ever.
+async fn from_tcp(proxy: Arc<Proxy>, listener: TcpListener, to: Address) {
+    loop {
+        let tcp = match listener.accept().await {
+            Ok((tcp, _)) => Tcp::new(tcp),
+            Err(error) => {
+                proxy.tally.complain(format_args!("a connection did not come in: {error}"));
+                tokio::time::sleep(NO_FILES).await;
+                continue;
+            }
+        };
+        let Some(place) = proxy.place() else { continue };
+        let proxy = proxy.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            // Also for a program that gives up meanwhile: an end that is only half there would
+            // be closed, and not reset.
+            match AsyncStream::connect(proxy.at.clone(), to).await {
+                Ok(stream) => join(&proxy, tcp, Stream::new(stream)).await,
+                Err(error) => {
+                    let why = match &error {
+                        ClientError::Reset(_) | ClientError::NotReliable => Refusal::NoStream,
+                        ClientError::Io { .. } => Refusal::NoFiles,
+                        _ => Refusal::NodeAway,
+                    };
+                    let what = format_args!("a connection was refused: no stream to {to}: {error}");
+                    proxy.tally.refused(why, what);
+                }
+            }
+        });
+    }
+}
+
+/// Takes streams for ever.
+async fn from_overlay(proxy: Arc<Proxy>, listener: AsyncListener, to: Arc<[SocketAddr]>) {
+    loop {
+        let (stream, from) = match listener.accept().await {
+            Ok((stream, from)) => (Stream::new(stream), from),
+            Err(error) => {
+                proxy.tally.complain(format_args!("a stream did not come in: {error}"));
+                tokio::time::sleep(NO_FILES).await;
+                continue;
+            }
+        };
+        let Some(place) = proxy.place() else { continue };
+        let (proxy, to) = (proxy.clone(), to.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            match within(TCP_TIMEOUT, TcpStream::connect(&to[..])).await {
+                Ok(tcp) => join(&proxy, Tcp::new(tcp), stream).await,
+                Err(error) => {
+                    let at = to.first().map_or_else(String::new, SocketAddr::to_string);
+                    proxy.tally.refused(
+                        Refusal::NoTcp,
+                        format_args!(
+                            "a stream from {from} was refused: no TCP connection to {at}: {error}"
+                        ),
+                    );
+                }
+            }
+        });
+    }
+}
+
+async fn within<T>(
+    time: Duration,
+    done: impl Future<Output = std::io::Result<T>>,
+) -> std::io::Result<T> {
+    let late = |_| std::io::ErrorKind::TimedOut.into();
+    tokio::time::timeout(time, done).await.unwrap_or_else(|over| Err(late(over)))
+}
+
+/// Passes on what comes until both directions have ended, or one side has broken off.
+async fn join(proxy: &Proxy, tcp: Tcp, stream: Stream) {
+    proxy.tally.opened();
+    let ended = Pair::new(tcp, stream, &proxy.tally).run(proxy.idle).await;
+    if let Err(lost) = ended
+        && lost.is_news()
+    {
+        proxy.tally.complain(format_args!("a connection broke off: {lost}"));
+    }
+}
+
+/// Makes a close of the socket reset the connection, or end it well.
+fn reset_on_close(tcp: &TcpStream, on: bool) {
+    // It fails only on what is no socket.
+    let _ = SockRef::from(tcp).set_linger(on.then_some(Duration::ZERO));
+}

@@ -1,0 +1,218 @@
+//! A TCP connection and a stream that pass on to each other what comes.
+
+use super::reset_on_close;
+use super::tally::Tally;
+use crate::clock;
+use socket2::SockRef;
+use std::future::pending;
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::TcpStream;
+use trunkline_client::{AsyncStream, Error, Reset};
+
+/// What is passed on at once: a few packets of TCP, and messages to the node.
+const CHUNK: usize = 64 << 10;
+
+/// A TCP connection that is reset unless it has [ended well](Tcp::end).
+pub struct Tcp(TcpStream);
+
+impl Tcp {
+    pub fn new(tcp: TcpStream) -> Tcp {
+        reset_on_close(&tcp, true);
+        // What a program writes at once has waited for company already, or should not.
+        let _ = tcp.set_nodelay(true);
+        // One whose host has gone would stay for ever.
+        let _ = SockRef::from(&tcp).set_keepalive(true);
+        Tcp(tcp)
+    }
+
+    /// Resolves when the connection has broken off.
+    pub async fn lost(&self) -> io::Error {
+        match self.0.ready(Interest::ERROR).await {
+            Ok(_) => {
+                self.0.take_error().ok().flatten().unwrap_or(ErrorKind::ConnectionReset.into())
+            }
+            Err(error) => error,
+        }
+    }
+
+    async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.0.readable().await?;
+            match self.0.try_read(buf) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.0.writable().await?;
+            match self.0.try_write(bytes) {
+                Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Its close is the end of the connection, and no reset: the system still delivers what
+    /// was written.
+    fn end(&self) {
+        reset_on_close(&self.0, false);
+    }
+}
+
+/// A stream that is reset unless it has [ended well](Stream::end).
+pub struct Stream {
+    stream: AsyncStream,
+    ended: bool,
+}
+
+impl Stream {
+    pub fn new(stream: AsyncStream) -> Stream {
+        Stream { stream, ended: false }
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if !self.ended {
+            // Broken off by the other end already, or by its node's end.
+            let _ = self.stream.get_ref().reset();
+        }
+    }
+}
+
+/// Why a connection broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum Lost {
+    #[error("TCP: {0}")]
+    Tcp(io::Error),
+    #[error("the stream: {0}")]
+    Stream(Error),
+    #[error("the stream: {0}")]
+    StreamIo(io::Error),
+    #[error("nothing passed for as long as --idle allows")]
+    Idle,
+}
+
+impl Lost {
+    /// Whether that is more than what the programs at the two ends do to each other.
+    pub fn is_news(&self) -> bool {
+        match self {
+            Lost::Tcp(_) => false,
+            Lost::Idle => true,
+            Lost::Stream(error) => is_news(error),
+            Lost::StreamIo(error) => {
+                let inner = error.get_ref().and_then(|e| e.downcast_ref::<Error>());
+                inner.is_none_or(is_news)
+            }
+        }
+    }
+}
+
+fn is_news(error: &Error) -> bool {
+    !matches!(error, Error::Reset(Reset::Aborted | Reset::Closed))
+}
+
+/// See the module.
+pub struct Pair<'a> {
+    tcp: Tcp,
+    stream: Stream,
+    tally: &'a Tally,
+    /// When something passed last, in nanoseconds of the clock.
+    passed: AtomicU64,
+    is_whole: bool,
+}
+
+impl Pair<'_> {
+    pub fn new(tcp: Tcp, stream: Stream, tally: &Tally) -> Pair<'_> {
+        let passed = AtomicU64::new(clock::now().as_nanos());
+        Pair { tcp, stream, tally, passed, is_whole: false }
+    }
+
+    /// Passes on what comes until both directions have ended and each side has all; or until
+    /// one side has broken off, and both are reset then.
+    pub async fn run(mut self, idle: Option<Duration>) -> Result<(), Lost> {
+        let both = async {
+            tokio::try_join!(self.up(), self.down())?;
+            self.stream.stream.finish().await.map_err(Lost::Stream)
+        };
+        tokio::select! {
+            // What both sides have said before one of them broke off comes first.
+            biased;
+            ended = both => ended?,
+            error = self.tcp.lost() => return Err(Lost::Tcp(error)),
+            // Whose end was read says nothing more to a reader.
+            Err(error) = self.stream.stream.finish() => return Err(Lost::Stream(error)),
+            () = self.idle(idle) => return Err(Lost::Idle),
+        }
+        self.is_whole = true;
+        self.tcp.end();
+        self.stream.end();
+        Ok(())
+    }
+
+    /// From TCP to the overlay.
+    async fn up(&self) -> Result<(), Lost> {
+        let mut stream = &self.stream.stream;
+        let mut buf = vec![0; CHUNK];
+        loop {
+            let n = self.tcp.read(&mut buf).await.map_err(Lost::Tcp)?;
+            if n == 0 {
+                return stream.shutdown().await.map_err(Lost::StreamIo);
+            }
+            stream.write_all(&buf[..n]).await.map_err(Lost::StreamIo)?;
+            self.tally.went(n);
+            self.note();
+        }
+    }
+
+    /// From the overlay to TCP.
+    async fn down(&self) -> Result<(), Lost> {
+        let mut stream = &self.stream.stream;
+        let mut buf = vec![0; CHUNK];
+        loop {
+            let n = stream.read(&mut buf).await.map_err(Lost::StreamIo)?;
+            if n == 0 {
+                return SockRef::from(&self.tcp.0).shutdown(Shutdown::Write).map_err(Lost::Tcp);
+            }
+            self.tcp.write_all(&buf[..n]).await.map_err(Lost::Tcp)?;
+            self.tally.came(n);
+            self.note();
+        }
+    }
+
+    fn note(&self) {
+        self.passed.store(clock::now().as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Resolves when nothing has passed for so long.
+    async fn idle(&self, limit: Option<Duration>) {
+        let Some(limit) = limit else { return pending().await };
+        loop {
+            let silent =
+                clock::now().as_nanos().saturating_sub(self.passed.load(Ordering::Relaxed));
+            match limit.checked_sub(Duration::from_nanos(silent)) {
+                None | Some(Duration::ZERO) => return,
+                Some(left) => tokio::time::sleep(left).await,
+            }
+        }
+    }
+}
+
+impl Drop for Pair<'_> {
+    fn drop(&mut self) {
+        self.tally.ended(self.is_whole);
+    }
+}

@@ -1,0 +1,148 @@
+//! What a proxy of TCP counts, and what it says of it.
+
+use crate::proxy::tally::due;
+use std::fmt::{Arguments, Display};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use trunkline_base::Time;
+
+/// Why a connection or a stream was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// As many as `--max-flows` allows are open.
+    TooMany,
+    /// The node is away.
+    NodeAway,
+    /// The overlay brought no stream about.
+    NoStream,
+    /// The TCP server took no connection.
+    NoTcp,
+    /// The system gave no descriptor.
+    NoFiles,
+}
+
+impl Refusal {
+    const ALL: [(Refusal, &str); 5] = [
+        (Refusal::TooMany, "too_many"),
+        (Refusal::NodeAway, "node_away"),
+        (Refusal::NoStream, "no_stream"),
+        (Refusal::NoTcp, "no_tcp"),
+        (Refusal::NoFiles, "no_files"),
+    ];
+}
+
+/// All counters.
+#[derive(Default)]
+pub struct Tally(Mutex<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    to_overlay: u64,
+    from_overlay: u64,
+    opened: u64,
+    ended: u64,
+    broken: u64,
+    refused: [u64; Refusal::ALL.len()],
+    said: [Option<Time>; Refusal::ALL.len()],
+    complained: Option<Time>,
+}
+
+impl Tally {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        // Nothing panics in between two halves of a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that went from TCP into a stream.
+    pub fn went(&self, bytes: usize) {
+        self.lock().to_overlay += bytes as u64;
+    }
+
+    /// Bytes that went from a stream into TCP.
+    pub fn came(&self, bytes: usize) {
+        self.lock().from_overlay += bytes as u64;
+    }
+
+    /// A connection and a stream were joined.
+    pub fn opened(&self) {
+        self.lock().opened += 1;
+    }
+
+    /// They have ended: both sides have all, or it was cut short.
+    pub fn ended(&self, is_whole: bool) {
+        let mut counts = self.lock();
+        *(if is_whole { &mut counts.ended } else { &mut counts.broken }) += 1;
+    }
+
+    /// Counts one that was refused, and says why now and then.
+    pub fn refused(&self, why: Refusal, what: impl Display) {
+        let mut counts = self.lock();
+        counts.refused[why as usize] += 1;
+        if due(&mut counts.said[why as usize]) {
+            tracing::warn!("{what}");
+        }
+    }
+
+    /// Says something that is no refusal, now and then.
+    pub fn complain(&self, what: Arguments<'_>) {
+        if due(&mut self.lock().complained) {
+            tracing::warn!("{what}");
+        }
+    }
+
+    /// A summary: one line for people.
+    pub fn line(&self) -> String {
+        let c = self.lock();
+        let mut line = format!(
+            "{} bytes to the overlay, {} from it; {} connections, {} of them ended well, {} broke \
+             off; ",
+            c.to_overlay, c.from_overlay, c.opened, c.ended, c.broken
+        );
+        let counted = Refusal::ALL.iter().zip(c.refused).filter(|(_, n)| *n > 0);
+        let refused: Vec<String> = counted.map(|((_, name), n)| format!("{n} {name}")).collect();
+        match refused.is_empty() {
+            true => line += "none refused",
+            false => line += &format!("refused: {}", refused.join(", ")),
+        }
+        line
+    }
+
+    /// The same for programs.
+    pub fn json(&self) -> serde_json::Value {
+        let c = self.lock();
+        let refused: serde_json::Map<String, serde_json::Value> = Refusal::ALL
+            .iter()
+            .zip(c.refused)
+            .map(|((_, name), n)| ((*name).to_owned(), n.into()))
+            .collect();
+        serde_json::json!({
+            "to_overlay": { "bytes": c.to_overlay },
+            "from_overlay": { "bytes": c.from_overlay },
+            "connections": {
+                "opened": c.opened,
+                "ended": c.ended,
+                "broken": c.broken,
+            },
+            "refused": refused,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_its_place() {
+        for (i, (why, _)) in Refusal::ALL.iter().enumerate() {
+            assert_eq!(*why as usize, i, "{why:?}");
+        }
+        let tally = Tally::default();
+        assert!(tally.line().ends_with("none refused"), "{}", tally.line());
+        tally.refused(Refusal::NoTcp, "why");
+        tally.opened();
+        tally.ended(false);
+        assert!(tally.line().ends_with("1 broke off; refused: 1 no_tcp"), "{}", tally.line());
+        assert_eq!(tally.json()["refused"]["no_tcp"], 1);
+        assert_eq!(tally.json()["connections"]["broken"], 1);
+    }
+}
