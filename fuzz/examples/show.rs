@@ -2,7 +2,7 @@
 //! `cargo run --manifest-path fuzz/Cargo.toml --example show TARGET FILE`.
 
 use trunkline_base::wire::Reader;
-use trunkline_fuzz::{node, two_nodes, wire};
+use trunkline_fuzz::{node, stream_segment, two_nodes, wire};
 
 fn main() -> std::io::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -28,6 +28,12 @@ fn main() -> std::io::Result<()> {
                 println!("{step:?}");
             }
             two_nodes::run(&bytes);
+        }
+        "stream_segment" => {
+            while let Some(step) = stream_segment::Step::read(&mut r) {
+                println!("{step:?}");
+            }
+            stream_segment::run(&bytes);
         }
         other => panic!("no such target: {other}"),
     }

@@ -12,6 +12,7 @@ pub mod route;
 pub mod script;
 pub mod sealed_node;
 pub mod seeds;
+pub mod stream_segment;
 pub mod tfmc;
 pub mod tfrc;
 pub mod two_nodes;

@@ -3,7 +3,6 @@
 
 use crate::handshake::Step as H;
 use crate::node::Step as N;
-use crate::two_nodes::Step as T;
 use crate::wire;
 use core::time::Duration;
 use trunkline_base::wire::{Short, Writer};
@@ -13,9 +12,8 @@ use trunkline_overlay::handshake::message::{
 use trunkline_overlay::identity::{Certificate, Identity, MacKey};
 use trunkline_overlay::node::{EchoKind, EchoMessage, NODE_PORT, PortUnbound};
 use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, prefix};
-use trunkline_overlay::session::wire::{
-    MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable,
-};
+use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
+use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable};
 use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{
     AckHead, AckRange, ControlKind, DataHeader, ENVELOPE_OVERHEAD, FlowHeader, Goodbye, Hello,
@@ -42,12 +40,14 @@ pub fn all() -> Vec<Seed> {
         .chain(named("echo_message", echoes()))
         .chain(named("trunk_message", trunks()))
         .chain(named("session_message", messages()))
+        .chain(named("session_message", stream_messages()))
         .chain(named("remote_message", remote_messages()))
         .chain(named("handshake_message", handshake_messages()))
         .chain(named("handshakes", handshake_scripts()))
         .chain(named("node", node_scripts()))
         .chain(named("sealed_node", crate::sealed_node::seeds::scripts()))
-        .chain(named("two_nodes", two_nodes_scripts()))
+        .chain(named("two_nodes", crate::two_nodes::seeds::scripts()))
+        .chain(named("stream_segment", crate::stream_segment::seeds::scripts()))
         .chain(named("sip_calls", crate::calls::seeds::scripts()))
         .chain(named("route_frame", crate::route::seeds::frames()))
         .chain(named("router", crate::route::seeds::scripts()))
@@ -173,8 +173,36 @@ fn envelopes() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+fn stream_messages() -> Vec<(&'static str, Vec<u8>)> {
+    let (node, port, messages, credit) = (NodeId(3), 5_004, true, 65_536);
+    let (version, token) = (SESSION_VERSION, 0x0123_4567_89ab_cdef);
+    let request = |r| {
+        let message = ToNode::Stream(r);
+        [written(|w| message.emit_head(w)), message.payload().to_vec()].concat()
+    };
+    let notice = |n| {
+        let message = ToClient::Stream(n);
+        [written(|w| message.emit_head(w)), message.payload().to_vec()].concat()
+    };
+    let (peer, peer_port) = (node, port);
+    vec![
+        ("connect", request(Request::Connect { to: node, port, messages, credit })),
+        ("listen", request(Request::Listen { backlog: 8 })),
+        ("accept", request(Request::Accept { version, token, credit })),
+        ("stream_data", request(Request::Data(&[0xd5; 20]))),
+        ("credit", request(Request::Credit(credit))),
+        ("shut", request(Request::Shut)),
+        ("reset", request(Request::Reset)),
+        ("incoming", notice(Notice::Incoming { token, from: node, port, messages })),
+        ("connected", notice(Notice::Connected { node, port, peer, peer_port, messages, credit })),
+        ("stream_received", notice(Notice::Data(&[0xd5; 20]))),
+        ("credit_of_node", notice(Notice::Credit(credit))),
+        ("shut_by_peer", notice(Notice::Shut)),
+        ("broken_off", notice(Notice::Reset(Reset::Stalled))),
+    ]
+}
+
 fn messages() -> Vec<(&'static str, Vec<u8>)> {
-    assert_eq!(MAX_HEAD, 12, "the longest head is that of a received packet");
     let payload = &[0xd5; 20][..];
     let with = |head: Vec<u8>| [&head, payload].concat();
     let (node, port) = (NodeId(3), 5_004);
@@ -537,63 +565,4 @@ fn applications() -> Vec<N> {
         N::Bind { session: 3, port: 0 },
     ]);
     steps
-}
-
-fn two_nodes_scripts() -> Vec<(&'static str, Vec<u8>)> {
-    let script = |settings: [u8; 3], steps: &[T]| {
-        let mut out = settings.to_vec();
-        steps.iter().for_each(|step| step.write(&mut out));
-        out
-    };
-    let calm = T::Calm { n: 4 };
-    let hellos = [T::Sleep { unit: 2, n: 11 }, calm.clone(), T::Sleep { unit: 2, n: 11 }, calm];
-    let talk =
-        |side, service, count| T::Send { side, port: 0, service, deadline: 150, len: 160, count };
-    let lossy = [
-        talk(0, REAL_TIME, 8),
-        talk(1, BEST_EFFORT, 4),
-        T::Settle { side: 0 },
-        T::Lose { side: 1, pick: 3 },
-        T::Copy { side: 1, pick: 1 },
-        T::Overtake { side: 1, pick: 5 },
-        T::Calm { n: 9 },
-    ];
-    let late = [
-        talk(0, BEST_EFFORT, 2),
-        T::Settle { side: 0 },
-        T::Copy { side: 1, pick: 0 },
-        T::Sleep { unit: 2, n: 5 },
-        T::Arrive { side: 1, n: 9 },
-        T::Wake { side: 1 },
-    ];
-    let restart = [
-        talk(0, REAL_TIME, 5),
-        T::Settle { side: 0 },
-        T::Restart { side: 0 },
-        T::Arrive { side: 1, n: 3 },
-        talk(0, REAL_TIME, 5),
-        T::Sleep { unit: 2, n: 11 },
-        T::Calm { n: 9 },
-    ];
-    let outage = [
-        T::Sleep { unit: 3, n: 2 },
-        T::Wake { side: 0 },
-        T::Wake { side: 1 },
-        talk(1, REAL_TIME, 2),
-        T::Calm { n: 5 },
-    ];
-    let altered = [
-        talk(0, REAL_TIME, 3),
-        T::Settle { side: 0 },
-        T::Alter { side: 1, pick: 1, at: 12, xor: 0x80 },
-        T::Alter { side: 1, pick: 2, at: 30, xor: 1 },
-        T::Calm { n: 3 },
-    ];
-    vec![
-        ("lossy", script([0, 1, 0], &[&hellos[..], &lossy].concat())),
-        ("late", script([0, 1, 1], &[&hellos[..], &late].concat())),
-        ("restart", script([0, 3, 2], &[&hellos[..], &restart].concat())),
-        ("outage", script([0, 1, 1], &[&hellos[..], &outage].concat())),
-        ("altered", script([1, 1, 0], &[&hellos[..], &altered].concat())),
-    ]
 }

@@ -5,13 +5,18 @@
 //! spin on; no packet is handed to an application twice. As long as nothing is
 //! altered, also: what arrives was sent, to that port and with that deadline;
 //! and once the network behaves, links come up and packets get through, so
-//! nothing that it did before has left a node in a bad state.
+//! nothing that it did before has left a node in a bad state. Of streams: what is
+//! read is what was written, and each comes to an end that both ends hear of.
 
-use crate::driver::{Applications, Once, settle};
+pub(crate) mod seeds;
+mod streams;
+
+use crate::driver::{Applications, Message, Once, settle};
 use crate::script::{micros, steps};
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::collections::VecDeque;
+use streams::Streams;
 use trunkline_base::wire::{Reader, Writer};
 use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
@@ -49,6 +54,26 @@ steps! {
         /// Everything under way arrives in order, and both settle, until
         /// nothing is under way or `n` rounds have passed, a millisecond each.
         10 Calm { n: u8 }
+        /// An application opens a stream to node `to`.
+        11 Connect { side: u8, to: u8, credit: u16, messages: u8 }
+        /// An application listens for streams, or ends if it does already.
+        12 Listen { side: u8, backlog: u16 }
+        /// The first stream that waits is accepted.
+        13 Accept { side: u8, credit: u16 }
+        /// An application writes, as far as it may.
+        14 Write { side: u8, pick: u8, len: u16 }
+        /// An application writes, whether it may or not.
+        15 Overrun { side: u8, pick: u8, len: u16 }
+        /// An application takes more.
+        16 Credit { side: u8, pick: u8, bytes: u16 }
+        /// An application writes no more.
+        17 Shut { side: u8, pick: u8 }
+        /// An application breaks its stream off.
+        18 Abort { side: u8, pick: u8 }
+        /// An application ends.
+        19 Leave { side: u8, pick: u8 }
+        /// Applications stop or start to keep up.
+        20 Full { side: u8, yes: u8 }
     }
 }
 
@@ -70,6 +95,7 @@ fn id(side: usize) -> NodeId {
 /// Link "a" has a rate at node 1, link "b" waits at node 2 to be spoken to.
 fn config(side: usize, settings: &[u8]) -> Config {
     let mut config = Config::new(id(side));
+    config.streams = streams::config(settings[0] / 2);
     for (i, path) in PATHS.into_iter().enumerate() {
         let mut link = link::Config::new(id(1 - side));
         link.path = path.into();
@@ -147,6 +173,7 @@ struct World<'a> {
     now: Time,
     sides: [Side; 2],
     sent: Vec<Sent>,
+    streams: Streams,
     arena: TxArena,
 }
 
@@ -163,10 +190,12 @@ pub fn run(script: &[u8]) {
         now,
         sides: [0, 1].map(|side| Side::new(side, settings, 1, now)),
         sent: Vec::new(),
+        streams: Streams::default(),
         arena: TxArena::new(16 << 10, 16),
     };
     while let Some(step) = Step::read(&mut r) {
         world.step(&step);
+        world.check_streams();
     }
     if !world.alters() {
         world.check_drops();
@@ -202,6 +231,7 @@ impl World<'_> {
                 let under_way = core::mem::take(&mut self.sides[side].under_way);
                 self.sides[side] = Side::new(side, self.settings, incarnation, self.now);
                 self.sides[side].under_way = under_way;
+                self.streams_failed(side);
             }
             Step::Calm { n } => {
                 for _ in 0..n {
@@ -215,6 +245,20 @@ impl World<'_> {
                     self.arrive(1, usize::MAX);
                 }
             }
+            Step::Full { side, yes } => {
+                self.sides[usize::from(side % 2)].applications.full = yes % 2 == 1;
+            }
+            Step::Connect { side, to, credit, messages } => {
+                self.connect(side, to, credit, messages);
+            }
+            Step::Listen { side, backlog } => self.listen(side, backlog),
+            Step::Accept { side, credit } => self.accept(side, credit),
+            Step::Write { side, pick, len } => self.write(side, pick, len, true),
+            Step::Overrun { side, pick, len } => self.write(side, pick, len, false),
+            Step::Credit { side, pick, bytes } => self.give_credit(side, pick, bytes),
+            Step::Shut { side, pick } => self.shut(side, pick),
+            Step::Abort { side, pick } => self.leave(side, pick, true),
+            Step::Leave { side, pick } => self.leave(side, pick, false),
             Step::Arrive { side, n } => self.arrive(usize::from(side % 2), n.into()),
             Step::Overtake { side, pick }
             | Step::Copy { side, pick }
@@ -263,12 +307,18 @@ impl World<'_> {
         payload[..4].copy_from_slice(&number.to_be_bytes());
         let to = (id(1 - side), PORTS[port]);
         let from = (id(side), PORTS[port]);
-        let head =
-            head(&ToNode::Send { service, deadline_ms, to: to.0, port: to.1, payload: &payload });
-        let message = [head, payload.clone()].concat();
-        let Side { node, sessions, applications, .. } = &mut self.sides[side];
-        node.session_recv(self.now, sessions[port], &message, applications);
-        self.sent.push(Sent { from, to, service, deadline_ms, payload, arrived: 0 });
+        let session = self.sides[side].sessions[port];
+        let sent = Sent { from, to, service, deadline_ms, payload: payload.clone(), arrived: 0 };
+        self.sent.push(sent);
+        let (to, port, payload) = (to.0, to.1, &payload[..]);
+        self.say(side, session, &ToNode::Send { service, deadline_ms, to, port, payload });
+    }
+
+    /// An application says something to its node.
+    fn say(&mut self, side: usize, session: SessionId, message: &ToNode<'_>) {
+        let bytes = [&head(message)[..], message.payload()].concat();
+        let Side { node, applications, .. } = &mut self.sides[side];
+        node.session_recv(self.now, session, &bytes, applications);
         self.look_at_messages(side);
     }
 
@@ -291,7 +341,8 @@ impl World<'_> {
     }
 
     fn settle(&mut self, side: usize) {
-        for envelope in settle(&mut self.sides[side].node, self.now, &mut self.arena) {
+        let Side { node, applications, .. } = &mut self.sides[side];
+        for envelope in settle(node, self.now, &mut self.arena, applications) {
             let is_path = |path: &usize| envelope.to == address(1 - side, *path);
             let path = (0..PATHS.len()).find(is_path).expect("an address of the other node");
             let at = self.now + Duration::from_millis(10);
@@ -301,42 +352,52 @@ impl World<'_> {
             }
             under_way.push_back(Datagram { path, bytes: envelope.bytes, at });
         }
+        self.look_at_messages(side);
     }
 
     fn look_at_messages(&mut self, side: usize) {
-        let alters = self.alters();
-        let Side { applications, once, sessions, .. } = &mut self.sides[side];
-        for message in applications.messages.drain(..) {
+        let applications = &mut self.sides[side].applications;
+        let messages = core::mem::take(&mut applications.messages);
+        if applications.full {
+            return;
+        }
+        for message in &messages {
             let bytes = [&message.head[..], &message.payload].concat();
-            match ToClient::parse(&bytes).expect("a client understands its node") {
-                ToClient::Received { service, remaining_ms, flow_seq, from, port, .. } => {
-                    once.check(self.now, (message.to.0, from.0, port), flow_seq);
-                    if alters {
-                        continue;
-                    }
-                    let number = message.payload.first_chunk().map(|b| u32::from_be_bytes(*b));
-                    let number = number.expect("every payload begins with its number");
-                    let sent = &mut self.sent[number as usize];
-                    assert_eq!((sent.from, sent.service), ((from, port), service));
-                    let holds = sessions.iter().position(|&s| s == message.to);
-                    assert_eq!(sent.to, (id(side), PORTS[holds.expect("a session of ours")]));
-                    assert_eq!(sent.payload, message.payload);
-                    let has_deadline = service != Service::Reliable;
-                    assert!(
-                        !has_deadline || remaining_ms <= sent.deadline_ms,
-                        "time ran backwards"
-                    );
-                    sent.arrived += 1;
-                }
+            let parsed = ToClient::parse(&bytes).expect("a client understands its node");
+            match parsed {
+                ToClient::Received { .. } => self.look_at_packet(side, message, &parsed),
+                ToClient::Stream(notice) => self.look_at_notice(side, message, notice),
                 // The link may be down; but both ports are held all the time.
                 ToClient::Reachable { node, .. } => assert_eq!(node, id(1 - side)),
                 ToClient::Unreachable { node, why, .. } => {
                     assert_eq!(node, id(1 - side));
-                    assert!(alters || why != Unreachable::NoPort);
+                    assert!(self.alters() || why != Unreachable::NoPort);
                 }
-                other => panic!("nobody did anything wrong: {other:?}"),
+                other => assert!(streams::is_bound(&other), "nobody did anything wrong: {other:?}"),
             }
         }
+    }
+
+    fn look_at_packet(&mut self, side: usize, message: &Message, packet: &ToClient<'_>) {
+        let ToClient::Received { service, remaining_ms, flow_seq, from, port, .. } = *packet else {
+            return;
+        };
+        let alters = self.alters();
+        let Side { once, sessions, .. } = &mut self.sides[side];
+        once.check(self.now, (message.to.0, from.0, port), flow_seq);
+        if alters {
+            return;
+        }
+        let number = message.payload.first_chunk().map(|b| u32::from_be_bytes(*b));
+        let number = number.expect("every payload begins with its number");
+        let sent = &mut self.sent[number as usize];
+        assert_eq!((sent.from, sent.service), ((from, port), service));
+        let holds = sessions.iter().position(|&s| s == message.to);
+        assert_eq!(sent.to, (id(side), PORTS[holds.expect("a session of ours")]));
+        assert_eq!(sent.payload, message.payload);
+        let has_deadline = service != Service::Reliable;
+        assert!(!has_deadline || remaining_ms <= sent.deadline_ms, "time ran backwards");
+        sent.arrived += 1;
     }
 
     /// A network that alters nothing gives a node nothing to find malformed.
@@ -354,20 +415,31 @@ impl World<'_> {
     fn calm_down(&mut self) {
         for side in &mut self.sides {
             side.under_way.clear();
+            side.applications.full = false;
         }
         self.run_calmly(Duration::from_secs(3));
         for Side { node, .. } in &self.sides {
             assert!(node.links().all(|(_, l)| l.monitor().is_up()), "a link stays down");
         }
+        self.finish_streams();
         let first = self.sent.len();
         for (side, service) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)] {
             self.send(side, 0, service, 100, 160);
         }
         self.run_calmly(Duration::from_millis(100));
-        for sent in &self.sent[first..] {
-            let Sent { from, service, arrived, .. } = sent;
-            assert_eq!(*arrived, 1, "from {from:?}, {service:?}: the first packet of a calm");
-        }
+        let of_all = self.sent.len();
+        let check = |sent: &[Sent], all: bool| {
+            for Sent { from, service, arrived, .. } in sent {
+                // Reliable ones wait for those before them, and these for a timeout.
+                let may_wait = *service == Service::Reliable && !all;
+                let came = *arrived == 1 || may_wait;
+                assert!(came, "from {from:?}, {service:?}: the first packet of a calm");
+            }
+        };
+        check(&self.sent[first..of_all], false);
+        self.run_calmly(Duration::from_secs(10));
+        check(&self.sent[first..of_all], true);
+        self.end_streams();
     }
 
     fn run_calmly(&mut self, time: Duration) {

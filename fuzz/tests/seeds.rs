@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use trunkline_fuzz::{
-    calls, handshake, node, route, sealed_node, seeds, tfmc, tfrc, two_nodes, wire,
+    calls, handshake, node, route, sealed_node, seeds, stream_segment, tfmc, tfrc, two_nodes, wire,
 };
 
 #[test]
@@ -32,6 +32,7 @@ fn targets_pass_their_seeds() {
             "router" => route::run(&seed.bytes),
             "sealed_node" => sealed_node::run(&seed.bytes),
             "sip_calls" => calls::run(&seed.bytes),
+            "stream_segment" => stream_segment::run(&seed.bytes),
             "tfmc" => tfmc::run(&seed.bytes),
             "tfrc" => tfrc::run(&seed.bytes),
             "two_nodes" => two_nodes::run(&seed.bytes),

@@ -7,12 +7,16 @@ use trunkline_base::Time;
 use trunkline_overlay::counters::{Drop, Drops};
 use trunkline_overlay::link::{DSCP_EF, IP_UDP_HEADERS, LinkId};
 use trunkline_overlay::node::Node;
+use trunkline_overlay::session::wire::ToNode;
 use trunkline_overlay::wire::{
     Frame, Frames, Incarnation, Null, Opened, ReceiverIndex, Seal, Service, open_header,
 };
 
 /// Two hellos of a link are at least this far apart, whatever provokes them.
 const HELLO_SPACING: Duration = Duration::from_millis(10);
+
+/// In place of a deadline, of a reliable packet: it belongs to a stream.
+const STREAM: u8 = 0x10;
 
 /// What the five bits of a packet's hop limit hold.
 const MOST_HOPS: u8 = 31;
@@ -78,7 +82,8 @@ pub struct Bounds {
     payload_out: usize,
     /// Data frames in envelopes that a link took.
     packets_in: u64,
-    /// Of a batch only some envelopes were taken, so `packets_in` is unknown.
+    /// Of a batch only some envelopes were taken, or streams have sent packets of their
+    /// own: the books can't balance.
     unsure: bool,
     /// Messages other than packets that were refused by an application.
     replies_lost: u64,
@@ -94,8 +99,12 @@ impl Bounds {
         let (mut all, mut packets) = (0, 0);
         for bytes in datagrams {
             all += 1;
-            let data = |frame: &Result<_, _>| matches!(frame, Ok(Frame::Data(..)));
-            packets += Frames::new(Seal::frames(bytes)).filter(data).count() as u64;
+            for frame in Frames::new(Seal::frames(bytes)) {
+                let Ok(Frame::Data(header, _)) = frame else { continue };
+                packets += 1;
+                let is_reliable = header.flow.service == Service::Reliable;
+                self.unsure |= is_reliable && header.hop.remaining_ms & STREAM != 0;
+            }
         }
         if accepted == all {
             self.packets_in += packets;
@@ -107,10 +116,15 @@ impl Bounds {
     pub fn message(&mut self, message: &[u8]) {
         self.bytes_in += message.len();
         self.messages_in += 1;
+        self.unsure |= matches!(ToNode::parse(message), Ok(ToNode::Stream(_)));
     }
 
     pub fn delivered(&mut self, message: &Message, lost: bool) {
-        self.payload_out += message.payload.len();
+        const STREAM_DATA: u8 = 0x89;
+        if !(lost && message.head[0] == STREAM_DATA) {
+            // A node keeps what an application doesn't take of a stream.
+            self.payload_out += message.payload.len();
+        }
         assert!(self.payload_out <= self.bytes_in, "applications are handed more than came in");
         // What is said of destinations is said again later.
         const RECEIVED: u8 = 0x82;

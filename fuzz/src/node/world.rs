@@ -381,8 +381,8 @@ impl World {
 
     fn close_session(&mut self, session: u8) {
         let id = SessionId(session.into());
-        self.node.session_close(id);
-        self.twin.session_close(id);
+        self.node.session_close(self.now, id);
+        self.twin.session_close(self.now, id);
         self.open.retain(|&open| open != id);
         self.ports.remove(&id);
         self.once.forget(id);
@@ -421,6 +421,7 @@ impl World {
                 ToClient::Reachable { .. } | ToClient::Unreachable { .. } => {
                     assert!(self.ports.contains_key(&message.to), "of whose packets?");
                 }
+                ToClient::Stream(_) => assert!(self.open.contains(&message.to)),
             }
         }
     }
@@ -429,8 +430,10 @@ impl World {
         let sizes = [(LARGEST, 64), (2_000, 1), (16 << 10, 2), (16 << 10, 64)];
         let (bytes, runs) = sizes[usize::from(arena % 4)];
         let arena = &mut TxArena::new(bytes, runs);
-        let out = settle(&mut self.node, self.now, arena);
-        assert_eq!(out, settle(&mut self.twin, self.now, arena), "the twin says something else");
+        let out = settle(&mut self.node, self.now, arena, &mut self.applications);
+        let twin = settle(&mut self.twin, self.now, arena, &mut self.twin_applications);
+        assert_eq!(out, twin, "the twin says something else");
+        self.look_at_messages();
         assert_eq!(self.node.next_timeout(self.now), self.twin.next_timeout(self.now));
         self.look_at_envelopes(out);
     }
@@ -475,7 +478,8 @@ impl World {
 
     fn settle_peer(&mut self, link: usize) {
         let arena = &mut TxArena::new(16 << 10, 64);
-        for envelope in settle(&mut self.peers[link].node, self.now, arena) {
+        let nobody = &mut Applications::default();
+        for envelope in settle(&mut self.peers[link].node, self.now, arena, nobody) {
             if self.under_way.len() == UNDER_WAY {
                 self.under_way.pop_front();
             }
@@ -507,11 +511,7 @@ fn message(message: ToNode<'_>) -> Vec<u8> {
     let mut head = [0; MAX_HEAD];
     let mut w = Writer::new(&mut head);
     message.emit_head(&mut w).expect("a head fits MAX_HEAD");
-    let payload = match message {
-        ToNode::Send { payload, .. } => payload,
-        ToNode::Bind { .. } | ToNode::Metric(_) | ToNode::Late(_) | ToNode::Wait(_) => &[],
-    };
-    [w.written(), payload].concat()
+    [w.written(), message.payload()].concat()
 }
 
 fn packet(s: u8, deadline: u8, to: NodeId, port: u8, len: u16) -> Vec<u8> {

@@ -465,7 +465,8 @@ impl World {
 
     fn settle(&mut self) {
         let at = self.now + DELAY;
-        for envelope in settle(&mut self.node.node, self.now, &mut self.arena) {
+        let Driven { node, applications, .. } = &mut self.node;
+        for envelope in settle(node, self.now, &mut self.arena, applications) {
             if envelope.to == address(HONEST) {
                 self.honest.inbox.push_back((at, address(NODE), envelope.bytes));
             } else if Kind::of(&envelope.bytes).is_ok_and(Kind::is_handshake)
@@ -474,7 +475,8 @@ impl World {
                 self.to_liar.push(envelope.bytes);
             }
         }
-        for envelope in settle(&mut self.honest.node, self.now, &mut self.arena) {
+        let Driven { node, applications, .. } = &mut self.honest;
+        for envelope in settle(node, self.now, &mut self.arena, applications) {
             self.node.inbox.push_back((at, address(HONEST), envelope.bytes));
         }
         self.hear();

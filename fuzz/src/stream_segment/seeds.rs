@@ -1,0 +1,132 @@
+//! Valid scripts.
+
+use super::Step as S;
+
+const OPEN: u8 = 0x01;
+const END: u8 = 0x02;
+const ACK: u8 = 0x08;
+const ASK: u8 = 0x10;
+const DATA: u8 = 0x40;
+
+fn segment(flags: u8, position: u16, len: u16, next: u16) -> S {
+    let (from, ports, tag, kinds) = (0, 4, 9, 0);
+    let (window, counts, ranges, first, width) = (200, 0, 0, 0, 0);
+    S::Segment {
+        from,
+        ports,
+        tag,
+        flags,
+        kinds,
+        position,
+        len,
+        next,
+        window,
+        counts,
+        ranges,
+        first,
+        width,
+    }
+}
+
+fn ranges(next: u16, counts: u16, ranges: u8, first: u16, width: u16) -> S {
+    let (from, ports, tag, kinds, flags) = (0, 4, 9, 0, ACK | ASK);
+    let (position, len, window) = (0, 0, 200);
+    S::Segment {
+        from,
+        ports,
+        tag,
+        flags,
+        kinds,
+        position,
+        len,
+        next,
+        window,
+        counts,
+        ranges,
+        first,
+        width,
+    }
+}
+
+/// Scripts.
+pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
+    let script = |steps: &[S]| {
+        let mut out = Vec::new();
+        steps.iter().for_each(|step| step.write(&mut out));
+        out
+    };
+    let ms = |n| S::Sleep { unit: 1, n };
+    let opened = [
+        S::Listen { backlog: 3 },
+        segment(OPEN | ACK, 0, 0, 0),
+        ms(20),
+        S::Accept { wrong: 1, credit: 2_000 },
+        ms(20),
+    ];
+    let honest = [
+        segment(DATA, 0, 300, 0),
+        segment(DATA, 600, 300, 0),
+        segment(DATA | END | ASK, 300, 300, 0),
+        S::Write { pick: 0, len: 6_000 },
+        ms(20),
+        ranges(900, 0, 1, 1_800, 900),
+        segment(ACK, 0, 0, 6_000),
+        S::End { pick: 0, how: 0 },
+        ms(20),
+        segment(ACK, 0, 0, 6_001),
+    ];
+    let lies = [
+        S::Write { pick: 0, len: 6_000 },
+        ms(20),
+        ranges(1, 0x0101, 17, 5_000, 2),
+        ranges(3, 0x0202, 9, 0, 6_000),
+        segment(ACK | DATA, 65_000, 800, 65_000),
+        ms(200),
+    ];
+    let floods = [
+        S::Flood { from: 0, ports: 0, n: 40, tags: 0 },
+        S::Flood { from: 4, ports: 0, n: 40, tags: 1 },
+        S::Accept { wrong: 1, credit: 5 },
+        S::Reset { from: 0, ports: 0, tag: 3, why: 6 },
+        S::Accept { wrong: 0, credit: 5 },
+        S::Full { yes: 1 },
+        ms(40),
+        S::Full { yes: 0 },
+    ];
+    let raw = [S::Raw { from: 0, ports: 4, tag: 9, bytes: vec![0xff; 90] }];
+    vec![
+        ("honest", script(&[&opened[..], &honest].concat())),
+        ("lies", script(&[&opened[..], &lies].concat())),
+        ("floods", script(&[&opened[..], &floods].concat())),
+        ("from_here", script(&from_here())),
+        ("raw", script(&[&opened[..], &raw].concat())),
+    ]
+}
+
+/// A stream that the node opens, and credit without end.
+fn from_here() -> Vec<S> {
+    let ms = |n| S::Sleep { unit: 1, n };
+    vec![
+        S::Connect { port: 0, credit: 900 },
+        ms(5),
+        S::Segment {
+            from: 0,
+            ports: 3,
+            tag: 0,
+            flags: ACK | DATA,
+            kinds: 0,
+            position: 0,
+            len: 500,
+            next: 0,
+            window: 90,
+            counts: 0,
+            ranges: 0,
+            first: 0,
+            width: 0,
+        },
+        S::Credit { pick: 0, bytes: 255, shift: 24 },
+        S::Credit { pick: 0, bytes: 255, shift: 24 },
+        S::Say { pick: 0, bytes: vec![11] },
+        ms(90),
+    ]
+}
