@@ -1,5 +1,6 @@
 //! The command line.
 
+mod carry;
 mod load;
 mod phones;
 mod plain_flows;
@@ -65,6 +66,7 @@ enum Command {
     Load(load::Load),
     Shell(shell::Shell),
     PlainFlows(plain_flows::PlainFlows),
+    Carry(carry::Carry),
 }
 
 /// Measure a figure, draw it and judge its claims
@@ -282,6 +284,7 @@ pub fn run(args: &Args) -> ExitCode {
         Command::Load(args) => load::run(args),
         Command::Shell(args) => shell::run(args),
         Command::PlainFlows(args) => plain_flows::run(args),
+        Command::Carry(args) => carry::run(args),
     };
     let broken = |why: &dyn Display| {
         errln!("error: {why}");

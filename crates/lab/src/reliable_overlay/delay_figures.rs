@@ -1,6 +1,6 @@
 //! Figures 11 to 14, and what the paper says of them.
 
-use super::delays::{HOP_BY_HOP, RATES, TCPS};
+use super::delays::{HOP_BY_HOP, RATES, STREAM, TCPS};
 use super::{BEFORE, claim, line, ratio};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::Figure;
@@ -32,10 +32,10 @@ fn of<'a>(
 }
 
 /// By how much the mean delay grows per percent of loss, from none to the largest loss at
-/// which both keep up: hop by hop, over end to end.
-fn slopes(table: &Table, tcp: &str, rate: u32) -> Measured {
+/// which both keep up: ours, over end to end.
+fn slopes(table: &Table, (ours, tcp): (&str, &str), rate: u32) -> Measured {
     let kept_up = |r: &Record<'_>| r.number("backlog_pct") < MOST_BACKLOG;
-    let [ours, theirs] = [HOP_BY_HOP, tcp].map(|carried| of(table, carried, rate));
+    let [ours, theirs] = [ours, tcp].map(|carried| of(table, carried, rate));
     let last = theirs.clone().filter(kept_up).map(|r| r.number("loss_pct")).fold(0.0, f64::max);
     let rise = |rows: &mut dyn Iterator<Item = Record<'_>>| {
         let rows: Vec<_> = rows.collect();
@@ -49,10 +49,15 @@ fn slopes(table: &Table, tcp: &str, rate: u32) -> Measured {
     ratio(&rise(&mut ours), &rise(&mut theirs)).noting(format!("From 0 to {last} % loss."))
 }
 
-fn slope_claim(id: &'static str, tcp: &'static str, rate: u32, says: &'static str) -> Claim {
+fn slope_claim(
+    id: &'static str,
+    compared: (&'static str, &'static str),
+    rate: u32,
+    says: &'static str,
+) -> Claim {
     Claim {
         unit: "of the TCP's slope",
-        measure: Box::new(move |t| slopes(t, tcp, rate)),
+        measure: Box::new(move |t| slopes(t, compared, rate)),
         ..claim(
             id,
             says,
@@ -72,22 +77,37 @@ fn fig11() -> Figure {
         section: "Experimental results, figure 11",
         says: "Messages of 1,000 bytes from A to F over five links of 10 ms and 10 Mbit/s, of which \
                the third loses packets both ways: mean one-way delay until they can be read in order, \
-               with a TCP from end to end and with reliable links hop by hop.",
+               with a TCP from end to end, with reliable links hop by hop, and with a stream over them, \
+               which repeats and limits from end to end, too.",
         chart: one_panel(|t| delay_chart(t, RATES[0])),
         claims: vec![
             slope_claim(
                 "much-slower-500",
-                TCPS[0],
+                (HOP_BY_HOP, TCPS[0]),
                 RATES[0],
                 "at 500 kbit/s the mean delay grows with loss at most a third as fast as with the \
                  TCP of Linux 2.4",
             ),
             slope_claim(
                 "much-slower-500-linux-6",
-                TCPS[1],
+                (HOP_BY_HOP, TCPS[1]),
                 RATES[0],
                 "at 500 kbit/s the mean delay grows with loss at most a third as fast as with the \
                  TCP of Linux 6",
+            ),
+            slope_claim(
+                "stream-500",
+                (STREAM, TCPS[0]),
+                RATES[0],
+                "at 500 kbit/s over a stream the mean delay grows with loss at most a third as fast as \
+                 with the TCP of Linux 2.4",
+            ),
+            slope_claim(
+                "stream-500-linux-6",
+                (STREAM, TCPS[1]),
+                RATES[0],
+                "at 500 kbit/s over a stream the mean delay grows with loss at most a third as fast as \
+                 with the TCP of Linux 6",
             ),
         ],
     }
@@ -104,36 +124,53 @@ fn fig12() -> Figure {
         chart: one_panel(|t| delay_chart(t, RATES[1])),
         claims: vec![
             Claim {
-                unit: "% of the messages",
-                measure: Box::new(|t| {
-                    let rows = of(t, HOP_BY_HOP, RATES[1]);
-                    Measured::maximum(rows.map(|r| Measured::census(r.number("backlog_pct"))))
-                }),
                 why: "The TCP of Linux 2.4 doesn't keep up: it has no point to be judged by, since 7.8 % of its \
                       messages are half a second late at 0.2 % loss, and 99 % from 1 % on.",
-                ..claim(
+                ..keeps_up(
                     "keeps-up",
+                    HOP_BY_HOP,
                     "at 1,000 kbit/s reliable links keep up at every loss: at most 5 % of the messages are \
                      half a second late",
-                    None,
-                    Bound::at_most(MOST_BACKLOG, BEFORE),
-                    "end-to-end-only",
                 )
             },
+            keeps_up(
+                "stream-keeps-up",
+                STREAM,
+                "at 1,000 kbit/s a stream keeps up at every loss: at most 5 % of the messages are half a \
+                 second late",
+            ),
             slope_claim(
                 "much-slower-1000-linux-6",
-                TCPS[1],
+                (HOP_BY_HOP, TCPS[1]),
                 RATES[1],
                 "at 1,000 kbit/s the mean delay grows with loss at most a third as fast as with the \
                  TCP of Linux 6, as far as that keeps up",
+            ),
+            slope_claim(
+                "stream-1000-linux-6",
+                (STREAM, TCPS[1]),
+                RATES[1],
+                "at 1,000 kbit/s over a stream the mean delay grows with loss at most a third as fast as \
+                 with the TCP of Linux 6, as far as that keeps up",
             ),
         ],
     }
 }
 
-/// The TCP's jitter over that of reliable links, where it is greatest.
-fn jitters(table: &Table, tcp: &str) -> Measured {
-    let ours = of(table, HOP_BY_HOP, RATES[0]);
+fn keeps_up(id: &'static str, carried: &'static str, says: &'static str) -> Claim {
+    Claim {
+        unit: "% of the messages",
+        measure: Box::new(move |t| {
+            let rows = of(t, carried, RATES[1]);
+            Measured::maximum(rows.map(|r| Measured::census(r.number("backlog_pct"))))
+        }),
+        ..claim(id, says, None, Bound::at_most(MOST_BACKLOG, BEFORE), "end-to-end-only")
+    }
+}
+
+/// The TCP's jitter over ours, where that is greatest.
+fn jitters(table: &Table, (ours, tcp): (&str, &str)) -> Measured {
+    let ours = of(table, ours, RATES[0]);
     let one = |r: Record<'_>| {
         let loss = r.number("loss_pct");
         let theirs = of(table, tcp, RATES[0]).find(|t| t.number("loss_pct") == loss)?;
@@ -146,10 +183,10 @@ fn jitters(table: &Table, tcp: &str) -> Measured {
 }
 
 fn fig13() -> Figure {
-    let jitter = |id, tcp: &'static str, says| Claim {
+    let jitter = |id, compared: (&'static str, &'static str), says| Claim {
         unit: "times",
         decimals: 1,
-        measure: Box::new(move |t| jitters(t, tcp)),
+        measure: Box::new(move |t| jitters(t, compared)),
         ..claim(
             id,
             says,
@@ -168,33 +205,45 @@ fn fig13() -> Figure {
         claims: vec![
             jitter(
                 "smaller-jitter",
-                TCPS[0],
+                (HOP_BY_HOP, TCPS[0]),
                 "where the difference is greatest, the jitter is at most a third of that with the TCP \
                  of Linux 2.4",
             ),
             jitter(
                 "smaller-jitter-linux-6",
-                TCPS[1],
+                (HOP_BY_HOP, TCPS[1]),
                 "where the difference is greatest, the jitter is at most a third of that with the TCP \
                  of Linux 6",
+            ),
+            jitter(
+                "stream-jitter",
+                (STREAM, TCPS[0]),
+                "where the difference is greatest, the jitter over a stream is at most a third of that \
+                 with the TCP of Linux 2.4",
+            ),
+            jitter(
+                "stream-jitter-linux-6",
+                (STREAM, TCPS[1]),
+                "where the difference is greatest, the jitter over a stream is at most a third of that \
+                 with the TCP of Linux 6",
             ),
         ],
     }
 }
 
-/// Messages later than 120 ms hop by hop, over those end to end, at 1 % loss.
-fn late(table: &Table, tcp: &str) -> Measured {
+/// Messages of ours later than 120 ms, over those end to end, at 1 % loss.
+fn late(table: &Table, (ours, tcp): (&str, &str)) -> Measured {
     let at = |carried| {
         let row = of(table, carried, RATES[0]).find(|r| r.number("loss_pct") == 1.0);
         row.map_or(Measured::census(f64::NAN), |r| Measured::of(&r, LATER))
     };
-    ratio(&at(HOP_BY_HOP), &at(tcp))
+    ratio(&at(ours), &at(tcp))
 }
 
 fn fig14() -> Figure {
-    let fewer = |id, tcp: &'static str, says| Claim {
+    let fewer = |id, compared: (&'static str, &'static str), says| Claim {
         unit: "of the TCP's",
-        measure: Box::new(move |t| late(t, tcp)),
+        measure: Box::new(move |t| late(t, compared)),
         at: &[1.0],
         ..claim(
             id,
@@ -217,15 +266,27 @@ fn fig14() -> Figure {
         claims: vec![
             fewer(
                 "fewer-late",
-                TCPS[0],
+                (HOP_BY_HOP, TCPS[0]),
                 "at 1 % loss fewer than a third as many messages take longer than 120 ms as with the \
                  TCP of Linux 2.4",
             ),
             fewer(
                 "fewer-late-linux-6",
-                TCPS[1],
+                (HOP_BY_HOP, TCPS[1]),
                 "at 1 % loss fewer than a third as many messages take longer than 120 ms as with the \
                  TCP of Linux 6",
+            ),
+            fewer(
+                "stream-late",
+                (STREAM, TCPS[0]),
+                "at 1 % loss fewer than a third as many messages take longer than 120 ms over a stream \
+                 as with the TCP of Linux 2.4",
+            ),
+            fewer(
+                "stream-late-linux-6",
+                (STREAM, TCPS[1]),
+                "at 1 % loss fewer than a third as many messages take longer than 120 ms over a stream \
+                 as with the TCP of Linux 6",
             ),
         ],
     }
@@ -239,7 +300,7 @@ fn series(table: &Table, rate: u32, columns: [&str; 3]) -> Vec<Series> {
                 && r.number("backlog_pct") < MOST_BACKLOG
         })
     };
-    [HOP_BY_HOP, TCPS[0], TCPS[1]].into_iter().enumerate().map(one).collect()
+    [HOP_BY_HOP, STREAM, TCPS[0], TCPS[1]].into_iter().enumerate().map(one).collect()
 }
 
 fn delay_chart(table: &Table, rate: u32) -> Chart {

@@ -39,6 +39,8 @@ pub const COLUMNS: &[Column] = &[
 
 /// In the column `carried`.
 pub const HOP_BY_HOP: &str = "hop-by-hop";
+/// A stream over the same links, in the same column.
+pub const STREAM: &str = "stream";
 /// TCPs from end to end, in the same column: Linux as it was then, and as it is.
 pub const TCPS: [&str; 2] = ["linux-2.4", "linux-6"];
 /// Of messages, in kbit/s.
@@ -54,7 +56,8 @@ const BATCHES: usize = 20;
 
 /// The experiment behind figures 11 to 14.
 pub fn experiment() -> Experiment {
-    super::experiment("delays", COLUMNS, Box::new(points), delay_figures::all())
+    let figures = delay_figures::all();
+    Experiment { revision: 2, ..super::experiment("delays", COLUMNS, Box::new(points), figures) }
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -64,7 +67,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         key: format!("{rate}-{tenths}"),
         x: f64::from(tenths) / 10.0,
         figures: if rate == RATES[0] { vec!["fig11", "fig13", "fig14"] } else { vec!["fig12"] },
-        weight: 12.0 * f64::from(messages) / 200_000.0,
+        weight: 18.0 * f64::from(messages) / 200_000.0,
         measure: Box::new(move |inputs| {
             let stream = Stream { rate: u64::from(rate) * 1_000, messages };
             rows(stream, f64::from(tenths) / 1_000.0, sabotage, inputs)
@@ -86,7 +89,12 @@ fn rows(
         () if sabotage.is("end-to-end-only") => tcp(&profiles[0]),
         () => Carried::HopByHop,
     };
-    let all = [(HOP_BY_HOP, ours), (TCPS[0], tcp(&profiles[0])), (TCPS[1], tcp(&profiles[1]))];
+    let ours_in_order = match sabotage.is("end-to-end-only") {
+        true => Carried::StreamOverRouters,
+        false => Carried::Stream,
+    };
+    let [then, now] = [0, 1].map(|n| (TCPS[n], tcp(&profiles[n])));
+    let all = [(HOP_BY_HOP, ours), (STREAM, ours_in_order), then, now];
     let row = |(name, carried): (&'static str, Carried)| {
         let delays = delays(&carried, links(HOPS, DELAY, loss), stream, inputs.seed)?;
         let mut row: Vec<Cell> = vec![name.into(), (stream.rate as f64 / 1e3).into()];

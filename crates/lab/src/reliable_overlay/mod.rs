@@ -6,10 +6,12 @@
 
 mod delay_figures;
 mod delays;
+mod fairness;
 mod hops;
 pub mod network;
 mod order;
 mod throughput;
+pub mod transfer;
 
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Experiment, Figure, Points};
@@ -21,7 +23,14 @@ pub const PAPER: &str = "reliable-overlay";
 
 /// Every experiment on this paper.
 pub fn experiments() -> Vec<Experiment> {
-    vec![delays::experiment(), hops::experiment(), order::experiment(), throughput::experiment()]
+    vec![
+        delays::experiment(),
+        hops::experiment(),
+        order::experiment(),
+        throughput::experiment(),
+        fairness::experiment(),
+        transfer::experiment(),
+    ]
 }
 
 /// Why bounds of our own are what they are.

@@ -1,5 +1,5 @@
-//! Hosts in a row, connected by links of 10 Mbit/s: overlay nodes with reliable links, or
-//! routers between two TCPs.
+//! Hosts in a row, connected by links of 10 Mbit/s: overlay nodes with reliable links and
+//! streams over them, or routers between two TCPs.
 
 use crate::experiment::PointError;
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use trunkline_net::Protocol;
 use trunkline_overlay::session::wire::{ToClient, ToNode};
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::agent::tcp::{Messages, Profile, Schedule, Sink};
+use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::voice::{Sinks as _, VoiceLog, VoiceSource};
 use trunkline_sim::{Application, HostId, Io, Spot, Topology, World};
 
@@ -28,6 +29,8 @@ pub const QUEUE: Queue = Queue::Packets(50);
 
 /// Nodes find each other, and TCPs connect, before the first message.
 const START: Time = Time::from_millis(3_000);
+/// So long before that TCPs and streams are opened.
+const LEAD: Duration = Duration::from_secs(2);
 /// What is under way when the last message is sent arrives within this time.
 const DRAIN: Duration = Duration::from_secs(30);
 const PORT: u16 = 5_000;
@@ -60,6 +63,11 @@ pub enum Carried {
     /// The same, with relays that put them in order before they pass them on: not what the
     /// paper does.
     InOrderRelays,
+    /// By a stream from end to end over reliable links.
+    Stream,
+    /// The same with nodes only at both ends and routers between them, so that what is lost is
+    /// repeated from end to end: not what the paper does.
+    StreamOverRouters,
     /// By a TCP from end to end.
     EndToEnd(Box<Profile>),
 }
@@ -86,6 +94,12 @@ pub fn delays(
     match carried {
         Carried::HopByHop => hop_by_hop(links, stream, false, seed),
         Carried::InOrderRelays => hop_by_hop(links, stream, true, seed),
+        Carried::Stream => {
+            let mut world = Topology::chain(links.clone()).build(seed)?;
+            world.use_ipv4();
+            over_stream(world, HostId(links.len() as u32), stream)
+        }
+        Carried::StreamOverRouters => over_stream(over_routers(links, seed)?, HostId(1), stream),
         Carried::EndToEnd(profile) => end_to_end(links, stream, profile, seed),
     }
 }
@@ -126,6 +140,50 @@ fn hop_by_hop(
     Ok(delays)
 }
 
+/// Messages over a stream from the first host to host `last`.
+fn over_stream(
+    mut world: World,
+    last: HostId,
+    stream: Stream,
+) -> Result<Vec<Duration>, PointError> {
+    let sink = world.attach(last, PORT, StreamSink::of_messages(MESSAGE))?;
+    let (spacing, count) = (stream.spacing(), stream.messages.into());
+    let writing = Writing::Messages { bytes: MESSAGE, spacing, count };
+    let mut source = StreamSource::new(NodeId(last.0 + 1), PORT, START, writing);
+    source.lead = LEAD;
+    world.attach(HostId(0), 0, source)?;
+    world.run_until(stream.end());
+    Ok(world.app(sink).delays.clone())
+}
+
+/// Two nodes with one link over routers in a row.
+pub fn over_routers(links: Vec<LinkModel>, seed: u64) -> Result<World, PointError> {
+    let mut topology = Topology::new();
+    let (a, b) = (topology.host(NodeId(1)), topology.host(NodeId(2)));
+    let way = links.iter().map(|link| link.delay).sum();
+    topology.routed_link(a, b, way, way);
+    let mut world = topology.build(seed)?;
+    world.use_ipv4();
+    lay(&mut world, (a, b), links)?;
+    Ok(world)
+}
+
+/// Cables from `a` to `b`, with routers between them.
+pub fn lay(
+    world: &mut World,
+    (a, b): (HostId, HostId),
+    links: Vec<LinkModel>,
+) -> Result<(), PointError> {
+    let last = links.len() - 1;
+    let mut here: Spot = a.into();
+    for (n, link) in links.into_iter().enumerate() {
+        let next: Spot = if n == last { b.into() } else { world.add_router().into() };
+        world.cable(here, next, link.clone(), link)?;
+        here = next;
+    }
+    Ok(())
+}
+
 fn end_to_end(
     links: Vec<LinkModel>,
     stream: Stream,
@@ -135,18 +193,12 @@ fn end_to_end(
     let mut world = World::new(seed);
     world.use_ipv4();
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
-    let last = links.len() - 1;
-    let mut here: Spot = a.into();
-    for (n, link) in links.into_iter().enumerate() {
-        let next: Spot = if n == last { b.into() } else { world.add_router().into() };
-        world.cable(here, next, link.clone(), link)?;
-        here = next;
-    }
+    lay(&mut world, (a, b), links)?;
     let to = world.endpoint(b, PORT);
     let sink = Sink::new(profile.clone(), PORT, 7).with_messages(MESSAGE);
     let sink = world.bind(b, Protocol::TCP, PORT, sink)?;
     let due: Rc<[Time]> = (0..stream.messages).map(|n| START + stream.spacing() * n).collect();
-    let schedule = Schedule { due, lead: Duration::from_secs(2), bytes: MESSAGE };
+    let schedule = Schedule { due, lead: LEAD, bytes: MESSAGE };
     let messages = Messages::new(profile.clone(), PORT, to, seed as u32, true, schedule);
     world.bind(a, Protocol::TCP, PORT, messages)?;
     world.run_until(stream.end());
@@ -191,7 +243,8 @@ mod tests {
 
     #[test]
     fn without_loss_a_message_takes_the_propagation_and_transmission_times() {
-        for carried in [Carried::HopByHop, Carried::EndToEnd(Box::new(Profile::linux_6()))] {
+        let tcp = Carried::EndToEnd(Box::new(Profile::linux_6()));
+        for carried in [Carried::HopByHop, Carried::Stream, Carried::StreamOverRouters, tcp] {
             let delays = delays(&carried, links(HOPS, DELAY, 0.0), STREAM, 1).unwrap();
             assert_eq!(delays.len(), 2_000, "{carried:?}");
             let mean = delays.iter().sum::<Duration>() / 2_000;
@@ -210,7 +263,13 @@ mod tests {
         assert!((20..200).contains(&slow), "{slow}");
         let longest = all.iter().max().unwrap();
         assert!(*longest < Duration::from_millis(200), "{longest:?}");
-        let ordered = delays(&Carried::InOrderRelays, links, STREAM, 1).unwrap();
-        assert_eq!(ordered.len(), 2_000);
+        let slow = |carried| {
+            let delays = delays(&carried, links.clone(), STREAM, 1).unwrap();
+            assert_eq!(delays.len(), 2_000);
+            delays.iter().filter(|d| **d > Duration::from_millis(120)).count()
+        };
+        // Of a round trip of 100 ms, if it is repeated from there.
+        assert!(slow(Carried::StreamOverRouters) > 10 * slow(Carried::Stream).max(1));
+        slow(Carried::InOrderRelays);
     }
 }
