@@ -274,6 +274,8 @@ impl Node {
 
     /// When to call [`Node::handle_timeout`] and [`Node::transmit`] next if
     /// nothing arrives before.
+    /// That may be at once: what the two ends of a stream within this node say to each
+    /// other comes out as it transmits, and their applications hear of it after that.
     pub fn next_timeout(&self, now: Time) -> Time {
         self.control.next_timeout().max(self.hold).min(self.forwarder.next_timeout(now))
     }

@@ -65,7 +65,7 @@ pub enum StreamPhase {
     Open,
     /// Its application here has closed it, and what was written is still delivered.
     Closing,
-    /// Both directions have ended; it is remembered for a few seconds.
+    /// Both directions have ended; it is remembered for a minute.
     Over,
 }
 
