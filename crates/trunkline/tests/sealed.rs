@@ -198,7 +198,8 @@ fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
     assert!(status["updates_refused"].is_object(), "{status}");
     let refused = lines.split("refused   updates: ").nth(1).unwrap_or_default();
     let reasons = refused.lines().next().unwrap_or_default();
-    assert!(reasons.is_empty() || reasons == "unknown_origin 2", "{lines}");
+    let before = reasons.starts_with("unknown_origin ") && !reasons.contains(",");
+    assert!(reasons.is_empty() || before, "{lines}");
     assert_eq!(from_b.sum("link_up", ""), 0);
     assert_eq!(stream(&here, &a.bind(0), 0..10, ms(1)).len(), 10);
 }
