@@ -168,8 +168,10 @@ async fn from_tcp(proxy: Arc<Proxy>, listener: TcpListener, to: Address) {
                         ClientError::Io { .. } => Refusal::NoFiles,
                         _ => Refusal::NodeAway,
                     };
-                    let what = format_args!("a connection was refused: no stream to {to}: {error}");
-                    proxy.tally.refused(why, what);
+                    proxy.tally.refused(
+                        why,
+                        format_args!("a connection was refused: no stream to {to}: {error}"),
+                    );
                 }
             }
         });
