@@ -455,6 +455,7 @@ fn node_scripts() -> Vec<(&'static str, Vec<u8>)> {
         ("forged", script(plain, &[application(), forged()])),
         ("forged_echoes", script(plain, &[application(), greetings(), forged_echoes()])),
         ("applications", script(plain, &[applications()])),
+        ("streams", script(plain, &[streams()])),
     ]
 }
 
@@ -545,6 +546,32 @@ fn forged_echoes() -> Vec<N> {
     steps.push(frames([goodbye, data_frame(Service::BestEffort)].concat()));
     steps.push(SETTLE);
     steps
+}
+
+/// A stream within the node, and what a session says that is not open.
+fn streams() -> Vec<N> {
+    let say = |session, request: Request<'_>| {
+        let message = ToNode::Stream(request);
+        let bytes = [written(|w| message.emit_head(w)), message.payload().to_vec()].concat();
+        N::RawMessage { session, bytes }
+    };
+    let (to, port, messages, credit) = (NodeId(1), 5, true, 100);
+    vec![
+        N::Open {},
+        N::Open {},
+        N::Bind { session: 0, port: 5 },
+        N::Bind { session: 1, port: 6 },
+        say(0, Request::Listen { backlog: 1 }),
+        say(1, Request::Connect { to, port, messages, credit }),
+        SETTLE,
+        say(1, Request::Data(&[7; 100])),
+        say(1, Request::Shut),
+        SETTLE,
+        say(3, Request::Shut),
+        N::Close { session: 1 },
+        say(1, Request::Credit(9)),
+        SETTLE,
+    ]
 }
 
 fn applications() -> Vec<N> {

@@ -15,9 +15,6 @@ use trunkline_overlay::wire::{
 /// Two hellos of a link are at least this far apart, whatever provokes them.
 const HELLO_SPACING: Duration = Duration::from_millis(10);
 
-/// In place of a deadline, of a reliable packet: it belongs to a stream.
-const STREAM: u8 = 0x10;
-
 /// What the five bits of a packet's hop limit hold.
 const MOST_HOPS: u8 = 31;
 
@@ -82,8 +79,8 @@ pub struct Bounds {
     payload_out: usize,
     /// Data frames in envelopes that a link took.
     packets_in: u64,
-    /// Of a batch only some envelopes were taken, or streams have sent packets of their
-    /// own: the books can't balance.
+    /// Of a batch only some envelopes were taken, streams have sent packets of their own, or
+    /// reliable ones may still wait: the books can't balance.
     unsure: bool,
     /// Messages other than packets that were refused by an application.
     replies_lost: u64,
@@ -102,8 +99,8 @@ impl Bounds {
             for frame in Frames::new(Seal::frames(bytes)) {
                 let Ok(Frame::Data(header, _)) = frame else { continue };
                 packets += 1;
-                let is_reliable = header.flow.service == Service::Reliable;
-                self.unsure |= is_reliable && header.hop.remaining_ms & STREAM != 0;
+                // Those wait for their link as long as it takes.
+                self.unsure |= header.flow.service == Service::Reliable;
             }
         }
         if accepted == all {

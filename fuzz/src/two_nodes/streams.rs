@@ -40,6 +40,8 @@ struct End {
     /// Bytes that were written, and that may still be.
     written: u64,
     credit: u64,
+    /// It has written what it had no credit for, of which the node may have taken some.
+    overran: bool,
     /// Nothing more is written.
     shut: bool,
     /// Bytes that were read, and that it has said it would read.
@@ -166,6 +168,8 @@ impl World<'_> {
         if end.credit >= len && !end.shut && end.is_live() {
             end.written += len;
             end.credit -= len;
+        } else {
+            end.overran = true;
         }
         self.request(side, session, Request::Data(&data));
     }
@@ -223,10 +227,9 @@ impl World<'_> {
             assert!(matches!(notice, Notice::Reset(_)), "{notice:?} for nobody");
             return;
         };
-        let alters = self.alters();
         let messages = self.streams.all[number].messages;
-        let written = self.streams.all[number].ends[1 - at].written;
-        let shut = self.streams.all[number].ends[1 - at].shut;
+        let End { written, shut, overran, .. } = self.streams.all[number].ends[1 - at];
+        let alters = self.alters() || overran;
         let end = &mut self.streams.all[number].ends[at];
         assert!(end.reset.is_none(), "{notice:?} after the end of {end:?}");
         match notice {
@@ -333,7 +336,7 @@ impl World<'_> {
                 if end.session.is_none() || end.left {
                     continue;
                 }
-                let whole = end.ended && end.read == other.written;
+                let whole = end.ended && (end.read == other.written || other.overran);
                 assert!(end.reset.is_some() || whole, "{stream:#?}");
                 let told = other.left || other.session.is_none() || other.reset.is_some();
                 assert!(end.reset.is_none() || told, "only one was told: {stream:#?}");

@@ -334,7 +334,7 @@ impl Node {
 mod tests {
     use super::*;
     use crate::link;
-    use crate::session::wire::{SESSION_VERSION, ToNode};
+    use crate::session::wire::{SESSION_VERSION, ToClient, ToNode};
     use trunkline_base::wire::Writer;
 
     struct Hole;
@@ -352,6 +352,33 @@ mod tests {
         bytes.truncate(n);
         bytes.extend_from_slice(payload);
         node.session_recv(Time::ZERO, id, &bytes, &mut Hole);
+    }
+
+    /// The last message of a session that has ended is nothing to the next one, which has
+    /// its number.
+    #[test]
+    fn what_an_ended_session_says_of_streams_is_nothing() {
+        use crate::session::wire::stream::{Notice, Request, Reset};
+        struct Heard(Vec<Reset>);
+        impl Sink for Heard {
+            fn deliver(&mut self, _: SessionId, head: &[u8], _: &[u8]) -> Handover {
+                if let Ok(ToClient::Stream(Notice::Reset(why))) = ToClient::parse(head) {
+                    self.0.push(why);
+                }
+                Handover::Taken
+            }
+        }
+        let config = Config::new(NodeId(1));
+        let mut node = Node::new(config, Start::simulated(Time::ZERO, Incarnation(1), 1)).unwrap();
+        let mut heard = Heard(Vec::new());
+        let id = node.session_open().unwrap();
+        node.session_close(Time::ZERO, id);
+        let mut shut = [0];
+        ToNode::Stream(Request::Shut).emit_head(&mut Writer::new(&mut shut)).unwrap();
+        node.session_recv(Time::ZERO, id, &shut, &mut heard);
+        assert_eq!((heard.0.len(), node.session_open()), (0, Some(id)));
+        node.session_recv(Time::ZERO, id, &shut, &mut heard);
+        assert_eq!(heard.0, [Reset::Misuse], "it is a session like any other");
     }
 
     /// A link that always has more best effort than the arena holds does not

@@ -291,8 +291,12 @@ impl Sender {
         if latest >= self.first {
             let flight = *self.flight(latest);
             // Karn: of a repeated one nobody knows which transmission came.
-            if flight.state == State::InFlight && !flight.repeated {
-                self.rtt.sample(at.since(flight.sent_at).saturating_sub(head.delay));
+            let rtt = at.since(flight.sent_at).saturating_sub(head.delay);
+            // Nor of one for longer than any timeout, as this node must have stood still:
+            // packets paced by that would wait for minutes.
+            let plausible = rtt <= LONGEST_TIMEOUT + ACK_DELAY;
+            if flight.state == State::InFlight && !flight.repeated && plausible {
+                self.rtt.sample(rtt);
             }
         }
         let mut acknowledged = 0;

@@ -325,6 +325,24 @@ fn what_was_never_sent_is_not_acknowledged() {
     assert_eq!(pair.tx.flight_size().1, 0);
 }
 
+/// A node that stood still hears late what came in time: nothing waits for that long at
+/// its pace.
+#[test]
+fn standing_still_is_no_round_trip() {
+    let mut pair = Pair::new(Channel::default(), 7);
+    pair.offer(0, 1_000).unwrap();
+    pair.drain();
+    pair.now += Duration::from_secs(198);
+    let bytes = ack(1, 0, 1, 0, &[]);
+    let Some(Ok(Frame::Ack(heard))) = Frames::new(&bytes).next() else { panic!("an ack") };
+    pair.tx.on_ack(pair.now, heard, &mut 1_024).unwrap();
+    let begun = pair.now;
+    (1..50).for_each(|n| pair.offer(n, 1_000).unwrap());
+    pair.under_way.clear();
+    pair.run_until_idle();
+    assert!(pair.now.since(begun) < Duration::from_secs(1), "{:?}", pair.now.since(begun));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -124,6 +124,11 @@ impl Forwarder {
 
     /// Takes what an application says of a stream.
     pub(super) fn stream_request(&mut self, now: Time, id: SessionId, request: Request<'_>) {
+        if self.sessions.client_of(id).is_none() {
+            // Its last message and its end have crossed; the next session with this number
+            // is another application's.
+            return;
+        }
         let role = self.streams.table.role(id);
         let done = match (request, role) {
             // What was said before the end of the stream was heard of.

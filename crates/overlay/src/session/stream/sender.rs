@@ -425,8 +425,11 @@ impl Sender {
         let shortest = self.rtt.shortest().unwrap_or_default();
         if transmission > self.newest.0 && (!repeated || now.since(sent_at) >= shortest) {
             self.newest = (transmission, sent_at);
-            if !repeated {
-                self.rtt.sample(now.since(sent_at));
+            let rtt = now.since(sent_at);
+            // Nor is it a round trip if it takes longer than any timeout: this node must
+            // have stood still, and what was paced by that would wait for minutes.
+            if !repeated && rtt <= LONGEST_TIMEOUT + ACK_DELAY {
+                self.rtt.sample(rtt);
             }
         }
         cost

@@ -444,3 +444,25 @@ fn a_receiver_always_has_some_memory() {
         }
     }
 }
+
+/// A node that stood still hears late what came in time.
+#[test]
+fn standing_still_is_no_round_trip() {
+    let (mut side, segment) = opened();
+    let ack = |next| super::segment::Ack::new(next, 200, 0, 0);
+    let hear = |side: &mut Side, ms, next| {
+        let mut out = [0; 64];
+        let mut w = trunkline_base::wire::Writer::new(&mut out);
+        let body = Body { ack: Some(ack(next)), ..Body::default() };
+        Segment::Body(body).emit_head(&mut w).unwrap();
+        side.hear(Time::from_millis(ms), w.written(), false).unwrap();
+    };
+    side.hear(Time::ZERO, &segment(0, false, b""), false).unwrap();
+    hear(&mut side, 0, 0);
+    side.to_write = vec![7; 10_000];
+    side.run(Time::ZERO, true);
+    let len = side.end.poll(Time::ZERO, ROOM, &mut [0; 2_000]).unwrap();
+    let first = (len - super::segment::HEAD - super::segment::ACK_HEAD) as u32;
+    hear(&mut side, 198_000, first);
+    assert_eq!((side.end.tx.delivered(), side.end.tx.rtt()), (first.into(), None));
+}
