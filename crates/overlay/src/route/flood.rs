@@ -141,10 +141,11 @@ impl Adjacency {
             return;
         }
         let item = Pending { due: now, tries: 0, class: Class::Change };
-        // Without the key that verifies it, it would be refused.
+        // Without the key that verifies it, it would be refused. One that was sent and not
+        // acknowledged may be lost, or have come before the neighbour had the link up.
         let introduction = Key { part: Part::Introduction, ..key };
-        if self.pending.get(&introduction).is_some_and(|p| p.tries == 0) {
-            self.schedule(introduction, item);
+        if let Some(&Pending { tries, .. }) = self.pending.get(&introduction) {
+            self.schedule(introduction, Pending { tries, ..item });
         }
         self.schedule(key, item);
     }
