@@ -2,6 +2,7 @@
 
 mod carry;
 mod load;
+mod messages;
 mod phones;
 mod plain_flows;
 mod scenario;
@@ -67,6 +68,7 @@ enum Command {
     Shell(shell::Shell),
     PlainFlows(plain_flows::PlainFlows),
     Carry(carry::Carry),
+    Messages(messages::Messages),
 }
 
 /// Measure a figure, draw it and judge its claims
@@ -120,10 +122,11 @@ other programs late by more than 1 ms more than 1 % of the time), or if the 95 %
 intervals of what is missed do not overlap; 2 if namespaces are not permitted.
 
 These figures have a testbed, too, and are compared with the simulator in
-OUT/beyond/FIGURE-testbed: beyond/agreement takes ten minutes (--quick: two), convergence
+OUT/PAPER/FIGURE-testbed: beyond/agreement takes ten minutes (--quick: two), convergence
 five (one and a half), tcp-model half an hour (about eight; it needs iperf3), trunk-live eight
-(one and a half), trunk-tcp 23 (two and a half; iperf3). Status 1 as above, or if a claim
-does not do what was published. What was invalid is measured once more, then in smaller
+(one and a half), trunk-tcp 23 (two and a half; iperf3), reliable-overlay/fig11 to fig14
+together ten (two), transfer twenty (three; SRT's part needs srt-file-transmit). Status 1 as
+above, or if a claim does not do what was published. What was invalid is measured once more, then in smaller
 parts; rounds that are there from an interrupted run are kept.";
 
 fn run_help() -> String {
@@ -285,6 +288,7 @@ pub fn run(args: &Args) -> ExitCode {
         Command::Shell(args) => shell::run(args),
         Command::PlainFlows(args) => plain_flows::run(args),
         Command::Carry(args) => carry::run(args),
+        Command::Messages(args) => messages::run(args),
     };
     let broken = |why: &dyn Display| {
         errln!("error: {why}");

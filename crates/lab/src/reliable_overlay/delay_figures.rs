@@ -1,11 +1,17 @@
 //! Figures 11 to 14, and what the paper says of them.
 
-use super::delays::{HOP_BY_HOP, RATES, STREAM, TCPS};
+use super::delays::{HOP_BY_HOP, HOP_BY_HOP_SEALED, LIVE_TCPS, RATES, STREAM, STREAM_SEALED, TCPS};
 use super::{BEFORE, claim, line, ratio};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
+use crate::plot::{Axis, Chart, Mark, Panel, Panels, Series, Style, one_panel};
 use crate::table::{Record, Table};
+use crate::testbed::PLACES;
+
+/// Where something was measured, and what was carried how.
+type Carried = (&'static str, &'static str);
+/// Ours and a TCP, measured at the same place.
+type Compared = (&'static str, &'static str, &'static str);
 
 const MEAN: [&str; 3] = ["mean_ms", "mean_low_ms", "mean_high_ms"];
 const JITTER: [&str; 3] = ["jitter_ms", "jitter_low_ms", "jitter_high_ms"];
@@ -20,41 +26,41 @@ pub fn all() -> Vec<Figure> {
     vec![fig11(), fig12(), fig13(), fig14()]
 }
 
-fn of<'a>(
-    table: &'a Table,
-    carried: &'a str,
-    rate: u32,
-) -> impl Iterator<Item = Record<'a>> + Clone {
-    let is = move |r: &Record<'_>| {
-        r.is("carried", carried) && r.number("rate_kbit_s") == f64::from(rate)
-    };
-    table.iter().filter(is)
+fn is_of(r: &Record<'_>, (at, carried): Carried, rate: u32) -> bool {
+    let is_here = r.is("where", at) && r.is("carried", carried);
+    is_here && r.number("rate_kbit_s") == f64::from(rate)
+}
+
+fn of(table: &Table, carried: Carried, rate: u32) -> impl Iterator<Item = Record<'_>> + Clone {
+    table.iter().filter(move |r| is_of(r, carried, rate))
+}
+
+/// The row with this loss in percent.
+fn with_loss(table: &Table, carried: Carried, rate: u32, loss: f64) -> Option<Record<'_>> {
+    of(table, carried, rate).find(|r| r.number("loss_pct") == loss)
+}
+
+fn nothing() -> Measured {
+    Measured::census(f64::NAN)
 }
 
 /// By how much the mean delay grows per percent of loss, from none to the largest loss at
 /// which both keep up: ours, over end to end.
-fn slopes(table: &Table, (ours, tcp): (&str, &str), rate: u32) -> Measured {
+fn slopes(table: &Table, (at, ours, tcp): Compared, rate: u32) -> Measured {
     let kept_up = |r: &Record<'_>| r.number("backlog_pct") < MOST_BACKLOG;
-    let [ours, theirs] = [ours, tcp].map(|carried| of(table, carried, rate));
-    let last = theirs.clone().filter(kept_up).map(|r| r.number("loss_pct")).fold(0.0, f64::max);
-    let rise = |rows: &mut dyn Iterator<Item = Record<'_>>| {
-        let rows: Vec<_> = rows.collect();
-        let at = |loss: f64| {
-            let row = rows.iter().find(|r| r.number("loss_pct") == loss);
-            row.map_or(Measured::census(f64::NAN), |r| Measured::of(r, MEAN))
+    let theirs = of(table, (at, tcp), rate);
+    let last = theirs.filter(kept_up).map(|r| r.number("loss_pct")).fold(0.0, f64::max);
+    let [ours, theirs] = [ours, tcp].map(|carried| {
+        let mean = |loss: f64| {
+            let row = with_loss(table, (at, carried), rate, loss);
+            row.map_or_else(nothing, |r| Measured::of(&r, MEAN))
         };
-        at(last).minus(&at(0.0))
-    };
-    let (mut ours, mut theirs) = (ours, theirs);
-    ratio(&rise(&mut ours), &rise(&mut theirs)).noting(format!("From 0 to {last} % loss."))
+        mean(last).minus(&mean(0.0))
+    });
+    ratio(&ours, &theirs).noting(format!("From 0 to {last} % loss."))
 }
 
-fn slope_claim(
-    id: &'static str,
-    compared: (&'static str, &'static str),
-    rate: u32,
-    says: &'static str,
-) -> Claim {
+fn slope_claim(id: &'static str, compared: Compared, rate: u32, says: &'static str) -> Claim {
     Claim {
         unit: "of the TCP's slope",
         measure: Box::new(move |t| slopes(t, compared, rate)),
@@ -83,28 +89,28 @@ fn fig11() -> Figure {
         claims: vec![
             slope_claim(
                 "much-slower-500",
-                (HOP_BY_HOP, TCPS[0]),
+                (PLACES[0], HOP_BY_HOP, TCPS[0]),
                 RATES[0],
                 "at 500 kbit/s the mean delay grows with loss at most a third as fast as with the \
                  TCP of Linux 2.4",
             ),
             slope_claim(
                 "much-slower-500-linux-6",
-                (HOP_BY_HOP, TCPS[1]),
+                (PLACES[0], HOP_BY_HOP, TCPS[1]),
                 RATES[0],
                 "at 500 kbit/s the mean delay grows with loss at most a third as fast as with the \
                  TCP of Linux 6",
             ),
             slope_claim(
                 "stream-500",
-                (STREAM, TCPS[0]),
+                (PLACES[0], STREAM, TCPS[0]),
                 RATES[0],
                 "at 500 kbit/s over a stream the mean delay grows with loss at most a third as fast as \
                  with the TCP of Linux 2.4",
             ),
             slope_claim(
                 "stream-500-linux-6",
-                (STREAM, TCPS[1]),
+                (PLACES[0], STREAM, TCPS[1]),
                 RATES[0],
                 "at 500 kbit/s over a stream the mean delay grows with loss at most a third as fast as \
                  with the TCP of Linux 6",
@@ -128,27 +134,27 @@ fn fig12() -> Figure {
                       messages are half a second late at 0.2 % loss, and 99 % from 1 % on.",
                 ..keeps_up(
                     "keeps-up",
-                    HOP_BY_HOP,
+                    (PLACES[0], HOP_BY_HOP),
                     "at 1,000 kbit/s reliable links keep up at every loss: at most 5 % of the messages are \
                      half a second late",
                 )
             },
             keeps_up(
                 "stream-keeps-up",
-                STREAM,
+                (PLACES[0], STREAM),
                 "at 1,000 kbit/s a stream keeps up at every loss: at most 5 % of the messages are half a \
                  second late",
             ),
             slope_claim(
                 "much-slower-1000-linux-6",
-                (HOP_BY_HOP, TCPS[1]),
+                (PLACES[0], HOP_BY_HOP, TCPS[1]),
                 RATES[1],
                 "at 1,000 kbit/s the mean delay grows with loss at most a third as fast as with the \
                  TCP of Linux 6, as far as that keeps up",
             ),
             slope_claim(
                 "stream-1000-linux-6",
-                (STREAM, TCPS[1]),
+                (PLACES[0], STREAM, TCPS[1]),
                 RATES[1],
                 "at 1,000 kbit/s over a stream the mean delay grows with loss at most a third as fast as \
                  with the TCP of Linux 6, as far as that keeps up",
@@ -157,7 +163,7 @@ fn fig12() -> Figure {
     }
 }
 
-fn keeps_up(id: &'static str, carried: &'static str, says: &'static str) -> Claim {
+fn keeps_up(id: &'static str, carried: Carried, says: &'static str) -> Claim {
     Claim {
         unit: "% of the messages",
         measure: Box::new(move |t| {
@@ -169,21 +175,20 @@ fn keeps_up(id: &'static str, carried: &'static str, says: &'static str) -> Clai
 }
 
 /// The TCP's jitter over ours, where that is greatest.
-fn jitters(table: &Table, (ours, tcp): (&str, &str)) -> Measured {
-    let ours = of(table, ours, RATES[0]);
+fn jitters(table: &Table, (at, ours, tcp): Compared) -> Measured {
     let one = |r: Record<'_>| {
         let loss = r.number("loss_pct");
-        let theirs = of(table, tcp, RATES[0]).find(|t| t.number("loss_pct") == loss)?;
+        let theirs = with_loss(table, (at, tcp), RATES[0], loss)?;
         let times = ratio(&Measured::of(&theirs, JITTER), &Measured::of(&r, JITTER));
         Some(times.noting(format!("At {loss} % loss.")))
     };
-    let all = ours.filter(|r| r.number("loss_pct") > 0.0).filter_map(one);
-    let best = all.max_by(|a, b| a.estimate.total_cmp(&b.estimate));
-    best.unwrap_or(Measured::census(f64::NAN))
+    let lossy = of(table, (at, ours), RATES[0]).filter(|r| r.number("loss_pct") > 0.0);
+    let best = lossy.filter_map(one).max_by(|a, b| a.estimate.total_cmp(&b.estimate));
+    best.unwrap_or_else(nothing)
 }
 
-fn fig13() -> Figure {
-    let jitter = |id, compared: (&'static str, &'static str), says| Claim {
+fn jitter_claim(id: &'static str, compared: Compared, says: &'static str) -> Claim {
+    Claim {
         unit: "times",
         decimals: 1,
         measure: Box::new(move |t| jitters(t, compared)),
@@ -194,7 +199,10 @@ fn fig13() -> Figure {
             Bound::at_least(3.0, "the lower of the paper's two numbers"),
             "end-to-end-only",
         )
-    };
+    }
+}
+
+fn fig13() -> Figure {
     Figure {
         name: "fig13",
         title: "Mean jitter of a 500 kbit/s stream",
@@ -203,27 +211,27 @@ fn fig13() -> Figure {
                over all messages. The paper doesn't say what its jitter is.",
         chart: one_panel(jitter_chart),
         claims: vec![
-            jitter(
+            jitter_claim(
                 "smaller-jitter",
-                (HOP_BY_HOP, TCPS[0]),
+                (PLACES[0], HOP_BY_HOP, TCPS[0]),
                 "where the difference is greatest, the jitter is at most a third of that with the TCP \
                  of Linux 2.4",
             ),
-            jitter(
+            jitter_claim(
                 "smaller-jitter-linux-6",
-                (HOP_BY_HOP, TCPS[1]),
+                (PLACES[0], HOP_BY_HOP, TCPS[1]),
                 "where the difference is greatest, the jitter is at most a third of that with the TCP \
                  of Linux 6",
             ),
-            jitter(
+            jitter_claim(
                 "stream-jitter",
-                (STREAM, TCPS[0]),
+                (PLACES[0], STREAM, TCPS[0]),
                 "where the difference is greatest, the jitter over a stream is at most a third of that \
                  with the TCP of Linux 2.4",
             ),
-            jitter(
+            jitter_claim(
                 "stream-jitter-linux-6",
-                (STREAM, TCPS[1]),
+                (PLACES[0], STREAM, TCPS[1]),
                 "where the difference is greatest, the jitter over a stream is at most a third of that \
                  with the TCP of Linux 6",
             ),
@@ -232,16 +240,16 @@ fn fig13() -> Figure {
 }
 
 /// Messages of ours later than 120 ms, over those end to end, at 1 % loss.
-fn late(table: &Table, (ours, tcp): (&str, &str)) -> Measured {
-    let at = |carried| {
-        let row = of(table, carried, RATES[0]).find(|r| r.number("loss_pct") == 1.0);
-        row.map_or(Measured::census(f64::NAN), |r| Measured::of(&r, LATER))
-    };
-    ratio(&at(ours), &at(tcp))
+fn late(table: &Table, (at, ours, tcp): Compared) -> Measured {
+    let [ours, theirs] = [ours, tcp].map(|carried| {
+        let row = with_loss(table, (at, carried), RATES[0], 1.0);
+        row.map_or_else(nothing, |r| Measured::of(&r, LATER))
+    });
+    ratio(&ours, &theirs)
 }
 
-fn fig14() -> Figure {
-    let fewer = |id, compared: (&'static str, &'static str), says| Claim {
+fn late_claim(id: &'static str, compared: Compared, says: &'static str) -> Claim {
+    Claim {
         unit: "of the TCP's",
         measure: Box::new(move |t| late(t, compared)),
         at: &[1.0],
@@ -255,7 +263,10 @@ fn fig14() -> Figure {
             Bound::below(1.0 / 3.0, "more than three times lower"),
             "end-to-end-only",
         )
-    };
+    }
+}
+
+fn fig14() -> Figure {
     Figure {
         name: "fig14",
         title: "Delay distribution of a 500 kbit/s stream",
@@ -264,27 +275,27 @@ fn fig14() -> Figure {
                of messages that take longer than 60 to 280 ms.",
         chart: one_panel(late_chart),
         claims: vec![
-            fewer(
+            late_claim(
                 "fewer-late",
-                (HOP_BY_HOP, TCPS[0]),
+                (PLACES[0], HOP_BY_HOP, TCPS[0]),
                 "at 1 % loss fewer than a third as many messages take longer than 120 ms as with the \
                  TCP of Linux 2.4",
             ),
-            fewer(
+            late_claim(
                 "fewer-late-linux-6",
-                (HOP_BY_HOP, TCPS[1]),
+                (PLACES[0], HOP_BY_HOP, TCPS[1]),
                 "at 1 % loss fewer than a third as many messages take longer than 120 ms as with the \
                  TCP of Linux 6",
             ),
-            fewer(
+            late_claim(
                 "stream-late",
-                (STREAM, TCPS[0]),
+                (PLACES[0], STREAM, TCPS[0]),
                 "at 1 % loss fewer than a third as many messages take longer than 120 ms over a stream \
                  as with the TCP of Linux 2.4",
             ),
-            fewer(
+            late_claim(
                 "stream-late-linux-6",
-                (STREAM, TCPS[1]),
+                (PLACES[0], STREAM, TCPS[1]),
                 "at 1 % loss fewer than a third as many messages take longer than 120 ms over a stream \
                  as with the TCP of Linux 6",
             ),
@@ -292,23 +303,30 @@ fn fig14() -> Figure {
     }
 }
 
-fn series(table: &Table, rate: u32, columns: [&str; 3]) -> Vec<Series> {
-    let one = |(n, carried): (usize, &'static str)| {
+/// Lines of the means in these columns, of what keeps up.
+fn series(
+    table: &Table,
+    (at, all): (&'static str, &[&'static str]),
+    rate: u32,
+    columns: [&str; 3],
+) -> Vec<Series> {
+    let one = |(n, &carried): (usize, &&'static str)| {
         line(table, (carried, Style::nth(n)), "loss_pct", columns, move |r| {
-            r.is("carried", carried)
-                && r.number("rate_kbit_s") == f64::from(rate)
-                && r.number("backlog_pct") < MOST_BACKLOG
+            is_of(r, (at, carried), rate) && r.number("backlog_pct") < MOST_BACKLOG
         })
     };
-    [HOP_BY_HOP, STREAM, TCPS[0], TCPS[1]].into_iter().enumerate().map(one).collect()
+    all.iter().enumerate().map(one).collect()
 }
+
+/// What the simulator's figures show.
+const SIMULATED: (&str, &[&str]) = (PLACES[0], &[HOP_BY_HOP, STREAM, TCPS[0], TCPS[1]]);
 
 fn delay_chart(table: &Table, rate: u32) -> Chart {
     Chart {
         title: format!("{rate} kbit/s from A to F"),
         x: Axis::linear("lost between C and D (%)", (0.0, 2.0), 0.5),
         y: Axis::linear("mean delay (ms)", (0.0, 250.0), 50.0),
-        series: series(table, rate, MEAN),
+        series: series(table, SIMULATED, rate, MEAN),
     }
 }
 
@@ -317,7 +335,7 @@ fn jitter_chart(table: &Table) -> Chart {
         title: "500 kbit/s from A to F".to_owned(),
         x: Axis::linear("lost between C and D (%)", (0.0, 2.0), 0.5),
         y: Axis::linear("mean jitter (ms)", (0.0, 20.0), 5.0),
-        series: series(table, RATES[0], JITTER),
+        series: series(table, SIMULATED, RATES[0], JITTER),
     }
 }
 
@@ -325,7 +343,7 @@ fn late_chart(table: &Table) -> Chart {
     let mut series = Vec::new();
     for (n, loss) in [0.5, 1.0, 2.0].into_iter().enumerate() {
         for (pale, carried) in [(false, HOP_BY_HOP), (true, TCPS[0])] {
-            let row = of(table, carried, RATES[0]).find(|r| r.number("loss_pct") == loss);
+            let row = with_loss(table, (PLACES[0], carried), RATES[0], loss);
             let points = row.into_iter().flat_map(|r| {
                 (60..=280).step_by(20).map(move |ms| Mark {
                     x: f64::from(ms),
@@ -347,5 +365,153 @@ fn late_chart(table: &Table) -> Chart {
         x: Axis::linear("delay (ms)", (60.0, 280.0), 20.0),
         y: Axis::log("messages (%)", (0.01, 100.0)),
         series,
+    }
+}
+
+/// How much more slowly the mean delay between daemons grows than with the kernel's TCP.
+fn live_slopes() -> Vec<Claim> {
+    let [reno, cubic] = LIVE_TCPS;
+    let slope = |id, ours, tcp, says| slope_claim(id, (PLACES[1], ours, tcp), RATES[0], says);
+    vec![
+        slope(
+            "much-slower-500-reno",
+            HOP_BY_HOP,
+            reno,
+            "at 500 kbit/s the mean delay between daemons grows with loss at most a third as fast as with \
+             the kernel's TCP with reno",
+        ),
+        slope(
+            "much-slower-500-cubic",
+            HOP_BY_HOP,
+            cubic,
+            "at 500 kbit/s the mean delay between daemons grows with loss at most a third as fast as with \
+             the kernel's TCP with cubic",
+        ),
+        slope(
+            "sealed-500-reno",
+            HOP_BY_HOP_SEALED,
+            reno,
+            "at 500 kbit/s the mean delay between sealed daemons grows with loss at most a third as fast \
+             as with the kernel's TCP with reno",
+        ),
+        slope(
+            "stream-500-reno",
+            STREAM,
+            reno,
+            "at 500 kbit/s over a stream between daemons the mean delay grows with loss at most a third as \
+             fast as with the kernel's TCP with reno",
+        ),
+    ]
+}
+
+/// What else the paper says, of daemons and the kernel's TCP.
+fn live_claims() -> Vec<Claim> {
+    let compared = (PLACES[1], HOP_BY_HOP, LIVE_TCPS[0]);
+    vec![
+        keeps_up(
+            "keeps-up",
+            (PLACES[1], HOP_BY_HOP),
+            "at 1,000 kbit/s the reliable links of daemons keep up at every loss: at most 5 % of the \
+             messages are half a second late",
+        ),
+        keeps_up(
+            "stream-keeps-up",
+            (PLACES[1], STREAM),
+            "at 1,000 kbit/s a stream between daemons keeps up at every loss: at most 5 % of the messages \
+             are half a second late",
+        ),
+        jitter_claim(
+            "smaller-jitter-reno",
+            compared,
+            "where the difference is greatest, the jitter between daemons is at most a third of that with \
+             the kernel's TCP with reno",
+        ),
+        late_claim(
+            "fewer-late-reno",
+            compared,
+            "at 1 % loss fewer than a third as many messages between daemons take longer than 120 ms as \
+             with the kernel's TCP with reno",
+        ),
+    ]
+}
+
+/// Whether daemons and the kernel do as the simulator does.
+fn agreements() -> Vec<Claim> {
+    vec![
+        agreement(
+            "as-simulated",
+            (HOP_BY_HOP, HOP_BY_HOP),
+            "at 500 kbit/s and 1 % loss the mean delay between daemons is that of the simulator, to 5 %",
+            0.05,
+        ),
+        agreement(
+            "stream-as-simulated",
+            (STREAM, STREAM),
+            "at 500 kbit/s and 1 % loss the mean delay of a stream between daemons is that of the \
+             simulator, to 5 %",
+            0.05,
+        ),
+        agreement(
+            "reno-as-simulated",
+            (LIVE_TCPS[0], TCPS[1]),
+            "at 500 kbit/s and 1 % loss the mean delay with the kernel's TCP with reno is that of the \
+             simulator's TCP of Linux 6, to 15 %",
+            0.15,
+        ),
+    ]
+}
+
+/// Daemons beside the kernel's TCP.
+pub fn beside() -> Figure {
+    let claims = live_slopes().into_iter().chain(live_claims()).chain(agreements());
+    Figure {
+        name: "delays-testbed",
+        title: "Delays between daemons, and with the kernel's TCP",
+        section: "Experimental results, figures 11 to 14",
+        says: "The streams of figures 11 to 14 between `trunkline node` daemons in network namespaces, \
+               sealed and not, and through routers with the kernel's TCP (reno and cubic, without Nagle's \
+               algorithm), all at the same time over links of their own; from when a message is due until \
+               it can be read in order.",
+        chart: Box::new(live_panels),
+        claims: claims.map(|claim| Claim { sabotage: "", ..claim }).collect(),
+    }
+}
+
+/// A mean delay of the testbed over one of the simulator.
+fn agreement(
+    id: &'static str,
+    (live, simulated): (&'static str, &'static str),
+    says: &'static str,
+    apart: f64,
+) -> Claim {
+    Claim {
+        unit: "of the simulator's",
+        measure: Box::new(move |t| {
+            let [live, simulated] = [(PLACES[1], live), (PLACES[0], simulated)].map(|carried| {
+                let row = with_loss(t, carried, RATES[0], 1.0);
+                row.map_or_else(nothing, |r| Measured::of(&r, MEAN))
+            });
+            ratio(&live, &simulated)
+        }),
+        ..claim(id, says, None, Bound::within(1.0 - apart, 1.0 + apart, BEFORE), "")
+    }
+}
+
+fn live_panels(table: &Table) -> Panels {
+    let [reno, cubic] = LIVE_TCPS;
+    let all = [HOP_BY_HOP, STREAM, HOP_BY_HOP_SEALED, STREAM_SEALED, reno, cubic];
+    let panel = |(label, top, step): (&str, f64, f64), rate, columns| {
+        let series = series(table, (PLACES[1], &all), rate, columns);
+        Panel::new(Axis::linear(label, (0.0, top), step), series)
+    };
+    Panels {
+        title: "Between daemons, and with the kernel's TCP".to_owned(),
+        x: Axis::linear("lost between C and D (%)", (0.0, 2.0), 0.5),
+        panels: vec![
+            panel(("mean delay (ms), 500 kbit/s", 250.0, 50.0), RATES[0], MEAN),
+            panel(("mean delay (ms), 1,000 kbit/s", 250.0, 50.0), RATES[1], MEAN),
+            panel(("mean jitter (ms), 500 kbit/s", 20.0, 5.0), RATES[0], JITTER),
+        ],
+        guides: Vec::new(),
     }
 }

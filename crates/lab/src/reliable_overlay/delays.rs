@@ -1,14 +1,18 @@
 //! How long messages take from A to F, hop by hop and from end to end, against loss on the
 //! link between C and D.
 
+mod testbed;
+
 use super::network::{Carried, DELAY, HOPS, Stream, delays, links};
 use super::{delay_figures, mean_cells};
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::table::{Cell, Column};
+use crate::testbed::PLACES;
 use std::time::Duration;
 use trunkline_sim::agent::tcp::Profile;
 
 pub const COLUMNS: &[Column] = &[
+    Column::text("where"),
     Column::text("carried"),
     Column::number("rate_kbit_s", 0),
     Column::number("loss_pct", 1),
@@ -35,6 +39,7 @@ pub const COLUMNS: &[Column] = &[
     Column::number("later_240_pct", 4),
     Column::number("later_260_pct", 4),
     Column::number("later_280_pct", 4),
+    Column::text("valid"),
 ];
 
 /// In the column `carried`.
@@ -43,6 +48,12 @@ pub const HOP_BY_HOP: &str = "hop-by-hop";
 pub const STREAM: &str = "stream";
 /// TCPs from end to end, in the same column: Linux as it was then, and as it is.
 pub const TCPS: [&str; 2] = ["linux-2.4", "linux-6"];
+/// Both of ours between sealed nodes, which only the testbed has, in the same column.
+pub const HOP_BY_HOP_SEALED: &str = "hop-by-hop-sealed";
+/// A stream between sealed nodes, in the same column.
+pub const STREAM_SEALED: &str = "stream-sealed";
+/// The kernel's TCP from end to end, in the same column.
+pub const LIVE_TCPS: [&str; 2] = ["tcp-reno", "tcp-cubic"];
 /// Of messages, in kbit/s.
 pub const RATES: [u32; 2] = [500, 1_000];
 /// Shares of packets lost between C and D, in tenths of a percent.
@@ -57,7 +68,11 @@ const BATCHES: usize = 20;
 /// The experiment behind figures 11 to 14.
 pub fn experiment() -> Experiment {
     let figures = delay_figures::all();
-    Experiment { revision: 2, ..super::experiment("delays", COLUMNS, Box::new(points), figures) }
+    Experiment {
+        revision: 3,
+        testbed: Some(testbed::testbed()),
+        ..super::experiment("delays", COLUMNS, Box::new(points), figures)
+    }
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -84,30 +99,38 @@ fn rows(
 ) -> Result<Cells, PointError> {
     let profiles = [Profile::linux_2_4(), Profile::linux_6()];
     let tcp = |profile: &Profile| Carried::EndToEnd(Box::new(profile.clone()));
-    let ours = match () {
-        () if sabotage.is("in-order-relays") => Carried::InOrderRelays,
-        () if sabotage.is("end-to-end-only") => tcp(&profiles[0]),
-        () => Carried::HopByHop,
-    };
-    let ours_in_order = match sabotage.is("end-to-end-only") {
-        true => Carried::StreamOverRouters,
-        false => Carried::Stream,
+    let (ours, ours_in_order) = match () {
+        () if sabotage.is("in-order-relays") => (Carried::InOrderRelays, Carried::Stream),
+        () if sabotage.is("end-to-end-only") => (tcp(&profiles[0]), tcp(&profiles[0])),
+        () => (Carried::HopByHop, Carried::Stream),
     };
     let [then, now] = [0, 1].map(|n| (TCPS[n], tcp(&profiles[n])));
     let all = [(HOP_BY_HOP, ours), (STREAM, ours_in_order), then, now];
-    let row = |(name, carried): (&'static str, Carried)| {
+    let measured = |(name, carried): (&'static str, Carried)| {
         let delays = delays(&carried, links(HOPS, DELAY, loss), stream, inputs.seed)?;
-        let mut row: Vec<Cell> = vec![name.into(), (stream.rate as f64 / 1e3).into()];
-        row.extend([Cell::from(100.0 * loss), u64::from(stream.messages).into()]);
-        row.push((u64::from(stream.messages) - delays.len() as u64).into());
-        row.extend(measures(&delays));
-        Ok(row)
+        Ok(row((PLACES[0], name), stream, loss, &delays, true))
     };
-    all.into_iter().map(row).collect()
+    all.into_iter().map(measured).collect()
+}
+
+/// What is shown of a stream whose messages took so long, without those that could not be read.
+fn row(
+    (at, carried): (&str, &str),
+    stream: Stream,
+    loss: f64,
+    delays: &[Duration],
+    valid: bool,
+) -> Vec<Cell> {
+    let mut row: Vec<Cell> = vec![at.into(), carried.into(), (stream.rate as f64 / 1e3).into()];
+    row.extend([Cell::from(100.0 * loss), u64::from(stream.messages).into()]);
+    row.push((u64::from(stream.messages) - delays.len() as u64).into());
+    row.extend(measures(delays));
+    row.push(Cell::yes(valid));
+    row
 }
 
 /// Mean, jitter, backlog, and the shares that were later than so much.
-pub fn measures(delays: &[Duration]) -> Vec<Cell> {
+fn measures(delays: &[Duration]) -> Vec<Cell> {
     let ms = |d: &Duration| d.as_secs_f64() * 1e3;
     let size = delays.len().div_ceil(BATCHES).max(1);
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
@@ -158,7 +181,9 @@ mod tests {
 
     #[test]
     fn a_row_has_a_cell_for_each_column() {
-        let delays = vec![Duration::from_millis(50); 100];
-        assert_eq!(5 + measures(&delays).len(), COLUMNS.len());
+        let (delays, stream) =
+            (vec![Duration::from_millis(50); 90], Stream { rate: 1, messages: 100 });
+        let row = row((PLACES[0], STREAM), stream, 0.0, &delays, true);
+        assert_eq!((row.len(), &row[5]), (COLUMNS.len(), &Cell::Number(10.0)));
     }
 }

@@ -4,10 +4,12 @@
 //! links carry, and how long messages take over five of them, beside a TCP from end to
 //! end.
 
+mod bed;
 mod delay_figures;
 mod delays;
 mod fairness;
 mod hops;
+pub mod messages;
 pub mod network;
 mod order;
 mod throughput;

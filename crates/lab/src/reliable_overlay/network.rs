@@ -65,9 +65,6 @@ pub enum Carried {
     InOrderRelays,
     /// By a stream from end to end over reliable links.
     Stream,
-    /// The same with nodes only at both ends and routers between them, so that what is lost is
-    /// repeated from end to end: not what the paper does.
-    StreamOverRouters,
     /// By a TCP from end to end.
     EndToEnd(Box<Profile>),
 }
@@ -94,12 +91,7 @@ pub fn delays(
     match carried {
         Carried::HopByHop => hop_by_hop(links, stream, false, seed),
         Carried::InOrderRelays => hop_by_hop(links, stream, true, seed),
-        Carried::Stream => {
-            let mut world = Topology::chain(links.clone()).build(seed)?;
-            world.use_ipv4();
-            over_stream(world, HostId(links.len() as u32), stream)
-        }
-        Carried::StreamOverRouters => over_stream(over_routers(links, seed)?, HostId(1), stream),
+        Carried::Stream => over_stream(links, stream, seed),
         Carried::EndToEnd(profile) => end_to_end(links, stream, profile, seed),
     }
 }
@@ -140,12 +132,14 @@ fn hop_by_hop(
     Ok(delays)
 }
 
-/// Messages over a stream from the first host to host `last`.
 fn over_stream(
-    mut world: World,
-    last: HostId,
+    links: Vec<LinkModel>,
     stream: Stream,
+    seed: u64,
 ) -> Result<Vec<Duration>, PointError> {
+    let last = HostId(links.len() as u32);
+    let mut world = Topology::chain(links).build(seed)?;
+    world.use_ipv4();
     let sink = world.attach(last, PORT, StreamSink::of_messages(MESSAGE))?;
     let (spacing, count) = (stream.spacing(), stream.messages.into());
     let writing = Writing::Messages { bytes: MESSAGE, spacing, count };
@@ -244,7 +238,7 @@ mod tests {
     #[test]
     fn without_loss_a_message_takes_the_propagation_and_transmission_times() {
         let tcp = Carried::EndToEnd(Box::new(Profile::linux_6()));
-        for carried in [Carried::HopByHop, Carried::Stream, Carried::StreamOverRouters, tcp] {
+        for carried in [Carried::HopByHop, Carried::Stream, tcp] {
             let delays = delays(&carried, links(HOPS, DELAY, 0.0), STREAM, 1).unwrap();
             assert_eq!(delays.len(), 2_000, "{carried:?}");
             let mean = delays.iter().sum::<Duration>() / 2_000;
@@ -269,7 +263,8 @@ mod tests {
             delays.iter().filter(|d| **d > Duration::from_millis(120)).count()
         };
         // Of a round trip of 100 ms, if it is repeated from there.
-        assert!(slow(Carried::StreamOverRouters) > 10 * slow(Carried::Stream).max(1));
+        let tcp = Carried::EndToEnd(Box::new(Profile::linux_6()));
+        assert!(slow(tcp) > 10 * slow(Carried::Stream).max(1));
         slow(Carried::InOrderRelays);
     }
 }

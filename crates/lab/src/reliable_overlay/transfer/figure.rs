@@ -212,7 +212,9 @@ pub fn beside() -> Figure {
         says: "64 MiB through three links of 10 ms and 20 Mbit/s, of which the middle one loses 1 % both \
                ways, in network namespaces: over a stream of `trunkline node` daemons, sealed and not, and \
                from end to end through routers by the kernel's TCP (reno, cubic and bbr), by QUIC (quinn, \
-               NewReno and CUBIC) and by SRT in file mode (`srt-file-transmit`).",
+               NewReno and CUBIC) and by SRT in file mode (`srt-file-transmit`), all at the same time. Then 1 \
+               GiB over a ring of lossless links of 100 Mbit/s, whose relay on the shorter way is killed five \
+               times, so that the route changes.",
         chart: Box::new(live_panels),
         claims: vec![
             times(
@@ -240,23 +242,45 @@ pub fn beside() -> Figure {
                 "tcp-reno",
                 TCPS[1],
             ),
-            Claim {
-                unit: "bytes",
-                decimals: 0,
-                measure: Box::new(move |t| {
-                    let all = t.iter().filter(|r| r.is("where", PLACES[1]));
-                    Measured::maximum(all.map(|r| Measured::census(r.number("astray"))))
-                }),
-                ..claim(
-                    "whole",
-                    "what has come has the SHA-256 of what was sent, by every way",
-                    None,
-                    Bound::at_most(0.0, BEFORE),
-                    "",
-                )
-            },
-        ],
+        ].into_iter().chain(live_content()).collect(),
     }
+}
+
+/// What became of files between daemons, and by the other ways.
+fn live_content() -> Vec<Claim> {
+    vec![
+        Claim {
+            unit: "failures",
+            decimals: 0,
+            measure: Box::new(move |t| {
+                let all = t.iter().filter(|r| r.is("where", PLACES[1]));
+                let all = all.filter(|r| r.is("network", FAILING));
+                Measured::minimum(all.map(|r| Measured::census(r.number("kills"))))
+            }),
+            ..claim(
+                "killed",
+                "the relay was killed five times while each file was under way",
+                None,
+                Bound::at_least(f64::from(KILLS), "as often as it was made to"),
+                "",
+            )
+        },
+        Claim {
+            unit: "bytes",
+            decimals: 0,
+            measure: Box::new(move |t| {
+                let all = t.iter().filter(|r| r.is("where", PLACES[1]));
+                Measured::maximum(all.map(|r| Measured::census(r.number("astray"))))
+            }),
+            ..claim(
+                "whole",
+                "what has come has the SHA-256 of what was sent, by every way",
+                None,
+                Bound::at_most(0.0, BEFORE),
+                "",
+            )
+        },
+    ]
 }
 
 /// What daemons or programs carried.

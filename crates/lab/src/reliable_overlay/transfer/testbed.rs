@@ -1,17 +1,15 @@
 //! The same file with real daemons, beside the kernel's TCP, QUIC and SRT from end to end.
 
-use super::{HOPS, LOSS, LOSSY, Moved, figure, links, row_at};
+use super::{
+    DELAY, DOWN, FAILING, KILLS, LOSS, LOSSY, Moved, SEALED, STREAM, figure, links, row_at,
+};
 use crate::experiment::Size;
-use crate::scenario::testbed::certified::certify;
-use crate::scenario::testbed::config::{NodeFiles, node_text};
+use crate::reliable_overlay::bed::{self, Bed};
 use crate::scenario::testbed::emulator::Emulator;
-use crate::scenario::testbed::folder::Folder;
-use crate::scenario::testbed::process::{Owned, Process, children};
+use crate::scenario::testbed::process::Owned;
 use crate::scenario::testbed::transfers::has;
-use crate::scenario::testbed::wakes::Sleeper;
-use crate::scenario::testbed::watch::Watch;
-use crate::scenario::testbed::{Cpu, Effort, Error, cannot};
-use crate::scenario::{Host, Link, Scenario, Spot};
+use crate::scenario::testbed::{Effort, Error, cannot};
+use crate::scenario::{Link, Scenario};
 use crate::table::Cell;
 use crate::testbed::{PLACES, Round, Sample, Stage, Testbed};
 use rand::Rng as _;
@@ -19,9 +17,9 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use trunkline_base::rng;
+use trunkline_base::link_model::LinkModel;
+use trunkline_base::{Bitrate, rng};
 use trunkline_client::{Address, StreamListener, StreamSocket};
-use trunkline_overlay::wire::NodeId;
 
 const PORT: u16 = 7_500;
 /// Between two looks at how much has come.
@@ -30,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(5);
 const SETTLED: Duration = Duration::from_secs(2);
 /// A file that takes longer than this for a MiB is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Each link of the ring whose relay fails: as fast as the emulator can be with all of them.
+const RING_RATE: u64 = 100_000_000;
 
 /// How a file is carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,9 +44,10 @@ enum Way {
     Srt,
 }
 
+const OURS: [Way; 2] = [Way::Stream { sealed: false }, Way::Stream { sealed: true }];
 const WAYS: [Way; 8] = [
-    Way::Stream { sealed: false },
-    Way::Stream { sealed: true },
+    OURS[0],
+    OURS[1],
     Way::Tcp("reno"),
     Way::Tcp("cubic"),
     Way::Tcp("bbr"),
@@ -59,8 +60,8 @@ impl Way {
     /// In the column `carried`.
     fn name(self) -> String {
         match self {
-            Way::Stream { sealed: false } => super::STREAM.into(),
-            Way::Stream { sealed: true } => super::SEALED.into(),
+            Way::Stream { sealed: false } => STREAM.into(),
+            Way::Stream { sealed: true } => SEALED.into(),
             Way::Tcp(congestion) => format!("tcp-{congestion}"),
             Way::Quic(congestion) => format!("quic-{congestion}"),
             Way::Srt => "srt".into(),
@@ -78,15 +79,6 @@ impl Way {
             _ => true,
         }
     }
-
-    /// The fastest that is to be expected with 1 % loss, to tell how long it takes, in Mbit/s.
-    fn expected(self) -> f64 {
-        match self {
-            Way::Stream { .. } | Way::Srt => 5.0,
-            Way::Tcp("bbr") => 15.0,
-            _ => 2.0,
-        }
-    }
 }
 
 /// All that a figure shows, as in the column `carried`.
@@ -100,82 +92,63 @@ pub fn testbed() -> Testbed {
         figure: figure::beside(),
         rounds: Box::new(rounds),
         rows: Box::new(|samples| {
-            let row = |way: Way| {
-                let of = way.name();
-                let all = samples.iter().filter(|s| s.of == of);
-                let numbers: Vec<[f64; 3]> =
-                    all.clone().filter_map(|s| s.numbers[..].try_into().ok()).collect();
-                let valid = all.clone().all(|s| s.valid);
-                (!numbers.is_empty()).then(|| live_row(&of, &numbers, valid))
+            let row = |network: &'static str| {
+                move |way: Way| {
+                    let of = key(way, network);
+                    let all = || samples.iter().filter(|s| s.of == of);
+                    let numbers: Vec<[f64; 4]> =
+                        all().filter_map(|s| s.numbers[..].try_into().ok()).collect();
+                    let valid = all().all(|s| s.valid);
+                    (!numbers.is_empty()).then(|| live_row((&way.name(), network), &numbers, valid))
+                }
             };
-            WAYS.into_iter().filter_map(row).collect()
+            let lossy = WAYS.into_iter().filter_map(row(LOSSY));
+            lossy.chain(OURS.into_iter().filter_map(row(FAILING))).collect()
         }),
     }
 }
 
-fn live_row(carried: &str, runs: &[[f64; 3]], valid: bool) -> Vec<Cell> {
-    let moved =
-        |&[mbit_s, astray, _]: &[f64; 3]| Moved { mbit_s, astray: astray as u64, ..Moved::NONE };
+fn key(way: Way, network: &str) -> String {
+    format!("{} {network}", way.name())
+}
+
+fn live_row((carried, network): (&str, &str), runs: &[[f64; 4]], valid: bool) -> Vec<Cell> {
+    let moved = |&[mbit_s, astray, _, kills]: &[f64; 4]| Moved {
+        mbit_s,
+        astray: astray as u64,
+        kills,
+        ..Moved::NONE
+    };
     let mib = runs.first().map_or(0.0, |run| run[2]) as u64;
     let runs: Vec<Moved> = runs.iter().map(moved).collect();
-    row_at(PLACES[1], (carried, LOSSY, mib), &runs, valid)
+    row_at(PLACES[1], (carried, network, mib), &runs, valid)
 }
 
-/// How many MiB, and how often.
-fn extent(size: Size) -> (u64, u64) {
-    size.pick((1, 1), (8, 1), (64, 2))
-}
-
-/// Each has the machine for itself.
+/// Rounds with every way at the same time, each in a network of its own; then, one after the
+/// other, the rings with a failing relay, which take what the machine has.
 fn rounds(size: Size) -> Vec<Round> {
-    let (mib, runs) = extent(size);
-    let round = |n: u64, way: Way| Round {
-        name: format!("{}-{n}", way.name()),
-        seconds: (8.4 * mib as f64 / way.expected()) as usize + 3,
-        parts: 1,
-        run: Box::new(move |stage, _| run(stage, way, mib)),
-    };
+    let (mib, runs, ring) = size.pick((1, 1, 8), (8, 1, 64), (64, 3, 1_024));
     let here: Vec<Way> = WAYS.into_iter().filter(|way| way.is_here()).collect();
-    (1..=runs)
-        .flat_map(|n| here.iter().map(move |&way| round(n, way)).collect::<Vec<_>>())
-        .collect()
-}
-
-/// The links in a row, with nodes on all hosts, or with hosts only at both ends and routers
-/// between them.
-fn scenario(way: Way) -> Scenario {
-    let overlay = matches!(way, Way::Stream { .. });
-    let spot = |n: usize| match (overlay, n) {
-        (true, n) => Spot::Host(n),
-        (false, 0) => Spot::Host(0),
-        (false, n) if n == HOPS => Spot::Host(1),
-        (false, n) => Spot::Router(n - 1),
-    };
-    let link = |(n, model): (usize, trunkline_base::link_model::LinkModel)| match overlay {
-        true => Link::between((n, n + 1), model),
-        false => Link {
-            name: n.to_string(),
-            named: false,
-            ends: (spot(n), spot(n + 1)),
-            wire: Some([model.clone(), model]),
-            overlay: None,
-            routed: None,
-        },
-    };
-    Scenario {
-        name: "transfer".into(),
-        length: Duration::ZERO,
-        pesq: false,
-        sealed: way == Way::Stream { sealed: true },
-        hosts: (0..if overlay { HOPS + 1 } else { 2 }).map(|n| Host::new(n.to_string())).collect(),
-        routers: (0..if overlay { 0 } else { HOPS - 1 }).map(|n| n.to_string()).collect(),
-        links: links(LOSS).into_iter().enumerate().map(link).collect(),
-        calls: Vec::new(),
-        streams: Vec::new(),
-        transfers: Vec::new(),
-        programs: Vec::new(),
-        faults: Vec::new(),
-    }
+    let lossy = (1..=runs).map(|n| {
+        let ways = here.clone();
+        Round {
+            name: format!("{LOSSY}-{n}"),
+            seconds: 4 * mib as usize + 6,
+            parts: ways.len(),
+            run: Box::new(move |stage, parts| {
+                bed::side_by_side(stage, parts, |n| lossy(stage, ways[n], mib))
+            }),
+        }
+    });
+    let failing = OURS.map(|way| Round {
+        name: format!("{FAILING}-{}", way.name()),
+        seconds: ring as usize / 10 + 6,
+        parts: 1,
+        run: Box::new(move |stage, parts| {
+            bed::side_by_side(stage, parts, |_| failing(stage, way, ring))
+        }),
+    });
+    lossy.chain(failing).collect()
 }
 
 /// The file at both ends.
@@ -213,6 +186,13 @@ impl Files {
             from.map_err(cannot("read a file"))? == into.map_err(cannot("read a file"))?;
         Ok(if is_right { 0 } else { self.bytes })
     }
+
+    /// What came of it, by the name `of`, after so much time.
+    fn sample(&self, of: String, took: Duration, kills: f64) -> Result<Sample, Error> {
+        let mbit_s = 8e-6 * self.bytes as f64 / took.as_secs_f64();
+        let mib = (self.bytes >> 20) as f64;
+        Ok(Sample::new(of, vec![mbit_s, self.astray()? as f64, mib, kills]))
+    }
 }
 
 /// The SHA-256 of a file.
@@ -228,63 +208,82 @@ fn digest(path: &Path) -> io::Result<[u8; 32]> {
     }
 }
 
-fn run(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort), Error> {
-    let dir = Folder::new()?;
-    let (scenario, files) = (scenario(way), Files::new(dir.path(), mib, stage.seed)?);
-    let named = || scenario.hosts.iter().zip(1..).map(|(h, id)| (NodeId(id), h.name.as_str()));
-    let key = scenario.sealed.then(|| certify(stage.trunkline, dir.path(), named())).transpose()?;
-    let emulator = Emulator::start(stage.trunkline, &scenario, stage.seed, dir.path())?;
-    let before = children()?;
-    let mut daemons = Vec::new();
-    if matches!(way, Way::Stream { .. }) {
-        for n in 0..scenario.hosts.len() {
-            let node = NodeFiles::of(n, dir.path());
-            let text = node_text(&scenario, (&emulator, key.as_deref()), n, &node);
-            std::fs::write(&node.config, text).map_err(cannot("write a daemon's file"))?;
-            let program = emulator.bound(n, stage.trunkline);
-            let args = ["node", "--config"];
-            let (process, _) = Process::start(program, format!("node {n}"), &args, &node.config)?;
-            daemons.push(process);
+/// One file over the links in a row of which the middle one loses packets.
+fn lossy(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort), Error> {
+    let mut network = bed::network(way == OURS[1]);
+    let ends = match OURS.contains(&way) {
+        true => bed::add_nodes(&mut network, &links(LOSS)),
+        false => bed::add_routers(&mut network, &links(LOSS)),
+    };
+    // No two ways share randomness.
+    let seed = way
+        .name()
+        .bytes()
+        .fold(stage.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    let bed = Bed::start(stage.trunkline, seed, network)?;
+    let files = Files::new(bed.folder(), mib, seed)?;
+    let took = match OURS.contains(&way) {
+        true => over_stream([ends.0, ends.1].map(|host| (host, bed.socket(host))), &files)?,
+        false => by_programs(&bed.emulator, ends, way, &files)?,
+    };
+    let sample = files.sample(key(way, LOSSY), took, f64::NAN)?;
+    Ok((vec![sample], bed.finish()?))
+}
+
+/// A ring of five hosts, two links one way from the first to the third and three the other.
+fn ring(sealed: bool) -> Scenario {
+    let mut network = bed::network(sealed);
+    for _ in 0..5 {
+        bed::add_host(&mut network);
+    }
+    let rate = Some(Bitrate::from_bps(RING_RATE));
+    let model = LinkModel { delay: DELAY, rate, ..LinkModel::default() };
+    for ends in [(0, 1), (1, 2), (0, 3), (3, 4), (4, 2)] {
+        network.links.push(Link::between(ends, model.clone()));
+    }
+    network
+}
+
+/// One file over the ring, whose relay on the shorter way is killed five times and started
+/// again, so that the route changes to the other way and back.
+fn failing(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort), Error> {
+    let mut bed = Bed::start(stage.trunkline, stage.seed, ring(way == OURS[1]))?;
+    let files = Files::new(bed.folder(), mib, stage.seed)?;
+    let sockets = [0, 2].map(|host| (host, bed.socket(host)));
+    // All within what the file takes at least, if it is not small.
+    let least = Duration::from_secs(8 * (mib << 20) / RING_RATE);
+    let up = (least / KILLS).saturating_sub(DOWN).max(DOWN);
+    let (took, kills) = std::thread::scope(|scope| {
+        let moving = scope.spawn(|| over_stream(sockets, &files));
+        std::thread::sleep(SETTLED);
+        let mut kills = 0.0;
+        for _ in 0..KILLS {
+            std::thread::sleep(up / 2);
+            bed.kill_daemon(1);
+            std::thread::sleep(DOWN);
+            kills += f64::from(u8::from(!moving.is_finished()));
+            bed.start_daemon(1)?;
+            std::thread::sleep(up / 2);
         }
-    }
-    let (watch, sleeper) = (Watch::new(Instant::now()), Sleeper::start());
-    let took = std::thread::scope(|scope| {
-        let moving = scope.spawn(|| {
-            watch.note(match way {
-                Way::Stream { .. } => over_stream(&watch, dir.path(), &files),
-                _ => by_programs(&watch, &emulator, way, &files),
-            })
-        });
-        let moving = [moving];
-        watch.attend_threads(&moving, &emulator, stage.second);
-        let [moving] = moving;
-        moving.join().expect("no transfer panics")
-    });
-    let wakes_late = sleeper.finish();
-    watch.end()?;
-    let took = took.expect("nothing has failed").as_secs_f64();
-    let astray = files.astray()?;
-    for daemon in daemons {
-        daemon.finish()?;
-    }
-    let used = children()?.saturating_sub(before).as_secs_f64();
-    let (ledger, impair) = emulator.finish()?;
-    let cpu = |process: &str, seconds| Cpu { process: process.into(), seconds };
-    let cpu = vec![cpu("impair", impair.as_secs_f64()), cpu("ends and relays", used)];
-    let numbers = vec![8e-6 * files.bytes as f64 / took, astray as f64, mib as f64];
-    Ok((vec![Sample::new(way.name(), numbers)], Effort::new(&ledger, wakes_late, cpu)))
+        Ok::<_, Error>((moving.join().expect("no transfer panics")?, kills))
+    })?;
+    let sample = files.sample(key(way, FAILING), took, kills)?;
+    Ok((vec![sample], bed.finish()?))
 }
 
 /// From the moment when the sending end begins to when all has come.
-fn over_stream(watch: &Watch, dir: &Path, files: &Files) -> Result<Duration, Error> {
-    let socket = |n: usize| NodeFiles::of(n, dir).socket;
-    let listener = StreamListener::bind(socket(HOPS).as_path(), PORT)?;
-    watch.sleep_until(Instant::now() + SETTLED)?;
+fn over_stream(
+    [(_, from), (last, into)]: [(usize, PathBuf); 2],
+    files: &Files,
+) -> Result<Duration, Error> {
+    let listener = StreamListener::bind(into.as_path(), PORT)?;
+    listener.set_accept_timeout(Some(PATIENCE))?;
+    std::thread::sleep(SETTLED);
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| {
-            let to = Address { node: NodeId(HOPS as u32 + 1), port: PORT };
-            let mut stream = StreamSocket::connect(socket(0).as_path(), to)?;
+            let to = Address { node: bed::node(last), port: PORT };
+            let mut stream = StreamSocket::connect(from.as_path(), to)?;
             let sent = std::fs::File::open(&files.from)
                 .and_then(|mut from| io::copy(&mut from, &mut stream));
             sent.map_err(cannot("send a file"))?;
@@ -292,6 +291,7 @@ fn over_stream(watch: &Watch, dir: &Path, files: &Files) -> Result<Duration, Err
             Ok::<StreamSocket, Error>(stream)
         });
         let (mut stream, _) = listener.accept()?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let into = std::fs::File::create(&files.into);
         let came = into.and_then(|mut into| io::copy(&mut stream, &mut into));
         came.map_err(cannot("receive a file"))?;
@@ -303,13 +303,13 @@ fn over_stream(watch: &Watch, dir: &Path, files: &Files) -> Result<Duration, Err
 
 /// The same by a program at each end.
 fn by_programs(
-    watch: &Watch,
     emulator: &Emulator,
+    (first, last): (usize, usize),
     way: Way,
     files: &Files,
 ) -> Result<Duration, Error> {
     let own = std::env::current_exe().map_err(cannot("find this program"))?;
-    let (_, to) = emulator.addresses(1);
+    let (_, to) = emulator.addresses(last);
     let path = |file: &Path| file.to_string_lossy().into_owned();
     let (port, certificate) = (PORT.to_string(), path(&files.from.with_extension("cert")));
     let start = |host: usize, program: &Path, args: &[&str]| {
@@ -323,7 +323,7 @@ fn by_programs(
         Way::Stream { .. } | Way::Srt => ("", ""),
     };
     let ends = |host: usize, file: &Path| match (way, host) {
-        (Way::Srt, 0) => {
+        (Way::Srt, host) if host == first => {
             let there = format!("srt://[{to}]:{port}?mode=caller");
             (PathBuf::from("srt-file-transmit"), vec![format!("file://{}", path(file)), there])
         }
@@ -337,7 +337,7 @@ fn by_programs(
             let mut args: Vec<String> = ["carry", by, congestion, &port, &path(file), &certificate]
                 .map(str::to_owned)
                 .into();
-            if host == 0 {
+            if host == first {
                 args.extend(["--to".to_owned(), format!("[{to}]:{port}")]);
             }
             (own.clone(), args)
@@ -347,10 +347,10 @@ fn by_programs(
         let (program, args) = ends(host, file);
         start(host, &program, &args.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    let mut receiver = launch(1, &files.into)?;
-    watch.sleep_until(Instant::now() + SETTLED)?;
+    let mut receiver = launch(last, &files.into)?;
+    std::thread::sleep(SETTLED);
     let begun = Instant::now();
-    let _sender = launch(0, &files.from)?;
+    let _sender = launch(first, &files.from)?;
     while files.came() < files.bytes {
         let ended = receiver.0.try_wait().map_err(cannot("look at a program"))?;
         if ended.is_some() && files.came() < files.bytes {
@@ -359,7 +359,7 @@ fn by_programs(
         if begun.elapsed() > PATIENCE * (files.bytes >> 20) as u32 {
             return Err(Error::Process(format!("{}: it doesn't end", way.name())));
         }
-        watch.sleep_until(Instant::now() + LOOK)?;
+        std::thread::sleep(LOOK);
     }
     let took = begun.elapsed();
     // What is written last may still be in the program.
@@ -367,7 +367,7 @@ fn by_programs(
     while receiver.0.try_wait().map_err(cannot("look at a program"))?.is_none()
         && Instant::now() < until
     {
-        watch.sleep_until(Instant::now() + LOOK)?;
+        std::thread::sleep(LOOK);
     }
     Ok(took)
 }

@@ -31,6 +31,7 @@ use config::NodeFiles;
 use emulator::Emulator;
 use folder::Folder;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+pub(crate) use plain::clock_ns;
 use plain::{Agents, Outcome};
 pub use plain::{Report, agent};
 use process::Process;

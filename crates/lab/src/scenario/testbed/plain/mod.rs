@@ -102,7 +102,7 @@ struct Heard {
 }
 
 /// Monotonic time in nanoseconds, the same for all processes of a machine.
-fn clock_ns() -> u64 {
+pub fn clock_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every kernel has this clock");
     now.tv_sec().cast_unsigned() * 1_000_000_000 + now.tv_nsec().cast_unsigned()
 }

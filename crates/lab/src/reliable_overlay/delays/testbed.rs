@@ -1,0 +1,223 @@
+//! The same messages between daemons, and over the kernel's TCP.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "what runs in a testbed's hosts drives sockets and time"
+)]
+
+use super::{HOP_BY_HOP, HOP_BY_HOP_SEALED, LIVE_TCPS, RATES, STREAM, STREAM_SEALED, row};
+use crate::experiment::{Cells, Size};
+use crate::reliable_overlay::bed::{self, Bed};
+use crate::reliable_overlay::delay_figures;
+use crate::reliable_overlay::messages::{Due, receive, send, took};
+use crate::reliable_overlay::network::{DELAY, HOPS, MESSAGE, Stream, links};
+use crate::scenario::testbed::process::Owned;
+use crate::scenario::testbed::{Effort, Error, cannot, clock_ns};
+use crate::table::Cell;
+use crate::testbed::{PLACES, Round, Sample, Stage, Testbed};
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use trunkline_client::{
+    Address, DatagramSocket, Error as ClientError, SocketOption, StreamListener, StreamSocket,
+};
+use trunkline_overlay::wire::Service;
+
+const PORT: u16 = 7_600;
+/// Until the first message is due: daemons find each other, and connections are made.
+const SETTLED: Duration = Duration::from_secs(4);
+/// What is under way when the last message is sent arrives within this time.
+const DRAIN: Duration = Duration::from_secs(10);
+/// A stream that brings nothing for so long is broken.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long a receiver waits before it looks whether its time is over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Chains that are measured at the same time: what is lost, and whether nodes are sealed.
+type Part = (u32, bool);
+
+/// How the delays of messages are measured with daemons.
+pub fn testbed() -> Testbed {
+    Testbed {
+        figure: delay_figures::beside(),
+        rounds: Box::new(rounds),
+        rows: Box::new(|samples| {
+            let mut rows = Cells::new();
+            for rate in RATES {
+                for tenths in losses(Size::Full) {
+                    rows.extend(ways(true).chain(ways(false)).filter_map(|carried| {
+                        let (delays, valid) = Sample::pooled(samples, &of(carried, rate, *tenths));
+                        let is_here = !delays.is_empty();
+                        is_here.then(|| live_row((carried, rate, *tenths), &delays, valid))
+                    }));
+                }
+            }
+            rows
+        }),
+    }
+}
+
+/// What is measured in one network, as in the column `carried`.
+fn ways(sealed: bool) -> impl Iterator<Item = &'static str> {
+    let (ours, tcps) = match sealed {
+        true => ([HOP_BY_HOP_SEALED, STREAM_SEALED], &LIVE_TCPS[..0]),
+        false => ([HOP_BY_HOP, STREAM], &LIVE_TCPS[..]),
+    };
+    ours.into_iter().chain(tcps.iter().copied())
+}
+
+fn of(carried: &str, rate: u32, tenths: u32) -> String {
+    format!("{carried}-{rate}-{tenths}")
+}
+
+/// Delays are in milliseconds; not a number stands for a message that could not be read.
+fn live_row((carried, rate, tenths): (&str, u32, u32), delays: &[f64], valid: bool) -> Vec<Cell> {
+    let read = delays.iter().filter(|ms| !ms.is_nan());
+    let read: Vec<Duration> = read.map(|ms| Duration::from_secs_f64(ms / 1e3)).collect();
+    let stream = Stream { rate: u64::from(rate) * 1_000, messages: delays.len() as u32 };
+    row((PLACES[1], carried), stream, f64::from(tenths) / 1_000.0, &read, valid)
+}
+
+/// Shares of packets lost between C and D, in tenths of a percent.
+fn losses(size: Size) -> &'static [u32] {
+    size.pick(&[10], &[0, 10], &[0, 5, 10, 20])
+}
+
+/// One round for each rate, with all losses at the same time.
+fn rounds(size: Size) -> Vec<Round> {
+    let messages = size.pick(100, 2_000, 20_000);
+    let both = losses(size).iter().flat_map(|&tenths| [(tenths, false), (tenths, true)]);
+    let parts: Vec<Part> = both.collect();
+    let round = |rate: u32| {
+        let (stream, parts) = (Stream { rate: u64::from(rate) * 1_000, messages }, parts.clone());
+        Round {
+            name: rate.to_string(),
+            seconds: (stream.spacing() * messages + SETTLED + DRAIN).as_secs() as usize,
+            parts: parts.len(),
+            run: Box::new(move |stage, chosen| {
+                bed::side_by_side(stage, chosen, |n| measure(stage, stream, parts[n]))
+            }),
+        }
+    };
+    RATES.map(round).into()
+}
+
+fn measure(
+    stage: &Stage<'_>,
+    stream: Stream,
+    (tenths, sealed): Part,
+) -> Result<(Vec<Sample>, Effort), Error> {
+    let mut network = bed::network(sealed);
+    let links = links(HOPS, DELAY, f64::from(tenths) / 1_000.0);
+    let [hops, whole] = [(), ()].map(|()| bed::add_nodes(&mut network, &links));
+    let tcps = match sealed {
+        true => Vec::new(),
+        false => LIVE_TCPS.map(|tcp| (tcp, bed::add_routers(&mut network, &links))).into(),
+    };
+    // No two parts share randomness.
+    let seed = stage.seed.wrapping_add(u64::from(2 * tenths) + u64::from(sealed));
+    let bed = Bed::start(stage.trunkline, seed, network)?;
+    let spacing_ns = stream.spacing().as_nanos() as u64;
+    let begin_ns = clock_ns() + SETTLED.as_nanos() as u64;
+    let due = Due { begin_ns, spacing_ns, count: stream.messages.into() };
+    let delays = std::thread::scope(|scope| {
+        let mut all = vec![
+            scope.spawn(|| over_links(&bed, hops, &due)),
+            scope.spawn(|| over_stream(&bed, whole, &due)),
+        ];
+        for (tcp, ends) in &tcps {
+            let (bed, due) = (&bed, &due);
+            all.push(scope.spawn(move || over_tcp(bed, tcp, *ends, due)));
+        }
+        let ended = all.into_iter().map(|one| one.join().expect("no end panics"));
+        ended.collect::<Result<Vec<_>, Error>>()
+    })?;
+    let rate = (stream.rate / 1_000) as u32;
+    let sample = |(carried, delays): (&'static str, Vec<u64>)| {
+        let mut ms: Vec<f64> = delays.into_iter().map(|ns| ns as f64 / 1e6).collect();
+        ms.resize(stream.messages as usize, f64::NAN);
+        Sample::new(of(carried, rate, tenths), ms)
+    };
+    Ok((ways(sealed).zip(delays).map(sample).collect(), bed.finish()?))
+}
+
+/// By reliable links between neighbours; messages that overtake others wait for them.
+fn over_links(bed: &Bed, (first, last): (usize, usize), due: &Due) -> Result<Vec<u64>, Error> {
+    let listener = DatagramSocket::bind(bed.socket(last).as_path(), PORT)?;
+    listener.set_option(SocketOption::ReadTimeout(Some(LOOK)))?;
+    let sender = DatagramSocket::bind(bed.socket(first).as_path(), 0)?;
+    sender.set_option(SocketOption::Service(Service::Reliable))?;
+    sender.set_option(SocketOption::Wait(true))?;
+    let over_ns = due.begin_ns + due.count * due.spacing_ns + DRAIN.as_nanos() as u64;
+    std::thread::scope(|scope| {
+        let to = Address { node: bed::node(last), port: PORT };
+        let sender = scope.spawn(move || send(due, |message| sender.send_to(message, to)));
+        let (mut came, mut buf) = (BTreeMap::new(), [0; 2 * MESSAGE]);
+        while clock_ns() < over_ns && (came.len() as u64) < due.count {
+            match listener.recv_from(&mut buf) {
+                Ok(got) => came.extend(took(&buf[..got.len])),
+                Err(ClientError::WouldBlock | ClientError::Status(_)) => (),
+                Err(why) => return Err(why.into()),
+            }
+        }
+        sender.join().expect("no sender panics")?;
+        let mut readable_ns = 0;
+        let in_order = came.into_iter().zip(0..).take_while(|((number, _), n)| number == n);
+        let delays = in_order.map(|((number, took_ns), _)| {
+            let due_ns = due.begin_ns + number * due.spacing_ns;
+            readable_ns = readable_ns.max(due_ns + took_ns);
+            readable_ns - due_ns
+        });
+        Ok(delays.collect())
+    })
+}
+
+fn over_stream(bed: &Bed, (first, last): (usize, usize), due: &Due) -> Result<Vec<u64>, Error> {
+    let listener = StreamListener::bind(bed.socket(last).as_path(), PORT)?;
+    listener.set_accept_timeout(Some(SILENCE))?;
+    // Until the nodes know a way.
+    std::thread::sleep(SETTLED / 2);
+    std::thread::scope(|scope| {
+        let to = Address { node: bed::node(last), port: PORT };
+        let sender = scope.spawn(move || {
+            let stream = StreamSocket::connect(bed.socket(first).as_path(), to)?;
+            let write = |message: &[u8]| std::io::Write::write_all(&mut &stream, message);
+            send(due, write).map_err(cannot("write to a stream"))?;
+            stream.shutdown()?;
+            Ok::<StreamSocket, Error>(stream)
+        });
+        let (stream, _) = listener.accept()?;
+        stream.set_read_timeout(Some(SILENCE))?;
+        let delays = receive(&stream, due.count).map_err(cannot("read from a stream"))?;
+        sender.join().expect("no sender panics")?;
+        Ok(delays)
+    })
+}
+
+/// By a program at each end, with this congestion control.
+fn over_tcp(
+    bed: &Bed,
+    tcp: &str,
+    (first, last): (usize, usize),
+    due: &Due,
+) -> Result<Vec<u64>, Error> {
+    let own = std::env::current_exe().map_err(cannot("find this program"))?;
+    let congestion = tcp.strip_prefix("tcp-").unwrap_or(tcp);
+    let numbers = [due.begin_ns, due.spacing_ns, due.count].map(|n| n.to_string());
+    let start = |host: usize, to: &[String]| {
+        let mut program = bed.emulator.bound(host, Path::new(&own));
+        program.args(["messages", congestion, &PORT.to_string()]).args(&numbers).args(to);
+        let program = program.stdin(Stdio::null()).stdout(Stdio::piped());
+        program.spawn().map(Owned).map_err(cannot("start a program"))
+    };
+    let mut receiver = start(last, &[])?;
+    let (to, _) = bed.emulator.addresses(last);
+    let _sender = start(first, &["--to".into(), format!("{to}:{PORT}")])?;
+    let (mut text, pipe) = (String::new(), receiver.0.stdout.take());
+    let read = pipe.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut text));
+    read.map_err(cannot("read what a program says"))?;
+    serde_json::from_str(&text)
+        .map_err(|why| Error::Process(format!("what came over {tcp} is no JSON: {why}")))
+}
