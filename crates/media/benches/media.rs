@@ -5,6 +5,7 @@ use core::hint::black_box;
 use core::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use trunkline_media::codec::g711::{Concealing, Law};
+use trunkline_media::codec::g726::{Decoder, Encoder, Packing, Rate};
 use trunkline_media::conceal::Concealer;
 use trunkline_media::playout::optimal::{Packet, optimal};
 use trunkline_media::playout::{Config, Playout};
@@ -39,6 +40,36 @@ fn g711(c: &mut Criterion) {
                 to_pcm.clear();
                 law.decode_to(black_box(coded.next().unwrap_or(&[])), &mut to_pcm);
                 black_box(&to_pcm);
+            });
+        });
+    }
+}
+
+fn g726(c: &mut Criterion) {
+    let pcm = samples();
+    let mut codes = Vec::new();
+    Law::A.encode_to(&pcm, &mut codes);
+    for rate in Rate::ALL {
+        let kbps = rate.bits() * 8;
+        let mut encoder = Encoder::new(Law::A, rate, Packing::Rtp);
+        let mut decoder = Decoder::new(Law::A, rate, Packing::Rtp);
+        let mut payloads = Vec::new();
+        Encoder::new(Law::A, rate, Packing::Rtp).encode_to(&codes, &mut payloads);
+        let mut spoken = codes.chunks(FRAME).cycle();
+        let mut coded = payloads.chunks(rate.payload_len(FRAME)).cycle();
+        let (mut payload, mut heard) = (Vec::new(), Vec::new());
+        c.bench_function(&format!("g726: encode 20 ms, {kbps} kbit/s"), |b| {
+            b.iter(|| {
+                payload.clear();
+                encoder.encode_to(black_box(spoken.next().unwrap_or(&[])), &mut payload);
+                black_box(&payload);
+            });
+        });
+        c.bench_function(&format!("g726: decode 20 ms, {kbps} kbit/s"), |b| {
+            b.iter(|| {
+                heard.clear();
+                decoder.decode_to(black_box(coded.next().unwrap_or(&[])), &mut heard);
+                black_box(&heard);
             });
         });
     }
@@ -122,6 +153,6 @@ criterion_group! {
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1))
         .nresamples(10_000);
-    targets = g711, receive, conceal, offline
+    targets = g711, g726, receive, conceal, offline
 }
 criterion_main!(benches);

@@ -1,3 +1,4 @@
 //! Speech codecs.
 
 pub mod g711;
+pub mod g726;
