@@ -7,6 +7,8 @@
 //! Friendly Rate Control), with the variants for voice. [`tfmc`] does for a trunk of
 //! many calls, whose rate can't be changed: it chooses how many packets share a
 //! datagram. [`window`] is the congestion window of a sender that repeats what is lost.
+//! [`vegas`] chooses among a speech codec's rates by how much longer than its shortest the
+//! round trip is.
 //!
 //! Pure computation: times, sequence numbers and bytes come in as arguments,
 //! and nothing here reads a clock, opens a socket, draws randomness or
@@ -45,6 +47,7 @@ pub mod equation;
 pub mod loss_events;
 pub mod tfmc;
 pub mod tfrc;
+pub mod vegas;
 pub mod window;
 
 use core::time::Duration;

@@ -4,6 +4,7 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_rate::tfmc;
 use trunkline_rate::tfrc::{Config, Receiver, Sender};
+use trunkline_rate::vegas;
 
 #[test]
 fn a_packet_costs_no_allocation() {
@@ -73,6 +74,32 @@ fn a_datagram_of_a_trunk_costs_no_allocation() {
         });
         // Else nothing was measured.
         assert!(reports > 1_000 && sender.loss() > 0.0, "{reports} reports");
+        assert_eq!(counted.count_total, 0, "{config:?}");
+    }
+}
+
+#[test]
+fn a_report_on_a_codec_costs_no_allocation() {
+    for config in [vegas::Config::default(), vegas::Config::paper()] {
+        let rate = vegas::CodecRate::Kbps64;
+        let mut control = vegas::Control::new(config, rate, Time::ZERO);
+        let mut changes = 0;
+        let counted = allocation_counter::measure(|| {
+            let mut before = control.rate();
+            for n in 0..10_000u64 {
+                let rtt = Some(Duration::from_millis(10 + n * n % 50));
+                let lost = u32::from(n % 7 == 0);
+                let loss = vegas::Loss { expected: 5, lost, runs: lost };
+                let report = vegas::Report { rtt, loss };
+                let now = Time::from_millis(100 * n);
+                let decision = control.report(now, &report).expect("a possible report");
+                changes += u32::from(decision.rate != before);
+                before = decision.rate;
+                control.expire(now);
+            }
+        });
+        // Else nothing was measured.
+        assert!(changes > 100, "{changes} changes");
         assert_eq!(counted.count_total, 0, "{config:?}");
     }
 }

@@ -1,0 +1,181 @@
+//! One flow's rate, report by report.
+
+use super::base_rtt::BaseRtt;
+use super::fec::Losses;
+use super::{CodecRate, Config, Fec, Report, ReportError};
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// What a loss is put down to (section 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Queues that overflow: the rate falls, and nothing is added.
+    Congestion,
+    /// Errors of the channel: the rate stays, and [`Fec`] is added.
+    Wireless,
+}
+
+/// What a report leads to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Decision {
+    /// The rate to code at from now on.
+    pub rate: CodecRate,
+    /// What to add from now on.
+    pub fec: Fec,
+    /// What the report's losses are put down to; none without losses.
+    pub verdict: Option<Verdict>,
+    /// What the round trip says at the rate before the decision; none if the report
+    /// has no round trip.
+    pub measure: Option<Measure>,
+}
+
+/// The quantities of the paper's section 4.2, for one report.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Measure {
+    /// BaseRTT, with the floor.
+    pub base_rtt: Duration,
+    /// Diff, in bytes; 0 or more.
+    pub diff: f64,
+    /// α of this round trip, in bytes.
+    pub alpha: f64,
+    /// β of this round trip, in bytes.
+    pub beta: f64,
+    /// LP, in bytes per second; 0 or more.
+    pub predictor: f64,
+}
+
+/// What Diff suggests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Advice {
+    Lower,
+    Keep,
+    Raise,
+}
+
+/// The control of one flow. It is asked on each report, and when time has passed without
+/// one.
+#[derive(Clone, Debug)]
+pub struct Control {
+    config: Config,
+    rate: CodecRate,
+    pub(super) base: BaseRtt,
+    losses: Losses,
+    /// When the last report came, or the rate fell for want of one.
+    heard: Time,
+}
+
+impl Control {
+    /// A flow that begins at `rate`. Parameters out of their range are taken for the
+    /// nearest in it.
+    pub fn new(config: Config, rate: CodecRate, now: Time) -> Control {
+        let config = config.bounded();
+        let (base, losses) = (BaseRtt::new(config.window, now), Losses::new(config.fec));
+        Control { config, rate, base, losses, heard: now }
+    }
+
+    /// The rate to code at.
+    pub fn rate(&self) -> CodecRate {
+        self.rate
+    }
+
+    /// What to add.
+    pub fn fec(&self) -> Fec {
+        self.losses.fec()
+    }
+
+    /// A report comes. The rate changes by one at most, and doesn't rise if the report has
+    /// losses. Losses without a round trip count as congestion: nothing speaks against it.
+    ///
+    /// # Errors
+    ///
+    /// [`ReportError`] for what can't be; nothing has changed then.
+    pub fn report(&mut self, now: Time, report: &Report) -> Result<Decision, ReportError> {
+        report.check()?;
+        self.heard = now;
+        let weighed = report.rtt.map(|rtt| self.weigh(now, rtt));
+        let lost = report.loss.lost > 0;
+        let verdict = lost.then(|| match weighed {
+            Some((_, advice)) if !self.is_congestion(advice) => Verdict::Wireless,
+            _ => Verdict::Congestion,
+        });
+        match verdict {
+            Some(Verdict::Congestion) => {
+                self.losses.forget();
+                self.step(Advice::Lower);
+            }
+            Some(Verdict::Wireless) => self.losses.add(now, report.loss),
+            None => {
+                self.losses.add(now, report.loss);
+                self.step(match weighed {
+                    None => Advice::Keep,
+                    Some(_) if self.base.is_probing() => Advice::Lower,
+                    Some((_, advice)) => advice,
+                });
+            }
+        }
+        let measure = weighed.map(|(measure, _)| measure);
+        Ok(Decision { rate: self.rate, fec: self.fec(), verdict, measure })
+    }
+
+    /// When [`expire`](Control::expire) is to be called if no report comes.
+    pub fn next_timeout(&self) -> Time {
+        match self.rate.lower() {
+            Some(_) => self.heard + self.config.silence,
+            None => Time::NEVER,
+        }
+    }
+
+    /// Lowers the rate by one if no report has come for [`Config::silence`].
+    pub fn expire(&mut self, now: Time) {
+        let silent = self.config.silence != Duration::MAX;
+        if silent && now.since(self.heard) >= self.config.silence {
+            self.heard = now;
+            self.step(Advice::Lower);
+        }
+    }
+
+    fn weigh(&mut self, now: Time, rtt: Duration) -> (Measure, Advice) {
+        let lowest = self.rate.lower().is_none();
+        let base = self.base.sample(now, rtt, lowest).max(self.config.floor);
+        let rate = self.rate.bytes_per_second();
+        let extra = rtt.saturating_sub(base);
+
+        // Bytes times seconds times seconds, so that nothing is rounded: all factors are
+        // bounded, the product of both times by 10^20 square nanoseconds.
+        let diff = u128::from(rate) * extra.as_nanos() * self.config.packet.as_nanos();
+        let bytes = |threshold: u32| u128::from(threshold) * rtt.as_nanos() * 1_000_000_000;
+        let advice = if diff > bytes(self.config.beta) {
+            Advice::Lower
+        } else if diff < bytes(self.config.alpha) {
+            Advice::Raise
+        } else {
+            Advice::Keep
+        };
+
+        let packets = rtt.as_secs_f64() / self.config.packet.as_secs_f64();
+        let diff = rate as f64 * extra.as_secs_f64();
+        let measure = Measure {
+            base_rtt: base,
+            diff,
+            alpha: f64::from(self.config.alpha) * packets,
+            beta: f64::from(self.config.beta) * packets,
+            predictor: diff / base.as_secs_f64(),
+        };
+        (measure, advice)
+    }
+
+    /// Whether the predictor puts a loss down to congestion.
+    fn is_congestion(&self, advice: Advice) -> bool {
+        let lowest = self.rate.lower().is_none();
+        advice == Advice::Lower || (lowest && self.config.alpha_at_lowest && advice == Advice::Keep)
+    }
+
+    fn step(&mut self, advice: Advice) {
+        let next = match advice {
+            Advice::Lower => self.rate.lower(),
+            Advice::Keep => None,
+            Advice::Raise => self.rate.higher(),
+        };
+        self.rate = next.unwrap_or(self.rate);
+    }
+}
