@@ -105,6 +105,12 @@ impl CodecRate {
         }
     }
 
+    /// Payload bytes of a packet of so much speech: 40 to 160 for 20 ms. Headers of IPv4,
+    /// UDP and RTP are 40 more.
+    pub const fn payload_bytes(self, speech: Duration) -> usize {
+        (self.bytes_per_second() as u128 * speech.as_nanos() / 1_000_000_000) as usize
+    }
+
     /// The next rate below, if there is one.
     pub fn lower(self) -> Option<CodecRate> {
         CodecRate::ALL.into_iter().rev().find(|rate| *rate < self)

@@ -28,6 +28,15 @@ fn after(config: Config, rate: CodecRate, base: Duration, rtt: Duration) -> Code
     decision.expect("a possible round trip").rate
 }
 
+#[test]
+fn packets_are_as_long_as_table_1_has_them() {
+    for (rate, total) in [(Kbps64, 200), (Kbps40, 140), (Kbps32, 120), (Kbps24, 100), (Kbps16, 80)]
+    {
+        // With IPv4, UDP and RTP.
+        assert_eq!(rate.payload_bytes(Config::paper().packet) + 20 + 8 + 12, total);
+    }
+}
+
 /// The paper's thresholds as ratios of RTT and BaseRTT, R / (R − 2,500) and
 /// R / (R − 1,500), whatever the base. At the ratio itself the rate stays.
 #[test]

@@ -186,7 +186,7 @@ impl State {
     /// Moves the poles, and keeps them where the predictor is stable (UPA1, UPA2, LIMC
     /// and LIMD).
     fn follow_poles(&mut self, p: i16) {
-        let [a1, a2] = self.a.map(i32::from);
+        let (a1, a2) = (i32::from(self.a[0]), i32::from(self.a[1]));
         let sign = |same: bool| if same { 1 } else { -1 };
         let (same1, same2) = (sign((p < 0) == self.pk[0]), sign((p < 0) == self.pk[1]));
         let (mut step1, mut step2) = (0, 0);
