@@ -7,10 +7,11 @@
 //!
 //! Encoder and decoder keep the same state, each derived from the codes alone, and stay
 //! in step as long as all codes arrive. After a loss they differ until the state has
-//! leaked away. Of speech that takes long: with 20 ms lost, the next 20 ms are heard at a
-//! signal-to-noise ratio of 1 dB, and the usual ratio is back within 1 dB after 180 ms at
-//! 16 kbit/s, 200 ms at 24, 260 ms at 32 and half a second at 40, whose zeros leak half
-//! as fast. To have a decoder follow the concealed speech meanwhile was of no use.
+//! leaked away. In speech that takes long: with 20 ms lost, the next 20 ms are heard at a
+//! signal-to-noise ratio of 1 dB, and the usual ratio is back within 1 dB after 120 ms at
+//! 16 kbit/s, 160 ms at 24, 220 ms at 32 and 380 ms at 40, whose zeros leak half as fast
+//! (means over 648 losses in 324 s of speech). To have a decoder follow the concealed
+//! speech meanwhile was of no use.
 //!
 //! **Changing the rate.** The predictor and the averages mean the same at every rate, so
 //! that a change carries all state over and resets nothing, between one code and the

@@ -74,8 +74,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The first two rows are RFC 3551's own figures for 32 and 24 kbit/s, with the codes
-    /// A, B, C … numbered from 1.
+    /// Worked by hand: the first code in the low bits of the first byte, or in its high ones.
     #[test]
     fn codes_lie_where_rfc_3551_has_them() {
         for (bits, codes, rtp, aal2) in [
