@@ -66,6 +66,7 @@ mod network;
 mod packet;
 mod pool;
 mod tap;
+pub mod wifi;
 
 pub use graph::{DirectionId, EdgeId, NetError, Routing, VertexId};
 pub use ledger::{Bin, Bins, EdgeLedger, Flow, MAX_BINS, VertexLedger};

@@ -1,0 +1,484 @@
+//! The cell: who waits with what, and what happens next.
+
+use super::edca::{Access, AccessCategory};
+use super::grid::Grid;
+use super::hcca::{NotAdmitted, Stream, Ways, admit, service_interval};
+use super::phy::{PIFS, intact};
+use super::polling::Polling;
+use super::types::{
+    Config, Counters, InvalidCell, Lost, MAX_UNREAD, Msdu, Outcome, Refusal, Way, valid_rate,
+};
+use rand::Rng as _;
+use std::collections::VecDeque;
+use trunkline_base::{Rng, Time, rng};
+
+/// An access point and its stations. The module's documentation has an example.
+pub struct Cell {
+    pub(super) config: Config,
+    rng: Rng,
+    /// By category: the access point's, then the stations'.
+    grids: [Grid; 8],
+    /// Four for the access point, then four for each station.
+    pub(super) functions: Vec<AccessFunction>,
+    /// Those functions that have a packet.
+    backlogged: Vec<FunctionId>,
+    pub(super) links: Vec<Link>,
+    pub(super) polling: Polling,
+    pub(super) phase: Phase,
+    /// When the phase ends; of no meaning while idle.
+    pub(super) until: Time,
+    idle_since: Time,
+    busy_since: Time,
+    /// Who sends now, by contention: more than one if they collide.
+    pub(super) on_air: Vec<FunctionId>,
+    /// Until when the one that sends may go on.
+    pub(super) txop_end: Time,
+    /// Whose backoff ends now; kept for its memory.
+    due: Vec<FunctionId>,
+    outcomes: VecDeque<Outcome>,
+    pub(super) counters: Counters,
+    /// When the last thing happened.
+    now: Time,
+    /// When the next thing happens.
+    wake: Time,
+}
+
+/// An enhanced distributed channel access function: a queue that contends.
+pub(super) struct AccessFunction {
+    pub queue: VecDeque<Waiting>,
+    /// At which boundary of its grid its backoff is over; a passed one if it is.
+    due: u64,
+    window: u16,
+}
+
+/// Which access function: four times the node, where 0 is the access point and a
+/// station its number and one, and the category.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct FunctionId(u16);
+
+impl FunctionId {
+    fn new(node: u16, category: AccessCategory) -> FunctionId {
+        FunctionId(4 * node + category as u16)
+    }
+
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    pub fn node(self) -> u16 {
+        self.0 / 4
+    }
+
+    pub fn category(self) -> usize {
+        usize::from(self.0 % 4)
+    }
+
+    fn grid(self) -> usize {
+        self.category() + if self.node() == 0 { 0 } else { 4 }
+    }
+}
+
+/// A packet in a queue.
+pub(super) struct Waiting {
+    pub handle: u64,
+    pub station: u16,
+    pub bytes: u16,
+    pub attempts: u8,
+    /// It has arrived, but its sender doesn't know.
+    pub received: bool,
+}
+
+/// What is between the access point and a station.
+pub(super) struct Link {
+    pub present: bool,
+    pub bit_error_rate: f64,
+    /// Packets that wait for a poll, by [`Way`].
+    pub queues: [VecDeque<Waiting>; 2],
+    /// Which user priorities they are of, a bit for each, by [`Way`].
+    pub streams: [u8; 2],
+}
+
+/// What the medium does.
+#[derive(Clone, Copy)]
+pub(super) enum Phase {
+    Idle,
+    /// A frame is on the air, or several, of which none will be received.
+    Frame {
+        collided: bool,
+    },
+    /// A frame was received, and is being acknowledged.
+    Ack,
+    /// A frame was lost, and its sender waits for the acknowledgement.
+    Timeout,
+    /// A frame of a turn of [`Polling`] is on the air, or comes after an interframe
+    /// space.
+    Turn,
+}
+
+impl Cell {
+    /// An idle cell. Everything random in it follows from `seed` and `stream`.
+    ///
+    /// # Errors
+    ///
+    /// The first thing in `config` that is out of its range.
+    pub fn new(config: Config, seed: u64, stream: u64) -> Result<Cell, InvalidCell> {
+        config.validate()?;
+        let tables = [&config.access_point, &config.station];
+        let grid = |k: usize| Grid::new(tables[k / 4][k % 4].aifs());
+        let functions = (0..4 * (usize::from(config.stations) + 1)).map(|k| AccessFunction {
+            queue: VecDeque::new(),
+            due: 0,
+            window: tables[usize::from(k >= 4)][k % 4].cw_min,
+        });
+        let links = (0..config.stations).map(|_| Link {
+            present: true,
+            bit_error_rate: config.bit_error_rate,
+            queues: Default::default(),
+            streams: [0; 2],
+        });
+        Ok(Cell {
+            rng: rng(seed, stream),
+            grids: core::array::from_fn(grid),
+            functions: functions.collect(),
+            backlogged: Vec::new(),
+            links: links.collect(),
+            polling: Polling::default(),
+            phase: Phase::Idle,
+            until: Time::NEVER,
+            idle_since: Time::ZERO,
+            busy_since: Time::ZERO,
+            on_air: Vec::new(),
+            txop_end: Time::ZERO,
+            due: Vec::new(),
+            outcomes: VecDeque::new(),
+            counters: Counters::default(),
+            now: Time::ZERO,
+            wake: Time::NEVER,
+            config,
+        })
+    }
+
+    /// Takes a packet at `now`. What was to happen before that happens first, and what
+    /// is to happen at `now` after it; a `now` before what has happened counts as the
+    /// present.
+    ///
+    /// # Errors
+    ///
+    /// Why the packet is turned away; then it has no outcome.
+    pub fn enqueue(&mut self, now: Time, msdu: &Msdu) -> Result<(), Refusal> {
+        msdu.validate(self.config.stations)?;
+        self.run(now);
+        let Msdu { station, way, priority, bytes, handle } = *msdu;
+        let link = &mut self.links[usize::from(station)];
+        if way == Way::Up && !link.present {
+            return Err(Refusal::Gone);
+        }
+        if self.outcomes.len() >= MAX_UNREAD {
+            return Err(Refusal::Unread);
+        }
+        let polled = link.streams[way as usize] & 1 << priority != 0;
+        if let Some(longest) = self.polling.longest(station, priority).filter(|_| polled)
+            && bytes > longest
+        {
+            return Err(Refusal::TooLong(bytes, longest));
+        }
+        let node = if way == Way::Down { 0 } else { station + 1 };
+        let category =
+            AccessCategory::of_priority(priority).ok_or(Refusal::NoPriority(priority))?;
+        let id = FunctionId::new(node, category);
+        let queue = match polled {
+            true => &mut link.queues[way as usize],
+            false => &mut self.functions[id.index()].queue,
+        };
+        if queue.len() >= self.config.queue {
+            return Err(Refusal::QueueFull);
+        }
+        let first = queue.is_empty();
+        // MAX_PACKET fits.
+        let bytes = bytes as u16;
+        queue.push_back(Waiting { handle, station, bytes, attempts: 0, received: false });
+        if polled {
+            if way == Way::Down {
+                self.polling.comes_down(now.max(self.now));
+            }
+        } else if first {
+            self.contends(now, id);
+        }
+        self.wake = self.next_event();
+        Ok(())
+    }
+
+    /// When to [`advance`](Cell::advance) next; [`Time::NEVER`] if only after the
+    /// next packet.
+    pub fn next_timeout(&self) -> Time {
+        self.outcomes.front().map_or(self.wake, |outcome| outcome.at)
+    }
+
+    /// What became of a packet by `now`, in the order of time: ask until there is no
+    /// other. It ends for any `now`, but with a stream from a station there is a poll
+    /// in every service interval, and the time it takes grows with them.
+    pub fn advance(&mut self, now: Time) -> Option<Outcome> {
+        loop {
+            if self.outcomes.front().is_some_and(|outcome| outcome.at <= now) {
+                return self.outcomes.pop_front();
+            }
+            if self.wake > now || self.wake == Time::NEVER {
+                return None;
+            }
+            self.step();
+        }
+    }
+
+    /// Lets a stream's packets go by polls from `now` on; those that already wait
+    /// contend as before.
+    ///
+    /// # Errors
+    ///
+    /// Why it isn't admitted; then nothing has changed.
+    pub fn admit(&mut self, now: Time, stream: Stream) -> Result<(), NotAdmitted> {
+        stream.validate()?;
+        let Stream { station, priority, .. } = stream;
+        let link = self.links.get(usize::from(station)).ok_or(NotAdmitted::NoStation(station))?;
+        if link.streams.iter().any(|mask| mask & 1 << priority != 0) {
+            return Err(NotAdmitted::Twice(station, priority));
+        }
+        self.polling.streams.push(stream);
+        if let Err(why) = admit(&self.polling.streams) {
+            self.polling.streams.pop();
+            return Err(why);
+        }
+        self.run(now);
+        let ways: &[Way] = match stream.ways {
+            Ways::Down => &[Way::Down],
+            Ways::Up => &[Way::Up],
+            Ways::Both => &[Way::Down, Way::Up],
+        };
+        for &way in ways {
+            self.links[usize::from(station)].streams[way as usize] |= 1 << priority;
+        }
+        let interval = service_interval(&self.polling.streams);
+        self.polling.schedule(now.max(self.now), interval.unwrap_or_default());
+        self.wake = self.next_event();
+        Ok(())
+    }
+
+    /// Lets a station vanish, or come back, at `now`. What it has to send is lost with
+    /// it; what is sent to it runs into the retry limit.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidCell::NoStation`].
+    pub fn set_present(
+        &mut self,
+        now: Time,
+        station: u16,
+        present: bool,
+    ) -> Result<(), InvalidCell> {
+        self.run(now);
+        let link = self.links.get_mut(usize::from(station));
+        link.ok_or(InvalidCell::NoStation(station))?.present = present;
+        if present {
+            return Ok(());
+        }
+        let (now, node) = (now.max(self.now), station + 1);
+        for id in AccessCategory::ALL.map(|ac| FunctionId::new(node, ac)) {
+            while let Some(waiting) = self.functions[id.index()].queue.pop_front() {
+                self.lose(now, &waiting, Lost::Gone);
+            }
+            self.functions[id.index()].window = self.access(id).cw_min;
+        }
+        while let Some(waiting) = self.links[usize::from(station)].queues[1].pop_front() {
+            self.lose(now, &waiting, Lost::Gone);
+        }
+        self.backlogged.retain(|id| id.node() != node);
+        self.on_air.retain(|id| id.node() != node);
+        self.polling.vanished(station);
+        self.wake = self.next_event();
+        Ok(())
+    }
+
+    /// Sets the probability of each bit to be wrong between the access point and a
+    /// station, for frames that end after `now`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidCell::BitErrorRate`] or [`InvalidCell::NoStation`]; then nothing has
+    /// changed.
+    pub fn set_bit_error_rate(
+        &mut self,
+        now: Time,
+        station: u16,
+        rate: f64,
+    ) -> Result<(), InvalidCell> {
+        valid_rate(rate)?;
+        self.run(now);
+        let link = self.links.get_mut(usize::from(station));
+        link.ok_or(InvalidCell::NoStation(station))?.bit_error_rate = rate;
+        Ok(())
+    }
+
+    /// How many packets have no outcome yet, found by looking at each queue.
+    pub fn queued(&self) -> usize {
+        let contending = self.functions.iter().map(|f| &f.queue);
+        let polled = self.links.iter().flat_map(|link| &link.queues);
+        let waiting = contending.chain(polled).flatten();
+        waiting.filter(|w| !w.received).count()
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Lets everything before `now` happen: what comes at `now` finds what ends then not
+    /// yet ended, and whose backoff ends then not yet sending.
+    fn run(&mut self, now: Time) {
+        while self.wake < now {
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        let at = self.wake;
+        self.now = at;
+        match self.phase {
+            Phase::Idle => self.contend(at),
+            Phase::Frame { collided } => self.frame_ended(at, collided),
+            Phase::Ack => self.ack_ended(at),
+            Phase::Timeout => self.timed_out(at),
+            Phase::Turn => self.turn_frame_ended(at),
+        }
+        self.wake = self.next_event();
+    }
+
+    fn next_event(&self) -> Time {
+        if !matches!(self.phase, Phase::Idle) {
+            return self.until;
+        }
+        let contention = self.backlogged.iter().map(|&id| self.backoff_ends(id)).min();
+        contention.unwrap_or(Time::NEVER).min(self.coordinator_begins())
+    }
+
+    /// When the access point takes the medium to poll, if nobody takes it before.
+    fn coordinator_begins(&self) -> Time {
+        self.polling.due().max(self.idle_since + PIFS)
+    }
+
+    fn backoff_ends(&self, id: FunctionId) -> Time {
+        self.grids[id.grid()].at(self.functions[id.index()].due)
+    }
+
+    pub(super) fn access(&self, id: FunctionId) -> Access {
+        let table = if id.node() == 0 { &self.config.access_point } else { &self.config.station };
+        table[id.category()]
+    }
+
+    /// A function has got its first packet at `now`. If the medium is idle and no
+    /// backoff is left, it sends at the next boundary; if it is busy, after a backoff.
+    fn contends(&mut self, now: Time, id: FunctionId) {
+        self.backlogged.push(id);
+        let grid = &self.grids[id.grid()];
+        let due = self.functions[id.index()].due;
+        if matches!(self.phase, Phase::Idle) {
+            self.functions[id.index()].due = due.max(grid.from(now));
+        } else if due <= grid.passed() {
+            self.back_off(id);
+        }
+    }
+
+    /// Draws a backoff from the window of a function.
+    pub(super) fn back_off(&mut self, id: FunctionId) {
+        let function = &mut self.functions[id.index()];
+        // One less than a power of two.
+        let slots = self.rng.next_u32() as u16 & function.window;
+        function.due = self.grids[id.grid()].passed() + u64::from(slots);
+    }
+
+    /// Backoffs end, or the access point is due to poll.
+    fn contend(&mut self, at: Time) {
+        let coordinator = self.coordinator_begins() == at;
+        let mut due = core::mem::take(&mut self.due);
+        due.clear();
+        due.extend(self.backlogged.iter().filter(|&&id| self.backoff_ends(id) == at));
+        self.grids.iter_mut().for_each(|grid| grid.busy(at));
+        self.busy_since = at;
+        self.on_air.clear();
+        // The coordinator is the access point itself: its functions find the medium
+        // taken.
+        for &id in due.iter().filter(|id| !(coordinator && id.node() == 0)) {
+            let beats =
+                |other: &FunctionId| other.node() == id.node() && other.category() > id.category();
+            if due.iter().any(beats) {
+                self.counters.internal_collisions += 1;
+                self.failed(at, id);
+            } else {
+                self.on_air.push(id);
+            }
+        }
+        self.due = due;
+        self.begin(at, coordinator);
+    }
+
+    /// The medium is idle from `at` on.
+    pub(super) fn idle(&mut self, at: Time) {
+        self.phase = Phase::Idle;
+        self.idle_since = at;
+        self.counters.busy += at.since(self.busy_since);
+        self.on_air.clear();
+        self.grids.iter_mut().for_each(|grid| grid.idle(at));
+    }
+
+    /// A function with no more packets doesn't contend.
+    pub(super) fn leave_if_empty(&mut self, id: FunctionId) {
+        if self.functions[id.index()].queue.is_empty() {
+            self.backlogged.retain(|&other| other != id);
+        }
+    }
+
+    pub(super) fn reset_window(&mut self, id: FunctionId) {
+        self.functions[id.index()].window = self.access(id).cw_min;
+    }
+
+    pub(super) fn double_window(&mut self, id: FunctionId) {
+        let largest = self.access(id).cw_max;
+        let window = &mut self.functions[id.index()].window;
+        // At most 2^15 - 1 before, so it fits.
+        *window = (2 * *window + 1).min(largest);
+    }
+
+    /// Whether a frame of `bytes` between the access point and a station arrives, if
+    /// nobody else sends.
+    pub(super) fn arrives(&mut self, station: u16, bytes: u32) -> bool {
+        let link = &self.links[usize::from(station)];
+        if !link.present {
+            return false;
+        }
+        if link.bit_error_rate == 0.0 {
+            return true;
+        }
+        let draw = (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let intact = draw < intact(link.bit_error_rate, bytes);
+        self.counters.damaged += u64::from(!intact);
+        intact
+    }
+
+    pub(super) fn deliver(&mut self, at: Time, handle: u64) {
+        self.outcomes.push_back(Outcome { at, handle, result: Ok(()) });
+    }
+
+    /// A packet is given up. If it has arrived nevertheless, that was its outcome.
+    pub(super) fn lose(&mut self, at: Time, waiting: &Waiting, why: Lost) {
+        if !waiting.received {
+            let result = Err(why);
+            self.outcomes.push_back(Outcome { at, handle: waiting.handle, result });
+        }
+    }
+}
+
+/// Counts a failed attempt of the first packet of a queue, and takes the packet out
+/// if it was the last.
+pub(super) fn count_attempt(queue: &mut VecDeque<Waiting>, limit: u8) -> Option<Waiting> {
+    let first = queue.front_mut()?;
+    first.attempts += 1;
+    if first.attempts >= limit { queue.pop_front() } else { None }
+}

@@ -1,0 +1,150 @@
+//! What holds for any traffic.
+
+use super::us;
+use proptest::prelude::*;
+use std::time::Duration;
+use trunkline_base::{Bitrate, Time};
+use trunkline_net::wifi::edca::{ACCESS_POINT_2005, DRAFT, STATION_2005};
+use trunkline_net::wifi::{Cell, Config, Msdu, Outcome, Stream, Way, Ways};
+
+const STATIONS: u16 = 4;
+
+/// Something that a driver does, so many µs after what it did before.
+#[derive(Clone, Debug)]
+enum Does {
+    Sends { station: u16, up: bool, priority: u8, bytes: u32 },
+    Present(u16, bool),
+    Errors(u16, f64),
+    Admits { station: u16, priority: u8, ways: Ways },
+    Looks,
+}
+
+fn does() -> impl Strategy<Value = Does> {
+    let station = 0..STATIONS;
+    let sends = (station.clone(), any::<bool>(), 0u8..8, 1u32..2_296);
+    let sends = sends.prop_map(|(station, up, priority, bytes)| Does::Sends {
+        station,
+        up,
+        priority,
+        bytes,
+    });
+    let errors = prop::sample::select(vec![0.0, 1e-5, 1e-4, 1.0]);
+    let ways = prop::sample::select(vec![Ways::Down, Ways::Up, Ways::Both]);
+    let admits = (station.clone(), 0u8..8, ways);
+    prop_oneof![
+        20 => sends,
+        1 => (station.clone(), any::<bool>()).prop_map(|(s, there)| Does::Present(s, there)),
+        1 => (station, errors).prop_map(|(s, rate)| Does::Errors(s, rate)),
+        1 => admits.prop_map(|(station, priority, ways)| Does::Admits { station, priority, ways }),
+        5 => Just(Does::Looks),
+    ]
+}
+
+fn script() -> impl Strategy<Value = Vec<(u64, Does)>> {
+    prop::collection::vec((prop_oneof![3 => 0u64..50, 1 => 0u64..3_000], does()), 1..400)
+}
+
+fn config() -> impl Strategy<Value = Config> {
+    let tables = [STATION_2005, ACCESS_POINT_2005, DRAFT].to_vec();
+    let table = prop::sample::select(tables);
+    let tables = (table.clone(), table);
+    (tables, 1usize..60, 1u8..8).prop_map(|((station, access_point), queue, attempts)| Config {
+        stations: STATIONS,
+        station,
+        access_point,
+        queue,
+        attempts,
+        bit_error_rate: 0.0,
+    })
+}
+
+/// How many packets were taken, and what became of them until `end`; in between it is
+/// looked whether all are accounted for.
+fn play(
+    cell: &mut Cell,
+    script: &[(u64, Does)],
+    end: Duration,
+) -> Result<(u64, Vec<Outcome>), TestCaseError> {
+    let (mut now, mut taken, mut outcomes) = (Time::ZERO, 0u64, Vec::new());
+    for (gap, what) in script {
+        now += Duration::from_micros(*gap);
+        match *what {
+            Does::Sends { station, up, priority, bytes } => {
+                let way = if up { Way::Up } else { Way::Down };
+                let msdu = Msdu { station, way, priority, bytes, handle: taken };
+                taken += u64::from(cell.enqueue(now, &msdu).is_ok());
+            }
+            Does::Present(station, there) => cell.set_present(now, station, there).unwrap(),
+            Does::Errors(station, rate) => cell.set_bit_error_rate(now, station, rate).unwrap(),
+            Does::Admits { station, priority, ways } => {
+                // What isn't admitted contends.
+                let _ = cell.admit(
+                    now,
+                    Stream {
+                        station,
+                        priority,
+                        ways,
+                        mean_rate: Bitrate::from_bps(80_000),
+                        nominal: 200,
+                        maximum: 1_500,
+                        max_service_interval: Duration::from_millis(10),
+                    },
+                );
+            }
+            Does::Looks => {
+                outcomes.extend(std::iter::from_fn(|| cell.advance(now)));
+                prop_assert_eq!(taken, (outcomes.len() + cell.queued()) as u64);
+            }
+        }
+    }
+    // A station that hears no poll keeps what it has for as long as that lasts.
+    (0..STATIONS).for_each(|s| cell.set_bit_error_rate(now, s, 0.0).unwrap());
+    outcomes.extend(std::iter::from_fn(|| cell.advance(now + end)));
+    Ok((taken, outcomes))
+}
+
+proptest! {
+    /// sent = delivered + dropped + queued, each packet once, in the order of time; and
+    /// in the end nothing is stuck.
+    #[test]
+    fn every_packet_has_one_end(config in config(), seed in any::<u64>(), script in script()) {
+        let mut cell = Cell::new(config, seed, 0).unwrap();
+        let (taken, outcomes) = play(&mut cell, &script, Duration::from_secs(30))?;
+        prop_assert_eq!(cell.queued(), 0);
+        prop_assert!(outcomes.is_sorted_by_key(|o| o.at));
+        let mut handles: Vec<u64> = outcomes.iter().map(|o| o.handle).collect();
+        handles.sort_unstable();
+        prop_assert!(handles.into_iter().eq(0..taken));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_outcomes(
+        config in config(), seed in any::<u64>(), script in script(), step in 1u64..5_000,
+    ) {
+        let cell = || Cell::new(config, seed, 0).unwrap();
+        let mut first = cell();
+        let (_, outcomes) = play(&mut first, &script, Duration::from_secs(1))?;
+        let mut second = cell();
+        prop_assert_eq!(&outcomes, &play(&mut second, &script, Duration::from_secs(1))?.1);
+        prop_assert_eq!(first.counters(), second.counters());
+        // How often somebody looks makes no difference.
+        let looks: Vec<_> = script.iter().flat_map(|(gap, what)| {
+            // Looking at the same time is looking before what is done then.
+            let looks = gap.saturating_sub(1) / step;
+            let look = (0..looks).map(move |_| (step, Does::Looks));
+            look.chain([(gap - looks * step, what.clone())])
+        }).collect();
+        let mut third = cell();
+        prop_assert_eq!(&outcomes, &play(&mut third, &looks, Duration::from_secs(1))?.1);
+    }
+
+    /// However busy, the medium is never busy for more than the time there is.
+    #[test]
+    fn time_is_spent_once(config in config(), seed in any::<u64>(), script in script()) {
+        let mut cell = Cell::new(config, seed, 0).unwrap();
+        play(&mut cell, &script, Duration::from_secs(1))?;
+        let lasted: u64 = script.iter().map(|(gap, _)| gap).sum();
+        let end = us(lasted) + Duration::from_secs(1);
+        prop_assert!(cell.counters().busy <= end.since(Time::ZERO));
+    }
+}
