@@ -2,6 +2,7 @@
 //! comes after it.
 
 use crate::packet::Class;
+use core::any::Any;
 use trunkline_base::Time;
 use trunkline_base::link_model::Cause;
 
@@ -45,7 +46,7 @@ pub struct Done {
 ///
 /// Each packet that it takes it gives back exactly once. It bounds by itself
 /// what waits in it.
-pub trait Medium {
+pub trait Medium: Any {
     /// Takes a packet at `now`.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use crate::moment::{Moment, Schedule};
 use crate::packet::{Class, Delivery, DropReason, Header, MAX_PAYLOAD, Packet};
 use crate::pool::{Pool, Slot};
 use crate::tap::{Fate, Tap};
+use core::any::Any;
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::Time;
@@ -167,9 +168,23 @@ impl<T: Tap> Network<T> {
     }
 
     /// A medium, for [`Network::connect_over`].
-    pub fn medium(&mut self, medium: impl Medium + 'static) -> MediumId {
+    pub fn medium(&mut self, medium: impl Medium) -> MediumId {
         self.media.push(Shared { medium: Box::new(medium), wakes: Vec::new() });
         MediumId(self.media.len() as u32 - 1)
+    }
+
+    /// Looks at a medium or changes it at `now`, and polls it when it wants to be
+    /// after that; `None` if it is of another type.
+    pub fn with_medium<M: Medium, R>(
+        &mut self,
+        now: Time,
+        medium: MediumId,
+        look: impl FnOnce(&mut M) -> R,
+    ) -> Option<R> {
+        let shared: &mut dyn Any = &mut *self.media[medium.0 as usize].medium;
+        let seen = look(shared.downcast_mut()?);
+        self.arm(now, medium.0);
+        Some(seen)
     }
 
     /// An edge whose directions are two lanes of a medium, forward and reverse.

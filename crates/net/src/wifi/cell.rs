@@ -1,6 +1,6 @@
 //! The cell: who waits with what, and what happens next.
 
-use super::edca::{Access, AccessCategory};
+use super::edca::{Access, AccessCategory, PRIORITIES};
 use super::grid::Grid;
 use super::hcca::{NotAdmitted, Stream, Ways, admit, service_interval};
 use super::phy::{PIFS, intact};
@@ -96,6 +96,8 @@ pub(super) struct Link {
     pub queues: [VecDeque<Waiting>; 2],
     /// Which user priorities they are of, a bit for each, by [`Way`].
     pub streams: [u8; 2],
+    /// The longest packet of each priority's stream, in bytes.
+    longest: [u32; PRIORITIES as usize],
 }
 
 /// What the medium does.
@@ -135,6 +137,7 @@ impl Cell {
             bit_error_rate: config.bit_error_rate,
             queues: Default::default(),
             streams: [0; 2],
+            longest: [0; PRIORITIES as usize],
         });
         Ok(Cell {
             rng: rng(seed, stream),
@@ -177,9 +180,8 @@ impl Cell {
             return Err(Refusal::Unread);
         }
         let polled = link.streams[way as usize] & 1 << priority != 0;
-        if let Some(longest) = self.polling.longest(station, priority).filter(|_| polled)
-            && bytes > longest
-        {
+        let longest = link.longest[usize::from(priority)];
+        if polled && bytes > longest {
             return Err(Refusal::TooLong(bytes, longest));
         }
         let node = if way == Way::Down { 0 } else { station + 1 };
@@ -253,9 +255,9 @@ impl Cell {
             Ways::Up => &[Way::Up],
             Ways::Both => &[Way::Down, Way::Up],
         };
-        for &way in ways {
-            self.links[usize::from(station)].streams[way as usize] |= 1 << priority;
-        }
+        let link = &mut self.links[usize::from(station)];
+        ways.iter().for_each(|&way| link.streams[way as usize] |= 1 << priority);
+        link.longest[usize::from(priority)] = stream.maximum;
         let interval = service_interval(&self.polling.streams);
         self.polling.schedule(now.max(self.now), interval.unwrap_or_default());
         self.wake = self.next_event();

@@ -1,8 +1,14 @@
 //! Turns: the access point polls one station after the other, and packets go both
 //! ways with polls and acknowledgements.
+//!
+//! Frames with data are at 36 Mbit/s, with or without a poll or an acknowledgement;
+//! those without at 24. In a turn whoever receives data answers after a SIFS, with
+//! data if there is more that fits. A frame that isn't received ends the turn: the
+//! access point goes on after a PIFS, and what was not acknowledged waits for the next
+//! service interval. A station that hears no poll keeps what it has.
 
 use super::cell::{Cell, Phase, Waiting, count_attempt};
-use super::hcca::{Stream, exchange};
+use super::hcca::{Stream, Ways, exchange};
 use super::phy::{ACK, EMPTY, OVERHEAD, PIFS, SIFS, Speed, air_time};
 use super::types::{Lost, Way};
 use core::time::Duration;
@@ -78,12 +84,6 @@ impl Default for Turn {
 }
 
 impl Polling {
-    /// The longest packet of a stream.
-    pub fn longest(&self, station: u16, priority: u8) -> Option<u32> {
-        let its = |s: &&Stream| s.station == station && s.priority == priority;
-        self.streams.iter().find(its).map(|s| s.maximum)
-    }
-
     /// Gives each station the sum of its streams' TXOPs, once in `interval` from `now`
     /// on.
     pub fn schedule(&mut self, now: Time, interval: Duration) {
@@ -95,7 +95,7 @@ impl Polling {
                 None => self.stations.push((stream.station, txop)),
             }
         }
-        self.asks = self.streams.iter().any(|s| s.ways != super::hcca::Ways::Down);
+        self.asks = self.streams.iter().any(|s| s.ways != Ways::Down);
         self.interval = interval;
         self.begins = self.begins.max(now);
     }

@@ -2,6 +2,7 @@
 //! what holds for any traffic.
 
 mod exchange;
+mod naive;
 mod polls;
 mod properties;
 mod saturation;

@@ -3,12 +3,13 @@
 use super::{arrivals, cell, cell_of, down, drain, table, up, us};
 use std::time::Duration;
 use trunkline_base::Time;
+use trunkline_base::link_model::Cause;
 use trunkline_net::wifi::edca::Access;
 use trunkline_net::wifi::phy::MAX_PACKET;
 use trunkline_net::wifi::{
     AccessCategory, Cell, Config, InvalidCell, Lost, MAX_QUEUE, MAX_STATIONS, Outcome, Refusal,
 };
-use trunkline_net::{Class, Endpoint, Network, Packet, Protocol};
+use trunkline_net::{Class, Done, Endpoint, Frame, Medium, Network, Packet, Protocol};
 
 /// With a bit in 10,000 wrong a frame of 1,538 bytes arrives with probability
 /// (1 − 10⁻⁴)^12,304 = 0.2922, so a packet is lost with 0.7078⁷ = 0.0890; frames are
@@ -230,4 +231,34 @@ fn a_cell_is_a_medium_of_a_network() {
     assert_eq!((ledger(0).lost.packets, ledger(0).queue_dropped.packets), (1, 1));
     assert_eq!((ledger(1).lost.packets, ledger(2).queue_dropped.packets), (1, 1));
     assert_eq!(net.under_way(), 0);
+    // A host sends, and its station vanishes: it is lost at once, and polled for.
+    let from_host = Packet {
+        from: Endpoint { vertex: hosts[0], port: 1 },
+        to: Endpoint { vertex: server, port: 2 },
+        ..packet(0, 46 << 2, 200)
+    };
+    let now = Time::from_millis(1_001);
+    net.send(now, &from_host);
+    let vanish = |cell: &mut Cell| cell.set_present(now, 0, false);
+    assert_eq!(net.with_medium(now, medium, vanish), Some(Ok(())));
+    assert_eq!(net.with_medium(now, medium, |_: &mut NotACell| ()), None);
+    assert_eq!(net.next_timeout(), now);
+    assert_eq!(net.poll(now), None);
+    assert_eq!((net.ledger(edges[0].reverse()).lost.packets, net.under_way()), (1, 0));
+}
+
+struct NotACell;
+
+impl Medium for NotACell {
+    fn offer(&mut self, _: Time, _: &Frame) -> Result<(), Cause> {
+        Err(Cause::Queue)
+    }
+
+    fn next_timeout(&self) -> Time {
+        Time::NEVER
+    }
+
+    fn poll(&mut self, _: Time) -> Option<Done> {
+        None
+    }
 }
