@@ -99,6 +99,7 @@ fn what_goes_down_needs_no_poll() {
     // 76, SIFS, 28 and a SIFS after the station's frame.
     assert_eq!(arrivals(&mut cell, us(5_000)), [(1, 100 + 76), (2, 220 + 16 + 76)]);
     assert_eq!(cell.counters().polls, 0);
+    assert_eq!(cell.next_timeout(), Time::NEVER);
     // Uplink contends.
     cell.enqueue(us(9_000), &up(0, 6, 200, 3)).unwrap();
     assert_eq!(arrivals(&mut cell, us(10_000)).len(), 1);
@@ -134,6 +135,45 @@ fn a_station_that_waits_for_a_pifs_collides_with_the_poll() {
     // the medium is idle, and after 25 it comes again.
     assert_eq!(all[1], (2, all[0].1 + 69 + 364 + 25 + 364));
     assert_eq!((cell.counters().collisions, cell.counters().broken_turns), (1, 1));
+}
+
+/// The access point's own queues would begin at that time, too: they wait, and that is no
+/// failed attempt.
+#[test]
+fn the_access_point_polls_before_it_contends() {
+    let mut cell = cell(1, table(1, 0, 0));
+    cell.admit(Time::ZERO, voice(0, Ways::Up)).unwrap();
+    assert_eq!(drain(&mut cell, us(INTERVAL - 100)), []);
+    for (k, priority) in [(1, 1), (2, 1), (3, 5)] {
+        cell.enqueue(us(INTERVAL - 66), &down(0, priority, 1_500, k)).unwrap();
+    }
+    let first = arrivals(&mut cell, us(INTERVAL + 400));
+    // Poll and QoS Null: 25 + 32 + 16 + 32 after the acknowledgement.
+    let (_, at) = first[0];
+    let lost = cell.counters().internal_collisions;
+    let second = arrivals(&mut cell, us(at + 1_000));
+    assert_eq!(second[0].1, at + 44 + 25 + 32 + 16 + 32 + 25 + 364);
+    assert_eq!((cell.counters().collisions, cell.counters().broken_turns), (0, 0));
+    // At the start video came before background, and again after the polls if it is there.
+    assert_eq!((first[0].0, second[0].0, lost), (3, 1, 1));
+}
+
+/// The station vanishes while it answers, and is back at once: its packet is lost with it,
+/// the answer isn't heard, and the packet that it would have acknowledged comes again.
+#[test]
+fn an_answer_dies_with_its_sender() {
+    let mut cell = polled(1, Ways::Both);
+    cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
+    cell.enqueue(Time::ZERO, &up(0, 6, 200, 2)).unwrap();
+    assert_eq!(arrivals(&mut cell, us(150)), [(1, 101)]);
+    cell.set_present(us(150), 0, false).unwrap();
+    cell.set_present(us(150), 0, true).unwrap();
+    cell.enqueue(us(150), &up(0, 6, 200, 3)).unwrap();
+    assert_eq!(drain(&mut cell, us(1_000)), [(2, 150, Err(Lost::Gone))]);
+    assert_eq!((cell.counters().polls, cell.counters().broken_turns), (1, 1));
+    // Data and poll, 76, SIFS, data and acknowledgement.
+    assert_eq!(arrivals(&mut cell, us(20_000)), [(3, INTERVAL + 76 + 16 + 76)]);
+    assert_eq!(cell.counters().polled, 4);
 }
 
 /// A packet that its station never acknowledges goes in seven intervals.
