@@ -217,8 +217,8 @@ impl Cell {
     }
 
     /// What became of a packet by `now`, in the order of time: ask until there is no
-    /// other. It ends for any `now`, but with a stream from a station there is a poll
-    /// in every service interval, and the time it takes grows with them.
+    /// other. With a stream from a station there is a poll in every service interval, and
+    /// something to do until the end of time: don't ask for that.
     pub fn advance(&mut self, now: Time) -> Option<Outcome> {
         loop {
             if self.outcomes.front().is_some_and(|outcome| outcome.at <= now) {

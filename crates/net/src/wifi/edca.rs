@@ -49,7 +49,8 @@ impl AccessCategory {
 }
 
 /// The user priority of a packet with this TOS byte, as RFC 8325 maps code points:
-/// EF and VOICE-ADMIT to 6, CS1 to 1, and one that it doesn't know to 0.
+/// EF and VOICE-ADMIT to 6, CS1 to 1, CS6 and CS7 to 7, which it leaves open, and one that
+/// it doesn't know to 0.
 pub const fn priority_of_tos(tos: u8) -> u8 {
     match tos >> 2 {
         // CS6 and CS7.

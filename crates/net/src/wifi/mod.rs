@@ -18,10 +18,11 @@
 //!
 //! - After a frame that wasn't acknowledged everybody waits until its sender's
 //!   timeout of 50 µs ([`phy::ACK_TIMEOUT`]), then as after any other frame. By the
-//!   standard those who heard it damaged wait for an EIFS, which is 60 µs with an
-//!   acknowledgement at 6 Mbit/s, a slot and a microsecond more. The timeout is taken
-//!   since nearly all frames of a cell are its access point's, which waits for just
-//!   that, and since slots of 1 µs apart are not slots.
+//!   standard those who heard it damaged wait for an EIFS, which comes to 60 µs in
+//!   its place: a SIFS and an acknowledgement at 6 Mbit/s. The timeout is taken since
+//!   nearly all frames of a cell are its access point's, which waits for just that,
+//!   and since it leaves everybody's slots on one grid, which 10 µs more would put
+//!   1 µs beside each other.
 //! - Seven attempts, whatever the length: no frame is longer than the RTS threshold,
 //!   and there is no RTS.
 //! - After a failure within a TXOP its holder contends again.
@@ -30,7 +31,7 @@
 //! - All hear all, at once: no hidden stations, no capture, no propagation delay.
 //!   Nothing is fragmented, acknowledged in blocks or sent to all; there are no beacons.
 //! - Bits are wrong in MAC frames alone, each by itself, with a rate per station. The
-//!   PLCP's SIGNAL field is at 6 Mbit/s and of 24 bits.
+//!   PLCP's SIGNAL field, 24 bits at 6 Mbit/s, always arrives.
 //!
 //! ```
 //! use trunkline_base::Time;

@@ -187,6 +187,34 @@ fn polled_packets_have_a_retry_limit() {
     assert_eq!(drain(&mut cell, us(200_000)), [(1, last, Err(Lost::RetryLimit))]);
 }
 
+/// A packet arrives in each of seven intervals, and its acknowledgement never does: an
+/// attempt each time, but one arrival.
+#[test]
+fn lost_answers_are_failed_attempts() {
+    let mut cell = polled(1, Ways::Down);
+    cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
+    let mut came = Vec::new();
+    for k in 1..=7 {
+        // The frame takes 76 µs, and the acknowledgement begins a SIFS later.
+        let sent = cell.next_timeout() + Duration::from_micros(76 + 20);
+        came.extend(arrivals(&mut cell, sent));
+        cell.set_bit_error_rate(sent, 0, 1.0).unwrap();
+        came.extend(arrivals(&mut cell, sent + Duration::from_micros(100)));
+        cell.set_bit_error_rate(sent, 0, 0.0).unwrap();
+        assert_eq!(cell.counters().polled, k);
+    }
+    assert_eq!((came, cell.next_timeout()), (vec![(1, 101)], Time::NEVER));
+}
+
+/// Another stream changes no interval that has begun.
+#[test]
+fn streams_come_while_others_are_served() {
+    let mut cell = polled(2, Ways::Both);
+    assert_eq!(drain(&mut cell, us(5_000)), []);
+    cell.admit(us(5_000), Stream { priority: 7, ..voice(0, Ways::Up) }).unwrap();
+    assert_eq!(cell.next_timeout().as_micros(), INTERVAL);
+}
+
 #[test]
 fn what_is_not_admitted() {
     let mut cell = cell(60, table(2, 0, 0));
