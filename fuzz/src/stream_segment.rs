@@ -51,7 +51,7 @@ steps! {
 /// Steps of one script that are looked at.
 const STEPS: usize = 300;
 
-/// Runs a script.
+/// Runs a script of [`Step`]s against a node, and checks what must hold; it panics if that doesn't.
 pub fn run(script: &[u8]) {
     let mut r = Reader::new(script);
     let mut world = World::new();

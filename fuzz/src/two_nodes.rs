@@ -64,13 +64,13 @@ steps! {
         14 Write { side: u8, pick: u8, len: u16 }
         /// An application writes, whether it may or not.
         15 Overrun { side: u8, pick: u8, len: u16 }
-        /// An application takes more.
+        /// An application gives credit for more bytes.
         16 Credit { side: u8, pick: u8, bytes: u16 }
         /// An application writes no more.
         17 Shut { side: u8, pick: u8 }
         /// An application breaks its stream off.
         18 Abort { side: u8, pick: u8 }
-        /// An application ends.
+        /// An application goes away and takes its session with it.
         19 Leave { side: u8, pick: u8 }
         /// Applications stop or start to keep up.
         20 Full { side: u8, yes: u8 }

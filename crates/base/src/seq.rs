@@ -11,7 +11,8 @@ pub fn extend(near: u64, wire: u16) -> u64 {
     }
 }
 
-/// As [`extend`], of the low 32 bits.
+/// The 64-bit count that `wire` (its low 32 bits) stands for, taken as the one nearest to `near`,
+/// as [`extend`] does for 16 bits.
 pub fn extend32(near: u64, wire: u32) -> u64 {
     let delta = wire.wrapping_sub(near as u32);
     match near.checked_add_signed(i64::from(delta as i32)) {

@@ -55,8 +55,8 @@ pub(crate) trait Carrier: Send {
         next: Next,
     ) -> Result<usize, Stuck>;
 
-    /// Hands on what was sent and still waits in this process: whether nothing of it is
-    /// left, so that a close loses nothing.
+    /// Passes on what was sent and still waits in this process. True if nothing of it is left, so
+    /// that closing the carrier loses nothing.
     fn flushed(&mut self) -> Result<bool, Stuck> {
         Ok(true)
     }

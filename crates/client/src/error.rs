@@ -57,8 +57,8 @@ pub enum Error {
          use a node and a client of the same release"
     )]
     Version,
-    /// A reliable packet or a stream, by a node of a release that knows neither: nothing
-    /// was sent.
+    /// The node is of a release that knows neither reliable packets nor streams; nothing was
+    /// sent.
     #[error("the trunkline node is too old for reliable packets and streams: update it")]
     NotReliable,
     /// Another session has the virtual port.
@@ -102,16 +102,16 @@ pub enum Error {
          stream is lost with its node"
     )]
     Disconnected,
-    /// The stream has broken off, or did not come about.
+    /// The stream has broken off, or could not be opened, for this reason.
     #[error("{0}")]
     Reset(Reset),
-    /// A message is longer than [`MAX_STREAM_MESSAGE`](crate::MAX_STREAM_MESSAGE); one to be
-    /// sent was not, and one to be received can't be, nor what follows it.
-    #[error("a message of {len} bytes is more than the {max} that one may have")]
+    /// A message is longer than [`MAX_STREAM_MESSAGE`](crate::MAX_STREAM_MESSAGE). It was not
+    /// sent; or it came from the other end, and neither it nor anything after it can be received.
+    #[error("a message of {len} bytes is longer than the {max} bytes that a message may have")]
     MessageTooLong {
-        /// Bytes in the message.
+        /// The length of the message, in bytes.
         len: usize,
-        /// Bytes that one may have.
+        /// The largest length, in bytes.
         max: usize,
     },
     /// News, not a failure: the connection to the node was lost and is back,

@@ -46,12 +46,12 @@
 //!
 //! # Streams
 //!
-//! A [`StreamSocket`] carries bytes in order and loses none, a [`StreamListener`] takes
-//! those that come in: the verbs are those of [`std::net::TcpStream`] and
-//! [`std::net::TcpListener`], and so are [`std::io::Read`] and [`std::io::Write`]. Each
-//! direction ends by itself. A stream is lost with either of its two nodes; a listener
-//! takes its port again. With [`ConnectOptions::messages`] a stream keeps the boundaries of
-//! messages. With the feature `tokio` there are `AsyncStream` and `AsyncListener`.
+//! A [`StreamSocket`] carries bytes in order and without loss, and a [`StreamListener`] accepts
+//! streams that come in. They work like [`std::net::TcpStream`] and [`std::net::TcpListener`],
+//! with the same method names and [`std::io::Read`] and [`std::io::Write`]. Each direction can be
+//! ended separately. A stream is lost if either of its two nodes goes away; a listener takes its
+//! port again when its node is back. With [`ConnectOptions::messages`] a stream keeps the
+//! boundaries of messages. The feature `tokio` adds `AsyncStream` and `AsyncListener`.
 //!
 //! ```no_run
 //! use std::io::{Read, Write};

@@ -11,11 +11,11 @@ use trunkline_overlay::session::wire::{MAX_HEAD, ToClient, ToNode};
 /// Something that talks through one session with a node, or over a plain path
 /// without any node. The world binds its port; then it may send.
 pub trait Application: Any {
-    /// It has been attached.
+    /// The application has been attached to its node, and its port is bound.
     fn start(&mut self, _io: &mut Io<'_>) {}
 
-    /// Its node has started anew, and it has a session with its port there. What it said
-    /// to the node before is forgotten.
+    /// The node of this application has restarted, and the application has a session with its port
+    /// there. The node has forgotten everything from before.
     fn reattached(&mut self, _io: &mut Io<'_>) {}
 
     /// The time asked for by [`Io::wake_at`] has come.

@@ -8,29 +8,29 @@ use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request, Reset}
 use trunkline_overlay::session::wire::{RELIABLE_SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::NodeId;
 
-/// What a reader lets its node hand over before it gives credit again.
+/// How many bytes a reader's node may hand over before the reader gives credit again.
 const CREDIT: u32 = 256 << 10;
 
-/// The first bytes of a message: when it was written, in nanoseconds.
+/// The size of the time in front of each message, in bytes: when it was made, in nanoseconds.
 const STAMP: usize = 8;
 
 /// What a [`StreamSource`] writes.
 #[derive(Clone, Copy, Debug)]
 pub enum Writing {
-    /// So many bytes, as fast as they are taken.
+    /// A bulk transfer of this many bytes, as fast as they are taken.
     Bulk(u64),
-    /// Messages at equal intervals, of which each says when it was made.
+    /// Messages at equal intervals, each of which begins with the time when it was made.
     Messages {
-        /// The size of each, 8 at least.
+        /// The size of each message, in bytes: at least 8.
         bytes: usize,
-        /// The time from one to the next.
+        /// The time from one message to the next.
         spacing: Duration,
-        /// How many.
+        /// The number of messages.
         count: u64,
     },
 }
 
-/// Opens a stream, writes, and ends it.
+/// An application that opens a stream, writes, and ends it.
 #[derive(Debug)]
 pub struct StreamSource {
     to: NodeId,
@@ -41,19 +41,19 @@ pub struct StreamSource {
     pub lead: Duration,
     writing: Writing,
     asked: bool,
-    /// Messages that were made, and their times, as far as they are not written.
+    /// How many messages were made; and the times of those that are not written.
     made: u64,
     waiting: VecDeque<Time>,
-    /// Bytes that were written, and what may be.
+    /// Bytes that were written; and how many more may be.
     written: u64,
     credit: u64,
     open: bool,
     shut: bool,
     /// How often it wanted to write a message and could not at once.
     pub held_back: u64,
-    /// Why it broke off, if it did.
+    /// The reason for which the stream broke off, if it did.
     pub reset: Option<Reset>,
-    /// When the other end had ended the stream, too.
+    /// When the end of the other direction was read, too.
     pub ended: Option<Time>,
 }
 
@@ -120,7 +120,7 @@ impl StreamSource {
     }
 }
 
-/// What a bulk transfer has at a position.
+/// The byte of a bulk transfer at a position.
 fn byte_at(position: u64) -> u8 {
     (position.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
@@ -176,10 +176,10 @@ impl Application for StreamSource {
 pub struct StreamSink {
     /// The size of messages; without one it is a bulk transfer that is checked.
     messages: Option<usize>,
-    /// Bytes that came since it gave credit.
+    /// Bytes read since credit was last given.
     unread: u32,
     buffer: Vec<u8>,
-    /// Bytes that were read.
+    /// How many bytes were read, of all streams.
     pub read: u64,
     /// Of a bulk transfer: how many were not what was written.
     pub wrong: u64,
@@ -189,9 +189,9 @@ pub struct StreamSink {
     pub first: Option<Time>,
     /// When the end of the stream came.
     pub ended: Option<Time>,
-    /// How many streams came.
+    /// How many streams were accepted.
     pub streams: u32,
-    /// Why those broke off that did.
+    /// The reason of each stream that broke off.
     pub resets: Vec<Reset>,
     /// Whether it leaves what comes unread, and until when; its own side it ends at once then.
     rests: bool,
@@ -199,7 +199,7 @@ pub struct StreamSink {
 }
 
 impl StreamSink {
-    /// For messages of so many bytes.
+    /// A sink for messages of `bytes` bytes, whose delays it records.
     pub fn of_messages(bytes: usize) -> StreamSink {
         StreamSink { messages: Some(bytes), ..StreamSink::default() }
     }

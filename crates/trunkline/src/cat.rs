@@ -90,40 +90,40 @@ impl FromStr for To {
 /// Why a copy did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The node, before there was a stream.
+    /// The node could not be reached, or refused the session.
     #[error(transparent)]
     Client(ClientError),
-    /// The option that names the node.
+    /// The option that names the node is wrong.
     #[error(transparent)]
     Attachment(#[from] call::Error),
-    /// No stream came about.
+    /// The stream could not be opened.
     #[error("no stream to {to}: {why}")]
     Refused {
-        /// Where to.
+        /// The other end that was asked for.
         to: Address,
-        /// What a node says.
+        /// The reason that the node gave.
         why: ClientError,
     },
-    /// It broke off.
+    /// The stream broke off before all was copied.
     #[error("the stream with {peer} broke off: {why}")]
     Broken {
-        /// The other end.
+        /// The address of the other end.
         peer: Address,
-        /// What became of it.
+        /// The reason for which it broke off.
         why: ClientError,
     },
-    /// Standard input or output.
+    /// Standard input or output failed.
     #[error("{what}: {source}")]
     Io {
-        /// What failed.
+        /// The operation that failed, for the message.
         what: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// See the help.
+    /// The exit status of `trunkline cat` for this error, as its help lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Attachment(error) => error.exit_code(),
@@ -134,22 +134,23 @@ impl Error {
     }
 }
 
-/// What both directions have moved.
+/// How many bytes have been copied in each direction.
 #[derive(Default)]
 struct Moved {
     sent: AtomicU64,
     received: AtomicU64,
-    /// Why standard input failed.
+    /// The error that ended standard input, if one did.
     input: Mutex<Option<io::Error>>,
 }
 
-/// What is copied at once.
+/// How many bytes are copied at once.
 const CHUNK: usize = 64 << 10;
 
 /// How often progress is shown.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Runs `trunkline cat`.
+/// Runs `trunkline cat`: opens or accepts one stream, and copies standard input and output until
+/// both ends have ended it.
 pub fn run(args: &Args) -> Result<(), Error> {
     node::raise_descriptor_limit();
     let (at, _) = call::attachment(Some(&args.socket), None)?;
@@ -175,7 +176,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     copied
 }
 
-/// The first stream that comes.
+/// Waits for the first stream that comes in.
 fn accept(listener: &StreamListener) -> Result<StreamSocket, Error> {
     loop {
         match listener.accept() {

@@ -1,4 +1,4 @@
-//! Valid scripts.
+//! Seeds: scripts that get past the parser, of what an honest or a lying neighbour does.
 
 use super::Step as S;
 
@@ -48,7 +48,7 @@ fn ranges(next: u16, counts: u16, ranges: u8, first: u16, width: u16) -> S {
     }
 }
 
-/// Scripts.
+/// The seeds of this target, by name.
 pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
     let script = |steps: &[S]| {
         let mut out = Vec::new();

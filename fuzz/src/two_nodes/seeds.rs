@@ -1,4 +1,4 @@
-//! Valid scripts.
+//! Seeds: scripts that get past the parser, of what two nodes and their applications do.
 
 use super::Step as T;
 

@@ -1,4 +1,4 @@
-//! What C programs are told of errors.
+//! Errors as C programs see them: an errno for each, and its text.
 
 use crate::error::Error;
 use crate::socket::Status;
@@ -51,7 +51,8 @@ pub(super) fn errno(error: Error) -> Errno {
     }
 }
 
-/// What of `tl_strerror` means something else, or more, here than in general.
+/// The text of `tl_strerror` for an errno that means something more specific here than in
+/// general.
 pub(super) fn meaning(errno: Errno) -> Option<&'static CStr> {
     MEANINGS.iter().find(|(of, _)| *of == errno).map(|(_, text)| *text)
 }
@@ -89,7 +90,7 @@ const MEANINGS: &[(Errno, &CStr)] = &[
     (Errno::EFAULT, c"a null pointer where there must be none"),
     (
         Errno::EHOSTUNREACH,
-        c"a packet was dropped, or a stream did not come about: there is no route to its node at \
+        c"a packet was dropped, or a stream could not be opened: there is no route to its node at \
               present",
     ),
     (

@@ -86,7 +86,7 @@ fn forget_statuses(fd: c_int) {
     STATUSES.lock().unwrap_or_else(PoisonError::into_inner).remove(&fd);
 }
 
-/// What a descriptor stands for.
+/// The socket that a descriptor stands for.
 #[derive(Clone)]
 enum Handle {
     Datagram(Arc<DatagramSocket>),
@@ -94,7 +94,7 @@ enum Handle {
 }
 
 impl Handle {
-    /// Ends it under those who wait.
+    /// Ends the socket; calls that wait on it fail with EBADF.
     fn close(&self) {
         match self {
             Handle::Datagram(socket) => socket.lock().close(),
@@ -126,7 +126,7 @@ fn socket(fd: c_int) -> Result<Arc<DatagramSocket>, Errno> {
     }
 }
 
-/// Gives a new socket its number.
+/// Enters a new socket under its descriptor, which it returns.
 fn register(fd: c_int, handle: Handle) -> c_int {
     let mut sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);
     if let Some(stale) = sockets.insert(fd, handle) {
@@ -140,7 +140,7 @@ fn register(fd: c_int, handle: Handle) -> c_int {
     fd
 }
 
-/// What a C program calls an attachment.
+/// The attachment that a C program names. EFAULT if it is null, EINVAL if it is empty.
 ///
 /// # Safety
 ///
@@ -327,7 +327,6 @@ unsafe extern "C" fn tl_setsockopt(
     })
 }
 
-/// An option's value.
 fn option_of(socket: &DatagramSocket, option: c_int) -> Result<c_int, Errno> {
     let connection = socket.lock();
     Ok(match option {

@@ -1,5 +1,5 @@
-//! Streams in C. A descriptor is there before the stream or the listener that takes it
-//! over, and stays the same.
+//! Streams for C programs. A descriptor exists before the stream or the listener that is opened
+//! on it, and stays the same.
 #![allow(unsafe_code)]
 
 use super::{
@@ -22,10 +22,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use trunkline_overlay::wire::NodeId;
 
-/// The most bytes that one call reads or writes. What is beyond need not exist.
+/// The most bytes that one call reads or writes. Memory beyond them is not touched.
 const MOST: usize = 1 << 20;
 
-/// What a descriptor of `tl_stream_socket` or `tl_accept` stands for.
+/// The socket behind a descriptor of `tl_stream_socket` or `tl_accept`: a stream or a listener,
+/// open or not.
 pub(super) struct Stream {
     state: Mutex<State>,
     ready: Arc<Epoll>,
@@ -46,12 +47,12 @@ enum Phase {
     Binding(Box<Port>),
     Open(Arc<StreamSocket>),
     Listening(Arc<StreamListener>),
-    /// With what has woken those who waited for it to open.
+    /// With the watch that wakes those who waited for it to open.
     Closed(Option<Watch>),
 }
 
 impl State {
-    /// Makes what is open behave as the options say.
+    /// Applies the options to the stream or the listener, if it is open.
     fn apply(&self) -> Result<(), Error> {
         match &self.phase {
             Phase::Open(stream) => {
@@ -66,7 +67,8 @@ impl State {
         }
     }
 
-    /// Makes a step towards opening: the phase that it ends in, if it does.
+    /// Continues opening, as far as that goes without waiting. Returns the next phase once it is
+    /// open.
     fn step(&mut self) -> Result<Option<Phase>, Error> {
         match &mut self.phase {
             Phase::Connecting(opening) => {
@@ -110,7 +112,7 @@ impl Stream {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of the port that the stream goes out from, or that streams come in at.
+    /// Sets the virtual port of a stream that is yet to be opened, or of a listener.
     pub(super) fn bind(&self, port: u16) -> Result<(), Errno> {
         let mut state = self.lock();
         match state.phase {
@@ -138,7 +140,7 @@ impl Stream {
                 let ms = u64::try_from(value).map_err(|_| Errno::EINVAL)?;
                 state.timeout = (ms != 0).then_some(Duration::from_millis(ms));
             }
-            // What was said at the connect counts for its life.
+            // It can't change once the stream is being opened.
             MESSAGES if matches!(state.phase, Phase::New) => state.messages = value != 0,
             MESSAGES => return Err(Errno::EINVAL),
             _ => return Err(Errno::ENOPROTOOPT),
@@ -159,7 +161,7 @@ impl Stream {
         })
     }
 
-    /// Ends it under those who wait.
+    /// Ends the socket; calls that wait on it fail with EBADF.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         let mut wakes = match replace(&mut state.phase, Phase::Closed(None)) {
@@ -182,8 +184,8 @@ impl Stream {
         state.phase = Phase::Closed(wakes);
     }
 
-    /// Opens it, from the phase that `begin` makes. The lock is held for each step, not for
-    /// the waits.
+    /// Opens a new socket, beginning with the phase that `begin` returns. The lock is held for
+    /// each step, but not while waiting.
     fn open(&self, begin: impl FnOnce(&State, Watch) -> Result<Phase, Error>) -> Result<(), Errno> {
         let mut state = self.lock();
         match state.phase {

@@ -1,4 +1,4 @@
-//! Streams for applications on tokio.
+//! Streams and listeners for applications that run on tokio.
 
 use crate::error::Error;
 use crate::socket::{Address, Attachment};
@@ -15,22 +15,21 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 /// within a runtime that has I/O enabled.
 ///
 /// [`shutdown`](tokio::io::AsyncWriteExt::shutdown) ends the writing direction alone.
-/// Its two directions may be polled by different tasks, as after [`tokio::io::split`] and
-/// in [`tokio::io::copy_bidirectional`], or by two references as `&AsyncStream` reads and
-/// writes too; each direction by one task at a time.
+/// The two directions may be used by different tasks, by way of [`tokio::io::split`] or of two
+/// references, since `&AsyncStream` reads and writes too; each direction by one task at a time.
 #[derive(Debug)]
 pub struct AsyncStream {
     fd: AsyncFd<StreamSocket>,
     halves: Arc<Halves>,
-    /// Wakes both.
+    /// Wakes the tasks of both directions.
     both: Waker,
 }
 
-/// The tasks that wait for each direction. Both hang on the one descriptor.
+/// The tasks that wait for each direction. One descriptor tells of both.
 #[derive(Debug, Default)]
 struct Halves([Mutex<Option<Waker>>; 2]);
 
-/// The places in [`Halves`].
+/// The index of each direction in [`Halves`].
 const READ: usize = 0;
 const WRITE: usize = 1;
 
@@ -68,7 +67,7 @@ impl AsyncStream {
         ConnectOptions::new().connect_async(at, to).await
     }
 
-    /// Takes a stream over.
+    /// Turns a socket into a stream on tokio, and makes it nonblocking.
     ///
     /// # Errors
     ///
@@ -81,12 +80,12 @@ impl AsyncStream {
         Ok(AsyncStream { fd, halves, both })
     }
 
-    /// The stream itself, which is nonblocking.
+    /// The underlying socket, which is nonblocking.
     pub fn get_ref(&self) -> &StreamSocket {
         self.fd.get_ref()
     }
 
-    /// The stream itself, blocking again.
+    /// Turns the stream back into a socket, which is blocking again.
     pub fn into_inner(self) -> StreamSocket {
         let stream = self.fd.into_inner();
         stream.set_nonblocking(false);
@@ -213,7 +212,7 @@ impl ConnectOptions {
 pub struct AsyncListener(AsyncFd<StreamListener>);
 
 impl AsyncListener {
-    /// Listens as [`StreamListener::bind`] does.
+    /// Listens at a virtual port as [`StreamListener::bind`] does.
     ///
     /// # Errors
     ///
@@ -227,7 +226,7 @@ impl AsyncListener {
         AsyncListener::new(StreamListener::from(fd.into_inner()))
     }
 
-    /// Takes a listener over.
+    /// Turns a blocking listener into one on tokio.
     ///
     /// # Errors
     ///
@@ -236,13 +235,14 @@ impl AsyncListener {
         Ok(AsyncListener(poll_readable(listener)?))
     }
 
-    /// The listener itself.
+    /// The underlying listener: its address, for one. Calls of
+    /// [`accept`](StreamListener::accept) on it block, unless it is set to be nonblocking.
     pub fn get_ref(&self) -> &StreamListener {
         self.0.get_ref()
     }
 
-    /// Takes the next stream, and says where it comes from. Nothing is lost if the future is
-    /// dropped before it is ready.
+    /// Waits for the next stream, and returns it and the address of its other end. Dropping the
+    /// future before it is ready loses no stream.
     ///
     /// # Errors
     ///
@@ -273,7 +273,7 @@ fn polled(source: io::Error) -> Error {
     Error::io("poll a socket's descriptor", source)
 }
 
-/// Makes steps until one has a result.
+/// Calls `step` whenever the descriptor is readable, until it has a result.
 async fn advance<T: std::os::fd::AsRawFd, R>(
     fd: &mut AsyncFd<T>,
     mut step: impl FnMut(&mut T) -> Result<Option<R>, Error>,
@@ -288,7 +288,7 @@ async fn advance<T: std::os::fd::AsRawFd, R>(
     }
 }
 
-/// Where the node may be; the look-up of a name keeps no other task waiting.
+/// The addresses at which the node may be. A name is looked up without blocking other tasks.
 async fn candidates(place: &Place) -> Result<VecDeque<Attachment>, Error> {
     let Some(name) = place.name() else { return place.candidates() };
     let found = tokio::net::lookup_host(name).await;

@@ -1,4 +1,4 @@
-//! One end of a stream, as far as it goes without waiting: what a socket's lock guards.
+//! One end of a stream, in operations that never wait: the state behind a socket's lock.
 
 use crate::carrier::{Carrier, HEAD, Next, Stuck};
 use crate::connection::emit;
@@ -13,19 +13,20 @@ use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request, Reset}
 use trunkline_overlay::session::wire::{Refusal, ToClient, ToNode};
 use trunkline_overlay::wire::WireError;
 
-/// Bytes that the node may send beyond those that the application has read: at 10 Mbit/s
-/// what 200 ms of round trip hold.
+/// The most unread bytes that the node may have sent: the bandwidth-delay product of 10 Mbit/s
+/// and 200 ms.
 pub(crate) const WINDOW: u32 = 256 << 10;
-/// As many bytes read are worth a message to the node.
+/// How many bytes are read before the node is given credit again.
 const GRANT: u32 = WINDOW / 4;
-/// No node grants more: it could not count the bytes.
+/// The most credit that a node may grant: its count of bytes has 32 bits.
 const MAX_CREDIT: u64 = u32::MAX as u64;
-/// Messages that one call takes. More would keep the others waiting for the lock.
+/// The most messages that one call takes from the node, so that it doesn't hold the lock for
+/// long.
 const TURNS: usize = 256;
 /// Room for the longest message of a stream, and a byte to see that one is longer.
 pub(crate) const ROOM: usize = 1 + MAX_DATA + 1;
 
-/// Why an end is of no more use.
+/// Why an end can't be used any more.
 #[derive(Clone, Copy)]
 pub(crate) enum Broken {
     Reset(Reset),
@@ -33,9 +34,9 @@ pub(crate) enum Broken {
     Protocol(WireError),
     Refused(Refusal),
     System(Option<Errno>),
-    /// By this application's own reset.
+    /// This application has reset the stream.
     Abandoned,
-    /// By this application's own close.
+    /// This application has closed the socket.
     Closed,
 }
 
@@ -58,7 +59,8 @@ impl From<Broken> for Error {
     }
 }
 
-/// What a node has said of a new stream.
+/// What a node has told of a new stream: its ends, whether they keep the boundaries of messages,
+/// and how many bytes the node takes to begin with.
 #[derive(Clone, Copy)]
 pub(crate) struct Connected {
     pub(crate) local: Address,
@@ -74,45 +76,47 @@ pub(crate) struct End {
     pub(crate) messages: bool,
     pub(crate) nonblocking: bool,
     pub(crate) read_timeout: Option<Duration>,
-    /// Gone once nothing more can come or go.
+    /// The connection to the node; none once nothing more can be exchanged.
     carrier: Option<Box<dyn Carrier>>,
     broken: Option<Broken>,
-    /// For the next message.
+    /// Memory for one message from the node.
     buffer: Box<[u8; ROOM]>,
-    /// What has come and was not read: at most `WINDOW`.
+    /// Bytes received and not read: at most `WINDOW`.
     inbox: VecDeque<u8>,
-    /// Bytes that the node may send.
+    /// How many bytes more the node may send.
     granted: u32,
-    /// Bytes read that the node has not been told of.
+    /// Bytes read for which the node has not been given credit yet.
     read: u32,
-    /// The node was to be told, and there was no room.
+    /// Whether the last credit to the node found no room on the carrier.
     grant_stuck: bool,
-    /// The other end sends no more.
+    /// Whether the other end has ended its direction.
     ended: bool,
-    /// The application has read so.
+    /// Whether the application has read the end of that direction.
     end_read: bool,
-    /// Both directions have ended, and the other end's node has all.
+    /// Whether both directions have ended, and the other end's node has everything.
     finished: bool,
-    /// It was to be broken off: its close is no end of the stream.
+    /// Whether the application has asked to break the stream off, so that dropping it doesn't end
+    /// it properly.
     given_up: bool,
-    /// Bytes that the node takes.
+    /// How many bytes more the node takes.
     credit: u64,
-    /// No data follow from here: said, or about to be.
+    /// Whether the node has been told that no more data follow.
     shut: bool,
-    /// The last message to the node found no room.
+    /// Whether the last message to the node found no room on the carrier.
     stuck: bool,
-    /// A send that may not wait found no credit or room.
+    /// Whether a nonblocking send has found no credit or no room, so that `ready` has to tell of
+    /// both.
     wanted: bool,
-    /// For who waits to read, or may not wait.
+    /// The descriptor of the socket, for blocked reads and for callers that poll.
     ready: Watch,
-    /// For who waits to write; there once somebody has.
+    /// What blocked writes wait on; made when the first one blocks.
     writers: Option<Watch>,
 }
 
 impl Drop for End {
-    /// A close ends the stream well, as TCP's does. What ends in any other way (a process that
-    /// is killed, a panic) doesn't, and neither does what finds no room now: the other end is
-    /// told that the stream has broken off.
+    /// Closing a socket ends its direction of the stream properly, as with TCP. If the process is
+    /// killed or panics, or the message finds no room, the other end is told instead that the
+    /// stream has broken off.
     fn drop(&mut self) {
         let open = self.carrier.is_some() && self.broken.is_none() && !self.shut;
         if open && !self.given_up && !std::thread::panicking() {
@@ -122,7 +126,7 @@ impl Drop for End {
 }
 
 impl End {
-    /// `ready` knows the carrier already.
+    /// An open stream over `carrier`, whose descriptor `ready` watches already.
     pub(crate) fn new(carrier: Box<dyn Carrier>, ready: Watch, connected: Connected) -> End {
         let Connected { local, peer, messages, credit } = connected;
         End {
@@ -155,7 +159,7 @@ impl End {
         &self.ready
     }
 
-    /// What to wait on before the next try to write.
+    /// What to wait on before trying to write again.
     pub(crate) fn writers(&mut self) -> Result<&Watch, Error> {
         self.wanted = false;
         if self.writers.is_none() {
@@ -169,7 +173,7 @@ impl End {
         self.writers.as_ref().ok_or(Error::WouldBlock)
     }
 
-    /// Reads what is there; 0 bytes are the end.
+    /// Reads what has been received into `buf`; 0 bytes mean the end of the stream.
     pub(crate) fn read(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
         if let Some(own @ (Broken::Closed | Broken::Abandoned)) = self.broken {
             return Err(own.into());
@@ -194,7 +198,7 @@ impl End {
         Ok(n)
     }
 
-    /// Tells the node of what was read, if that is worth it.
+    /// Gives the node credit for what was read, if that is worth a message.
     fn grant(&mut self) {
         if self.read >= GRANT && !self.ended {
             match self.send(Request::Credit(self.read)) {
@@ -207,7 +211,7 @@ impl End {
         }
     }
 
-    /// Writes as much as the node takes, at least one byte of `buf` if that has any.
+    /// Writes as much of `buf` as the node takes now: at least one byte, unless `buf` is empty.
     pub(crate) fn write(&mut self, buf: &[u8]) -> Result<usize, Error> {
         (self.wanted, self.stuck) = (false, false);
         self.may_write()?;
@@ -234,7 +238,8 @@ impl End {
         self.sent(if done == 0 && !buf.is_empty() { None } else { Some(done) })
     }
 
-    /// Says that no data follow. Done once the operating system has it, and all before.
+    /// Ends this direction. Succeeds once everything written, and the end, is with the operating
+    /// system.
     pub(crate) fn shut(&mut self) -> Result<(), Error> {
         (self.wanted, self.stuck) = (false, false);
         if !self.shut {
@@ -253,7 +258,7 @@ impl End {
         self.flushed()
     }
 
-    /// Breaks the stream off.
+    /// Breaks the stream off. Succeeds once the node has been told, or the stream has ended.
     pub(crate) fn reset(&mut self) -> Result<(), Error> {
         (self.wanted, self.stuck) = (false, false);
         self.given_up = true;
@@ -270,7 +275,7 @@ impl End {
         }
     }
 
-    /// Whether both directions have ended, and the other end's node has all that was sent.
+    /// Succeeds once both directions have ended, and the other end's node has everything.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         if !self.finished && self.broken.is_none() {
             self.pump();
@@ -282,10 +287,10 @@ impl End {
         }
     }
 
-    /// Whether all that was sent has left this process.
+    /// Succeeds once everything sent has left this process.
     fn flushed(&mut self) -> Result<(), Error> {
         let flushed = match &mut self.carrier {
-            // It was taken note of when it went.
+            // The reason was recorded when it was dropped.
             None => Ok(true),
             Some(carrier) => carrier.flushed(),
         };
@@ -309,7 +314,7 @@ impl End {
         Ok(())
     }
 
-    /// The result of a send: what was done, if anything could be.
+    /// The result of a send: what was done, or the reason why nothing could be.
     fn sent<T>(&mut self, done: Option<T>) -> Result<T, Error> {
         if let Some(done) = done {
             return Ok(done);
@@ -334,7 +339,7 @@ impl End {
         sent
     }
 
-    /// Takes what the node has said.
+    /// Takes the messages that the node has sent, up to `TURNS` of them.
     fn pump(&mut self) {
         for _ in 0..TURNS {
             let Some(carrier) = &mut self.carrier else { return };
@@ -349,7 +354,8 @@ impl End {
         }
     }
 
-    /// Takes one message, of `len` bytes.
+    /// Processes the message in the first `len` bytes of the buffer. An error if that breaks the
+    /// protocol or ends the stream.
     fn take(&mut self, len: usize) -> Result<(), Broken> {
         let message = self.buffer.get(..len);
         let message = message.ok_or(Broken::Protocol(WireError::OutOfRange("the length")))?;
@@ -394,7 +400,8 @@ impl End {
         }
     }
 
-    /// Ends it for good. What has come before can still be read.
+    /// Ends the stream for the first reason that is given. What was received before can still be
+    /// read.
     pub(crate) fn fail(&mut self, why: Broken) {
         self.broken = match self.broken {
             Some(first) if !matches!(why, Broken::Closed) => Some(first),
@@ -412,8 +419,8 @@ impl End {
         }
     }
 
-    /// After every call: makes the descriptors say what has changed, lest who waits for
-    /// that in another thread sleep on.
+    /// To be called after every operation: updates what the descriptors signal, so that other
+    /// threads that wait on them notice what this operation has changed.
     pub(crate) fn settle(&mut self) {
         let over = self.broken.is_some();
         let to_read = !self.inbox.is_empty() || self.ended && !self.end_read;
@@ -432,7 +439,8 @@ impl End {
     }
 }
 
-/// Reads the next message whole. If it is longer than `buffer`, so is what is returned.
+/// Reads the next message from the node into `buffer`, and returns its length, which exceeds that
+/// of `buffer` if the message does.
 pub(crate) fn receive(carrier: &mut dyn Carrier, buffer: &mut [u8]) -> Result<usize, Stuck> {
     let Some((head, rest)) = buffer.split_first_chunk_mut::<HEAD>() else {
         return Err(Stuck::WouldBlock);

@@ -1,4 +1,4 @@
-//! A port where streams come in.
+//! The listening side of streams: a virtual port, and the streams that come in there.
 
 use crate::carrier::{Carrier, Stuck};
 use crate::connection::{FIRST_PAUSE, LONGEST_PAUSE, emit, wait_readable, wake_after};
@@ -21,7 +21,7 @@ use trunkline_overlay::session::wire::stream::{Notice, Request};
 use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::NodeId;
 
-/// How many streams may wait to be accepted, unless told otherwise.
+/// How many streams may wait to be accepted by default.
 pub(crate) const BACKLOG: u16 = 32;
 
 /// Takes streams that come in at a virtual port: what [`std::net::TcpListener`] is on a
@@ -29,17 +29,17 @@ pub(crate) const BACKLOG: u16 = 32;
 ///
 /// # When the node goes away
 ///
-/// It takes its port again by itself when the node is back, after pauses as a
-/// [`DatagramSocket`](crate::DatagramSocket) makes them; an
-/// [`accept`](StreamListener::accept) that waits goes on to wait. The streams that it has
-/// accepted are lost with the node.
+/// The listener reconnects by itself, at the same intervals as a
+/// [`DatagramSocket`](crate::DatagramSocket), and takes its port again when the node is back; an
+/// [`accept`](StreamListener::accept) in progress keeps waiting. The streams that it has accepted
+/// are lost with the node.
 pub struct StreamListener {
     port: Mutex<Port>,
     ready: Arc<Epoll>,
 }
 
 enum Link {
-    /// The next attempt is at this time.
+    /// There is no connection to the node; the next attempt is made at this time.
     Down(Instant),
     Dialling(Dial),
     Up(Box<dyn Carrier>),
@@ -56,19 +56,19 @@ pub(crate) struct Port {
     attempt: u32,
     link: Link,
     pause: Duration,
-    /// The last refusal of an attempt that the application knows of.
+    /// The last refusal that the application has been told of.
     told: Option<Refusal>,
-    /// A stream that was told of and is not being accepted yet.
+    /// The token of a stream that has come in, and is to be accepted next.
     token: Option<u64>,
     accepting: Option<Opening>,
-    /// Holds the link's carrier, `timer` and the descriptor of `accepting`.
+    /// Watches the carrier of `link`, `timer` and `accepting`.
     watch: Watch,
     timer: TimerFd,
 }
 
 impl StreamListener {
-    /// Attaches to the node and listens at virtual port `port`, or any free one if that is
-    /// 0. At most 32 streams wait to be accepted.
+    /// Attaches to the node and listens at virtual port `port`, or at any free one if that is
+    /// 0. At most 32 streams can wait to be accepted.
     ///
     /// # Errors
     ///
@@ -78,9 +78,9 @@ impl StreamListener {
         StreamListener::with_backlog(at, port, BACKLOG)
     }
 
-    /// The same, and as many as `backlog` streams wait to be accepted, at least 1; the node
-    /// may allow fewer. Those beyond are refused with
-    /// [`Reset::Full`](crate::Reset::Full).
+    /// Listens as [`bind`](StreamListener::bind) does, but lets `backlog` streams wait to be
+    /// accepted (0 means 1), or as many as the node allows if that is fewer. Further ones are
+    /// refused with [`Reset::Full`](crate::Reset::Full).
     ///
     /// # Errors
     ///
@@ -99,40 +99,40 @@ impl StreamListener {
         Ok(StreamListener::from(port))
     }
 
-    /// The node and the virtual port.
+    /// The node and the virtual port at which this listens.
     pub fn local(&self) -> Address {
         self.lock().local
     }
 
-    /// Whether [`accept`](StreamListener::accept) returns
-    /// [`WouldBlock`](Error::WouldBlock) rather than wait. Default: it waits. The streams
-    /// that it returns wait all the same.
+    /// Sets whether [`accept`](StreamListener::accept) returns
+    /// [`WouldBlock`](Error::WouldBlock) instead of waiting. Default: it waits. The streams that
+    /// it returns are blocking either way.
     pub fn set_nonblocking(&self, on: bool) {
         self.lock().nonblocking = on;
     }
 
-    /// How long [`accept`](StreamListener::accept) waits at most; then it returns
+    /// Sets how long [`accept`](StreamListener::accept) waits at most before it returns
     /// [`WouldBlock`](Error::WouldBlock). Default: `None`, for ever.
     ///
     /// # Errors
     ///
-    /// [`InvalidOption`](Error::InvalidOption) if that is zero.
+    /// [`InvalidOption`](Error::InvalidOption) if `timeout` is zero.
     pub fn set_accept_timeout(&self, timeout: Option<Duration>) -> Result<(), Error> {
         self.lock().read_timeout = not_zero(timeout)?;
         Ok(())
     }
 
-    /// Takes the next stream, and says where it comes from. One that has gone away while it
-    /// waited is passed over.
+    /// Waits for the next stream, and returns it and the address of its other end. Streams that
+    /// have ended while they waited are skipped.
     ///
     /// # Errors
     ///
-    /// None of them ends the listener: [`WouldBlock`](Error::WouldBlock); once per attempt
-    /// to connect again that failed in a new way, [`PortInUse`](Error::PortInUse),
+    /// The listener can be used after any of them. [`WouldBlock`](Error::WouldBlock) if it is
+    /// nonblocking or the timeout has passed; [`PortInUse`](Error::PortInUse),
     /// [`NotReliable`](Error::NotReliable), [`NoFreePort`](Error::NoFreePort) or
-    /// [`Refused`](Error::Refused); [`Protocol`](Error::Protocol) when the node broke the
-    /// session protocol, and the connection is made anew; [`Io`](Error::Io) if this process
-    /// has no descriptors left.
+    /// [`Refused`](Error::Refused) if it can't reconnect to the node, each once until the reason
+    /// changes; [`Protocol`](Error::Protocol) if the node broke the session protocol, after which
+    /// the listener reconnects; [`Io`](Error::Io) if this process has no descriptors left.
     pub fn accept(&self) -> Result<(StreamSocket, Address), Error> {
         let mut deadline = Deadline::default();
         loop {
@@ -147,18 +147,19 @@ impl StreamListener {
         }
     }
 
-    /// Takes the next stream if one is there.
+    /// Accepts the next stream without waiting, whatever the listener is set to.
     #[cfg(feature = "tokio")]
     pub(crate) fn try_accept(&self) -> Result<(StreamSocket, Address), Error> {
         self.lock().accept()
     }
 
-    /// The streams that come in, one after another; it never ends by itself.
+    /// An iterator over the streams that come in, each as by [`accept`](StreamListener::accept).
+    /// It never ends.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming(self)
     }
 
-    /// Ends it under those who wait, with EBADF.
+    /// Ends the listener; calls that wait on it fail with EBADF.
     pub(crate) fn close(&self) {
         let mut port = self.lock();
         port.leave(Link::Closed);
@@ -209,7 +210,7 @@ impl Port {
         Ok(port)
     }
 
-    /// Gives up. Who waits can be woken by what remains.
+    /// Gives up listening. The watch that remains can wake those who wait.
     pub(crate) fn into_watch(mut self) -> Watch {
         self.leave(Link::Closed);
         self.watch.remove(self.timer.as_fd());
@@ -221,7 +222,7 @@ impl Port {
         Dial::new(candidates, &self.place, (self.identity, self.attempt), bind)
     }
 
-    /// Goes on with an attempt to connect; whether the node listens now.
+    /// Continues an attempt to connect, if there is one. True unless that is still in progress.
     pub(crate) fn dial(&mut self) -> Result<bool, Error> {
         let Link::Dialling(dial) = &mut self.link else { return Ok(true) };
         let dialled = dial.advance(&mut self.watch, &self.timer);
@@ -262,7 +263,8 @@ impl Port {
         }
     }
 
-    /// Goes on to accept the stream that is being accepted, if one is.
+    /// Continues to accept the stream that is being accepted, and returns it once it is open.
+    /// `None` if there is none, or it has ended meanwhile.
     fn take_over(&mut self) -> Result<Option<StreamSocket>, Error> {
         let Some(opening) = &mut self.accepting else { return Ok(None) };
         let result = match opening.advance() {
@@ -282,7 +284,7 @@ impl Port {
         result
     }
 
-    /// Opens the session of a stream that came in.
+    /// Begins to accept the stream with this token, in a session of its own.
     fn begin(&mut self, token: u64) -> Result<(), Error> {
         let opening = Watch::new().and_then(|watch| {
             let purpose = Purpose::Accept { token };
@@ -305,7 +307,7 @@ impl Port {
         }
     }
 
-    /// The next stream that came in.
+    /// The token of the next stream that has come in.
     fn next(&mut self) -> Result<u64, Error> {
         self.advance()?;
         let mut buffer = [0; ROOM];
@@ -330,7 +332,7 @@ impl Port {
         }
     }
 
-    /// Makes a due attempt to connect again.
+    /// Begins or continues an attempt to reconnect, if one is due.
     fn advance(&mut self) -> Result<(), Error> {
         match self.link {
             Link::Closed => return Err(Error::io("use a socket that is closed", Errno::EBADF)),
@@ -359,7 +361,7 @@ impl Port {
         }
     }
 
-    /// Drops the connection, if any, and plans the next attempt.
+    /// Drops the connection, if there is one, and schedules the next attempt.
     fn down(&mut self) {
         self.leave(Link::Down(Instant::now() + self.pause));
         // What was told of is the old session's.
@@ -377,7 +379,8 @@ impl Port {
     }
 }
 
-/// What [`StreamListener::incoming`] returns.
+/// An iterator over the streams that a [`StreamListener`] accepts; see
+/// [`StreamListener::incoming`].
 #[derive(Debug)]
 pub struct Incoming<'a>(&'a StreamListener);
 
@@ -390,9 +393,9 @@ impl Iterator for Incoming<'_> {
 }
 
 impl AsFd for StreamListener {
-    /// Readable (level-triggered) when [`accept`](StreamListener::accept) has something to
-    /// do, be it to try and connect again. As with any socket, a nonblocking one is safe
-    /// against being readable for nothing.
+    /// Readable (level-triggered) when [`accept`](StreamListener::accept) has something to do:
+    /// a stream to accept, or an attempt to reconnect to make. So it may be readable with nothing
+    /// to accept; to poll it, make it nonblocking, as with any socket.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.0.as_fd()
     }

@@ -1,5 +1,5 @@
-//! Messages on a stream, whose boundaries its ends keep: each follows its length, four
-//! bytes, the highest first.
+//! Messages on a stream whose ends keep their boundaries: each is preceded by its length, four
+//! bytes in network byte order.
 
 use crate::error::Error;
 use crate::stream::StreamSocket;
@@ -8,38 +8,39 @@ use std::io;
 use std::mem::take;
 use std::sync::PoisonError;
 
-/// The most bytes of a message on a stream: 16 MiB.
+/// The largest message on a stream, in bytes: 16 MiB.
 pub const MAX_STREAM_MESSAGE: usize = 16 << 20;
 
-/// The bytes of a length.
+/// The size of the length in front of a message, in bytes.
 const PREFIX: usize = 4;
-/// What is made room for at once: a length costs its sender nothing to claim.
+/// By how many bytes memory for a message grows as it arrives, since a sender can claim any
+/// length without sending it.
 const STEP: usize = 64 << 10;
 
-/// How much of a message has gone, its length included.
+/// How many bytes of the current message have been written, its length included.
 #[derive(Default)]
 pub(crate) struct Sending(usize);
 
-/// A message of which not all has come.
+/// A message of which a part has been received.
 #[derive(Default)]
 pub(crate) struct Incomplete {
     prefix: [u8; PREFIX],
-    /// Of the length and the message.
+    /// How many bytes have been received, of the length and the message together.
     have: usize,
     message: Vec<u8>,
 }
 
 impl StreamSocket {
-    /// Sends one message, of at most [`MAX_STREAM_MESSAGE`] bytes, whole. Several threads
-    /// can, one message after another.
+    /// Sends one message, of at most [`MAX_STREAM_MESSAGE`] bytes, and waits until the node has
+    /// taken all of it. Several threads can send messages on one socket; one waits for the other.
     ///
     /// # Errors
     ///
     /// Those of [`write`](StreamSocket::write), [`MessageTooLong`](Error::MessageTooLong),
     /// and an [`Io`](Error::Io) of [`InvalidInput`](io::ErrorKind::InvalidInput) if the
     /// stream was not opened with [`messages`](crate::ConnectOptions::messages). A
-    /// nonblocking socket may return [`WouldBlock`](Error::WouldBlock) when a part has
-    /// gone: call it again with the same message until it returns anything else.
+    /// nonblocking socket may return [`WouldBlock`](Error::WouldBlock) when a part of the message
+    /// has been sent: call this again with the same message until it returns anything else.
     pub fn send_message(&self, message: &[u8]) -> Result<(), Error> {
         self.has_messages()?;
         let len = message.len();
@@ -65,7 +66,7 @@ impl StreamSocket {
         Ok(())
     }
 
-    /// Receives the next message into `message`, in place of what that held; false at the
+    /// Waits for the next message, and replaces the contents of `message` with it. False at the
     /// end of the stream.
     ///
     /// # Errors
@@ -75,7 +76,7 @@ impl StreamSocket {
     /// an [`Io`](Error::Io) of [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) if the stream
     /// ends within a message, and of [`InvalidInput`](io::ErrorKind::InvalidInput) if it was
     /// not opened with [`messages`](crate::ConnectOptions::messages). After
-    /// [`WouldBlock`](Error::WouldBlock) the next call goes on where this one was.
+    /// [`WouldBlock`](Error::WouldBlock) the next call continues where this one stopped.
     pub fn recv_message(&self, message: &mut Vec<u8>) -> Result<bool, Error> {
         self.has_messages()?;
         let mut coming = self.receiving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +112,7 @@ impl StreamSocket {
         if self.messages() {
             return Ok(());
         }
-        let what = "exchange messages on a stream that was opened without";
+        let what = "exchange messages on a stream that was opened without that option";
         Err(Error::io(what, io::ErrorKind::InvalidInput))
     }
 }

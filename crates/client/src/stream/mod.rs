@@ -1,4 +1,4 @@
-//! Streams: bytes in order, none lost, as on TCP.
+//! Streams: reliable, ordered byte streams between applications, as TCP provides them.
 
 #[cfg(feature = "tokio")]
 mod async_io;
@@ -28,10 +28,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 pub(crate) use watch::{Watch, new_epoll};
 
-/// How long [`ConnectOptions`] wait for the other end, unless told otherwise.
+/// How long to wait for the other end to open a stream, by default.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How to open a stream.
+/// Options for opening a stream.
 ///
 /// ```no_run
 /// use trunkline_client::{Address, ConnectOptions, NodeId};
@@ -55,26 +55,28 @@ impl Default for ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// From any free virtual port, of bytes, within 60 s.
+    /// The defaults: any free virtual port, no boundaries of messages, and 60 s for the other end
+    /// to answer.
     pub fn new() -> ConnectOptions {
         ConnectOptions { port: 0, messages: false, timeout: CONNECT_TIMEOUT }
     }
 
-    /// Sets the virtual port that the stream goes out from; 0 is any free one.
+    /// Sets the virtual port of this end; 0, the default, means any free one.
     pub fn port(mut self, port: u16) -> ConnectOptions {
         self.port = port;
         self
     }
 
-    /// Sets whether both ends keep the boundaries of messages:
-    /// [`StreamSocket::send_message`] and [`StreamSocket::recv_message`] work then.
+    /// Sets whether both ends keep the boundaries of messages, which
+    /// [`StreamSocket::send_message`] and [`StreamSocket::recv_message`] need. Default: false.
     pub fn messages(mut self, on: bool) -> ConnectOptions {
         self.messages = on;
         self
     }
 
-    /// Sets how long to wait for the other end once the own node has answered; after that
-    /// the error is [`Reset::Timeout`](crate::Reset::Timeout). The node may give up sooner.
+    /// Sets how long to wait for the other end once the node of this end has answered; after that
+    /// connecting fails with [`Reset::Timeout`](crate::Reset::Timeout). The node may give up
+    /// sooner. Default: 60 s.
     pub fn timeout(mut self, timeout: Duration) -> ConnectOptions {
         self.timeout = timeout;
         self
@@ -85,7 +87,7 @@ impl ConnectOptions {
         Purpose::Connect { from: port, to, messages, timeout }
     }
 
-    /// Opens a stream as [`StreamSocket::connect`] does.
+    /// Opens a stream to `to` as [`StreamSocket::connect`] does, with these options.
     ///
     /// # Errors
     ///
@@ -105,45 +107,46 @@ impl ConnectOptions {
 
 /// One end of a stream on the overlay: what [`std::net::TcpStream`] is on a network.
 ///
-/// Bytes arrive in order, and none is lost while the stream lasts. It lasts until both ends
-/// have said that they send no more, one of them breaks it off, or one of the two nodes
-/// goes away; it isn't made again by itself. Whoever writes faster than the other end reads
-/// is made to wait: at most 256 KiB wait at this end to be read, and what the nodes hold.
+/// Bytes arrive in order and without loss until both ends have ended their direction, one of
+/// them resets the stream, or one of their two nodes goes away. A stream that was lost is not
+/// reopened. A writer that is faster than the reader is made to wait: at most 256 KiB of unread
+/// data are held in this socket, besides what the nodes buffer.
 ///
-/// Two threads can use one socket at once, one to read and one to write; neither keeps the
-/// other waiting.
+/// Two threads can use one socket at once, one to read and one to write, without blocking each
+/// other.
 ///
-/// Dropping it closes it: the node delivers what was written and then ends the stream, as
-/// TCP's close does. To a node on another host what was written last may still be in this
-/// process; [`shutdown`](StreamSocket::shutdown) returns when it isn't.
+/// Dropping the socket closes it: as with TCP, the node still delivers what was written, and
+/// then ends the stream. If the node is on another host, data written last may still be in this
+/// process, and can be lost by that; [`shutdown`](StreamSocket::shutdown) waits until they have
+/// left.
 ///
 /// # Polling
 ///
-/// The descriptor ([`AsFd`]) becomes readable when a read would not block, be it because the
-/// end of the stream or an error is to be read, and after a write that would have blocked,
-/// when the next one may not. It stays so until that read or that write is made; so whoever
-/// waits for both makes both when it is readable. It never becomes writable. Who doesn't
-/// want to read for now, and has no write outstanding, should not poll it.
+/// The descriptor ([`AsFd`]) is readable when a read would not block (there are data, the end of
+/// the stream, or an error), and, after a write that returned [`WouldBlock`](Error::WouldBlock),
+/// when writing may succeed. It stays readable until that read or write is made, so a caller that
+/// waits for both has to try both. It never becomes writable. Don't poll it while you neither
+/// want to read nor have a write to repeat: it would be readable all the time.
 ///
-/// A node on another host, or the network to it, is found to be away after 6 s of silence,
-/// if the socket is called or polled meanwhile.
+/// If the node is on another host, its loss or that of the network is noticed after 6 s of
+/// silence, provided that the socket is called or polled meanwhile.
 pub struct StreamSocket {
     end: Mutex<End>,
     ready: Arc<Epoll>,
-    /// Serialise messages, each direction its own: held while waiting for the rest of one.
+    /// Serialise messages, one lock for each direction, held until a message is complete.
     sending: Mutex<Sending>,
     receiving: Mutex<Incomplete>,
 }
 
 impl StreamSocket {
-    /// Opens a stream of bytes to an application that listens at `to`, from any free
-    /// virtual port. Waits for the node as
-    /// [`DatagramSocket::bind`](crate::DatagramSocket::bind) does, and then for the other
-    /// end up to 60 s. [`ConnectOptions`] can do more.
+    /// Opens a stream to an application that listens at `to`, from any free virtual port of the
+    /// node at `at`. Waits for that node as
+    /// [`DatagramSocket::bind`](crate::DatagramSocket::bind) does, and then up to 60 s for the
+    /// other end. See [`ConnectOptions`] for other settings.
     ///
     /// # Errors
     ///
-    /// [`Reset`](Error::Reset) says why the stream did not come about;
+    /// [`Reset`](Error::Reset) with the reason, if the stream could not be opened;
     /// [`NotReliable`](Error::NotReliable) if the node is of a release without streams;
     /// else those of [`DatagramSocket::bind`](crate::DatagramSocket::bind).
     pub fn connect(at: impl Into<Attachment>, to: Address) -> Result<StreamSocket, Error> {
@@ -169,37 +172,37 @@ impl StreamSocket {
         self.lock().peer
     }
 
-    /// Whether the ends keep the boundaries of messages, as the one that connected has
-    /// asked for.
+    /// Whether the ends keep the boundaries of messages, which the end that connected has decided.
     pub fn messages(&self) -> bool {
         self.lock().messages
     }
 
-    /// Whether a call that would wait returns [`WouldBlock`](Error::WouldBlock) instead.
-    /// Default: it waits.
+    /// Sets whether a call that would have to wait returns [`WouldBlock`](Error::WouldBlock)
+    /// instead. Default: it waits.
     pub fn set_nonblocking(&self, on: bool) {
         self.lock().nonblocking = on;
     }
 
-    /// How long a read waits at most; then it returns [`WouldBlock`](Error::WouldBlock).
+    /// Sets how long a read waits at most before it returns [`WouldBlock`](Error::WouldBlock).
     /// Default: `None`, for ever.
     ///
     /// # Errors
     ///
-    /// [`InvalidOption`](Error::InvalidOption) if that is zero.
+    /// [`InvalidOption`](Error::InvalidOption) if `timeout` is zero.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> Result<(), Error> {
         self.lock().read_timeout = not_zero(timeout)?;
         Ok(())
     }
 
-    /// Reads what has come, at least one byte unless `buf` is empty; 0 is the end of the
-    /// stream.
+    /// Waits for data and reads them into `buf`, at least one byte unless `buf` is empty. Returns
+    /// the number of bytes read; 0 at the end of the stream.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](Error::WouldBlock); [`Reset`](Error::Reset) after what came before
-    /// the stream broke off; [`Disconnected`](Error::Disconnected) if the node has gone;
-    /// [`Protocol`](Error::Protocol) if it breaks the session protocol.
+    /// [`WouldBlock`](Error::WouldBlock) if the socket is nonblocking or the timeout has passed.
+    /// Once all data received before have been read: [`Reset`](Error::Reset) if the stream has
+    /// broken off, [`Disconnected`](Error::Disconnected) if the node has gone, and
+    /// [`Protocol`](Error::Protocol) if it broke the session protocol.
     pub fn read(&self, buf: &mut [u8]) -> Result<usize, Error> {
         let mut deadline = Deadline::default();
         loop {
@@ -213,8 +216,8 @@ impl StreamSocket {
         }
     }
 
-    /// Writes as much of `buf` as the node takes now, at least one byte unless `buf` is
-    /// empty. Waits until it takes any.
+    /// Waits until the node takes data, and writes as much of `buf` as it takes, at least one byte
+    /// unless `buf` is empty. Returns the number of bytes written.
     ///
     /// # Errors
     ///
@@ -227,27 +230,27 @@ impl StreamSocket {
         self.waiting_to_write(|end| end.write(buf))
     }
 
-    /// Ends this direction: the other end reads the end of the stream after what was
-    /// written. Returns when the operating system has all of it. Reading goes on.
+    /// Ends this direction: the other end reads the end of the stream after what was written.
+    /// Waits until all of that has been passed to the operating system. Reading is not affected.
     ///
     /// # Errors
     ///
-    /// Those of [`write`](StreamSocket::write). After [`WouldBlock`](Error::WouldBlock)
-    /// call it again.
+    /// Those of [`write`](StreamSocket::write). After [`WouldBlock`](Error::WouldBlock) call this
+    /// again.
     pub fn shutdown(&self) -> Result<(), Error> {
         self.waiting_to_write(End::shut)
     }
 
-    /// Waits until both directions have ended and the other end's node has all that was
-    /// written here, so that it gets there whatever becomes of this node. Call it when this
-    /// end was [shut down](StreamSocket::shutdown) and the other end's end was read.
+    /// Waits until both directions have ended and the other end's node has everything that was
+    /// written here, so that it no longer depends on this node. Call it after
+    /// [`shutdown`](StreamSocket::shutdown), when the end of the stream has been read.
     ///
     /// # Errors
     ///
     /// [`WouldBlock`](Error::WouldBlock) if the socket is nonblocking;
     /// [`Reset`](Error::Reset) if the stream has broken off before;
-    /// [`Disconnected`](Error::Disconnected) if the node has gone: what of the last bytes got
-    /// there isn't known then.
+    /// [`Disconnected`](Error::Disconnected) if the node has gone, in which case it isn't known
+    /// whether the last bytes have arrived.
     pub fn finish(&self) -> Result<(), Error> {
         loop {
             match self.with(|end| (end.finish(), end.nonblocking)) {
@@ -257,8 +260,8 @@ impl StreamSocket {
         }
     }
 
-    /// Breaks the stream off: what is under way is lost, and the other end is told so with
-    /// [`Reset::Aborted`](crate::Reset::Aborted). All that is left is to drop the socket.
+    /// Resets the stream: data in flight are lost, and the other end's calls fail with
+    /// [`Reset::Aborted`](crate::Reset::Aborted). After that the socket can only be dropped.
     ///
     /// # Errors
     ///
@@ -289,12 +292,12 @@ impl StreamSocket {
         &self.ready
     }
 
-    /// Ends it under those who wait, with EBADF.
+    /// Ends the socket; calls that wait on it fail with EBADF.
     pub(crate) fn close(&self) {
         self.with(|end| end.fail(Broken::Closed));
     }
 
-    /// One step, and what others have to be told of it.
+    /// Runs one operation under the lock, and signals to others what it has changed.
     fn with<R>(&self, step: impl FnOnce(&mut End) -> R) -> R {
         let mut end = self.lock();
         let result = step(&mut end);
@@ -341,8 +344,8 @@ impl Write for StreamSocket {
 }
 
 impl AsFd for StreamSocket {
-    /// Readable (level-triggered) when a read would not block, or a write that would have
-    /// blocked may not any more; see [`StreamSocket`].
+    /// Readable (level-triggered) when a read would not block, or when a write that would have
+    /// blocked may succeed; see [`StreamSocket`].
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.0.as_fd()
     }
@@ -361,7 +364,7 @@ impl fmt::Debug for StreamSocket {
     }
 }
 
-/// Refuses a wait of zero.
+/// Checks that a timeout isn't zero; [`Error::InvalidOption`] if it is.
 pub(crate) fn not_zero(timeout: Option<Duration>) -> Result<Option<Duration>, Error> {
     match timeout {
         Some(Duration::ZERO) => Err(Error::InvalidOption {
@@ -373,12 +376,13 @@ pub(crate) fn not_zero(timeout: Option<Duration>) -> Result<Option<Duration>, Er
     }
 }
 
-/// When one call has waited long enough, from its first wait on.
+/// When one call times out, counted from the first time that it has to wait.
 #[derive(Default)]
 pub(crate) struct Deadline(Option<Option<Instant>>);
 
 impl Deadline {
-    /// How long there is left to wait; [`Error::WouldBlock`] if nothing is.
+    /// How long the call may still wait, `None` for ever; [`Error::WouldBlock`] if it has timed
+    /// out.
     pub(crate) fn left(&mut self, timeout: Option<Duration>) -> Result<Option<Duration>, Error> {
         let Some(timeout) = timeout else { return Ok(None) };
         let now = Instant::now();

@@ -1,5 +1,5 @@
-//! How a session gets to its node: over a connection, again if that has to be, to the
-//! node's first answer; and how one becomes the end of a stream.
+//! How a session reaches its node, with retries, up to the node's first answer; and how it then
+//! becomes one end of a stream.
 
 use crate::carrier::{Carrier, Stuck};
 use crate::connection::{FIRST_PAUSE, emit, wake_after};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
 use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode};
 
-/// How soon to try again a node that has too many connections to accept.
+/// How soon to connect again to a node whose queue of connections to accept is full.
 const CROWDED: Duration = Duration::from_millis(5);
 
 /// Where a node is, and what to authenticate with there.
@@ -29,7 +29,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Reads the keys, if there are any.
+    /// A place whose keys, if it names any, have been read. An error if they can't be.
     pub(crate) fn new(at: Attachment) -> Result<Place, Error> {
         let (at, query) = at.split();
         let keys = match query {
@@ -43,7 +43,7 @@ impl Place {
         Ok(Place { at, keys })
     }
 
-    /// The name that has to be looked up first, if one has.
+    /// The host name that has to be looked up first, if there is one.
     pub(crate) fn name(&self) -> Option<&str> {
         match &self.at {
             Attachment::RemoteName(name) => Some(name),
@@ -51,7 +51,8 @@ impl Place {
         }
     }
 
-    /// Where the node may be: a name can have several addresses. Waits for the look-up.
+    /// The addresses at which the node may be; a host name can have several. Waits for the
+    /// look-up.
     pub(crate) fn candidates(&self) -> Result<VecDeque<Attachment>, Error> {
         match self.name() {
             None => Ok([self.at.clone()].into()),
@@ -67,24 +68,26 @@ pub(crate) enum Answer {
     Reset(Reset),
 }
 
-/// A carrier, and what the node has said on it.
+/// A carrier, and the node's answer to the first message on it.
 pub(crate) type Answered = (Box<dyn Carrier>, Answer);
 
-/// The attempts to say the first message to a node and hear its answer.
+/// Attempts to send a session's first message to a node and to receive the answer, at one address
+/// after another.
 pub(crate) struct Dial {
     candidates: VecDeque<Attachment>,
     keys: Option<Arc<KeyRing>>,
-    /// By which a node on another host knows this session again, and how often it has come.
+    /// What a node on another host recognises this session by, and how many connections it has
+    /// made.
     identity: u64,
     attempt: u32,
     first: ToNode<'static>,
     carrier: Option<Box<dyn Carrier>>,
-    /// When the candidate at hand has had its time.
+    /// When the current candidate has had its time.
     until: Option<Instant>,
-    /// When to try it again, and the pause after that.
+    /// When to try the current candidate again, and how long to pause after that.
     again: Option<Instant>,
     pause: Duration,
-    /// Why the candidates before it were none.
+    /// Why the last candidate before the current one failed.
     absent: Option<Error>,
 }
 
@@ -109,30 +112,32 @@ impl Dial {
         }
     }
 
-    /// How often this session has come to a node.
+    /// How many connections this session has made.
     pub(crate) fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Where the node is that has answered.
+    /// The address of the current candidate: that of the node, once it has answered.
     pub(crate) fn place(&self) -> Option<Place> {
         let at = self.candidates.front()?.clone();
         Some(Place { at, keys: self.keys.clone() })
     }
 
-    /// Gives up.
+    /// Removes the carrier, if there is one, from `watch` and drops it.
     pub(crate) fn leave(&mut self, watch: &mut Watch) {
         if let Some(mut carrier) = self.carrier.take() {
             watch.leave(&mut *carrier);
         }
     }
 
-    /// When to advance though `watch` isn't readable.
+    /// When to call `advance` although `watch` isn't readable.
     fn due(&self) -> Option<Instant> {
         self.again.or(self.until)
     }
 
-    /// The carrier and the answer, once they are there; `watch` knows the carrier then.
+    /// Does what can be done without waiting. Returns the carrier, which is in `watch`, and the
+    /// answer once the node has answered; until then call it again when `watch` is readable, with
+    /// `timer` in it.
     pub(crate) fn advance(
         &mut self,
         watch: &mut Watch,
@@ -220,15 +225,15 @@ impl Dial {
     }
 }
 
-/// Why there is no answer.
+/// Why a node has not answered.
 enum Heard {
     /// The connection was never made.
     Away(std::io::Error),
     Refused(Error),
 }
 
-/// The first message of a node that is about the session itself. Packets to the port that
-/// the session has bound may come before it is known what the port is for.
+/// Reads the node's answer to the last message, if it is there. Packets are passed over, which
+/// may come to the port that the session has bound before the node knows what it is for.
 fn hear(carrier: &mut dyn Carrier) -> Result<Option<Answer>, Heard> {
     let mut buffer = [0; ROOM];
     loop {
@@ -289,15 +294,15 @@ impl Purpose {
     }
 }
 
-/// A stream that is not open yet.
+/// A stream that is being opened or accepted.
 pub(crate) struct Opening {
     dial: Dial,
     purpose: Purpose,
-    /// Taken by the stream.
+    /// Becomes the descriptor of the stream, and is none after that.
     watch: Option<Watch>,
     ready: Arc<Epoll>,
     timer: TimerFd,
-    /// Since then the node has been asked for the stream.
+    /// The carrier on which the node was asked for the stream, and when.
     asked: Option<(Box<dyn Carrier>, Instant)>,
 }
 
@@ -316,8 +321,8 @@ impl Opening {
         Ok(Opening { dial, purpose, watch: Some(watch), ready, timer, asked: None })
     }
 
-    /// The end of the stream, once it is open; `None` until this has to be called again,
-    /// because the descriptor is readable.
+    /// Does what can be done without waiting. Returns the stream once it is open; until then call
+    /// it again when the descriptor is readable.
     pub(crate) fn advance(&mut self) -> Result<Option<End>, Error> {
         let Some(watch) = &mut self.watch else {
             return Err(Error::io("open a stream twice", Errno::EINVAL));
@@ -366,7 +371,7 @@ impl Opening {
         }
     }
 
-    /// Gives up. Who waits can be woken by what remains.
+    /// Gives up opening the stream. The watch that remains can wake those who wait.
     pub(crate) fn into_watch(mut self) -> Option<Watch> {
         let mut watch = self.watch.take()?;
         self.dial.leave(&mut watch);

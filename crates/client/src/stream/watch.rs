@@ -6,16 +6,16 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-/// What somebody waits on: an epoll of a carrier, of the room to send on it while that
-/// is wanted, and of an event that is up as long as its owner says so.
+/// A descriptor to wait on: an epoll of a carrier, of room to send on it while that is wanted,
+/// and of an event that its owner sets and clears.
 ///
-/// Every part is level-triggered, so whoever waits may look late, or find that somebody
-/// else has dealt with it.
+/// All of them are level-triggered, so a thread may look late, or find that another one has
+/// dealt with the event.
 pub(crate) struct Watch {
     epoll: Arc<Epoll>,
     event: EventFd,
     up: bool,
-    /// Whether `epoll` tells of room.
+    /// Whether `epoll` also tells when there is room to send.
     room: bool,
 }
 
@@ -24,7 +24,7 @@ impl Watch {
         Watch::on(new_epoll()?)
     }
 
-    /// On a descriptor that is there already, and holds nothing that matters.
+    /// A watch that uses `epoll`, an existing descriptor that watches nothing else.
     pub(crate) fn on(epoll: Arc<Epoll>) -> Result<Watch, Error> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let event = EventFd::from_value_and_flags(0, flags).map_err(no_descriptor)?;
@@ -36,7 +36,7 @@ impl Watch {
         &self.epoll
     }
 
-    /// Adds a descriptor that is not a carrier's.
+    /// Makes the watch readable whenever `fd` is.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let added = self.epoll.add(fd, readable());
         added.map_err(|errno| Error::io("poll a connection to the trunkline node", errno))
@@ -46,8 +46,8 @@ impl Watch {
         let _ = self.epoll.delete(fd);
     }
 
-    /// Forgets a carrier, which closing it would not do: an in-process node shares the
-    /// descriptors.
+    /// Removes a carrier. Closing it would not do that if the node is in the same process, which
+    /// shares the descriptors.
     pub(crate) fn leave(&mut self, carrier: &mut dyn Carrier) {
         let _ = self.epoll.delete(carrier.descriptor());
         if std::mem::take(&mut self.room) {
@@ -55,7 +55,7 @@ impl Watch {
         }
     }
 
-    /// Makes the event readable, or unreadable.
+    /// Sets the event, which makes the watch readable, or clears it.
     pub(crate) fn signal(&mut self, up: bool) {
         if self.up != up {
             self.up = up;
@@ -64,7 +64,8 @@ impl Watch {
         }
     }
 
-    /// Whether to tell when `carrier`, whose last send would have blocked, has room.
+    /// Sets whether the watch is readable when `carrier`, whose last send would have blocked, has
+    /// room again.
     pub(crate) fn want_room(&mut self, carrier: &mut dyn Carrier, wanted: bool) {
         if !wanted && !self.room {
             return;

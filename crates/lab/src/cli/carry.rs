@@ -24,7 +24,7 @@ pub struct Carry {
     to: Option<SocketAddr>,
 }
 
-/// Does it.
+/// Sends or receives the file; true, as every command that has no claims to judge.
 pub fn run(args: &Carry) -> Result<bool, Error> {
     let Carry { by, congestion, port, file, certificate, to } = args.clone();
     let part = Part { by, congestion, to, port, file, certificate };

@@ -174,9 +174,9 @@ impl Window {
         self.acked = 0;
     }
 
-    /// Something on the way asks to send less before it must drop anything; at most once
-    /// in a round trip, as for losses. A queue that marks is short, so that less than half
-    /// suffices to empty it: 0.8 of the window stay, and with CUBIC 0.85 (RFC 8511).
+    /// A packet was marked by a queue on the path, instead of being dropped; to be called at most
+    /// once in a round trip, as for losses. A queue that marks is short, so it empties with a
+    /// smaller reduction than by half: to 0.8 of the window, and with CUBIC to 0.85 (RFC 8511).
     pub fn on_mark(&mut self) {
         let segment = self.config.segment as u64;
         let stays = match self.config.algorithm {
@@ -191,8 +191,8 @@ impl Window {
         self.acked = 0;
     }
 
-    /// What was taken for lost has come all the same: the window is at least what it was
-    /// `before` that (as RFC 4015 has it).
+    /// Undoes a reduction for a loss that was none, since the packet has arrived: the window is
+    /// at least what it was `before` that (as in RFC 4015).
     pub fn undo(&mut self, before: &Window) {
         if before.cwnd > self.cwnd {
             *self = before.clone();

@@ -533,45 +533,45 @@ pub struct FlowQuality {
     pub mos: f64,
 }
 
-/// Some of the streams that end at the node.
+/// A page of the streams that end at the node.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Streams {
-    /// At most 256.
+    /// At most 256 streams. Any page may have fewer, even none.
     pub streams: Vec<Stream>,
     /// `from` of the next question; `null` if these were the last.
     pub next: Option<usize>,
 }
 
-/// A stream.
+/// One end of a stream, as the node that has it sees it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Stream {
-    /// The other node.
+    /// The node of the other end.
     pub peer: u32,
-    /// The virtual port there.
+    /// The virtual port at the other end.
     pub peer_port: u16,
-    /// The virtual port here.
+    /// The virtual port at this end.
     pub port: u16,
     /// `opening`: the other end has not answered; `waiting`: nobody here has accepted it
     /// yet; `open`; `closing`: its application has gone, and what it wrote is still
-    /// delivered; `over`: both directions have ended, and it is remembered for a few seconds.
+    /// delivered; `over`: both directions have ended, and it is remembered for a minute.
     pub state: String,
-    /// Who has it here: a process's name, or that of a `[[client]]`.
+    /// The application that has the stream here: a process's name, or that of a `[[client]]`.
     pub application: Option<String>,
-    /// The process, if it is on this machine.
+    /// The process id of the application, if it is on this machine.
     pub pid: Option<i32>,
-    /// The round trip, smoothed.
+    /// The smoothed round-trip time from end to end, in milliseconds.
     pub rtt_ms: Option<f64>,
-    /// Bytes that may be under way.
+    /// The congestion window, in bytes.
     pub window: u64,
-    /// Bytes that the other end has acknowledged.
+    /// Bytes of data that the other end has acknowledged.
     pub sent: u64,
-    /// Bytes that were written here and are not acknowledged.
+    /// Bytes of data that were written here and are not acknowledged.
     pub unacknowledged: u64,
-    /// Bytes that have come in order.
+    /// Bytes of data received in order.
     pub received: u64,
-    /// Bytes that have come and that the application has not taken.
+    /// Bytes received in order that the application here has not read.
     pub unread: u64,
-    /// Segments that were sent again.
+    /// Segments that this end had to retransmit.
     pub repeated: u64,
 }
 

@@ -1,11 +1,11 @@
-//! `streams`.
+//! `trunkline streams`: the streams that end at a running node, as a table or JSON.
 
 use super::client::Client;
 use super::protocol::{Ask, Stream, Streams};
 use super::table::{Align, NOTHING, lines, number};
 use super::{Error, StreamsArgs, print_json};
 
-/// Runs `trunkline streams`.
+/// Runs `trunkline streams`: prints the streams of a node, by peer and port.
 pub fn streams(args: &StreamsArgs) -> Result<(), Error> {
     let mut streams = all(&mut args.at.connect()?, args.peer)?;
     streams.sort_by_key(|s| (s.peer, s.peer_port, s.port));
@@ -25,7 +25,7 @@ pub fn streams(args: &StreamsArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// All streams of a node, or those with `peer`.
+/// All streams that end at a node, or only those with node `peer`.
 fn all(client: &mut Client, peer: Option<u32>) -> Result<Vec<Stream>, Error> {
     let (mut streams, mut next) = (Vec::new(), Some(0));
     while let Some(from) = next {

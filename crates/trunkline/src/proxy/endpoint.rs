@@ -72,7 +72,7 @@ impl Endpoint {
         }
     }
 
-    /// Its ports.
+    /// The UDP, TCP or virtual ports of this endpoint: one, or a range.
     pub fn ports(&self) -> RangeInclusive<u16> {
         self.first..=self.last
     }

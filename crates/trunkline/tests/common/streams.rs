@@ -45,7 +45,7 @@ pub fn cat(node: &Node, args: &[&str]) -> Command {
     command
 }
 
-/// A `cat` that runs.
+/// A running `trunkline cat`.
 pub struct Cat {
     child: Child,
     said: PathBuf,
@@ -98,7 +98,7 @@ impl Drop for Cat {
     }
 }
 
-/// So many bytes that don't repeat.
+/// `len` pseudorandom bytes.
 pub fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {

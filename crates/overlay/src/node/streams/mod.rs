@@ -25,28 +25,29 @@ use trunkline_rate::window;
 /// Packets that one stream may send before others have their turn.
 const TURN: usize = 16;
 
-/// When to try again for want of a way, and of room in its link if nothing else makes the
-/// link send.
+/// When to try again if there is no route; and if its link is full, unless the link sends
+/// before that.
 const NO_WAY: Duration = Duration::from_millis(100);
 const NO_ROOM: Duration = Duration::from_millis(5);
 
-/// Bytes that may wait in a stream that nobody has accepted yet.
+/// Bytes that may wait in a stream that has not been accepted yet.
 const UNACCEPTED: u64 = 16 << 10;
 
-/// How often nodes are told of streams that are unknown here.
+/// How many packets of unknown or refused streams are answered with a reset, for all other
+/// nodes together.
 const UNKNOWN: Rate = Rate { per_second: 200, burst: 200 };
 
-/// Everything of streams that a node has.
+/// The state of all streams that end at a node.
 #[derive(Debug)]
 pub(super) struct StreamState {
     pub table: Streams,
-    /// Sessions that are to be told of the end of their stream.
+    /// Sessions that have yet to be told why their stream broke off.
     broken: VecDeque<(SessionId, Reset)>,
     /// When applications are next to be told what could not be told yet.
     tell_at: Time,
-    /// After how long the next time is.
+    /// How long to wait until then, the next time that some application takes nothing.
     patience: Duration,
-    /// Room for one packet.
+    /// Memory in which one segment is put together.
     packet: Box<[u8]>,
     unknown: Pacer,
     stats: StreamStats,
@@ -80,7 +81,7 @@ impl StreamState {
         self.table.next_timeout().min(self.tell_at)
     }
 
-    /// Forgets stream `id`, which stays in the counters.
+    /// Removes stream `id`, and keeps its counts.
     fn remove(&mut self, id: StreamId) -> Option<Box<End>> {
         let end = self.table.remove(id)?;
         self.stats.sent += end.tx.delivered();
@@ -89,7 +90,7 @@ impl StreamState {
         Some(end)
     }
 
-    /// Stream `id` has broken off; its application is told why.
+    /// Removes stream `id`, which has broken off; its application will be told why.
     fn break_off(&mut self, id: StreamId, why: Reset) -> Option<Box<End>> {
         let end = self.remove(id)?;
         self.stats.reset += 1;
@@ -99,7 +100,7 @@ impl StreamState {
         Some(end)
     }
 
-    /// Forgets a stream that is over. Its application may still give credit.
+    /// Removes a stream that is over. Its application may still give credit, which is ignored.
     fn forget(&mut self, id: StreamId) {
         if let Some(end) = self.remove(id)
             && let Owner::Session(session) = end.owner
@@ -108,7 +109,7 @@ impl StreamState {
         }
     }
 
-    /// Session `id` has no stream, and is told why.
+    /// Session `id` has no stream any more, or gets none, and will be told why.
     fn refuse(&mut self, id: SessionId, why: Reset) {
         self.table.end_role(id);
         self.broken.push_back((id, why));
@@ -117,12 +118,12 @@ impl StreamState {
 }
 
 impl Forwarder {
-    /// Whether session `id` has to do with streams.
+    /// Whether session `id` is an end of a stream, or was one, or listens for streams.
     pub(super) fn has_stream(&self, id: SessionId) -> bool {
         self.streams.table.role(id).is_some()
     }
 
-    /// Takes what an application says of a stream.
+    /// Processes a request of an application about a stream.
     pub(super) fn stream_request(&mut self, now: Time, id: SessionId, request: Request<'_>) {
         if self.sessions.client_of(id).is_none() {
             // Its last message and its end have crossed; the next session with this number
@@ -142,7 +143,7 @@ impl Forwarder {
             }
             (Request::Reset, Some(Role::End(stream))) => {
                 if let Some(end) = self.streams.break_off(stream, Reset::Aborted) {
-                    // Whoever has said so needs not be told.
+                    // The application that has asked for this need not be told.
                     self.streams.broken.pop_back();
                     self.reset_peer(now, &end, Reset::Aborted);
                 }
@@ -221,7 +222,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Sees to it that there may be a stream with this key.
+    /// Makes sure that a stream with this key can be added, and forgets one that is over for it
+    /// if need be. [`Reset::NoRoom`] if there is one with this key, or no room.
     fn make_room(&mut self, key: Key) -> Result<(), Reset> {
         if let Some(old) = self.streams.table.find(&key) {
             let (end, _) = self.streams.table.get_mut(old).ok_or(Reset::NoRoom)?;
@@ -287,8 +289,8 @@ impl Forwarder {
         }
     }
 
-    /// Session `id` is over: what it wrote is still delivered, if the other end doesn't
-    /// send what nobody reads.
+    /// Session `id` has ended. What it wrote to its stream is still delivered, unless the session
+    /// didn't end that direction, or the other end sends more, which nobody reads.
     pub(super) fn close_stream(&mut self, now: Time, id: SessionId) {
         match self.streams.table.role(id) {
             Some(Role::End(stream)) => {
@@ -311,7 +313,7 @@ impl Forwarder {
         self.streams.table.forget_role(id);
     }
 
-    /// Takes a packet of a stream that ends here.
+    /// Processes a packet of a stream that ends here.
     pub(super) fn on_stream(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), Drop> {
         let h = &packet.flow;
         let key = Key { peer: h.source, peer_port: h.source_port, port: h.destination_port };
@@ -319,7 +321,7 @@ impl Forwarder {
         if h.source != self.id
             && let Err(forbidden) = self.access.check_from(h.source)
         {
-            // Whoever asks is told, rather than ask again.
+            // A node that requests a stream is told, so that it stops.
             if matches!(&segment, Segment::Body(body) if body.open) {
                 self.streams.stats.refused += 1;
                 self.say_reset(now, packet, Reset::Forbidden);
@@ -334,8 +336,9 @@ impl Forwarder {
             if end.tag == h.flow_seq {
                 found = Some(id);
             } else if matches!(&segment, Segment::Body(body) if body.open) && !end.is_over() {
-                // Its node has started anew, and opens another between the same ports; or
-                // somebody else says so. It knows whether it has this one, and asks again.
+                // Its node has restarted, and opens another stream between the same ports; or
+                // somebody else does in its name. Only it knows whether it has this one, so
+                // ask it; it repeats its request.
                 end.challenge();
                 self.streams.table.will_send(id);
                 return Err(Drop::NoPort);
@@ -343,7 +346,8 @@ impl Forwarder {
         }
         match (found, segment) {
             (Some(id), Segment::Reset(why)) => {
-                // Who has all has lost nothing, and who asks for a stream may ask again.
+                // An end that has everything has lost nothing by a reset, and one that is still
+                // opening the stream may ask again.
                 let end = self.streams.table.get_mut(id);
                 if end.is_some_and(|(end, _)| !end.is_over() && !end.is_put_off(why)) {
                     self.streams.break_off(id, why);
@@ -363,7 +367,8 @@ impl Forwarder {
                         if !over && let Some(end) = self.streams.break_off(id, why) {
                             self.reset_peer(now, &end, why);
                         }
-                        // Who writes to one that has just gone does nothing wrong.
+                        // A peer that writes to an application that has just gone does nothing
+                        // wrong.
                         let gone = why == Reset::Closed;
                         return Err(if gone { Drop::NoPort } else { Drop::Malformed });
                     }
@@ -389,7 +394,8 @@ impl Forwarder {
         }
     }
 
-    /// Lets a stream in that somebody listens for.
+    /// Adds a stream that another node has requested, to wait until it is accepted. An error is
+    /// the reason for which it is refused.
     fn let_in(
         &mut self,
         now: Time,
@@ -414,7 +420,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Answers a packet of a stream that is none here.
+    /// Answers a packet of a stream that is unknown or refused here with a reset, unless too many
+    /// such packets have come.
     fn say_reset(&mut self, now: Time, packet: &Packet<'_>, why: Reset) {
         let h = &packet.flow;
         if h.source != self.id && !self.streams.unknown.admit(now, 1) {
@@ -444,7 +451,8 @@ impl Forwarder {
         }
     }
 
-    /// Sends one segment on its way; what a link doesn't take is lost.
+    /// Forwards one segment to the other end, or hands it over if that is at this node. What a
+    /// link doesn't take is dropped and counted.
     fn send_segment(
         &mut self,
         now: Time,
@@ -481,8 +489,8 @@ impl Forwarder {
         }
     }
 
-    /// The link by which a stream's packets leave, if it takes one now; `None` for this
-    /// node itself.
+    /// The link by which a stream's next packet leaves, if it takes one now; `None` if the other
+    /// end is at this node.
     fn way_of(&self, end: &End) -> Result<Option<LinkId>, Way> {
         if end.key.peer == self.id {
             return Ok(None);
@@ -496,8 +504,8 @@ impl Forwarder {
         }
     }
 
-    /// Hands what streams may send now to the links, in turns; whether some of it has found
-    /// no room.
+    /// Hands what streams may send now to the links, in turns. Returns whether any of it found a
+    /// link full.
     pub(super) fn send_streams(&mut self, now: Time) -> bool {
         let mut goes_on = true;
         while core::mem::take(&mut goes_on) {
@@ -509,7 +517,7 @@ impl Forwarder {
         self.streams.table.senders() > 0
     }
 
-    /// A stream's turn; whether it has sent anything.
+    /// Sends what stream `id` may send in one turn. Returns whether that was anything.
     fn send_stream(&mut self, now: Time, id: StreamId) -> bool {
         let mut packet = core::mem::take(&mut self.streams.packet);
         let room = self.max_payload;
@@ -546,7 +554,7 @@ impl Forwarder {
         sent > 0
     }
 
-    /// Looks after the streams whose time has come.
+    /// Does what is due for the streams whose timers have expired.
     pub(super) fn stream_timeouts(&mut self, now: Time) {
         while let Some(id) = self.streams.table.next_due(now) {
             let Some((end, mut memory)) = self.streams.table.get_mut(id) else { continue };
@@ -567,10 +575,10 @@ impl Forwarder {
     }
 }
 
-/// Why no packet can leave.
+/// Why no packet of a stream can leave now.
 enum Way {
-    /// There is none, or it isn't ready.
+    /// There is no route, or its link isn't up.
     None,
-    /// Its link has as much as it takes.
+    /// The send queue of its link is full.
     Full,
 }

@@ -1,4 +1,4 @@
-//! What there is of streams, for people to look at.
+//! The state and the counters of streams, as operators see them.
 
 use crate::node::Node;
 use crate::session::SessionId;
@@ -6,71 +6,71 @@ use crate::session::stream::{End, Key, Owner};
 use crate::wire::NodeId;
 use core::time::Duration;
 
-/// What a node has done for streams.
+/// Counters of all streams that end at a node, since its start.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct StreamStats {
-    /// Streams open now, those included that are being opened or closed.
+    /// Streams that exist now, including those that are being opened or closed.
     pub open: u64,
-    /// Streams that applications here have opened, or tried to.
+    /// Streams that applications of this node have opened, or tried to.
     pub opened: u64,
-    /// Streams from elsewhere that were let in.
+    /// Streams requested by other ends that were let in, to be accepted.
     pub accepted: u64,
-    /// Streams from elsewhere that were refused.
+    /// Streams requested by other ends that were refused.
     pub refused: u64,
-    /// Streams that broke off.
+    /// Streams that broke off before both directions had ended, or that were never opened.
     pub reset: u64,
     /// Bytes that other ends have acknowledged.
     pub sent: u64,
     /// Bytes that have come in order.
     pub received: u64,
-    /// Segments that were sent again, end to end.
+    /// Segments that the ends here had to retransmit; what links retransmit doesn't count.
     pub repeated: u64,
 }
 
-/// A stream as one moment saw it.
+/// The state of one end of a stream, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
-    /// The other end's node.
+    /// The node of the other end.
     pub peer: NodeId,
-    /// The virtual port there.
+    /// The virtual port at the other end.
     pub peer_port: u16,
-    /// The virtual port here.
+    /// The virtual port at this end.
     pub port: u16,
-    /// How far it has come.
+    /// Where the stream is between its opening and its end.
     pub state: StreamPhase,
-    /// The smoothed round trip, once one was measured.
+    /// The smoothed round-trip time from end to end, once one was measured.
     pub rtt: Option<Duration>,
-    /// Bytes that may be under way.
+    /// The congestion window, in bytes with all headers.
     pub window: u64,
-    /// Bytes that the other end has acknowledged.
+    /// Bytes of data that the other end has acknowledged.
     pub sent: u64,
-    /// Bytes that were written here, and are under way or wait for that.
+    /// Bytes of data that were written here and are not acknowledged.
     pub unacknowledged: u64,
     /// Bytes that have come in order.
     pub received: u64,
-    /// Bytes that have come and were not read yet.
+    /// Bytes received in order that the application here has not read yet.
     pub unread: u64,
-    /// Segments that were sent again.
+    /// Segments that this end had to retransmit.
     pub repeated: u64,
 }
 
-/// How far a stream has come.
+/// Where a stream is between its opening and its end, as one of its nodes sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamPhase {
     /// The other end has not answered yet.
     Opening,
-    /// It waits to be accepted.
+    /// It waits to be accepted by an application of this node.
     Waiting,
-    /// Both ends have it.
+    /// It is open, in at least one direction.
     Open,
-    /// Its application here has closed it, and what was written is still delivered.
+    /// The application of this node has closed it, and what that wrote is still delivered.
     Closing,
-    /// Both directions have ended; it is remembered for a minute.
+    /// Both directions have ended. It is remembered for a minute, to answer repeated packets.
     Over,
 }
 
 impl StreamPhase {
-    /// Its name in tables.
+    /// The name of the phase in tables and in JSON, in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             StreamPhase::Opening => "opening",
@@ -109,14 +109,14 @@ impl From<&End> for Stream {
 }
 
 impl Node {
-    /// The streams that end here.
+    /// The state of all streams that end at this node, in no particular order.
     pub fn streams(&self) -> impl Iterator<Item = Stream> {
         self.forwarder.streams.table.iter().map(Stream::from)
     }
 
-    /// Some of the streams that end here, each with the session that has it: those from
-    /// `from` on, which is 0 at first, and where it goes on, if it does. At most `places`
-    /// places of the table are looked at.
+    /// A page of the streams that end at this node, each with the session that has it, if one
+    /// does; and where the next page begins, if there is one. `from` is 0 for the first page. At
+    /// most `places` slots of the table are looked at, so a page may be shorter, even empty.
     pub fn streams_page(
         &self,
         from: usize,

@@ -1,4 +1,4 @@
-//! What applications are told of their streams.
+//! Tells applications what becomes of their streams, and hands them the data.
 
 use crate::node::local::say;
 use crate::node::{Forwarder, Handover, Sink};
@@ -9,13 +9,13 @@ use crate::session::wire::stream::{Notice, Reset};
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// When to try again to tell an application that doesn't read: so soon, and then ever
-/// later, up to this.
+/// The first and the longest wait before an application that doesn't read is told again; it
+/// doubles in between.
 pub(super) const NOT_READ: Duration = Duration::from_millis(5);
 const LONG_NOT_READ: Duration = Duration::from_millis(160);
 
 impl Forwarder {
-    /// Tells applications what has become of their streams, and hands over what has come.
+    /// Tells all applications what is due of their streams, and hands over what was received.
     pub(in crate::node) fn tell_streams(&mut self, now: Time, sink: &mut impl Sink) {
         let due = self.streams.tell_at <= now;
         self.streams.tell_at = Time::NEVER;
@@ -102,7 +102,9 @@ impl Forwarder {
     }
 }
 
-/// Hands an open stream's data to its application, and what else it is to know.
+/// Hands the data of an open stream to its application, and then what else it has to know: the
+/// end of the other direction, credit, and the end of the stream. `Full` if the application
+/// doesn't take all of that now.
 fn hand_over(now: Time, session: SessionId, end: &mut End, sink: &mut impl Sink) -> Handover {
     loop {
         let bytes = end.rx.readable();

@@ -7,12 +7,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// So many bytes in all.
+    /// A budget of `bytes` bytes, of which none is taken.
     pub fn new(bytes: usize) -> Budget {
         Budget { left: bytes }
     }
 
-    /// What nobody has taken.
+    /// How many bytes are not taken.
     pub fn left(&self) -> usize {
         self.left
     }
@@ -49,13 +49,14 @@ pub const LEAST: usize = 16 << 10;
 /// A circular buffer; which positions it keeps is for its owner to know.
 #[derive(Debug, Default)]
 pub struct Buffer {
-    /// A power of two of bytes, or none.
+    /// The memory: its length is a power of two, or 0. Position `p` of the stream is at index `p`
+    /// modulo that length.
     bytes: Box<[u8]>,
 }
 
 impl Buffer {
-    /// Makes room for all from position `from` up to `end`, keeping what is there from
-    /// `from` on. False if there is no memory for that.
+    /// Grows the buffer to hold positions `from` to `end` (exclusive), and keeps what is there from
+    /// `from` on. False if the budget has no memory for that; nothing changes then.
     pub fn reserve(&mut self, from: u64, end: u64, memory: &mut Memory<'_>) -> bool {
         let Ok(len) = usize::try_from(end.saturating_sub(from)) else { return false };
         let old = self.bytes.len();
@@ -82,18 +83,18 @@ impl Buffer {
         true
     }
 
-    /// How many bytes it has memory for.
+    /// The size of the memory, in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Gives all memory back.
+    /// Returns all memory to the budget; the contents are lost.
     pub fn release(&mut self, memory: &mut Memory<'_>) {
         memory.give(self.bytes.len());
         self.bytes = Box::default();
     }
 
-    /// Gives back what is beyond the least, keeping nothing of what is there.
+    /// Returns all memory but [`LEAST`] bytes to the budget; the contents are lost.
     pub fn shrink(&mut self, memory: &mut Memory<'_>) {
         if self.bytes.len() > LEAST {
             self.release(memory);
@@ -101,21 +102,21 @@ impl Buffer {
         }
     }
 
-    /// Writes `data` at `position`, for which room was made.
+    /// Writes `data` from `position` on, for which [`Buffer::reserve`] has made room.
     pub fn write(&mut self, position: u64, data: &[u8]) {
         if !data.is_empty() && data.len() <= self.bytes.len() {
             put(&mut self.bytes, position, data);
         }
     }
 
-    /// Bytes from `position` on, as many as lie together of `len`.
+    /// The bytes from `position` on, up to `len` of them: fewer where the circular memory wraps.
     pub fn piece(&self, position: u64, len: usize) -> &[u8] {
         let Some(mask) = self.bytes.len().checked_sub(1) else { return &[] };
         let at = position as usize & mask;
         &self.bytes[at..self.bytes.len().min(at + len)]
     }
 
-    /// Copies bytes from `position` on into all of `out`.
+    /// Fills `out` with the bytes from `position` on.
     pub fn copy(&self, position: u64, out: &mut [u8]) {
         let first = self.piece(position, out.len());
         let (a, b) = out.split_at_mut(first.len());

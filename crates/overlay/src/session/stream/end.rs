@@ -11,11 +11,11 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 
-/// After so long without a word the other end is asked for one.
+/// After this much silence the other end is asked to answer (keep-alive).
 const IDLE: Duration = Duration::from_secs(15);
 
-/// One that says nothing for so long, though it was asked, is gone: long enough for any
-/// outage that routing gets over.
+/// An end that has been silent for this long, though it was asked, is gone. It is long enough for
+/// any outage that routing recovers from.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long to try to open a stream, and how often.
@@ -30,22 +30,23 @@ const STALLED: Duration = Duration::from_secs(600);
 /// whose stream came to its end isn't told that it was lost.
 const REMEMBERED: Duration = PATIENCE;
 
-/// Which stream of a node.
+/// What identifies a stream at one of its nodes: the other node, and the ports at both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Key {
-    /// The other end's node.
+    /// The node of the other end.
     pub peer: NodeId,
-    /// The virtual port there.
+    /// The virtual port at the other end.
     pub peer_port: u16,
-    /// The virtual port here.
+    /// The virtual port at this end.
     pub port: u16,
 }
 
-/// Who has a stream.
+/// Who a stream belongs to at this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     Session(SessionId),
-    /// It waits to be accepted by whoever listens at its port.
+    /// Nobody yet: it waits to be accepted under this token by the session that listens at its
+    /// port.
     Backlog {
         token: u64,
     },
@@ -55,23 +56,25 @@ pub enum Owner {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// The other end is asked to open it.
+    /// The other end is asked to open the stream: again at `again`, and until `until`.
     Opening {
         until: Time,
         again: Time,
     },
     Open,
-    /// Over, and remembered until then.
+    /// Both directions have ended. The stream is remembered until `until`, to answer repeated
+    /// segments.
     Over {
         until: Time,
     },
 }
 
-/// See the module.
+/// One end of one stream: both halves, its opening and its end.
 #[derive(Debug)]
 pub struct End {
     pub key: Key,
-    /// What its opener has drawn to tell it from others.
+    /// The number that the opener has drawn at random, by which late packets of an earlier stream
+    /// between the same ports are told apart.
     pub tag: u16,
     pub metric: Metric,
     pub messages: bool,
@@ -80,33 +83,36 @@ pub struct End {
     pub rx: Receiver,
     phase: Phase,
     is_opener: bool,
-    /// The other end is to say what it has.
+    /// Whether the next segment is to request an acknowledgement.
     ask: bool,
-    /// When anything came last, when that was last asked for, and since when data wait
-    /// that the other end doesn't take.
+    /// When anything was last received, when the other end was last asked to answer, and since when
+    /// its receive window has been closed while data waited.
     heard: Time,
     asked: Time,
     stalled: Option<Time>,
-    /// What its application knows of it.
+    /// What the application has been told: that the stream is open (while it waits to be accepted:
+    /// that it came in), that the other end sends no more, and that both directions have ended.
     pub told_open: bool,
     pub told_end: bool,
     pub told_finished: bool,
-    /// Bytes that it may write more and has not been told of.
+    /// Bytes of credit granted to the application that it has not been told of.
     pub credit_owed: u32,
-    /// Nothing can leave at present, and that is tried again then.
+    /// When to try again to send, if nothing could be sent.
     held_until: Option<Time>,
-    /// What the other end has said to the requests to open it.
+    /// The reason that the other end gave for putting off the requests to open the stream.
     refused: Option<Reset>,
 }
 
 impl End {
-    /// The end that asks for the stream.
+    /// The end of the node that opens the stream. It requests that every second, for ten seconds at
+    /// most.
     pub fn opening(now: Time, key: Key, tag: u16, owner: Owner, tx: Sender, rx: Receiver) -> End {
         let phase = Phase::Opening { until: now + OPENING, again: now };
         End::new(now, key, tag, owner, (tx, rx), phase)
     }
 
-    /// The end that was asked.
+    /// The end of the node that was asked to open the stream. It owes an acknowledgement, which is
+    /// its answer.
     pub fn opened(now: Time, key: Key, tag: u16, owner: Owner, tx: Sender, rx: Receiver) -> End {
         let mut end = End::new(now, key, tag, owner, (tx, rx), Phase::Open);
         end.rx.on_ask(now);
@@ -144,23 +150,25 @@ impl End {
         }
     }
 
-    /// Whether the other end has answered.
+    /// Whether the stream has been opened: at the opener, whether the other end has answered.
     pub fn is_open(&self) -> bool {
         !matches!(self.phase, Phase::Opening { .. })
     }
 
-    /// Whether both directions have ended, and all has come.
+    /// Whether both directions have ended, and each end has all data of the other.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over { .. })
     }
 
-    /// Whether it is over and of no more use to anybody here: its application has all that
-    /// came and knows so, or has gone.
+    /// Whether the stream is over, and its application has read everything and been told so, or has
+    /// gone: it is only remembered then.
     pub fn is_left(&self) -> bool {
         self.is_over() && (self.told_finished || self.owner == Owner::Nobody)
     }
 
-    /// Takes a segment; an error if the stream can't go on.
+    /// Processes a segment from the other end, which came `marked` for congestion or not. An error
+    /// ends the stream: the other end has broken the protocol, or sends to an application that has
+    /// gone.
     pub fn on_segment(
         &mut self,
         now: Time,
@@ -204,22 +212,22 @@ impl End {
         }
     }
 
-    /// Its application has taken something: one that is over needs no memory any more when
-    /// that was all.
+    /// The application has read something. If the stream is over and that was the last of it, its
+    /// memory is released.
     pub fn note_read(&mut self, memory: &mut Memory<'_>) {
         if self.is_over() && !self.rx.holds_data() {
             self.rx.release(memory);
         }
     }
 
-    /// Another node seems to have the other end's ports: asks the other end whether it is
-    /// still there.
+    /// Asks the other end whether it still has this stream, because its node, or somebody in its
+    /// name, has requested another one between the same ports.
     pub fn challenge(&mut self) {
         self.ask = true;
     }
 
-    /// Writes the next segment that may leave now, with at most `room` bytes, into `out`:
-    /// how many bytes it has.
+    /// Writes the next segment that may leave now into `out`, and returns its length: at most
+    /// `room` bytes. `None` if there is nothing to send, or windows and pacing hold it back.
     pub fn poll(&mut self, now: Time, room: usize, out: &mut [u8]) -> Option<usize> {
         self.held_until = None;
         if let Phase::Opening { until, again } = self.phase {
@@ -251,7 +259,8 @@ impl End {
         None
     }
 
-    /// A segment without data: what has come, and what else is to be said.
+    /// Writes a segment without data: an acknowledgement, and the flags that are due. `open` makes
+    /// it a request to open the stream.
     fn emit_control(&mut self, open: bool, out: &mut [u8]) -> Option<usize> {
         let ack = Some(self.rx.ack(MAX_RANGES));
         let ask = core::mem::take(&mut self.ask);
@@ -261,13 +270,13 @@ impl End {
         Some(w.len())
     }
 
-    /// Nothing can leave before `at`, for want of a way or of room.
+    /// Nothing can be sent before `at`, because there is no route or its link is full.
     pub fn wait_until(&mut self, at: Time) {
         self.held_until = Some(at);
     }
 
-    /// The other end takes no more streams now. Whether it is to be asked again, since it is
-    /// still to be opened.
+    /// Whether a reset for this reason is no end of the stream: while it is being opened, a node
+    /// that is full is asked again.
     pub fn is_put_off(&mut self, why: Reset) -> bool {
         let waits = matches!(self.phase, Phase::Opening { .. }) && why == Reset::Full;
         if waits {
@@ -276,7 +285,7 @@ impl End {
         waits
     }
 
-    /// When [`End::poll`] or [`End::handle_timeout`] has something to do.
+    /// When [`End::poll`] or [`End::handle_timeout`] is next to be called, if nothing comes before.
     pub fn next_timeout(&self) -> Time {
         self.held_until.unwrap_or_else(|| self.due_at())
     }
@@ -294,7 +303,8 @@ impl End {
         self.tx.next_timeout().min(self.rx.due()).min(alive).min(idle).min(stalled)
     }
 
-    /// Does what is due; an error if the stream is over for it.
+    /// Does what is due at `now`. An error ends the stream: the other end is silent, or has not
+    /// read for too long.
     pub fn handle_timeout(&mut self, now: Time, memory: &mut Memory<'_>) -> Result<(), Reset> {
         if let Phase::Opening { until, .. } = self.phase {
             let why = self.refused.unwrap_or(Reset::Timeout);
@@ -334,22 +344,23 @@ impl End {
         Ok(())
     }
 
-    /// Whether it was remembered for long enough.
+    /// Whether the stream is over and no longer needs to be remembered.
     pub fn is_forgotten(&self, now: Time) -> bool {
         matches!(self.phase, Phase::Over { until } if until <= now) && self.is_left()
     }
 
-    /// Its application takes it, and `credit` bytes of it to begin with; from now on as
-    /// many as `max` may wait here.
+    /// An application has accepted the stream, and takes `credit` bytes to begin with. From now on
+    /// up to `max` bytes may wait for it.
     pub fn accept(&mut self, now: Time, max: u64, credit: u64) {
         self.told_open = false;
         self.rx.give_credit(credit);
         self.rx.widen(now, max);
     }
 
-    /// Its application has gone. If it has ended its direction before, what it wrote is
-    /// still delivered, unless there is nobody to read what has come; else the stream has
-    /// broken off, lest the other end take what it has for everything.
+    /// What becomes of the stream when its application goes. If the application has ended its own
+    /// direction and left nothing unread, what it wrote is still delivered. Otherwise the stream is
+    /// reset for the reason returned, so that the other end doesn't take incomplete data for all of
+    /// it.
     pub fn abandon(&self) -> Result<(), Reset> {
         match self.is_open() {
             _ if self.is_over() => Ok(()),

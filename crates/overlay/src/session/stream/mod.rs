@@ -40,24 +40,29 @@ use trunkline_rate::window::Algorithm;
 /// Settings of a node's streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many may be open at once; half of them with one other node.
+    /// How many streams may be open at once, 0 to 2^20; at most half of them (rounded up) with any
+    /// one other node. With 0 the node has no streams.
     pub max: usize,
-    /// How many may wait at one port to be accepted.
+    /// How many streams may wait at one port to be accepted, at least 1; a listener can ask for
+    /// fewer.
     pub backlog: u16,
-    /// Bytes that one end of a stream may keep in each direction: what is written and not
-    /// yet acknowledged, and what has come and was not yet read.
+    /// Bytes that one end of a stream may keep in each direction, 64 KiB to 16 MiB: what was
+    /// written and is not yet acknowledged, and what has arrived and is not yet read.
     pub buffer: usize,
-    /// Bytes that all of them may keep; half of them in streams with one other node.
+    /// Bytes that all streams together may keep, at least four times `buffer`; at most half of them
+    /// in streams with any one other node.
     pub memory: usize,
-    /// How their windows grow.
+    /// How the congestion windows of streams grow.
     pub algorithm: Algorithm,
 }
 
 impl Config {
-    /// The least and the most bytes that an end may keep: a stream's window has 16 MiB.
+    /// The bytes that an end may keep in each direction: an acknowledgement can announce a window
+    /// of at most 16 MiB.
     const BUFFER: RangeInclusive<usize> = 64 << 10..=16 << 20;
 
-    /// What can't be, if anything.
+    /// Checks the ranges of all settings. The error says which one is out of range, by its name in
+    /// the configuration file.
     pub fn check(&self) -> Result<(), &'static str> {
         if self.max > 1 << 20 {
             return Err("[streams] max is out of range (0 to 1048576)");

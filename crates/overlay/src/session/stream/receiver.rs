@@ -15,34 +15,36 @@ const ACK_DELAY: Duration = Duration::from_millis(25);
 /// so that no peer makes this end search long lists.
 const MAX_GAPS: usize = 512;
 
-/// What became of data.
+/// What became of the data in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// Some of it is new.
+    /// Some of the data, or the end of the stream, was new, and is kept.
     New,
-    /// It is here already.
+    /// All of it had been received before.
     Copy,
-    /// There is no memory for it, or too many gaps: as if it had been lost.
+    /// It was dropped for want of memory, or since there are too many gaps; the peer has to send it
+    /// again.
     NoRoom,
 }
 
-/// See the module.
+/// The receiving half of a stream.
 #[derive(Debug)]
 pub struct Receiver {
     buffer: Buffer,
-    /// How many bytes it may keep.
+    /// How many bytes may be kept that the application has not read.
     max: u64,
-    /// The application has all before this.
+    /// The application has read all before this position.
     taken: u64,
-    /// All before this has come.
+    /// All before this position has been received.
     next: u64,
-    /// What has come beyond, in ascending order and apart from each other.
+    /// What has been received beyond `next`: first position and end (exclusive) of each range,
+    /// ascending, with gaps between them.
     ranges: Vec<(u64, u64)>,
-    /// Where the stream ends, once that is known.
+    /// The position behind the last byte of the stream, once that is known.
     end: Option<u64>,
-    /// The application takes all before this.
+    /// The application has given credit for all before this position.
     credit: u64,
-    /// The peer may send all before this, as it was last told.
+    /// The furthest position that the peer has been allowed to send up to.
     announced: u64,
     marks: u8,
     copies: u8,
@@ -50,7 +52,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// It keeps at most `max` bytes, and its application takes `credit` to begin with.
+    /// A receiver that keeps at most `max` unread bytes, for an application that takes `credit`
+    /// bytes to begin with.
     pub fn new(max: u64, credit: u64) -> Receiver {
         Receiver {
             buffer: Buffer::default(),
@@ -67,29 +70,31 @@ impl Receiver {
         }
     }
 
-    /// The application takes so many bytes more; false if that is more than it can mean.
+    /// The application gives credit for `bytes` more. False if that would amount to more than 2^32
+    /// − 1 outstanding bytes, which breaks the session protocol.
     pub fn give_credit(&mut self, bytes: u64) -> bool {
         self.credit = self.credit.saturating_add(bytes);
         self.credit - self.taken <= u64::from(u32::MAX)
     }
 
-    /// It keeps up to `max` bytes from now on, which the other end is to hear.
+    /// Allows up to `max` unread bytes from now on, and announces that to the peer.
     pub fn widen(&mut self, now: Time, max: u64) {
         self.max = self.max.max(max);
         self.due = self.due.min(now);
     }
 
-    /// A packet has come with a congestion mark.
+    /// Counts a packet that came with a congestion mark.
     pub fn on_mark(&mut self) {
         self.marks = self.marks.wrapping_add(1);
     }
 
-    /// The peer wants to hear at once what has come.
+    /// The peer has requested an acknowledgement, which is due at once.
     pub fn on_ask(&mut self, now: Time) {
         self.due = self.due.min(now);
     }
 
-    /// Takes data; an error if the peer may not send them.
+    /// Takes data from the peer. An error if they exceed the announced window, or contradict what
+    /// is known of the end of the stream.
     pub fn on_data(
         &mut self,
         now: Time,
@@ -155,14 +160,15 @@ impl Receiver {
         Taken::New
     }
 
-    /// The next bytes for the application, as far as it takes them.
+    /// The next bytes for the application, as far as it has given credit: at most [`MAX_DATA`], and
+    /// empty if there are none.
     pub fn readable(&self) -> &[u8] {
         let upto = self.next.min(self.credit);
         let len = upto.saturating_sub(self.taken).min(MAX_DATA as u64);
         self.buffer.piece(self.taken, len as usize)
     }
 
-    /// The application has taken so many of [`Receiver::readable`].
+    /// The application has taken the first `len` bytes of [`Receiver::readable`].
     pub fn took(&mut self, now: Time, len: usize) {
         self.taken += len as u64;
         // Worth a word: a quarter of what there is.
@@ -171,47 +177,48 @@ impl Receiver {
         }
     }
 
-    /// Whether the application has everything up to the stream's end.
+    /// Whether the application has read the stream to its end.
     pub fn is_at_end(&self) -> bool {
         self.end == Some(self.taken)
     }
 
-    /// Whether all has come, up to the stream's end.
+    /// Whether the stream has been received to its end.
     pub fn is_complete(&self) -> bool {
         self.end == Some(self.next)
     }
 
-    /// Whether anything has come that the application hasn't taken.
+    /// Whether anything has been received that the application hasn't read.
     pub fn holds_data(&self) -> bool {
         self.taken < self.next || !self.ranges.is_empty()
     }
 
-    /// Bytes that have come in order.
+    /// How many bytes have been received in order since the stream began.
     pub fn received(&self) -> u64 {
         self.next
     }
 
-    /// Bytes that wait for the application.
+    /// How many of the bytes received in order the application has not read.
     pub fn unread(&self) -> u64 {
         self.next - self.taken
     }
 
-    /// Whether something is missing in front of what has come.
+    /// Whether anything has been received beyond a gap.
     pub fn has_gaps(&self) -> bool {
         !self.ranges.is_empty()
     }
 
-    /// Whether an acknowledgement would say anything new.
+    /// Whether the peer has yet to be sent an acknowledgement.
     pub fn owes_ack(&self) -> bool {
         self.due < Time::NEVER
     }
 
-    /// When an acknowledgement is due at the latest.
+    /// When an acknowledgement has to be sent at the latest; [`Time::NEVER`] if none is owed.
     pub fn due(&self) -> Time {
         self.due
     }
 
-    /// What has come, with at most `ranges` ranges: the first ones.
+    /// The acknowledgement to send now, with the first `ranges` ranges at most. None is owed after
+    /// that.
     pub fn ack(&mut self, ranges: usize) -> Ack {
         self.due = Time::NEVER;
         let room = (self.taken + self.max).saturating_sub(self.next) / WINDOW_UNIT;
@@ -225,20 +232,20 @@ impl Receiver {
         ack
     }
 
-    /// Takes the least memory, so that one segment after the other finds room whatever
-    /// others take later; false if there is not that much.
+    /// Takes the least memory a buffer may have, so that the stream makes progress, however slow,
+    /// whatever others take later. False if there is not that much.
     pub fn begin(&mut self, memory: &mut Memory<'_>) -> bool {
         self.buffer.reserve(self.taken, self.taken + 1, memory)
     }
 
-    /// Gives memory back, all but the least, if it keeps nothing.
+    /// Returns all memory but the least to the budget, if nothing is kept.
     pub fn shrink(&mut self, memory: &mut Memory<'_>) {
         if !self.holds_data() {
             self.buffer.shrink(memory);
         }
     }
 
-    /// Forgets all, and gives its memory back.
+    /// Drops everything that is kept, and returns all memory to the budget.
     pub fn release(&mut self, memory: &mut Memory<'_>) {
         self.buffer.release(memory);
         self.ranges = Vec::new();

@@ -34,34 +34,35 @@ pub const MAX_RANGES: usize = 16;
 /// The window travels in these units, so that 16 bits hold 16 MiB.
 pub const WINDOW_UNIT: u64 = 256;
 
-/// What one end has of the other's bytes. Positions have 32 bits: of a stream's bytes,
-/// counted from 0, and its end counts as one more.
+/// An acknowledgement: what one end has received of the other's bytes. Positions count a stream's
+/// bytes from 0, modulo 2^32; the end of the stream counts as one more byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ack {
-    /// All before this has come.
+    /// All before this position has been received.
     pub next: u32,
-    /// How many bytes from there on find room, in [`WINDOW_UNIT`]s.
+    /// How many bytes from `next` on find room, in units of [`WINDOW_UNIT`] bytes.
     pub window: u16,
-    /// How many packets have come with a congestion mark, modulo 256.
+    /// How many packets have been received with a congestion mark, modulo 256.
     pub marks: u8,
-    /// How many segments have come that had come before, modulo 256.
+    /// How many segments have been received that had been received before, modulo 256.
     pub copies: u8,
     ranges: [(u32, u32); MAX_RANGES],
     count: u8,
 }
 
 impl Ack {
-    /// Without ranges.
+    /// An acknowledgement without ranges; the arguments are its fields.
     pub fn new(next: u32, window: u16, marks: u8, copies: u8) -> Ack {
         Ack { next, window, marks, copies, ..Ack::default() }
     }
 
-    /// What came beyond `next`: position and length, in ascending order.
+    /// What has been received beyond `next`: position and length of each range, ascending, with
+    /// gaps between them.
     pub fn ranges(&self) -> &[(u32, u32)] {
         &self.ranges[..usize::from(self.count)]
     }
 
-    /// Adds a range, if it is not one too many.
+    /// Adds a range of position and length, unless there are [`MAX_RANGES`] already.
     pub fn push(&mut self, range: (u32, u32)) {
         if let Some(place) = self.ranges.get_mut(usize::from(self.count)) {
             *place = range;
@@ -70,41 +71,41 @@ impl Ack {
     }
 }
 
-/// One segment.
+/// A segment as one end of a stream sends it to the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Segment<'a> {
-    /// The stream has broken off.
+    /// The stream has broken off, for this reason.
     Reset(Reset),
-    /// Anything else.
+    /// Any other segment: data, an acknowledgement, a request to open, or several of these.
     Body(Body<'a>),
 }
 
-/// What a segment has that breaks nothing off.
+/// The parts of a segment that is no reset, each of which may be absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Body<'a> {
     /// Whether it asks the other end to open the stream.
     pub open: bool,
     /// Whether both ends keep the boundaries of messages.
     pub messages: bool,
-    /// Whether its sender wants to hear at once what has come.
+    /// Whether its sender requests an acknowledgement at once.
     pub ask: bool,
     pub ack: Option<Ack>,
-    /// Where the data are.
+    /// The data, or the end of the stream; none if the segment has neither.
     pub data: Option<Data<'a>>,
 }
 
-/// Bytes of a stream.
+/// A piece of a stream: bytes, and where they belong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data<'a> {
-    /// The position of the first.
+    /// The position of the first byte, modulo 2^32.
     pub position: u32,
-    /// Whether the stream ends behind them.
+    /// Whether the stream ends behind these bytes, which may be none.
     pub end: bool,
     pub bytes: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Writes everything but the data, which follow as they are.
+    /// Writes everything but the bytes of data, which follow unchanged.
     pub fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         let body = match self {
             Segment::Reset(why) => {
@@ -135,7 +136,8 @@ impl<'a> Segment<'a> {
         body.data.map_or(Ok(()), |data| w.u32(data.position))
     }
 
-    /// Reads the payload of a packet.
+    /// Parses the payload of a packet. An error if it is cut short, or has more than [`MAX_RANGES`]
+    /// ranges.
     pub fn parse(payload: &'a [u8]) -> Result<Segment<'a>, WireError> {
         let mut r = Reader::new(payload);
         let flags = r.u8()?;

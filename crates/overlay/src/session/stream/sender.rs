@@ -20,24 +20,24 @@ use trunkline_rate::window::{self, RoundTrip, Window};
 /// frame and segment.
 const OVERHEAD: u64 = (28 + ENVELOPE_OVERHEAD + DATA_HEADER + super::segment::HEAD) as u64;
 
-/// How far the pace may be run ahead of, so that the timer's grain doesn't cost
+/// How much may be sent ahead of the pace, so that the granularity of timers doesn't cost
 /// throughput.
 const PACING_BURST: Duration = Duration::from_millis(1);
 
-/// The longest wait before trying again.
+/// The longest retransmission timeout.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What an application may write before anything is known of the path, in bytes, if it
-/// may at all.
+/// The least credit, in bytes, that an application is given if there is memory for it, however
+/// small the window is.
 const LEAST_GRANT: u64 = 64 << 10;
 
-/// What the other end may hold an acknowledgement back for.
+/// How long the other end may delay an acknowledgement.
 const ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// The shortest time after which something that is overtaken can be lost.
+/// The least time for which an overtaken segment is waited for before it is taken for lost.
 const LEAST_REORDERING: Duration = Duration::from_millis(20);
 
-/// How many round trips that may become.
+/// The most round trips for which an overtaken segment is waited for.
 const MOST_REORDERING: u32 = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,14 +47,15 @@ enum State {
     Acknowledged,
 }
 
-/// What was sent in one packet. The stream's end counts as a byte.
+/// A segment that was sent: positions `first` to `end` (exclusive). The end of the stream counts as
+/// a byte.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     first: u64,
     end: u64,
     state: State,
     repeated: bool,
-    /// Which of all transmissions was its last, and when that was.
+    /// The number of its last transmission among all of the stream, and the time of that.
     transmission: u64,
     at: Time,
 }
@@ -65,38 +66,38 @@ impl Sent {
     }
 }
 
-/// What is to be sent in one packet.
+/// A segment that [`Sender::next`] has chosen to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
-    /// Where its data begin, and how many bytes they are.
+    /// The position of its first byte, and how many bytes of data it has.
     pub position: u64,
     pub len: usize,
-    /// Whether the stream ends behind them.
+    /// Whether the stream ends behind these bytes.
     pub is_end: bool,
-    /// Whether the other end is to say at once what it has.
+    /// Whether it requests an acknowledgement at once.
     pub ask: bool,
-    /// Its place among what was sent, if it was.
+    /// Its index among the segments sent, if this is a retransmission.
     again: Option<usize>,
 }
 
-/// See the module.
+/// The sending half of a stream.
 #[derive(Debug)]
 pub struct Sender {
     buffer: Buffer,
-    /// How many bytes it may keep.
+    /// How many bytes may be kept that are not acknowledged.
     max: u64,
-    /// The other end has all before this.
+    /// The other end has acknowledged all before this position.
     first: u64,
-    /// All before this was sent.
+    /// All before this position has been sent.
     next: u64,
-    /// The application has written up to this.
+    /// The application has written all before this position.
     written: u64,
-    /// No more is written; the stream ends at `written`.
+    /// Whether the application writes no more: the stream ends at `written`.
     is_shut: bool,
     end_sent: bool,
-    /// The application may write up to this.
+    /// The application has been given credit for all before this position.
     granted: u64,
-    /// The other end takes all before this.
+    /// The end of the other end's receive window.
     limit: u64,
     sent: VecDeque<Sent>,
     lost: usize,
@@ -104,35 +105,36 @@ pub struct Sender {
     transmissions: u64,
     newest: (u64, Time),
     window: Window,
-    /// The largest packet, in bytes of the window.
+    /// What the largest packet takes of the window, in bytes.
     segment: u64,
     rtt: RoundTrip,
     pacer: Pacer,
-    /// No further reduction before all that was sent until then has come.
+    /// The window is not reduced again before all up to this position is acknowledged.
     recovery: Option<u64>,
-    /// The window before the last loss.
+    /// The window before its last reduction for a loss, in case that was none.
     before: Option<Window>,
     reordering: u32,
     marks: u8,
     copies: u8,
-    /// Bytes since the other end was asked what it has.
+    /// Bytes sent since an acknowledgement was last requested.
     unasked: u64,
     loss_at: Time,
     paced_until: Time,
-    /// When something was sent last, and when something came last.
+    /// When a segment was last sent; and when one was last acknowledged, or the retransmission
+    /// timer last expired or began to run.
     last_sent: Time,
     active: Time,
-    /// When something came last that was under way, or that began to be.
+    /// When a segment was last acknowledged, or the first was sent with none outstanding.
     advanced: Time,
     timeouts: u32,
-    /// One packet may leave whatever the windows say.
+    /// Whether one packet may be sent whatever window and pace say.
     probe: bool,
     limited: bool,
     repeats: u64,
 }
 
 impl Sender {
-    /// Keeps at most `max` bytes; `config` is of its window.
+    /// A sender that keeps at most `max` bytes; `config` has the parameters of its window.
     pub fn new(max: u64, config: window::Config) -> Sender {
         Sender {
             buffer: Buffer::default(),
@@ -171,7 +173,8 @@ impl Sender {
         }
     }
 
-    /// Takes what the application writes; an error if it has no credit for that.
+    /// Takes what the application writes. [`Reset::Misuse`] if it has no credit for that or has
+    /// shut its direction, [`Reset::NoRoom`] if there is no memory.
     pub fn write(&mut self, data: &[u8], memory: &mut Memory<'_>) -> Result<(), Reset> {
         let end = self.written + data.len() as u64;
         if self.is_shut || end > self.granted {
@@ -185,13 +188,13 @@ impl Sender {
         Ok(())
     }
 
-    /// The application writes no more.
+    /// Ends this direction: the application writes no more.
     pub fn shut(&mut self) {
         self.is_shut = true;
     }
 
-    /// How many bytes more the application may write, if that is worth a message: room for
-    /// two windows, as far as there is memory for it.
+    /// Gives the application credit for as much as two windows, as far as there is memory for
+    /// it. Returns the additional bytes; 0 if they are too few to be worth a message.
     pub fn grant(&mut self, memory: &mut Memory<'_>) -> u32 {
         let want = (2 * self.window.size()).clamp(LEAST_GRANT, self.max);
         let worth = |room: u64| self.first + room >= self.granted + room / 4;
@@ -210,58 +213,58 @@ impl Sender {
         u32::try_from(more).unwrap_or(u32::MAX)
     }
 
-    /// Whether the application writes no more.
+    /// Whether the application has ended this direction.
     pub fn is_shut(&self) -> bool {
         self.is_shut
     }
 
-    /// Whether the other end has all, and its end.
+    /// Whether the other end has acknowledged everything up to and including the end.
     pub fn is_done(&self) -> bool {
         self.end_sent && self.sent.is_empty()
     }
 
-    /// Bytes that the other end has.
+    /// How many bytes the other end has acknowledged.
     pub fn delivered(&self) -> u64 {
         self.first.min(self.written)
     }
 
-    /// Bytes that wait here, or are under way.
+    /// How many bytes were written and are not acknowledged.
     pub fn unacknowledged(&self) -> u64 {
         self.written - self.first.min(self.written)
     }
 
-    /// How often something was sent again.
+    /// How many segments were retransmitted.
     pub fn repeats(&self) -> u64 {
         self.repeats
     }
 
-    /// The smoothed round trip, if one was measured.
+    /// The smoothed round-trip time from end to end, once one was measured.
     pub fn rtt(&self) -> Option<Duration> {
         self.rtt.smoothed()
     }
 
-    /// Bytes that may be under way.
+    /// The congestion window, in bytes.
     pub fn window(&self) -> u64 {
         self.window.size()
     }
 
-    /// Since when data wait and the other end takes none.
+    /// Whether data wait only because the receive window of the other end is closed.
     pub fn is_stalled(&self) -> bool {
         self.in_flight == 0 && self.next < self.written && self.limit <= self.next
     }
 
-    /// Since when nothing has come of what is under way.
+    /// Since when none of the outstanding segments has been acknowledged, if there are any.
     pub fn is_stuck_since(&self) -> Option<Time> {
         (self.in_flight > 0 || self.lost > 0).then_some(self.advanced)
     }
 
-    /// Whether it expects anything of the other end.
+    /// Whether anything is not acknowledged, or still to be sent.
     pub fn is_waiting(&self) -> bool {
         !self.sent.is_empty() || self.next < self.written || self.is_shut && !self.end_sent
     }
 
-    /// What goes next in a packet with room for so many bytes of data, if windows and
-    /// pace let it.
+    /// The next segment to send, with at most `room` bytes of data, if windows and pacing let
+    /// one go now. [`Sender::sent`] has to be told when it is sent.
     pub fn next(&mut self, now: Time, room: usize) -> Option<Cut> {
         self.paced_until = Time::NEVER;
         let mut cut = match self.lost_one(room) {
@@ -314,7 +317,8 @@ impl Sender {
         if len == 0 && !is_end {
             return None;
         }
-        // No crumbs, as long as something is under way (RFC 9293, section 3.8.6.2.1).
+        // No small segment because of a small window, as long as something is in flight
+        // (RFC 9293, section 3.8.6.2.1).
         if len < waits && (len as usize) < room && self.in_flight > 0 {
             return None;
         }
@@ -322,12 +326,12 @@ impl Sender {
         Some(Cut { position: self.next, len, is_end, ask: false, again: None })
     }
 
-    /// Copies the data of `cut` into `out`, of just their size.
+    /// Copies the data of `cut` into `out`, whose length is `cut.len`.
     pub fn copy(&self, cut: &Cut, out: &mut [u8]) {
         self.buffer.copy(cut.position, out);
     }
 
-    /// It has left.
+    /// Records that `cut` was sent at `now`.
     pub fn sent(&mut self, now: Time, cut: &Cut) {
         if self.in_flight == 0 && now.since(self.active) > self.rtt.timeout().max(ACK_DELAY * 8) {
             self.window.on_idle();
@@ -369,7 +373,7 @@ impl Sender {
         (self.last_sent, self.probe) = (now, false);
     }
 
-    /// Takes an acknowledgement; an error if it is of what was never sent.
+    /// Processes an acknowledgement. [`Reset::Protocol`] if it covers what was never sent.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), Reset> {
         let upto = extend32(self.first, ack.next);
         if upto > self.next {
@@ -407,7 +411,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Marks what was sent as come; the bytes that are not under way any more.
+    /// Marks the segment at index `at` as acknowledged. Returns what it took of the window, in
+    /// bytes; 0 if it was acknowledged before.
     fn acknowledge(&mut self, now: Time, at: usize) -> u64 {
         let Some(sent) = self.sent.get_mut(at) else { return 0 };
         let Sent { state, transmission, repeated, at: sent_at, .. } = *sent;
@@ -435,8 +440,9 @@ impl Sender {
         cost
     }
 
-    /// Marks, and copies of what had come: counts that travel with acknowledgements,
-    /// which may overtake each other.
+    /// Reacts to the counts in an acknowledgement: copies mean that a retransmission was needless,
+    /// marks that the path is congested. Acknowledgements may overtake each other, so smaller
+    /// counts are old.
     fn on_counts(&mut self, ack: &Ack) {
         let is_later = |then: u8, now: u8| (1..128).contains(&now.wrapping_sub(then));
         if is_later(self.copies, ack.copies) {
@@ -457,7 +463,7 @@ impl Sender {
         }
     }
 
-    /// What has come moves window and timers.
+    /// `acknowledged` bytes of the `in_flight` before are acknowledged: adjusts window and timers.
     fn progress(&mut self, now: Time, in_flight: u64, acknowledged: u64) {
         (self.active, self.advanced, self.timeouts) = (now, now, 0);
         if self.recovery.is_some_and(|until| self.first >= until) {
@@ -476,7 +482,7 @@ impl Sender {
         self.limited = false;
     }
 
-    /// Takes for lost what was sent long before something that has come.
+    /// Takes for lost what was sent long before something that is acknowledged.
     fn find_lost(&mut self, now: Time) {
         self.loss_at = Time::NEVER;
         let rtt = self.rtt.smoothed().unwrap_or_default();
@@ -503,7 +509,7 @@ impl Sender {
         }
     }
 
-    /// When it probes, or takes all for lost.
+    /// When the retransmission timer expires.
     fn timeout_at(&self) -> Time {
         let idle = self.in_flight == 0 && self.lost == 0;
         if idle && !self.is_stalled() {
@@ -520,12 +526,14 @@ impl Sender {
         since + wait.min(LONGEST_TIMEOUT) + ACK_DELAY
     }
 
-    /// When [`Sender::handle_timeout`] or [`Sender::next`] has something to do.
+    /// When [`Sender::handle_timeout`] or [`Sender::next`] is next to be called, if nothing comes
+    /// before.
     pub fn next_timeout(&self) -> Time {
         self.timeout_at().min(self.loss_at).min(self.paced_until)
     }
 
-    /// Does what is due; true if the other end is to be asked what it has.
+    /// Does what is due at `now`; true if an acknowledgement is to be requested, because the
+    /// receive window is closed.
     pub fn handle_timeout(&mut self, now: Time) -> bool {
         if self.paced_until <= now {
             self.paced_until = Time::NEVER;
@@ -568,7 +576,7 @@ impl Sender {
         false
     }
 
-    /// Forgets all, and gives its memory back.
+    /// Drops everything that is kept, and returns all memory to the budget.
     pub fn release(&mut self, memory: &mut Memory<'_>) {
         self.buffer.release(memory);
         self.sent = VecDeque::new();

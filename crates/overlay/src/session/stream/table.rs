@@ -8,13 +8,13 @@ use crate::wire::NodeId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trunkline_base::Time;
 
-/// Which stream of a node: a small index that is used again after its end.
+/// The index of a stream in its node's table; it is reused after the end of the stream.
 pub type StreamId = u32;
 
 /// What a session has to do with streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// It is one end of this one.
+    /// It is one end of this stream.
     End(StreamId),
     /// It listens at this port.
     Listener(u16),
@@ -22,16 +22,16 @@ pub enum Role {
     Ended,
 }
 
-/// Who listens at a port.
+/// A session that listens for streams at a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Listener {
     pub session: SessionId,
-    /// How many streams may wait to be accepted, and how many do.
+    /// How many streams may wait at this port to be accepted; `waiting` is how many do.
     pub backlog: u16,
     pub waiting: u16,
 }
 
-/// What there is of streams with one other node.
+/// How many streams there are with one other node, and the memory left to them.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     streams: usize,
@@ -45,11 +45,12 @@ struct Slot {
     /// of those whose application is to be told something.
     to_send: bool,
     to_tell: bool,
-    /// When it is to be looked after, which is its one entry among the timers.
+    /// The time of its one entry among the timers; [`Time::NEVER`] if it has none.
     armed: Time,
 }
 
-/// See the module.
+/// The streams of a node, by index, by key and by session, with the queues and timers of those
+/// that have something to do.
 #[derive(Debug)]
 pub struct Streams {
     pub config: Config,
@@ -67,7 +68,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// None yet.
+    /// A table without streams.
     pub fn new(config: Config) -> Streams {
         Streams {
             memory: Budget::new(config.memory),
@@ -85,20 +86,20 @@ impl Streams {
         }
     }
 
-    /// How many there are.
+    /// How many streams there are, those included that are only remembered.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether another one with `peer` finds room, and memory to receive anything; a node
-    /// may have half of those that are to be had, lest it leave none to others.
+    /// Whether there may be one more stream with `peer`, and there is memory for it to receive
+    /// anything. One node may have half of all streams, so that it can't take those of others.
     pub fn has_room(&self, peer: NodeId) -> bool {
         let of_peer = self.peers.get(&peer).map_or((0, LEAST), |p| (p.streams, p.memory.left()));
         let finds_memory = of_peer.1.min(self.memory.left()) >= LEAST;
         self.len() < self.config.max && of_peer.0 < self.config.max.div_ceil(2) && finds_memory
     }
 
-    /// Adds one, for which there is room.
+    /// Adds a stream, for which [`Streams::has_room`] has found room.
     pub fn insert(&mut self, end: End) -> StreamId {
         let (key, owner) = (end.key, end.owner);
         let slot = Slot { end: Box::new(end), to_send: false, to_tell: false, armed: Time::NEVER };
@@ -130,7 +131,7 @@ impl Streams {
         id
     }
 
-    /// Forgets one.
+    /// Removes a stream, and returns its memory to the budgets.
     pub fn remove(&mut self, id: StreamId) -> Option<Box<End>> {
         let Slot { mut end, armed, .. } = self.slots.get_mut(id as usize)?.take()?;
         self.timers.remove(&(armed, id));
@@ -149,7 +150,7 @@ impl Streams {
         Some(end)
     }
 
-    /// Its owner has it no more.
+    /// `owner` no longer has a stream of `port`.
     fn disown(&mut self, port: u16, owner: Owner) {
         match owner {
             Owner::Session(session) => self.set_role(session, None),
@@ -163,7 +164,7 @@ impl Streams {
         }
     }
 
-    /// Stream `id`, and the memory that it may take.
+    /// Stream `id`, if there is one, and the budgets that its memory comes from.
     pub fn get_mut(&mut self, id: StreamId) -> Option<(&mut End, Memory<'_>)> {
         let slot = self.slots.get_mut(id as usize)?.as_mut()?;
         let peer = self.peers.get_mut(&slot.end.key.peer)?;
@@ -171,12 +172,12 @@ impl Streams {
         Some((&mut slot.end, memory))
     }
 
-    /// Stream `id`.
+    /// Stream `id`, if there is one.
     pub fn get(&self, id: StreamId) -> Option<&End> {
         Some(&self.slots.get(id as usize)?.as_ref()?.end)
     }
 
-    /// A stream with `peer`, or else any, that is only remembered.
+    /// A stream that is only remembered: one with `peer`, or else any.
     pub fn find_over(&self, peer: NodeId) -> Option<StreamId> {
         let over = || {
             let all = (0..).zip(&self.slots);
@@ -186,20 +187,20 @@ impl Streams {
         of_peer.or_else(|| over().next()).map(|(id, _)| id)
     }
 
-    /// All streams.
+    /// All streams, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &End> {
         self.slots.iter().flatten().map(|slot| &*slot.end)
     }
 
-    /// Some of them: those from `from` on, which is 0 at first, in at most `places` places;
-    /// and where it goes on, if it does.
+    /// A page of the table: the streams in at most `places` slots from slot `from` on, and the
+    /// slot where the next page begins, if there is one.
     pub fn page(&self, from: usize, places: usize) -> (impl Iterator<Item = &End>, Option<usize>) {
         let rest = self.slots.get(from..).unwrap_or_default();
         let next = (rest.len() > places).then(|| from + places);
         (rest.iter().take(places).flatten().map(|slot| &*slot.end), next)
     }
 
-    /// The stream with this key.
+    /// The stream with this key, if there is one.
     pub fn find(&self, key: &Key) -> Option<StreamId> {
         self.by_key.get(key).copied()
     }
@@ -217,30 +218,32 @@ impl Streams {
         self.by_session[at] = role;
     }
 
-    /// Session `id` has a stream no more.
+    /// The stream of session `id` has ended or broken off; what the session still says of it is
+    /// ignored.
     pub fn end_role(&mut self, id: SessionId) {
         self.set_role(id, Some(Role::Ended));
     }
 
-    /// Session `id` is over.
+    /// Session `id` has ended, and its number may be reused.
     pub fn forget_role(&mut self, id: SessionId) {
         self.set_role(id, None);
     }
 
-    /// Session `id` listens at `port`, which is its own.
+    /// Makes session `id` a listener at `port`, which it has bound. At most `backlog` streams may
+    /// wait there: at least 1, and no more than is configured.
     pub fn listen(&mut self, id: SessionId, port: u16, backlog: u16) {
         let backlog = backlog.clamp(1, self.config.backlog);
         self.listeners.insert(port, Listener { session: id, backlog, waiting: 0 });
         self.set_role(id, Some(Role::Listener(port)));
     }
 
-    /// Who listens at `port`.
+    /// The listener at `port`, if there is one.
     pub fn listener(&self, port: u16) -> Option<&Listener> {
         self.listeners.get(&port)
     }
 
-    /// Whoever listened at `port` does no more; a stream that waited there, if one does:
-    /// call this until none does.
+    /// Removes the listener at `port`, if there is one. Returns a stream that waits there to be
+    /// accepted: remove it, and call this again until there is none.
     pub fn unlisten(&mut self, port: u16) -> Option<StreamId> {
         if let Some(listener) = self.listeners.remove(&port) {
             self.set_role(listener.session, None);
@@ -252,7 +255,7 @@ impl Streams {
         all.filter_map(|(id, slot)| slot.as_ref().filter(|s| waits(s)).map(|_| id)).next()
     }
 
-    /// The stream that waits under `token`, and for whom.
+    /// The stream that waits to be accepted under `token`, and the session that listens for it.
     pub fn waiting(&self, token: u64) -> Option<(StreamId, SessionId)> {
         let id = *self.by_token.get(&token)?;
         let end = &self.slots.get(id as usize)?.as_ref()?.end;
@@ -270,14 +273,14 @@ impl Streams {
         }
     }
 
-    /// Stream `id` may have something to send and to tell, and its timer may be another.
+    /// Queues stream `id` to send and to tell its application what is due, and sets its timer.
     pub fn touch(&mut self, id: StreamId) {
         self.will_send(id);
         self.will_tell(id);
         self.arm(id);
     }
 
-    /// Stream `id` may have something to send.
+    /// Queues stream `id` to send what is due.
     pub fn will_send(&mut self, id: StreamId) {
         if let Some(Some(slot)) = self.slots.get_mut(id as usize)
             && !core::mem::replace(&mut slot.to_send, true)
@@ -286,7 +289,7 @@ impl Streams {
         }
     }
 
-    /// The application of stream `id` may have to be told something.
+    /// Queues stream `id` to tell its application what is due.
     pub fn will_tell(&mut self, id: StreamId) {
         if let Some(Some(slot)) = self.slots.get_mut(id as usize)
             && !core::mem::replace(&mut slot.to_tell, true)
@@ -295,12 +298,12 @@ impl Streams {
         }
     }
 
-    /// How many may have something to send.
+    /// How many streams are queued to send.
     pub fn senders(&self) -> usize {
         self.sending.len()
     }
 
-    /// The next that may have something to send.
+    /// Takes the next stream off the queue of those that may have something to send.
     pub fn next_to_send(&mut self) -> Option<StreamId> {
         let id = self.sending.pop_front()?;
         if let Some(Some(slot)) = self.slots.get_mut(id as usize) {
@@ -309,12 +312,12 @@ impl Streams {
         Some(id)
     }
 
-    /// How many applications may have to be told something.
+    /// How many streams are queued to tell their applications something.
     pub fn tellers(&self) -> usize {
         self.telling.len()
     }
 
-    /// The next whose application may have to be told something.
+    /// Takes the next stream off the queue of those that may have something to tell.
     pub fn next_to_tell(&mut self) -> Option<StreamId> {
         let id = self.telling.pop_front()?;
         if let Some(Some(slot)) = self.slots.get_mut(id as usize) {
@@ -323,7 +326,7 @@ impl Streams {
         Some(id)
     }
 
-    /// Sets the timer of stream `id`, if it is to be looked after sooner than that says.
+    /// Moves the timer of stream `id` forward, if the stream has something to do sooner.
     pub fn arm(&mut self, id: StreamId) {
         if let Some(Some(slot)) = self.slots.get_mut(id as usize) {
             let at = slot.end.next_timeout();
@@ -335,18 +338,18 @@ impl Streams {
         }
     }
 
-    /// How many timers there are.
+    /// How many timers are set.
     #[cfg(test)]
     pub fn timers(&self) -> usize {
         self.timers.len()
     }
 
-    /// When the next timer is.
+    /// When the next timer expires; [`Time::NEVER`] if none is set.
     pub fn next_timeout(&self) -> Time {
         self.timers.first().map_or(Time::NEVER, |&(at, _)| at)
     }
 
-    /// A stream whose time has come.
+    /// Takes a stream whose timer has expired at `now`; its timer is no longer set.
     pub fn next_due(&mut self, now: Time) -> Option<StreamId> {
         let &(at, id) = self.timers.first().filter(|&&(at, _)| at <= now)?;
         self.timers.remove(&(at, id));

@@ -26,7 +26,7 @@ struct Side {
     /// How much is read before credit is given again; it may rest.
     unread: u64,
     ended: bool,
-    /// Segments that were sent.
+    /// How many segments this side has sent.
     segments: u64,
 }
 
@@ -84,10 +84,10 @@ impl Side {
     }
 }
 
-/// What the channel does.
+/// What a channel does to segments.
 #[derive(Clone, Copy, Default, Debug)]
 struct Channel {
-    /// Of 1,000 packets.
+    /// How many of 1,000 segments are lost; likewise copied, delayed, and marked for congestion.
     loss: u32,
     copies: u32,
     late: u32,

@@ -4,8 +4,8 @@
 //! [`Request::Connect`], or a listener by [`Request::Listen`]. A listener is told of each
 //! stream that wants to come in ([`Notice::Incoming`]); a session of its own, which binds
 //! no port, takes that stream by [`Request::Accept`]. From [`Notice::Connected`] on both
-//! sides send data, at most as much as the other has given credit for: bytes of data that
-//! it takes beyond all that it has been sent before.
+//! sides send data, at most as much as the other has given credit for. Credit adds up: each
+//! grant allows that many bytes more than all grants before it.
 
 use crate::wire::{NodeId, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
@@ -13,14 +13,14 @@ use trunkline_base::wire::{Reader, Short, Writer};
 /// The most bytes of a stream in one message.
 pub const MAX_DATA: usize = 8_192;
 
-/// What an application says to its node of a stream.
+/// What an application asks of its node for a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request<'a> {
     /// Open a stream from this session's port to `port` at node `to`.
     Connect {
-        /// The node where it goes.
+        /// The node to which the stream goes.
         to: NodeId,
-        /// The virtual port there.
+        /// The virtual port at that node.
         port: u16,
         /// Whether both ends keep the boundaries of messages, by a convention of theirs
         /// that the nodes pass on and don't look at.
@@ -28,74 +28,74 @@ pub enum Request<'a> {
         /// Bytes that the application takes before it gives credit again.
         credit: u32,
     },
-    /// Let streams to this session's port in.
+    /// Let in streams to the port that this session has bound.
     Listen {
         /// How many may wait to be accepted: at least 1, and at most what the node allows.
         backlog: u16,
     },
     /// Take the stream that a listener was told of; the first message of its session.
     Accept {
-        /// Of the session protocol: what the application understands.
+        /// The version of the session protocol that the application speaks.
         version: u8,
-        /// Which stream, as [`Notice::Incoming`] has said.
+        /// The token of the stream, from [`Notice::Incoming`].
         token: u64,
         /// Bytes that the application takes before it gives credit again.
         credit: u32,
     },
-    /// The next bytes, at most [`MAX_DATA`].
+    /// The next bytes that the application sends, at most [`MAX_DATA`].
     Data(&'a [u8]),
-    /// The application takes so many bytes more.
+    /// The application takes this many bytes more.
     Credit(u32),
-    /// No data follow: the other end reads the end of the stream after what was sent. A
-    /// session that ends without this breaks its stream off.
+    /// The application sends no more: the other end reads the end of the stream after what was
+    /// sent. A session that ends without this breaks its stream off.
     Shut,
-    /// Break the stream off; what is under way is lost.
+    /// Break the stream off, with the loss of all data in flight.
     Reset,
 }
 
-/// What a node says to an application of a stream.
+/// What a node tells an application of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice<'a> {
     /// A stream waits to be accepted.
     Incoming {
-        /// What [`Request::Accept`] names it by; nobody can guess it.
+        /// A random number by which [`Request::Accept`] names the stream.
         token: u64,
-        /// The node it comes from.
+        /// The node that the stream comes from.
         from: NodeId,
-        /// The virtual port there.
+        /// The virtual port at that node.
         port: u16,
         /// Whether its ends keep the boundaries of messages.
         messages: bool,
     },
-    /// The stream is open.
+    /// The stream is open: the answer to [`Request::Connect`] or [`Request::Accept`].
     Connected {
-        /// The application's node.
+        /// The node of this end.
         node: NodeId,
-        /// The stream's virtual port here.
+        /// The virtual port of this end.
         port: u16,
-        /// The node at the other end.
+        /// The node of the other end.
         peer: NodeId,
-        /// The virtual port there.
+        /// The virtual port of the other end.
         peer_port: u16,
         /// Whether its ends keep the boundaries of messages.
         messages: bool,
         /// Bytes that the node takes before it gives credit again.
         credit: u32,
     },
-    /// The next bytes, at most [`MAX_DATA`].
+    /// The next bytes from the other end, at most [`MAX_DATA`].
     Data(&'a [u8]),
-    /// The node takes so many bytes more.
+    /// The node takes this many bytes more.
     Credit(u32),
-    /// The other end sends no more: the end of what can be read.
+    /// The other end sends no more: nothing follows what was handed over.
     Shut,
     /// The stream has broken off, or was never there; nothing follows.
     Reset(Reset),
-    /// Both directions have ended, and the other end's node has all that was sent, and its
-    /// end; nothing follows.
+    /// Both directions have ended, and the other end's node has received everything; nothing
+    /// follows.
     Finished,
 }
 
-/// Why a stream broke off, or did not come about.
+/// Why a stream broke off, or was not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[repr(u8)]
 pub enum Reset {
@@ -108,11 +108,11 @@ pub enum Reset {
     /// The rules of one of the nodes forbid it.
     #[error("the rules ([access]) of a node don't let this stream through")]
     Forbidden = 3,
-    /// Nothing was heard of the other end for too long.
+    /// Nothing was heard from the other end for too long.
     #[error("the other end doesn't answer")]
     Timeout = 4,
-    /// The other end knows of no such stream: its node has started anew.
-    #[error("the other end's node has started anew and lost the stream")]
+    /// The other end knows of no such stream: its node has restarted.
+    #[error("the other end's node has restarted and lost the stream")]
     Unknown = 5,
     /// The application at the other end has broken it off.
     #[error("the application at the other end has broken the stream off")]
@@ -123,19 +123,20 @@ pub enum Reset {
     /// The application at one of the ends has read nothing for too long.
     #[error("the application at one end has read nothing for too long")]
     Stalled = 8,
-    /// There is no way to the node.
+    /// The node has no route to the destination.
     #[error("the node has no route to the destination")]
     NoRoute = 9,
-    /// The way begins with a neighbour whose version knows no reliable packets.
-    #[error("the next node on the way is of a version without reliable links")]
+    /// The next hop is a neighbour of a version without reliable links.
+    #[error("the next hop is a node of a version without reliable links")]
     OldNeighbour = 10,
-    /// Nobody reads any more what is sent to there.
+    /// The application at the other end has closed the stream, and doesn't read what is sent.
     #[error("the application at the other end has closed the stream")]
     Closed = 11,
-    /// The node's own memory for streams is used up, or it has as many as it allows.
+    /// The application's own node has no memory for another stream, or as many as it allows, or
+    /// one between the same ports.
     #[error("the node has no room for another stream ([streams])")]
     NoRoom = 12,
-    /// The application has not kept to the session protocol.
+    /// The application has broken the session protocol.
     #[error("the application sent more than it had credit for, or out of order")]
     Misuse = 13,
 }
@@ -158,7 +159,7 @@ impl Reset {
         Reset::Misuse,
     ];
 
-    /// The reason with this number; a later version's is taken for
+    /// The reason with this number on the wire; one that only later versions know is taken for
     /// [`Reset::Aborted`].
     pub fn from_wire(code: u8) -> Reset {
         Reset::ALL.into_iter().find(|r| *r as u8 == code).unwrap_or(Reset::Aborted)
@@ -181,7 +182,7 @@ const NODE_RESET: u8 = NODE | RESET;
 pub(super) const NODE_FINISHED: u8 = NODE | FINISHED;
 
 impl<'a> Request<'a> {
-    /// Writes everything but the data, which follow as they are.
+    /// Writes everything but the bytes of data, which follow unchanged.
     pub(super) fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
             Request::Connect { to, port, messages, credit } => {
@@ -211,7 +212,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Reads what follows the type.
+    /// Parses the rest of a message of type `kind`.
     pub(super) fn parse(kind: u8, mut r: Reader<'a>) -> Result<Request<'a>, WireError> {
         let request = match kind {
             CONNECT => Request::Connect {
@@ -233,7 +234,7 @@ impl<'a> Request<'a> {
 }
 
 impl<'a> Notice<'a> {
-    /// Writes everything but the data, which follow as they are.
+    /// Writes everything but the bytes of data, which follow unchanged.
     pub(super) fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
             Notice::Incoming { token, from, port, messages } => {
@@ -266,7 +267,7 @@ impl<'a> Notice<'a> {
         }
     }
 
-    /// Reads what follows the type.
+    /// Parses the rest of a message of type `kind`.
     pub(super) fn parse(kind: u8, mut r: Reader<'a>) -> Result<Notice<'a>, WireError> {
         Ok(match kind {
             INCOMING => Notice::Incoming {

@@ -40,11 +40,11 @@ pub enum Operation {
         /// Who waits.
         reply: SyncSender<FlowPage>,
     },
-    /// Some of the streams that end here.
+    /// A page of the streams that end at this node.
     Streams {
-        /// From where on.
+        /// Where the page begins; 0 for the first.
         from: usize,
-        /// Who waits.
+        /// Where the answer goes.
         reply: SyncSender<StreamPage>,
     },
     /// Change settings.

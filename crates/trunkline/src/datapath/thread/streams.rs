@@ -1,4 +1,4 @@
-//! What is asked of the node's streams.
+//! The operator's view of the node's streams.
 
 use super::operate::{AT_ONCE, Operation, Unanswered};
 use super::{Asker, PacketThread};
@@ -6,7 +6,7 @@ use crate::datapath::sessions::Application;
 use std::sync::mpsc::sync_channel;
 use trunkline_overlay::node::Stream;
 
-/// Streams looked at in one go, lest packets wait.
+/// How many slots of the table one question looks at, so that packets don't wait for long.
 const STREAMS_AT_ONCE: usize = 256;
 
 /// Some streams, each with the application that has it, and from where on there are more.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use trunkline_overlay::link::reliable::Algorithm;
 use trunkline_overlay::session::stream::Config;
 
-/// `[streams]`.
+/// The section `[streams]` of the configuration file, as written there.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamsSection {
@@ -19,7 +19,8 @@ pub struct StreamsSection {
 }
 
 impl StreamsSection {
-    /// What it says; what can't be is found by the node's own check.
+    /// The node's settings, with defaults for what is absent. Ranges are not checked here but by
+    /// [`Config::check`].
     pub fn config(&self) -> Config {
         let defaults = Config::default();
         let size = |s: Size| usize::try_from(s.0).unwrap_or(usize::MAX);

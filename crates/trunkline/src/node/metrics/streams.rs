@@ -8,7 +8,7 @@ const COUNTED: [Counted<StreamStats>; 7] = [
     ("streams_opened", "Streams that applications here opened, or tried to", |s| s.opened),
     ("streams_accepted", "Streams of other nodes that were let in", |s| s.accepted),
     ("streams_refused", "Streams of other nodes that were refused", |s| s.refused),
-    ("streams_reset", "Streams that broke off, or did not come about", |s| s.reset),
+    ("streams_reset", "Streams that broke off, or were never opened", |s| s.reset),
     ("stream_sent_bytes", "Bytes that other ends of streams have acknowledged", |s| s.sent),
     ("stream_received_bytes", "Bytes of streams that have come in order", |s| s.received),
     ("stream_repeated_segments", "Packets of streams that were sent again from end to end", |s| {
@@ -16,7 +16,7 @@ const COUNTED: [Counted<StreamStats>; 7] = [
     }),
 ];
 
-/// Streams as a whole, never each for itself.
+/// Writes the metrics of all streams together; single streams have none.
 pub fn encode(f: &mut Family<'_, '_>, stats: &StreamStats) -> fmt::Result {
     let open = std::iter::once((Labels::new(), stats.open as f64));
     f.gauges("streams", "Streams that end here, opening and closing ones included", open)?;

@@ -25,10 +25,10 @@ use trunkline_client::{
 /// How long a TCP server may take to answer.
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to wait where the system has no descriptors left.
+/// How long to wait before accepting again when the process has no descriptors left.
 const NO_FILES: Duration = Duration::from_millis(100);
 
-/// What all connections share.
+/// The state that all connections of the proxy share.
 struct Proxy {
     at: Attachment,
     places: Arc<Semaphore>,
@@ -89,7 +89,7 @@ fn check(args: &Args) -> Result<(), Error> {
     )))
 }
 
-/// Opens what is listened on.
+/// Binds the ports that the proxy listens on.
 async fn listen(args: &Args, proxy: &Proxy, own: NodeId) -> Result<Vec<Door>, Error> {
     let (listen, send) = (&args.listen, &args.send);
     let end = if matches!(listen.place, Place::Tcp(_)) { listen } else { send };
@@ -127,7 +127,7 @@ async fn listen(args: &Args, proxy: &Proxy, own: NodeId) -> Result<Vec<Door>, Er
 }
 
 impl Proxy {
-    /// A connection's place among those that may be open, if there is one left.
+    /// A permit for one more connection, if fewer are open than are allowed.
     fn place(&self) -> Option<OwnedSemaphorePermit> {
         let place = self.places.clone().try_acquire_owned().ok();
         if place.is_none() {
@@ -143,7 +143,7 @@ impl Proxy {
     }
 }
 
-/// Takes connections for ever.
+/// Accepts TCP connections for ever, and opens a stream for each.
 async fn from_tcp(proxy: Arc<Proxy>, listener: TcpListener, to: Address) {
     loop {
         let tcp = match listener.accept().await {
@@ -178,7 +178,7 @@ async fn from_tcp(proxy: Arc<Proxy>, listener: TcpListener, to: Address) {
     }
 }
 
-/// Takes streams for ever.
+/// Accepts streams for ever, and opens a TCP connection for each.
 async fn from_overlay(proxy: Arc<Proxy>, listener: AsyncListener, to: Arc<[SocketAddr]>) {
     loop {
         let (stream, from) = match listener.accept().await {
@@ -217,7 +217,7 @@ async fn within<T>(
     tokio::time::timeout(time, done).await.unwrap_or_else(|over| Err(late(over)))
 }
 
-/// Passes on what comes until both directions have ended, or one side has broken off.
+/// Copies in both directions until both have ended, or one side has broken off; and counts that.
 async fn join(proxy: &Proxy, tcp: Tcp, stream: Stream) {
     proxy.tally.opened();
     let ended = Pair::new(tcp, stream, &proxy.tally).run(proxy.idle).await;
@@ -228,7 +228,7 @@ async fn join(proxy: &Proxy, tcp: Tcp, stream: Stream) {
     }
 }
 
-/// Makes a close of the socket reset the connection, or end it well.
+/// Sets whether closing the socket resets the connection instead of ending it properly.
 fn reset_on_close(tcp: &TcpStream, on: bool) {
     // It fails only on what is no socket.
     let _ = SockRef::from(tcp).set_linger(on.then_some(Duration::ZERO));

@@ -1,4 +1,4 @@
-//! A TCP connection and a stream that pass on to each other what comes.
+//! A TCP connection and a stream, between which data are copied in both directions.
 
 use super::reset_on_close;
 use super::tally::Tally;
@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use trunkline_client::{AsyncStream, Error, Reset};
 
-/// What is passed on at once: a few packets of TCP, and messages to the node.
+/// How many bytes are copied at once: those of a few TCP segments, or of a few messages of a node.
 const CHUNK: usize = 64 << 10;
 
 /// A TCP connection that is reset unless it has [ended well](Tcp::end).
@@ -61,8 +61,8 @@ impl Tcp {
         Ok(())
     }
 
-    /// Its close is the end of the connection, and no reset: the system still delivers what
-    /// was written.
+    /// Makes closing the connection end it properly instead of resetting it: the system still
+    /// delivers what was written.
     fn end(&self) {
         reset_on_close(&self.0, false);
     }
@@ -125,7 +125,7 @@ fn is_news(error: &Error) -> bool {
     !matches!(error, Error::Reset(Reset::Aborted | Reset::Closed))
 }
 
-/// See the module.
+/// A TCP connection and a stream that belong together.
 pub struct Pair<'a> {
     tcp: Tcp,
     stream: Stream,
@@ -141,8 +141,8 @@ impl Pair<'_> {
         Pair { tcp, stream, tally, passed, is_whole: false }
     }
 
-    /// Passes on what comes until both directions have ended and each side has all; or until
-    /// one side has broken off, and both are reset then.
+    /// Copies in both directions until both have ended and each side has everything. If one side
+    /// breaks off, or nothing passes for `idle`, both are reset and the error says why.
     pub async fn run(mut self, idle: Option<Duration>) -> Result<(), Lost> {
         let both = async {
             tokio::try_join!(self.up(), self.down())?;
@@ -163,7 +163,7 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// From TCP to the overlay.
+    /// Copies from the TCP connection to the stream.
     async fn up(&self) -> Result<(), Lost> {
         let mut stream = &self.stream.stream;
         let mut buf = vec![0; CHUNK];
@@ -178,7 +178,7 @@ impl Pair<'_> {
         }
     }
 
-    /// From the overlay to TCP.
+    /// Copies from the stream to the TCP connection.
     async fn down(&self) -> Result<(), Lost> {
         let mut stream = &self.stream.stream;
         let mut buf = vec![0; CHUNK];
@@ -197,7 +197,7 @@ impl Pair<'_> {
         self.passed.store(clock::now().as_nanos(), Ordering::Relaxed);
     }
 
-    /// Resolves when nothing has passed for so long.
+    /// Resolves when nothing has passed in either direction for `limit`; never without one.
     async fn idle(&self, limit: Option<Duration>) {
         let Some(limit) = limit else { return pending().await };
         loop {

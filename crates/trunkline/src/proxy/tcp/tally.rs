@@ -1,4 +1,4 @@
-//! What a proxy of TCP counts, and what it says of it.
+//! The counters of a TCP proxy, its summary and its warnings.
 
 use crate::proxy::tally::due;
 use std::fmt::{Arguments, Display};
@@ -10,13 +10,13 @@ use trunkline_base::Time;
 pub enum Refusal {
     /// As many as `--max-flows` allows are open.
     TooMany,
-    /// The node is away.
+    /// There is no connection to the node.
     NodeAway,
-    /// The overlay brought no stream about.
+    /// The stream could not be opened.
     NoStream,
-    /// The TCP server took no connection.
+    /// The TCP server could not be connected to.
     NoTcp,
-    /// The system gave no descriptor.
+    /// This process has no descriptors left.
     NoFiles,
 }
 
@@ -30,7 +30,7 @@ impl Refusal {
     ];
 }
 
-/// All counters.
+/// The counters of a TCP proxy since its start.
 #[derive(Default)]
 pub struct Tally(Mutex<Counts>);
 
@@ -52,28 +52,30 @@ impl Tally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that went from TCP into a stream.
+    /// Counts bytes copied from TCP into a stream.
     pub fn went(&self, bytes: usize) {
         self.lock().to_overlay += bytes as u64;
     }
 
-    /// Bytes that went from a stream into TCP.
+    /// Counts bytes copied from a stream into TCP.
     pub fn came(&self, bytes: usize) {
         self.lock().from_overlay += bytes as u64;
     }
 
-    /// A connection and a stream were joined.
+    /// Counts a connection that was joined with a stream.
     pub fn opened(&self) {
         self.lock().opened += 1;
     }
 
-    /// They have ended: both sides have all, or it was cut short.
+    /// Counts a connection that has ended: `is_whole` if both sides got everything, or else it
+    /// broke off.
     pub fn ended(&self, is_whole: bool) {
         let mut counts = self.lock();
         *(if is_whole { &mut counts.ended } else { &mut counts.broken }) += 1;
     }
 
-    /// Counts one that was refused, and says why now and then.
+    /// Counts a connection or a stream that was refused, and logs `what` as a warning, at a limited
+    /// rate for each reason.
     pub fn refused(&self, why: Refusal, what: impl Display) {
         let mut counts = self.lock();
         counts.refused[why as usize] += 1;
@@ -82,14 +84,14 @@ impl Tally {
         }
     }
 
-    /// Says something that is no refusal, now and then.
+    /// Logs a warning that is not about a refusal, at a limited rate.
     pub fn complain(&self, what: Arguments<'_>) {
         if due(&mut self.lock().complained) {
             tracing::warn!("{what}");
         }
     }
 
-    /// A summary: one line for people.
+    /// All counters in one line, for people.
     pub fn line(&self) -> String {
         let c = self.lock();
         let mut line = format!(
@@ -106,7 +108,7 @@ impl Tally {
         line
     }
 
-    /// The same for programs.
+    /// All counters as JSON, for programs.
     pub fn json(&self) -> serde_json::Value {
         let c = self.lock();
         let refused: serde_json::Map<String, serde_json::Value> = Refusal::ALL
