@@ -188,6 +188,10 @@ impl End {
         }
         if let Some(ack) = &body.ack {
             self.tx.on_ack(now, ack)?;
+            // A window that opens for a moment has opened, whether or not a timer sees it.
+            if !self.tx.is_stalled() {
+                self.stalled = None;
+            }
         }
         let mut taken = Taken::Copy;
         if let Some(data) = &body.data {

@@ -24,6 +24,11 @@ const OVERHEAD: u64 = (28 + ENVELOPE_OVERHEAD + DATA_HEADER + super::segment::HE
 /// throughput.
 const PACING_BURST: Duration = Duration::from_millis(1);
 
+/// How many segments may be outstanding before small ones have to wait, unless all of them have
+/// this many bytes on average.
+const MANY: usize = 1_024;
+const AVERAGE: u64 = 256;
+
 /// The longest retransmission timeout.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -318,8 +323,12 @@ impl Sender {
             return None;
         }
         // No small segment because of a small window, as long as something is in flight
-        // (RFC 9293, section 3.8.6.2.1).
-        if len < waits && (len as usize) < room && self.in_flight > 0 {
+        // (RFC 9293, section 3.8.6.2.1); nor any when many segments are outstanding, each of
+        // which takes memory and time beside its data (as RFC 9293, section 3.7.4, for one).
+        let small = (len as usize) < room;
+        let many =
+            self.sent.len() >= MANY && self.next - self.first < AVERAGE * self.sent.len() as u64;
+        if small && (len < waits && self.in_flight > 0 || many) {
             return None;
         }
         let len = len as usize;
@@ -373,7 +382,8 @@ impl Sender {
         (self.last_sent, self.probe) = (now, false);
     }
 
-    /// Processes an acknowledgement. [`Reset::Protocol`] if it covers what was never sent.
+    /// Processes an acknowledgement. [`Reset::Protocol`] if it covers what was never sent, or its
+    /// ranges are not what is left between gaps.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), Reset> {
         let upto = extend32(self.first, ack.next);
         if upto > self.next {
@@ -385,15 +395,20 @@ impl Sender {
         }
         let before = self.in_flight;
         let mut acknowledged = 0;
+        // What comes in ranges is beyond what came before it, with a gap in front of each: so
+        // none covers what is acknowledged already, and no segment is looked at twice.
+        let (received, mut behind) = (self.first.max(upto), upto);
         for at in 0..self.sent.partition_point(|s| s.end <= upto) {
             acknowledged += self.acknowledge(now, at);
         }
         for &(first, len) in ack.ranges() {
             let first = extend32(self.first, first);
             let end = first + u64::from(len);
-            if end > self.next {
+            let has_gap = first > behind && (first > received || end <= received);
+            if end > self.next || !has_gap {
                 return Err(Reset::Protocol);
             }
+            behind = end;
             let from = self.sent.partition_point(|s| s.first < first);
             for at in from..self.sent.partition_point(|s| s.end <= end) {
                 acknowledged += self.acknowledge(now, at);

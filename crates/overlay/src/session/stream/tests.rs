@@ -284,15 +284,36 @@ fn who_sends_what_no_end_sends_is_refused() {
     assert_eq!(hear(&mut side, segment(10, false, b"12")), Ok(Taken::New));
     assert_eq!(hear(&mut side, segment(3, true, b"1")), Err(Reset::Protocol), "an end before data");
     // Acknowledges what was never sent: one byte, or a range of it.
-    for ranges in [&[][..], &[(0, 1)][..]] {
+    for bytes in [ack(1, &[]), ack(0, &[(0, 1)])] {
         let (mut side, _) = opened();
-        let mut ack = super::segment::Ack::new(u32::from(ranges.is_empty()), 10, 0, 0);
-        ranges.iter().for_each(|&r| ack.push(r));
-        let mut out = [0; 64];
-        let mut w = trunkline_base::wire::Writer::new(&mut out);
-        let body = Body { ack: Some(ack), ..Body::default() };
-        Segment::Body(body).emit_head(&mut w).unwrap();
-        assert_eq!(side.hear(Time::ZERO, w.written(), false), Err(Reset::Protocol));
+        assert_eq!(hear(&mut side, bytes), Err(Reset::Protocol));
+    }
+}
+
+/// An honest end has a gap in front of each range, and its ranges ascend: what lies may not
+/// leave a stream with nothing to wait for, nor make this end look at all segments once a range.
+#[test]
+fn ranges_that_no_end_has_are_refused() {
+    let hear = |ranges: &[(u32, u32)], next: u32| {
+        let mut side = Side::new(false, vec![7; 20_000]);
+        side.hear(Time::ZERO, &ack(0, &[]), false).unwrap();
+        side.run(Time::ZERO, false);
+        while side.end.poll(Time::from_millis(50), ROOM, &mut [0; ROOM]).is_some() {}
+        side.hear(Time::from_millis(90), &ack(2_000, &[]), false).unwrap();
+        side.hear(Time::from_millis(90), &ack(next, ranges), false)
+    };
+    for (next, ranges) in [
+        (2_000, &[(2_000, 1_000)][..]),
+        (0, &[(1_500, 2_000)]),
+        (2_000, &[(3_000, 1_000), (4_000, 1_000)]),
+        (2_000, &[(3_500, 1_000), (3_000, 200)]),
+        (2_000, &[(3_000, 1_000), (3_000, 1_000)]),
+    ] {
+        assert_eq!(hear(ranges, next), Err(Reset::Protocol), "{ranges:?}");
+    }
+    // A late acknowledgement may have ranges of what has been acknowledged since.
+    for (next, ranges) in [(2_000, &[(2_500, 500), (3_500, 100)][..]), (0, &[(1_000, 1_000)])] {
+        assert_eq!(hear(ranges, next), Ok(Taken::Copy), "{ranges:?}");
     }
 }
 
@@ -326,6 +347,84 @@ fn one_that_is_never_answered_gives_up_and_one_that_falls_silent_does() {
     }
     assert!((2..=5).contains(&asked), "asked {asked} times");
     assert_eq!(at(&mut side, 60_000), Err(Reset::Timeout));
+}
+
+/// What two ends have to say to each other now, over a path without delay.
+fn settle(sides: &mut [Side; 2], now: Time) {
+    let mut out = vec![0; 2_000];
+    let mut any = true;
+    while core::mem::take(&mut any) {
+        for from in 0..2 {
+            let Side { end, all, peer, .. } = &mut sides[from];
+            if end.next_timeout() <= now {
+                end.handle_timeout(now, &mut Memory { all, peer }).unwrap();
+            }
+            while let Some(len) = sides[from].end.poll(now, ROOM, &mut out) {
+                sides[1 - from].hear(now, &out[..len], false).unwrap();
+                any = true;
+            }
+        }
+    }
+}
+
+/// A reader that takes a little every few seconds keeps the receive window closed nearly all
+/// the time, and has not stopped reading.
+#[test]
+fn a_slow_reader_is_not_taken_for_one_that_has_stopped() {
+    let mut sides = [Side::new(true, vec![7; 12 << 20]), Side::new(false, vec![])];
+    for tick in 0..2_600u64 {
+        let now = Time::from_millis(250 * tick);
+        sides[0].run(now, false);
+        settle(&mut sides, now);
+        if tick % 16 == 15 {
+            for _ in 0..8 {
+                let rx = &mut sides[1].end.rx;
+                let len = rx.readable().len();
+                rx.took(now, len);
+                rx.give_credit(len as u64);
+            }
+            settle(&mut sides, now);
+        }
+    }
+    assert!(sides[1].end.rx.received() > 10 << 20);
+}
+
+/// The segment of an acknowledgement.
+fn ack(next: u32, ranges: &[(u32, u32)]) -> Vec<u8> {
+    let mut ack = super::segment::Ack::new(next, 1_000, 0, 0);
+    ranges.iter().for_each(|&range| ack.push(range));
+    let mut out = [0; 200];
+    let mut w = trunkline_base::wire::Writer::new(&mut out);
+    let body = Body { ack: Some(ack), ..Body::default() };
+    Segment::Body(body).emit_head(&mut w).unwrap();
+    w.written().to_vec()
+}
+
+/// Each byte written is a segment of its own as long as few are outstanding. A peer that
+/// acknowledges all but the first keeps them in the list, which stays short.
+#[test]
+fn small_segments_wait_when_many_are_outstanding() {
+    let (mut side, _) = opened();
+    let mut memory = Memory { all: &mut side.all, peer: &mut side.peer };
+    side.end.tx.grant(&mut memory);
+    side.hear(Time::ZERO, &ack(0, &[]), false).unwrap();
+    let (mut segments, mut sent) = (0, 0);
+    for n in 1..=20_000u32 {
+        let now = Time::from_millis(n.into());
+        let mut memory = Memory { all: &mut side.all, peer: &mut side.peer };
+        side.end.tx.write(b"x", &mut memory).unwrap();
+        let mut out = [0; ROOM];
+        while let Some(len) = side.end.poll(now, ROOM, &mut out) {
+            segments += u32::from(len < 100);
+            if let Ok(Segment::Body(Body { data: Some(data), .. })) = Segment::parse(&out[..len]) {
+                sent = sent.max(data.position + data.bytes.len() as u32);
+            }
+        }
+        if sent > 1 {
+            side.hear(now, &ack(0, &[(1, sent - 1)]), false).unwrap();
+        }
+    }
+    assert!((1_000..2_000).contains(&segments), "{segments} small segments");
 }
 
 /// What was under way before an outage is much: the window grows while it is sent again,
