@@ -3,7 +3,8 @@
  * for any language that can call C. Linux only.
  *
  * The calls have the shape of the BSD socket calls. Packets are datagrams: whole
- * or not at all; streams are below, from tl_stream_socket on. Addresses are a node and a virtual port there, in the
+ * or not at all; streams are below, from tl_stream_socket on. Addresses are a node and a virtual
+ * port there, in the
  * byte order of the machine.
  *
  *     int fd = tl_socket("/run/trunkline/node.sock");
@@ -100,14 +101,14 @@ struct tl_addr {
  * Of streams, which know TL_NONBLOCK and TL_RCVTIMEO_MS, too:
  *
  * TL_NONBLOCK     1: tl_read, tl_write, tl_shutdown, tl_reset and tl_accept fail with
- *                 EAGAIN rather than wait. What tl_accept returns waits until it is
- *                 told not to.
+ *                 EAGAIN instead of waiting. Streams that tl_accept returns wait until
+ *                 this is set on them.
  * TL_RCVTIMEO_MS  how long tl_read or tl_accept waits at most
- * TL_MESSAGES     1: both ends keep the boundaries of messages, by writing before
- *                 each its length as four bytes, the highest first, of at most
+ * TL_MESSAGES     1: both ends keep the boundaries of messages, by writing the length of
+ *                 each in front of it, as four bytes in network byte order, of at most
  *                 16 MiB; the library and the nodes only pass on that they do. 0,
- *                 the default: they don't. Only before tl_connect; of a stream of
- *                 tl_accept it says what the other end has set.
+ *                 the default: they don't. Can be set before tl_connect only; for a
+ *                 stream from tl_accept it tells what the other end has set.
  */
 #define TL_SERVICE 1
 #define TL_DEADLINE_MS 2
@@ -277,24 +278,24 @@ int tl_close(int fd);
  *     if (fd < 0 || tl_connect(fd, &far) < 0 || tl_write(fd, "hello", 5) < 0)
  *         fprintf(stderr, "%s\n", tl_strerror(errno));
  *
- * A stream ends when both ends have said that they write no more (tl_shutdown, or
- * tl_close, which delivers what was written), when one breaks it off (tl_reset), or
- * when one of the two nodes goes away: it isn't made again by itself. After any error
- * but EAGAIN and EINVAL there is only tl_close. Who writes faster than the other end
- * reads is made to wait.
+ * A stream ends when both ends have ended their direction (tl_shutdown, or tl_close,
+ * which delivers what was written), when one of them resets it (tl_reset), or when one
+ * of the two nodes goes away; it is not reopened. After any error but EAGAIN and EINVAL
+ * the only thing left to do is tl_close. A writer that is faster than the reader is made
+ * to wait.
  *
- * The descriptor becomes readable when tl_read would not wait, be it for the end of
- * the stream or an error, and, after a tl_write, tl_shutdown or tl_reset that failed
- * with EAGAIN, when that is worth another try. It stays so until that call is made: who
- * waits for both makes both. It never becomes writable. Of a listener it becomes
- * readable when tl_accept has something to do, be it to connect again.
+ * The descriptor becomes readable when tl_read would not wait (there are data, the end of
+ * the stream, or an error), and, after a tl_write, tl_shutdown or tl_reset that failed
+ * with EAGAIN, when another try may succeed. It stays readable until that call is made, so
+ * a program that waits for both tries both. It never becomes writable. That of a listener
+ * becomes readable when tl_accept has something to do, which may be to reconnect.
  *
  * One thread may read while another writes. tl_close wakes both.
  */
 
 /*
- * A new socket for streams at `attachment`, as in tl_socket. tl_bind on it takes note
- * of the virtual port (0, or no tl_bind: any free one), once, and waits for nothing.
+ * A new socket for streams at `attachment`, as in tl_socket. tl_bind on it only sets the
+ * virtual port (0, or no tl_bind: any free one), once, and doesn't wait.
  * Then it becomes a stream by tl_connect, or a listener by tl_listen. Returns a
  * descriptor.
  *
@@ -304,9 +305,8 @@ int tl_stream_socket(const char *attachment);
 
 /*
  * Opens a stream to the application that listens at `to`. Waits, whatever TL_NONBLOCK
- * says: for the node as tl_bind does, and then for the other end, for which the node gives up
- * after 10 s, and this after 60. Returns 0.
- * After an error it can be tried again.
+ * says: for the node as tl_bind does, and then for the other end. The node gives up after
+ * 10 s, and this call after 60 s. Returns 0. After an error it can be tried again.
  *
  * Errors: those of tl_bind for datagrams; EINVAL (connected, or a listener, already),
  * ECONNREFUSED (no node runs there, or no application listens there for streams), EBUSY
@@ -318,9 +318,9 @@ int tl_stream_socket(const char *attachment);
 int tl_connect(int fd, const struct tl_addr *to);
 
 /*
- * Attaches to the node and lets streams come in at the virtual port. As many as
- * `backlog` wait to be accepted, at least 1; the node may allow fewer, and refuses
- * those beyond with EBUSY. Waits for the node as tl_bind does. Returns 0. After an
+ * Attaches to the node and lets streams come in at the virtual port. At most `backlog`
+ * of them wait to be accepted (0 means 1), or fewer if the node allows no more; further
+ * ones are refused with EBUSY. Waits for the node as tl_bind does. Returns 0. After an
  * error it can be tried again. The port is taken again when the node is back after a
  * restart.
  *
@@ -330,9 +330,9 @@ int tl_connect(int fd, const struct tl_addr *to);
 int tl_listen(int fd, int backlog);
 
 /*
- * Takes the next stream, and where it comes from into `from` unless that is null. One
- * that has gone while it waited is passed over. Returns a descriptor of its own, which
- * outlives the listener.
+ * Accepts the next stream, and writes the address of its other end to `from` unless that
+ * is null. Streams that have ended while they waited are skipped. Returns a descriptor of
+ * its own, which outlives the listener.
  *
  * Errors, none of which ends the listener: EAGAIN (none has come: now, or within
  * TL_RCVTIMEO_MS), EINVAL (not a listener), EMFILE, ENFILE, ENOMEM; and as in
@@ -348,7 +348,7 @@ int tl_accept(int fd, struct tl_addr *from);
  * Errors: EAGAIN (nothing has come: now, or within TL_RCVTIMEO_MS), EINVAL (not
  * connected); after all that came before: ECONNRESET (the other end has broken it off,
  * or its node has lost it), ETIMEDOUT (nothing was heard of the other end for too long,
- * or it has stopped reading), ENOTCONN (the own node has gone), ECONNABORTED (after
+ * or it has stopped reading), ENOTCONN (the program's node has gone away), ECONNABORTED (after
  * tl_reset), EPIPE (the other end is closed), EHOSTUNREACH, EPROTO.
  */
 ssize_t tl_read(int fd, void *buf, size_t len);
@@ -364,15 +364,15 @@ ssize_t tl_write(int fd, const void *buf, size_t len);
 
 /*
  * Ends the writing direction: the other end reads the end of the stream after what was
- * written. Reading goes on. Returns 0, when the system has taken all that was written;
- * so it is also the safe way to end a stream to a node on another host before tl_close.
+ * written. Reading is not affected. Returns 0 when the system has taken all that was
+ * written, so with a node on another host call this before tl_close.
  *
  * Errors: those of tl_write.
  */
 int tl_shutdown(int fd);
 
 /*
- * Breaks the stream off: what is under way is lost, and the other end fails with
+ * Resets the stream: data in flight are lost, and calls of the other end fail with
  * ECONNRESET. Returns 0.
  *
  * Errors: those of tl_write.

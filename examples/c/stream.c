@@ -18,7 +18,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* Writes all of it; tl_write may take a part. */
+/* Writes all of it; tl_write may write fewer bytes than asked. */
 static int write_all(int fd, const char *buf, ssize_t len)
 {
     ssize_t n;

@@ -266,8 +266,8 @@ class StreamSocket(_Descriptor):
 
 
 class StreamListener(_Descriptor):
-    """Takes the streams that come in at a virtual port; 0 is any free one. It takes its
-    port again by itself after a restart of the node."""
+    """Accepts streams that come in at a virtual port; 0 is any free one. It reconnects by
+    itself, and takes its port again, after a restart of the node."""
 
     def __init__(self, attachment, port=0, backlog=32):
         self._fd = _stream_socket(os.fsencode(attachment))
@@ -279,7 +279,7 @@ class StreamListener(_Descriptor):
             raise
 
     def accept(self):
-        """The next stream, and the address that it comes from."""
+        """Waits for the next stream; returns it and the address of its other end."""
         sender = _Addr()
         stream = StreamSocket._accepted(_accept(self._fd, byref(sender)))
         return stream, (sender.node, sender.port)

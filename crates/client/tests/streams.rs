@@ -237,7 +237,7 @@ fn a_node_that_breaks_the_rules_is_left() {
     }
 }
 
-/// Waits for the socket to be readable, or a moment for a writer that finds out by itself.
+/// Waits until the socket is readable; for a writer only briefly, since that can just try.
 fn readable_or_writer(socket: &StreamSocket, writer: bool) -> bool {
     readable(socket, if writer { 1 } else { 1_000 }) || writer
 }
@@ -394,7 +394,7 @@ fn neither_thread_sleeps_through_the_others_news() {
                 assert_eq!(byte, [n as u8]);
             }
         });
-        // Credit and data at once: whoever wakes first takes both.
+        // Credit and data at once: the thread that wakes first takes both.
         for n in 0..ROUNDS {
             session.read_data(1);
             session.notify(Notice::Credit(1));
@@ -611,7 +611,7 @@ fn a_listener_survives_its_node() {
         stream.notify(Notice::Data(b"x"));
         assert_eq!(accepted.join().unwrap().unwrap().read(&mut [0; 9]).unwrap(), 1);
 
-        // Nonsense is told once, and the session made anew.
+        // An invalid message is reported once, and the listener reconnects.
         session.say_bytes(&[0x55]);
         assert!(matches!(listener.accept(), Err(Error::Protocol(_))));
         let accepted = scope.spawn(|| listener.accept().map(|(stream, _)| stream));

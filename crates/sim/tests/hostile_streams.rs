@@ -376,7 +376,7 @@ fn copies_without_end() {
 }
 
 /// From every port and with every tag, as many as go into eight seconds: the liar has half
-/// of what streams there may be, and others open theirs all the same.
+/// of the streams that there may be, and others can still open theirs.
 #[test]
 fn streams_without_end() {
     let mut scene = scene(false);

@@ -170,7 +170,8 @@ fn a_stream_within_a_node() {
     assert_eq!(stats(&world, 0, 0).of(Service::Reliable).originals.envelopes, 0);
 }
 
-/// Several share a chain evenly, whoever came first; and calls don't notice them.
+/// Several streams share a chain evenly, in whatever order they began; and calls don't notice
+/// them.
 #[test]
 fn streams_share_and_voice_goes_first() {
     let missed = |with: bool| {

@@ -23,21 +23,21 @@ Examples:
     on F:  trunkline cat --listen 900 | tar x
     on A:  tar c folder | trunkline cat --stats 6:900
 
-  A line to whoever listens, and the answer:
+  One line to an application that listens, and its answer:
     echo hello | trunkline cat 6:900
 
-The end of standard input ends this direction of the stream; what comes from the other end is
-still written out, until it ends its own. Where standard input is a terminal, the other end's
-end is this one's, too; elsewhere give < /dev/null to send nothing. With --listen one
-stream is taken.
+The end of standard input ends this direction of the stream; what the other end sends is still
+written out until that ends its own. If standard input is a terminal, the copy is over when the
+other end has ended its direction; otherwise give < /dev/null to send nothing. With --listen
+one stream is accepted.
 
 Exit codes:
-  0  both directions have ended, all that came was written, and the other end's node has all
-     that was sent
+  0  both directions have ended, everything received was written, and the other end's node has
+     everything that was sent
   1  something on this machine failed: no node answers there, standard input or output failed
   2  the command line is wrong
   3  there was no stream: nobody listens there, no route, forbidden
-  4  the stream broke off; what had come was written, and of what was sent some may be lost";
+  4  the stream broke off; what was received was written, and some of what was sent may be lost";
 
 /// Send standard input to an application of another node, and write out what it sends
 #[derive(clap::Args, Debug)]

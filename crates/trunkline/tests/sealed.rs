@@ -119,7 +119,7 @@ fn bytes_pass(from: &Node, to: &Node) {
         scope.spawn(|| (&near).write_all(&[7; LEN]).and_then(|()| Ok(near.shutdown()?)));
         let mut got = Vec::new();
         let read = (&far).read_to_end(&mut got);
-        // Whoever waits to write is let go, whatever came of it.
+        // A writer that still waits is released, however the copy ended.
         let _ = far.reset();
         assert_eq!((read.ok(), got.len()), (Some(LEN), LEN));
     });

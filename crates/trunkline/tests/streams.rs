@@ -157,7 +157,7 @@ fn what_does_not_come_about_has_a_reason_and_an_exit_code() {
     assert_eq!((code, &summary["whole"]), (4, &false.into()), "{}", far.said());
 }
 
-/// A node that starts anew after SIGKILL knows nothing of its streams, and says so.
+/// A node that was killed and restarted knows nothing of its streams, and says so.
 #[test]
 fn an_end_node_that_is_killed_resets_the_other_end() {
     let mut chain = Chain::sealed(3);
@@ -177,7 +177,7 @@ fn an_end_node_that_is_killed_resets_the_other_end() {
     near.set_read_timeout(Some(common::PATIENCE)).expect("in range");
     let error = near.read(&mut buf).expect_err("no stream any more");
     assert!(matches!(error, Error::Reset(Reset::Unknown)), "{error}");
-    // A listener that waits is there again by itself.
+    // A listener that waits reconnects by itself.
     let (again, far) = thread::scope(|scope| {
         let far = scope.spawn(|| listener.accept().expect("a stream").0);
         let again = wait_for("the listener", || connect(&chain.nodes[0], (3, 900)).ok());

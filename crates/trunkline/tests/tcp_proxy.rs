@@ -200,7 +200,7 @@ fn a_restart_of_a_node_breaks_only_what_is_open() {
     for i in [1, 0, 1] {
         let (near, far) = wait_for("a connection", || works(&bridge));
         bridge.chain.nodes[i].crash();
-        // Its own proxy knows at once, the other one when the node has started anew.
+        // Its own proxy knows at once, the other one when the node has restarted.
         is_reset(if i == 0 { &near } else { &far });
         bridge.chain.nodes[i].start();
         near.set_read_timeout(Some(common::PATIENCE)).expect("an option");

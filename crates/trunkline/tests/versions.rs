@@ -314,7 +314,7 @@ fn streams_over_an_old_node_are_refused() {
     let (next, took) = connect(two, four);
     assert!(matches!(next, Err(Error::Reset(Reset::OldNeighbour))), "{next:?}");
     assert!(took < Duration::from_secs(2), "{took:?}");
-    // Whoever is further away hears nothing, and gives up.
+    // A node further away gets no answer, and gives up.
     let (further, took) = connect(one, four);
     assert!(matches!(further, Err(Error::Reset(Reset::Timeout))), "{further:?}");
     assert!(took < Duration::from_secs(15), "{took:?}");

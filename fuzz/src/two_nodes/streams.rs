@@ -327,7 +327,7 @@ impl World<'_> {
         }
     }
 
-    /// Whoever was not told of a reset has all that the other end wrote; and if one was
+    /// An end that was not told of a reset has all that the other end wrote; and if one was
     /// told, the other was, too, if it was there to be told.
     fn check_ends(&self) {
         for stream in &self.streams.all {

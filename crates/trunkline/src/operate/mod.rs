@@ -148,9 +148,9 @@ Examples:
   trunkline streams 5                # those with node 5 alone
   trunkline streams --json | jq '.[] | select(.unread > 0) | [.application, .unread]'
 
-Sizes are bytes. \"Window\" is how many may be under way; \"unacknowledged\" were written
-here, and are under way or wait for that; \"unread\" have come, and the application here has
-not taken them; \"repeated\" counts packets that were sent again from end to end.
+Sizes are in bytes. \"Window\" is the congestion window; \"unacknowledged\" was written here
+and is not acknowledged; \"unread\" was received, and the application here has not read it;
+\"repeated\" counts packets that this end had to retransmit.
 docs/operation.md says what else each column means.
 Exit code 1: no node answers there.")]
 pub struct StreamsArgs {

@@ -66,7 +66,7 @@ It runs until SIGTERM or SIGINT, then prints what it counted.
 
 A call's media don't take the way of its SIP: for phones, see docs/gateway.md.
 
-Whoever can send to LISTEN can reach SEND: for udp: and tcp: use 127.0.0.1 or a network
+Anybody who can send to LISTEN can reach SEND: for udp: and tcp: use 127.0.0.1 or a network
 that you trust; a virtual port can be reached from every node.";
 
 /// Let unmodified UDP and TCP programs talk over the overlay

@@ -116,7 +116,7 @@ static void *old_node(void *unused)
     return NULL;
 }
 
-/* Every reason for which a stream doesn't come about, on one socket. */
+/* Every reason for which a stream can't be opened, on one socket. */
 static void refusals(const char *path)
 {
     static const int reasons[] = {0,         ECONNREFUSED, EBUSY,      EPERM,        ETIMEDOUT,

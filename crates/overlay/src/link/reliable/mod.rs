@@ -15,8 +15,8 @@
 //!
 //! What waits here is bounded. Packets that wait long are marked (`red`), which makes
 //! streams send less ([`crate::session::stream`]); applications that ask to wait
-//! ([`ToNode::Wait`]) are held back. A node whose link onward is full all the same drops what
-//! comes for it, and counts that.
+//! ([`ToNode::Wait`]) are held back. If a link is full nevertheless, its node drops what is to go
+//! there, and counts that.
 //!
 //! [`ToNode::Wait`]: crate::session::wire::ToNode::Wait
 

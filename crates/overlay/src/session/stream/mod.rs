@@ -1,23 +1,22 @@
 //! Streams: ordered bytes from end to end, over links that are reliable hop by hop (Amir
 //! and Danilov, *Reliable Communication in Overlay Networks*, DSN 2003).
 //!
-//! The two nodes where a stream's applications are keep all of its state; relays keep
-//! nothing of it. Their links repeat what they lose, so that an end seldom has to: only
-//! what a relay lost with its memory, or dropped since its queue was full. Packets come in
-//! any order and are put in order at the end.
+//! The two nodes where a stream's applications are keep all of its state, and relays keep
+//! none. Links retransmit what they lose, so an end seldom has to: only what a relay lost by
+//! restarting, or dropped because its queue was full. Packets arrive in any order; the
+//! receiving end puts them in order.
 //!
-//! - `Sender` keeps what was written until the other end has it, within the window of one
-//!   TCP ([`trunkline_rate::window`]), which the queues of the way bring down by marking
-//!   packets before they would have to drop any. It asks at least four times in a window
-//!   what has come.
-//! - `Receiver` keeps what its application doesn't take yet, and says how much more finds
-//!   room.
-//! - `End` opens, keeps alive and ends a stream, each direction by itself.
-//! - `Streams` are those of a node.
+//! - `Sender` keeps what was written until it is acknowledged, and sends within the congestion
+//!   window of one TCP ([`trunkline_rate::window`]), which queues on the path reduce by marking
+//!   packets before they have to drop any. It requests at least four acknowledgements in a
+//!   window.
+//! - `Receiver` keeps what its application hasn't read, and announces how much more finds room.
+//! - `End` opens a stream, keeps it alive, and ends each direction separately.
+//! - `Streams` is the table of all streams of a node.
 //!
 //! Everything is bounded: streams, their memory, and how much of both one other node may
-//! have. A stream ends with its nodes: one that has started anew says that it knows nothing
-//! of it.
+//! have. A stream is lost with either of its nodes: one that has restarted answers that it
+//! doesn't know the stream.
 
 mod buffer;
 mod end;

@@ -11,8 +11,8 @@ use trunkline_base::{Time, extend32};
 /// ride on.
 const ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// The most gaps in what has come. A packet that would make one more is as good as lost,
-/// so that no peer makes this end search long lists.
+/// The most gaps in what was received. A packet that would make one more is dropped, so that no
+/// peer can make this end search long lists.
 const MAX_GAPS: usize = 512;
 
 /// What became of the data in a segment.
@@ -171,7 +171,7 @@ impl Receiver {
     /// The application has taken the first `len` bytes of [`Receiver::readable`].
     pub fn took(&mut self, now: Time, len: usize) {
         self.taken += len as u64;
-        // Worth a word: a quarter of what there is.
+        // Worth an acknowledgement: room has grown by a quarter of the buffer.
         if self.taken + self.max >= self.announced + self.max / 4 && self.end.is_none() {
             self.due = self.due.min(now);
         }

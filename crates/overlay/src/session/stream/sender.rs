@@ -1,11 +1,11 @@
 //! The sending half of a stream: keeps what its application has written until the other
 //! end has it, and sends no faster than the path and the other end bear.
 //!
-//! The links of the way repeat what they lose, and don't wait for it: what comes late is
-//! the rule here, and what doesn't come at all is the exception, as when a relay has
-//! failed. So only time tells that something is lost, and the first suspicion is a round
-//! trip late; what was suspected wrongly makes the next one later, and takes back what it
-//! has done to the window (as RFC 4015 and RFC 8985 have it).
+//! The links on the path retransmit what they lose, and pass on what comes meanwhile. So
+//! reordering is the rule here, and loss the exception, as when a relay has failed. Only time
+//! tells that a packet is lost: one that was overtaken is waited for at first for one more round
+//! trip. If that was too short, the next is waited for longer, and the reduction of the window is
+//! undone (as in RFC 4015 and RFC 8985).
 
 use super::buffer::{Buffer, Memory};
 use super::segment::{Ack, WINDOW_UNIT};
@@ -484,9 +484,9 @@ impl Sender {
         if self.recovery.is_some_and(|until| self.first >= until) {
             self.recovery = None;
         }
-        // After a timeout the window grows while what was lost is sent again (RFC 5681,
-        // section 3.1): else a long outage would leave one packet in a round trip for all
-        // that was under way before.
+        // After a timeout the window grows while what was lost is retransmitted (RFC 5681,
+        // section 3.1). Otherwise all that was in flight before a long outage would be sent again
+        // at one packet in a round trip.
         if self.recovery.is_none() || self.window.is_in_slow_start() {
             let full = in_flight + self.segment > self.window.size();
             let slow_start = self.window.is_in_slow_start() && 2 * in_flight > self.window.size();

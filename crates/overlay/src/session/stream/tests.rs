@@ -427,8 +427,8 @@ fn small_segments_wait_when_many_are_outstanding() {
     assert!((1_000..2_000).contains(&segments), "{segments} small segments");
 }
 
-/// What was under way before an outage is much: the window grows while it is sent again,
-/// and not only afterwards.
+/// Much may be in flight before an outage: the window grows while that is retransmitted, and not
+/// only afterwards.
 #[test]
 fn what_was_lost_in_an_outage_is_soon_sent_again() {
     // After 16 s two windows and a half of 256 KiB are still to come.
