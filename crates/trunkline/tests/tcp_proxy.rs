@@ -68,6 +68,22 @@ fn count(said: &Value, key: &str) -> u64 {
     said["connections"][key].as_u64().unwrap_or_else(|| panic!("{key} in {said}"))
 }
 
+/// The next connection to `server`, if one comes within that time.
+fn accept(server: &TcpListener, within: Duration) -> Option<TcpStream> {
+    server.set_nonblocking(true).expect("an option");
+    let until = Instant::now() + within;
+    loop {
+        match server.accept() {
+            Ok((far, _)) => {
+                far.set_nonblocking(false).expect("an option");
+                return Some(far);
+            }
+            Err(_) if Instant::now() > until => return None,
+            Err(_) => thread::sleep(ms(5)),
+        }
+    }
+}
+
 /// Whether the other end has reset the connection.
 #[track_caller]
 fn is_reset(mut tcp: &TcpStream) {
@@ -148,16 +164,7 @@ fn who_is_refused_is_reset_and_the_log_says_why() {
         near.shutdown(Shutdown::Write).ok()?;
         near.set_read_timeout(Some(ms(500))).ok()?;
         let mut byte = [0];
-        server.set_nonblocking(true).expect("an option");
-        let until = Instant::now() + ms(500);
-        let far = loop {
-            match server.accept() {
-                Ok((far, _)) => break far,
-                Err(_) if Instant::now() > until => return None,
-                Err(_) => thread::sleep(ms(5)),
-            }
-        };
-        far.set_nonblocking(false).expect("an option");
+        let far = accept(&server, ms(500))?;
         (&far).read_exact(&mut byte).ok()
     });
     let [near, far] = bridge.end();
@@ -181,19 +188,10 @@ fn who_is_refused_is_reset_and_the_log_says_why() {
 fn a_restart_of_a_node_breaks_only_what_is_open() {
     let mut bridge = Bridge::over(Chain::of(2), &[], &[]);
     let server = TcpListener::bind(bridge.server).expect("free");
-    server.set_nonblocking(true).expect("an option");
     let works = |bridge: &Bridge| {
         let near = TcpStream::connect(bridge.at).ok()?;
         (&near).write_all(b"x").ok()?;
-        let until = Instant::now() + ms(1_000);
-        let far = loop {
-            match server.accept() {
-                Ok((far, _)) => break far,
-                Err(_) if Instant::now() > until => return None,
-                Err(_) => thread::sleep(ms(5)),
-            }
-        };
-        far.set_nonblocking(false).expect("an option");
+        let far = accept(&server, ms(1_000))?;
         far.set_read_timeout(Some(common::PATIENCE)).expect("an option");
         (&far).read_exact(&mut [0]).ok().map(|()| (near, far))
     };

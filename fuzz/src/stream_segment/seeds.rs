@@ -8,9 +8,14 @@ const ACK: u8 = 0x08;
 const ASK: u8 = 0x10;
 const DATA: u8 = 0x40;
 
-fn segment(flags: u8, position: u16, len: u16, next: u16) -> S {
-    let (from, ports, tag, kinds) = (0, 4, 9, 0);
-    let (window, counts, ranges, first, width) = (200, 0, 0, 0, 0);
+/// A segment on the stream that the neighbour has opened.
+fn step(
+    flags: u8,
+    (position, len): (u16, u16),
+    (next, counts): (u16, u16),
+    (ranges, first, width): (u8, u16, u16),
+) -> S {
+    let (from, ports, tag, kinds, window) = (0, 4, 9, 0, 200);
     S::Segment {
         from,
         ports,
@@ -28,24 +33,12 @@ fn segment(flags: u8, position: u16, len: u16, next: u16) -> S {
     }
 }
 
+fn segment(flags: u8, position: u16, len: u16, next: u16) -> S {
+    step(flags, (position, len), (next, 0), (0, 0, 0))
+}
+
 fn ranges(next: u16, counts: u16, ranges: u8, first: u16, width: u16) -> S {
-    let (from, ports, tag, kinds, flags) = (0, 4, 9, 0, ACK | ASK);
-    let (position, len, window) = (0, 0, 200);
-    S::Segment {
-        from,
-        ports,
-        tag,
-        flags,
-        kinds,
-        position,
-        len,
-        next,
-        window,
-        counts,
-        ranges,
-        first,
-        width,
-    }
+    step(ACK | ASK, (0, 0), (next, counts), (ranges, first, width))
 }
 
 /// The seeds of this target, by name.

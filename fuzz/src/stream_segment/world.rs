@@ -414,8 +414,10 @@ fn segment(step: &Step) -> Vec<u8> {
             w.u16(window)?;
             w.u16(counts)?;
             w.u8(ranges % 18)?;
+            // Apart from each other, as an honest end has them, or overlapping.
+            let spacing = if kinds >> 6 == 0 { 2 * u32::from(width) } else { u32::from(width / 2) };
             for k in 0..u32::from(ranges % 18) {
-                let at = near(kinds >> 2, first).wrapping_add(k * u32::from(width / 2));
+                let at = near(kinds >> 2, first).wrapping_add(k * spacing);
                 w.u32(at)?;
                 w.u32(u32::from(width).rotate_left(u32::from(kinds >> 6)))?;
             }

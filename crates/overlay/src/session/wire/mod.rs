@@ -484,6 +484,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The bytes of a message: the head that `emit_head` writes, and the payload.
+    pub(super) fn whole(
+        emit_head: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>,
+        payload: &[u8],
+    ) -> Vec<u8> {
+        let mut head = [0; MAX_HEAD];
+        let mut w = Writer::new(&mut head);
+        emit_head(&mut w).unwrap();
+        [w.written(), payload].concat()
+    }
+
     fn service() -> impl Strategy<Value = Service> {
         prop_oneof![Just(Service::BestEffort), Just(Service::RealTime)]
     }
@@ -500,13 +511,7 @@ mod tests {
                 ToNode::Late(port % 2 == 0),
                 ToNode::Wait(port % 2 == 0),
             ] {
-                let mut head = [0; MAX_HEAD];
-                let mut w = Writer::new(&mut head);
-                message.emit_head(&mut w).unwrap();
-                let mut bytes = w.written().to_vec();
-                if matches!(message, ToNode::Send { .. }) {
-                    bytes.extend_from_slice(&payload);
-                }
+                let bytes = whole(|w| message.emit_head(w), message.payload());
                 prop_assert_eq!(ToNode::parse(&bytes), Ok(message));
             }
         }
@@ -531,13 +536,7 @@ mod tests {
                 ToClient::Unreachable { node, port, why: Unreachable::NoPort },
                 ToClient::Unreachable { node, port, why: Unreachable::Since(ago) },
             ] {
-                let mut head = [0; MAX_HEAD];
-                let mut w = Writer::new(&mut head);
-                message.emit_head(&mut w).unwrap();
-                let mut bytes = w.written().to_vec();
-                if matches!(message, ToClient::Received { .. }) {
-                    bytes.extend_from_slice(&payload);
-                }
+                let bytes = whole(|w| message.emit_head(w), message.payload());
                 prop_assert_eq!(ToClient::parse(&bytes), Ok(message));
             }
         }

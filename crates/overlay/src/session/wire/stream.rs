@@ -302,7 +302,8 @@ fn data(bytes: &[u8]) -> Result<&[u8], WireError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MAX_HEAD, ToClient, ToNode};
+    use super::super::tests::whole;
+    use super::super::{ToClient, ToNode};
     use super::*;
     use proptest::prelude::*;
 
@@ -325,11 +326,8 @@ mod tests {
                 Request::Reset,
             ] {
                 let message = ToNode::Stream(request);
-                let mut head = [0; MAX_HEAD];
-                let mut w = Writer::new(&mut head);
-                message.emit_head(&mut w).unwrap();
-                let whole = [w.written(), message.payload()].concat();
-                prop_assert_eq!(ToNode::parse(&whole), Ok(message));
+                let bytes = whole(|w| message.emit_head(w), message.payload());
+                prop_assert_eq!(ToNode::parse(&bytes), Ok(message));
             }
             for notice in [
                 Notice::Incoming { token, from: to, port, messages },
@@ -341,11 +339,8 @@ mod tests {
                 Notice::Finished,
             ] {
                 let message = ToClient::Stream(notice);
-                let mut head = [0; MAX_HEAD];
-                let mut w = Writer::new(&mut head);
-                message.emit_head(&mut w).unwrap();
-                let whole = [w.written(), message.payload()].concat();
-                prop_assert_eq!(ToClient::parse(&whole), Ok(message));
+                let bytes = whole(|w| message.emit_head(w), message.payload());
+                prop_assert_eq!(ToClient::parse(&bytes), Ok(message));
             }
         }
     }
