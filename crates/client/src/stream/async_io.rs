@@ -14,9 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 /// A [`StreamSocket`] as tokio's [`AsyncRead`] and [`AsyncWrite`], to be made and used
 /// within a runtime that has I/O enabled.
 ///
-/// [`shutdown`](tokio::io::AsyncWriteExt::shutdown) ends the writing direction alone.
-/// The two directions may be used by different tasks, by way of [`tokio::io::split`] or of two
-/// references, since `&AsyncStream` reads and writes too; each direction by one task at a time.
+/// `shutdown`, of tokio's `AsyncWriteExt`, ends the writing direction alone. The two directions
+/// may be used by different tasks, by way of `tokio::io::split` or of two references, since
+/// `&AsyncStream` reads and writes too; each direction by one task at a time.
 #[derive(Debug)]
 pub struct AsyncStream {
     fd: AsyncFd<StreamSocket>,
