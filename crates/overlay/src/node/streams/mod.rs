@@ -412,7 +412,8 @@ impl Forwarder {
         let (tx, _) = self.halves(0);
         let rx = Receiver::new(UNACCEPTED.min(self.streams.table.config.buffer as u64), 0);
         let owner = Owner::Backlog { token };
-        let mut end = End::opened(now, key, packet.flow.flow_seq, owner, tx, rx);
+        let numbers = (packet.flow.flow_seq, self.entropy.random());
+        let mut end = End::opened(now, key, numbers, owner, tx, rx);
         end.metric = packet.flow.metric;
         end.messages = messages;
         self.streams.table.insert(end);

@@ -2,7 +2,7 @@
 
 use super::buffer::Memory;
 use super::receiver::{Receiver, Taken};
-use super::segment::{ACK_HEAD, Body, Data, HEAD, MAX_RANGES, Segment};
+use super::segment::{ACK_HEAD, Body, Data, HEAD, INSTANCE_LEN, MAX_RANGES, Segment};
 use super::sender::Sender;
 use crate::session::SessionId;
 use crate::session::wire::stream::Reset;
@@ -83,6 +83,8 @@ pub struct End {
     pub rx: Receiver,
     phase: Phase,
     is_opener: bool,
+    /// The number that the accepting end has drawn; at the opener none before the first answer.
+    instance: Option<u16>,
     /// Whether the next segment is to request an acknowledgement.
     ask: bool,
     /// When anything was last received, when the other end was last asked to answer, and since when
@@ -112,9 +114,19 @@ impl End {
     }
 
     /// The end of the node that was asked to open the stream. It owes an acknowledgement, which is
-    /// its answer.
-    pub fn opened(now: Time, key: Key, tag: u16, owner: Owner, tx: Sender, rx: Receiver) -> End {
+    /// its answer. The first of `numbers` is the stream's tag, the second this end's own, drawn at
+    /// random.
+    pub fn opened(
+        now: Time,
+        key: Key,
+        numbers: (u16, u16),
+        owner: Owner,
+        tx: Sender,
+        rx: Receiver,
+    ) -> End {
+        let (tag, instance) = numbers;
         let mut end = End::new(now, key, tag, owner, (tx, rx), Phase::Open);
+        end.instance = Some(instance);
         end.rx.on_ask(now);
         end
     }
@@ -136,6 +148,7 @@ impl End {
             tx,
             rx,
             is_opener: matches!(phase, Phase::Opening { .. }),
+            instance: None,
             phase,
             ask: false,
             heard: now,
@@ -176,6 +189,13 @@ impl End {
         marked: bool,
         memory: &mut Memory<'_>,
     ) -> Result<Taken, Reset> {
+        if self.is_opener {
+            let instance = body.instance.ok_or(Reset::Protocol)?;
+            if *self.instance.get_or_insert(instance) != instance {
+                // The other node has restarted, and a late request has made it another end.
+                return Err(Reset::Unknown);
+            }
+        }
         self.heard = now;
         if let Phase::Opening { .. } = self.phase {
             self.phase = Phase::Open;
@@ -243,13 +263,15 @@ impl End {
         }
         // Ranges are for a segment of their own: they would change the size of others.
         let rides = self.rx.owes_ack() && !self.rx.has_gaps();
-        let head = HEAD + if rides { ACK_HEAD } else { 0 };
+        let instance = self.own_instance();
+        let fixed = HEAD + instance.map_or(0, |_| INSTANCE_LEN);
+        let head = fixed + if rides { ACK_HEAD } else { 0 };
         if let Some(cut) = self.tx.next(now, room.checked_sub(head)?) {
             let rides = rides && head + cut.len <= room;
             let ack = rides.then(|| self.rx.ack(0));
             let position = cut.position as u32;
             let data = Data { position, end: cut.is_end, bytes: &[] };
-            let body = Body { ask: cut.ask, ack, data: Some(data), ..Body::default() };
+            let body = Body { ask: cut.ask, instance, ack, data: Some(data), ..Body::default() };
             let mut w = Writer::new(out);
             Segment::Body(body).emit_head(&mut w).ok()?;
             let head = w.len();
@@ -268,10 +290,16 @@ impl End {
     fn emit_control(&mut self, open: bool, out: &mut [u8]) -> Option<usize> {
         let ack = Some(self.rx.ack(MAX_RANGES));
         let ask = core::mem::take(&mut self.ask);
-        let body = Body { open, messages: open && self.messages, ask, ack, data: None };
+        let (instance, messages) = (self.own_instance(), open && self.messages);
+        let body = Body { open, messages, ask, instance, ack, data: None };
         let mut w = Writer::new(out);
         Segment::Body(body).emit_head(&mut w).ok()?;
         Some(w.len())
+    }
+
+    /// What segments of this end have as [`Body::instance`].
+    fn own_instance(&self) -> Option<u16> {
+        self.instance.filter(|_| !self.is_opener)
     }
 
     /// Nothing can be sent before `at`, because there is no route or its link is full.

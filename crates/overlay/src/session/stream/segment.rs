@@ -2,7 +2,9 @@
 //! that says by a flag that it belongs to a stream. The packet's ports name the stream;
 //! in place of a number in its flow it has the stream's tag, which its opener has drawn,
 //! so that no late packet of an earlier stream between the same ports is taken for one of
-//! this.
+//! this. A late request to open, after the accepting node has restarted, does make a second
+//! stream with the same tag: each accepting end has drawn a number of its own, by which the
+//! opener tells them apart.
 
 use crate::session::wire::stream::Reset;
 use crate::wire::WireError;
@@ -23,9 +25,13 @@ const ASK: u8 = 0x10;
 const MESSAGES: u8 = 0x20;
 /// Data, or the stream's end: a position is in front of them.
 const DATA: u8 = 0x40;
+/// The number that the accepting end has drawn is in front of everything else.
+const INSTANCE: u8 = 0x80;
 
 /// Bytes before the data of a segment that has any, without an acknowledgement.
 pub const HEAD: usize = 5;
+/// Bytes of the accepting end's number, in each of its segments.
+pub const INSTANCE_LEN: usize = 2;
 /// Bytes of an acknowledgement without ranges.
 pub const ACK_HEAD: usize = 9;
 /// The most ranges in one acknowledgement.
@@ -89,6 +95,8 @@ pub struct Body<'a> {
     pub messages: bool,
     /// Whether its sender requests an acknowledgement at once.
     pub ask: bool,
+    /// The number that the accepting end has drawn at random; none in a segment of the opener.
+    pub instance: Option<u16>,
     pub ack: Option<Ack>,
     /// The data, or the end of the stream; none if the segment has neither.
     pub data: Option<Data<'a>>,
@@ -121,7 +129,11 @@ impl<'a> Segment<'a> {
             | flag(body.ask, ASK)
             | flag(body.ack.is_some(), ACK)
             | flag(body.data.is_some(), DATA)
+            | flag(body.instance.is_some(), INSTANCE)
             | flag(is_end, END))?;
+        if let Some(instance) = body.instance {
+            w.u16(instance)?;
+        }
         if let Some(ack) = &body.ack {
             w.u32(ack.next)?;
             w.u16(ack.window)?;
@@ -145,6 +157,7 @@ impl<'a> Segment<'a> {
         if has(RESET) {
             return Ok(Segment::Reset(Reset::from_wire(r.u8()?)));
         }
+        let instance = if has(INSTANCE) { Some(r.u16()?) } else { None };
         let ack = if has(ACK) { Some(parse_ack(&mut r)?) } else { None };
         let data = match has(DATA) {
             true => Some(Data { position: r.u32()?, end: has(END), bytes: r.rest() }),
@@ -154,6 +167,7 @@ impl<'a> Segment<'a> {
             open: has(OPEN),
             messages: has(MESSAGES),
             ask: has(ASK),
+            instance,
             ack,
             data,
         }))
@@ -183,19 +197,23 @@ mod tests {
             flags in any::<[bool; 6]>(), numbers in any::<(u32, u16, u8, u8, u32)>(),
             ranges in prop::collection::vec(any::<(u32, u32)>(), 0..=MAX_RANGES),
             bytes in prop::collection::vec(any::<u8>(), 0..100), code in 1u8..=13,
+            instance in any::<Option<u16>>(),
         ) {
             let [open, messages, ask, has_ack, has_data, end] = flags;
             let (next, window, marks, copies, position) = numbers;
             let mut ack = Ack::new(next, window, marks, copies);
             ranges.iter().for_each(|&range| ack.push(range));
             let data = has_data.then_some(Data { position, end, bytes: &bytes });
-            let body = Body { open, messages, ask, ack: has_ack.then_some(ack), data };
+            let body =
+                Body { open, messages, ask, instance, ack: has_ack.then_some(ack), data };
             for segment in [Segment::Body(body), Segment::Reset(Reset::from_wire(code))] {
                 let mut buf = [0; 400];
                 let mut w = Writer::new(&mut buf);
                 segment.emit_head(&mut w).unwrap();
                 if matches!(segment, Segment::Body(Body { data: Some(_), .. })) {
-                    let head = HEAD + if has_ack { ACK_HEAD + 8 * ranges.len() } else { 0 };
+                    let head = HEAD
+                        + instance.map_or(0, |_| INSTANCE_LEN)
+                        + if has_ack { ACK_HEAD + 8 * ranges.len() } else { 0 };
                     prop_assert_eq!(w.len(), head);
                     w.bytes(&bytes).unwrap();
                 }

@@ -38,7 +38,7 @@ impl Side {
         let owner = Owner::Session(SessionId(0));
         let end = match opens {
             true => End::opening(Time::ZERO, key, 7, owner, tx, rx),
-            false => End::opened(Time::ZERO, key, 7, owner, tx, rx),
+            false => End::opened(Time::ZERO, key, (7, 9), owner, tx, rx),
         };
         let (all, peer) = (Budget::new(4 << 20), Budget::new(4 << 20));
         let (written, credit, read, unread, ended) = (0, 0, Vec::new(), 0, false);
@@ -442,11 +442,16 @@ fn what_was_lost_in_an_outage_is_soon_sent_again() {
 /// An answer may be overtaken, and says nothing of messages.
 #[test]
 fn the_opener_decides_whether_messages_have_boundaries() {
-    let (_, segment) = opened();
     let mut side = Side::new(true, vec![]);
     side.end.messages = true;
     side.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
-    side.hear(Time::ZERO, &segment(0, false, b"1"), false).unwrap();
+    let mut out = [0; 32];
+    let mut w = trunkline_base::wire::Writer::new(&mut out);
+    let data = Some(Data { position: 0, end: false, bytes: &[] });
+    let body = Body { instance: Some(9), data, ..Body::default() };
+    Segment::Body(body).emit_head(&mut w).unwrap();
+    w.bytes(b"1").unwrap();
+    side.hear(Time::ZERO, w.written(), false).unwrap();
     assert!(side.end.is_open() && side.end.messages);
 }
 
@@ -498,12 +503,42 @@ fn there_are_no_more_timers_than_streams() {
     for n in 0..10_000u16 {
         let key = Key { peer: NodeId(2), peer_port: n, port: 1 };
         let (tx, rx) = (Sender::new(MAX, config), Receiver::new(MAX, 0));
-        let id = table.insert(End::opened(Time::ZERO, key, 7, Owner::Nobody, tx, rx));
+        let id = table.insert(End::opened(Time::ZERO, key, (7, 9), Owner::Nobody, tx, rx));
         table.arm(id);
         assert_eq!(table.timers(), 1);
         table.remove(id);
         assert_eq!(table.timers(), 0);
     }
+}
+
+/// A request to open that comes late, after the accepting node has restarted, opens a stream
+/// with the same tag between the same ports. The opener takes no byte of it for one of its own.
+#[test]
+fn an_end_made_by_a_late_request_is_told_apart() {
+    let opened = |instance| {
+        let mut side = Side::new(false, vec![instance as u8; 10]);
+        let (tx, rx) = (Sender::new(MAX, window::Config::new(ROOM + 80)), Receiver::new(MAX, 0));
+        let key = side.end.key;
+        let owner = Owner::Nobody;
+        side.end = End::opened(Time::ZERO, key, (7, instance), owner, tx, rx);
+        side
+    };
+    let (mut opener, mut first, mut second) = (Side::new(true, vec![]), opened(1), opened(2));
+    let mut out = [0; 2_000];
+    let len = opener.end.poll(Time::ZERO, ROOM, &mut out).unwrap();
+    let mut answer = |side: &mut Side| {
+        side.hear(Time::ZERO, &out[..len], false).unwrap();
+        side.run(Time::ZERO, true);
+        let mut out = [0; 2_000];
+        let len = side.end.poll(Time::ZERO, ROOM, &mut out).unwrap();
+        out[..len].to_vec()
+    };
+    let [one, other] = [&mut first, &mut second].map(&mut answer);
+    assert!(opener.hear(Time::ZERO, &one, false).is_ok());
+    assert_eq!(opener.hear(Time::ZERO, &other, false), Err(Reset::Unknown));
+    assert!(opener.hear(Time::ZERO, &one, false).is_ok());
+    // Without a number it is no answer at all.
+    assert_eq!(opener.hear(Time::ZERO, &ack(0, &[]), false), Err(Reset::Protocol));
 }
 
 #[test]
@@ -527,7 +562,7 @@ fn a_receiver_always_has_some_memory() {
         }
         let key = Key { peer: NodeId(2), peer_port: n, port: 1 };
         let (tx, rx) = (Sender::new(MAX, window), Receiver::new(MAX, 1 << 20));
-        let id = table.insert(End::opened(Time::ZERO, key, 7, Owner::Nobody, tx, rx));
+        let id = table.insert(End::opened(Time::ZERO, key, (7, 9), Owner::Nobody, tx, rx));
         let (end, mut memory) = table.get_mut(id).unwrap();
         end.tx.grant(&mut memory);
         end.rx.ack(0);
@@ -561,7 +596,8 @@ fn standing_still_is_no_round_trip() {
     side.to_write = vec![7; 10_000];
     side.run(Time::ZERO, true);
     let len = side.end.poll(Time::ZERO, ROOM, &mut [0; 2_000]).unwrap();
-    let first = (len - super::segment::HEAD - super::segment::ACK_HEAD) as u32;
+    let head = super::segment::HEAD + super::segment::INSTANCE_LEN + super::segment::ACK_HEAD;
+    let first = (len - head) as u32;
     hear(&mut side, 198_000, first);
     assert_eq!((side.end.tx.delivered(), side.end.tx.rtt()), (first.into(), None));
 }
