@@ -85,15 +85,20 @@ fn losses(size: Size) -> &'static [u32] {
     size.pick(&[10], &[0, 10], &[0, 5, 10, 20])
 }
 
-/// One round for each rate, with all losses at the same time.
+/// How many parts a machine of two processors keeps up with at this rate, in kbit/s.
+fn at_once(rate: u32) -> usize {
+    (2_000 / rate) as usize
+}
+
+/// Rounds of as many parts as can be measured at the same time.
 fn rounds(size: Size) -> Vec<Round> {
     let messages = size.pick(100, 2_000, 20_000);
     let both = losses(size).iter().flat_map(|&tenths| [(tenths, false), (tenths, true)]);
     let parts: Vec<Part> = both.collect();
-    let round = |rate: u32| {
-        let (stream, parts) = (Stream { rate: u64::from(rate) * 1_000, messages }, parts.clone());
+    let round = |(rate, parts): (u32, &[Part])| {
+        let (stream, parts) = (Stream { rate: u64::from(rate) * 1_000, messages }, parts.to_vec());
         Round {
-            name: rate.to_string(),
+            name: format!("{rate}-from-{}", parts[0].0),
             seconds: (stream.spacing() * messages + SETTLED + DRAIN).as_secs() as usize,
             parts: parts.len(),
             run: Box::new(move |stage, chosen| {
@@ -101,7 +106,8 @@ fn rounds(size: Size) -> Vec<Round> {
             }),
         }
     };
-    RATES.map(round).into()
+    let of_rate = |rate| parts.chunks(at_once(rate)).map(move |parts| (rate, parts));
+    RATES.into_iter().flat_map(of_rate).map(round).collect()
 }
 
 fn measure(

@@ -212,7 +212,7 @@ pub fn beside() -> Figure {
         says: "64 MiB through three links of 10 ms and 20 Mbit/s, of which the middle one loses 1 % both \
                ways, in network namespaces: over a stream of `trunkline node` daemons, sealed and not, and \
                from end to end through routers by the kernel's TCP (reno, cubic and bbr), by QUIC (quinn, \
-               NewReno and CUBIC) and by SRT in file mode (`srt-file-transmit`), all at the same time. Then 1 \
+               NewReno and CUBIC) and by SRT in file mode (`srt-file-transmit`), three at a time. Then 1 \
                GiB over a ring of lossless links of 100 Mbit/s, whose relay on the shorter way is killed five \
                times, so that the route changes.",
         chart: Box::new(live_panels),
@@ -298,7 +298,7 @@ fn live_panels(table: &Table) -> Panels {
     Panels {
         title: "A file through links of 20 Mbit/s, 1 % lost".to_owned(),
         x: Axis::linear(
-            "stream, sealed; TCP reno, cubic, bbr; QUIC NewReno, CUBIC; SRT",
+            "stream, sealed; TCP reno, cubic; QUIC NewReno, CUBIC; TCP bbr; SRT",
             (-0.5, 7.5),
             1.0,
         ),
