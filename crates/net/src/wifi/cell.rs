@@ -38,9 +38,9 @@ pub struct Cell {
     outcomes: VecDeque<Outcome>,
     pub(super) counters: Counters,
     /// When the last thing happened.
-    now: Time,
+    pub(super) now: Time,
     /// When the next thing happens.
-    wake: Time,
+    pub(super) wake: Time,
 }
 
 /// An enhanced distributed channel access function: a queue that contends.
@@ -57,7 +57,7 @@ pub(super) struct AccessFunction {
 pub(super) struct FunctionId(u16);
 
 impl FunctionId {
-    fn new(node: u16, category: AccessCategory) -> FunctionId {
+    pub fn new(node: u16, category: AccessCategory) -> FunctionId {
         FunctionId(4 * node + category as u16)
     }
 
@@ -83,6 +83,7 @@ pub(super) struct Waiting {
     pub handle: u64,
     pub station: u16,
     pub bytes: u16,
+    pub priority: u8,
     pub attempts: u8,
     /// It has arrived, but its sender doesn't know.
     pub received: bool,
@@ -96,6 +97,8 @@ pub(super) struct Link {
     pub queues: [VecDeque<Waiting>; 2],
     /// Which user priorities they are of, a bit for each, by [`Way`].
     pub streams: [u8; 2],
+    /// Turns in a row in which nothing was received from the station, though it was polled.
+    pub silent_turns: u8,
     /// The longest packet of each priority's stream, in bytes.
     longest: [u32; PRIORITIES as usize],
 }
@@ -127,7 +130,8 @@ impl Cell {
         config.validate()?;
         let tables = [&config.access_point, &config.station];
         let grid = |k: usize| Grid::new(tables[k / 4][k % 4].aifs());
-        let functions = (0..4 * (usize::from(config.stations) + 1)).map(|k| AccessFunction {
+        let count = 4 * (usize::from(config.stations) + 1);
+        let functions = (0..count).map(|k| AccessFunction {
             queue: VecDeque::new(),
             due: 0,
             window: tables[usize::from(k >= 4)][k % 4].cw_min,
@@ -137,22 +141,23 @@ impl Cell {
             bit_error_rate: config.bit_error_rate,
             queues: Default::default(),
             streams: [0; 2],
+            silent_turns: 0,
             longest: [0; PRIORITIES as usize],
         });
         Ok(Cell {
             rng: rng(seed, stream),
             grids: core::array::from_fn(grid),
             functions: functions.collect(),
-            backlogged: Vec::new(),
+            backlogged: Vec::with_capacity(count),
             links: links.collect(),
             polling: Polling::default(),
             phase: Phase::Idle,
             until: Time::NEVER,
             idle_since: Time::ZERO,
             busy_since: Time::ZERO,
-            on_air: Vec::new(),
+            on_air: Vec::with_capacity(count),
             txop_end: Time::ZERO,
-            due: Vec::new(),
+            due: Vec::with_capacity(count),
             outcomes: VecDeque::new(),
             counters: Counters::default(),
             now: Time::ZERO,
@@ -198,7 +203,7 @@ impl Cell {
         let first = queue.is_empty();
         // MAX_PACKET fits.
         let bytes = bytes as u16;
-        queue.push_back(Waiting { handle, station, bytes, attempts: 0, received: false });
+        queue.push_back(Waiting { handle, station, bytes, priority, attempts: 0, received: false });
         if polled {
             if way == Way::Down {
                 self.polling.comes_down(now.max(self.now));
@@ -334,7 +339,7 @@ impl Cell {
 
     /// Lets everything before `now` happen: what comes at `now` finds what ends then not
     /// yet ended, and whose backoff ends then not yet sending.
-    fn run(&mut self, now: Time) {
+    pub(super) fn run(&mut self, now: Time) {
         while self.wake < now {
             self.step();
         }
@@ -353,7 +358,7 @@ impl Cell {
         self.wake = self.next_event();
     }
 
-    fn next_event(&self) -> Time {
+    pub(super) fn next_event(&self) -> Time {
         if !matches!(self.phase, Phase::Idle) {
             return self.until;
         }
@@ -377,7 +382,7 @@ impl Cell {
 
     /// A function has got its first packet at `now`. If the medium is idle and no
     /// backoff is left, it sends at the next boundary; if it is busy, after a backoff.
-    fn contends(&mut self, now: Time, id: FunctionId) {
+    pub(super) fn contends(&mut self, now: Time, id: FunctionId) {
         self.backlogged.push(id);
         let grid = &self.grids[id.grid()];
         let due = self.functions[id.index()].due;

@@ -12,7 +12,8 @@
 //! a failed attempt, as who collides with another station does. Packets of an
 //! admitted [`Stream`] don't contend: the access point sends them and polls for them
 //! after a PIFS, in each service interval (HCCA), where polls and acknowledgements
-//! carry data.
+//! carry data; until it is [removed](Cell::remove_stream), or its station has been silent
+//! for [`SILENT_TURNS`] turns.
 //!
 //! What is chosen where the standard leaves a choice, or is left out:
 //!
@@ -59,11 +60,13 @@ mod hcca;
 mod medium;
 pub mod phy;
 mod polling;
+mod streams;
 mod types;
 
 pub use cell::Cell;
 pub use edca::AccessCategory;
 pub use hcca::{BEACON_INTERVAL, CONTENTION, MIN_SERVICE_INTERVAL, NotAdmitted, Stream, Ways};
+pub use streams::SILENT_TURNS;
 pub use types::{
     Config, Counters, InvalidCell, Lost, MAX_QUEUE, MAX_STATIONS, MAX_UNREAD, Msdu, Outcome,
     Refusal, Way,

@@ -5,7 +5,8 @@
 //! those without at 24. In a turn whoever receives data answers after a SIFS, with
 //! data if there is more that fits. A frame that isn't received ends the turn: the
 //! access point goes on after a PIFS, and what was not acknowledged waits for the next
-//! service interval. A station that hears no poll keeps what it has.
+//! service interval. A station that hears no poll keeps what it has until its streams end
+//! ([`SILENT_TURNS`](super::SILENT_TURNS)).
 
 use super::cell::{Cell, Phase, Waiting, count_attempt};
 use super::hcca::{Stream, Ways, exchange};
@@ -19,6 +20,8 @@ use trunkline_base::Time;
 #[derive(Default)]
 pub struct Polling {
     pub streams: Vec<Stream>,
+    /// Streams that end when the turns under way are over, by station and priority.
+    pub ending: Vec<(u16, u8)>,
     /// The stations that have streams, and how long a turn of theirs is, in the order
     /// of admission.
     stations: Vec<(u16, Duration)>,
@@ -141,7 +144,7 @@ impl Cell {
     fn next_turn(&mut self, at: Time, gap: Duration) {
         while let Some(&(station, txop)) = self.polling.stations.get(self.polling.served) {
             self.polling.served += 1;
-            let link = &self.links[usize::from(station)];
+            let link = &mut self.links[usize::from(station)];
             let asked = link.streams[Way::Up as usize] != 0;
             let data = !link.queues[Way::Down as usize].is_empty();
             if !(asked || data) {
@@ -149,11 +152,13 @@ impl Cell {
             }
             let what = if data { What::Data } else { What::Empty };
             self.counters.polls += u64::from(asked);
+            link.silent_turns = link.silent_turns.saturating_add(u8::from(asked));
             let end = at + gap + txop;
             let turn =
                 Turn { station, end, asked, way: Way::Down, what, polls: asked, ..Turn::default() };
             return self.send_in_turn(at + gap, turn);
         }
+        self.end_streams(at);
         self.idle(at);
     }
 
@@ -193,6 +198,9 @@ impl Cell {
                 self.turn_failed(at, station, way);
             }
             return self.next_turn(at, PIFS);
+        }
+        if way == Way::Up {
+            self.links[usize::from(station)].silent_turns = 0;
         }
         if turn.acks {
             self.polled_queue(station, back).pop_front();

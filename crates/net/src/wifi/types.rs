@@ -168,6 +168,8 @@ pub enum Lost {
     RetryLimit,
     /// Its sender vanished with it.
     Gone,
+    /// It waited for turns of a stream that ended, and its queue has no room.
+    NoRoom,
 }
 
 /// What became of a packet. Each that was taken has exactly one.
@@ -201,6 +203,8 @@ pub struct Counters {
     pub piggybacked: u64,
     /// Turns that ended with a frame that wasn't received.
     pub broken_turns: u64,
+    /// Streams that ended since their stations were silent ([`SILENT_TURNS`](super::SILENT_TURNS)).
+    pub silenced: u64,
     /// How long somebody sent, or waited to within an exchange.
     pub busy: Duration,
 }

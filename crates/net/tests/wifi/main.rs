@@ -1,4 +1,4 @@
-//! The 802.11e cell: times by hand, saturation by Bianchi's model, turns by hand, and
+//! The 802.11e cell: times by hand, saturation by Bianchi's model, turns by hand, streams that end, and
 //! what holds for any traffic.
 
 mod exchange;
@@ -6,6 +6,7 @@ mod naive;
 mod polls;
 mod properties;
 mod saturation;
+mod streams;
 mod trouble;
 
 use trunkline_base::Time;

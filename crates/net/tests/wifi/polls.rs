@@ -6,9 +6,9 @@ use trunkline_base::{Bitrate, Time};
 use trunkline_net::wifi::{Cell, Lost, NotAdmitted, Refusal, Stream, Ways};
 
 /// Six of these are a beacon interval, and each is less than 20 ms.
-const INTERVAL: u64 = 102_400 / 6;
+pub const INTERVAL: u64 = 102_400 / 6;
 
-fn voice(station: u16, ways: Ways) -> Stream {
+pub fn voice(station: u16, ways: Ways) -> Stream {
     Stream {
         station,
         priority: 6,
@@ -20,7 +20,7 @@ fn voice(station: u16, ways: Ways) -> Stream {
     }
 }
 
-fn polled(stations: u16, ways: Ways) -> Cell {
+pub fn polled(stations: u16, ways: Ways) -> Cell {
     let mut cell = cell(stations, table(2, 0, 0));
     (0..stations).for_each(|s| cell.admit(Time::ZERO, voice(s, ways)).unwrap());
     cell

@@ -16,6 +16,7 @@ enum Does {
     Present(u16, bool),
     Errors(u16, f64),
     Admits { station: u16, priority: u8, ways: Ways },
+    Removes { station: u16, priority: u8 },
     Looks,
 }
 
@@ -31,11 +32,13 @@ fn does() -> impl Strategy<Value = Does> {
     let errors = prop::sample::select(vec![0.0, 1e-5, 1e-4, 1.0]);
     let ways = prop::sample::select(vec![Ways::Down, Ways::Up, Ways::Both]);
     let admits = (station.clone(), 0u8..8, ways);
+    let removes = (station.clone(), 0u8..8);
     prop_oneof![
         20 => sends,
         1 => (station.clone(), any::<bool>()).prop_map(|(s, there)| Does::Present(s, there)),
         1 => (station, errors).prop_map(|(s, rate)| Does::Errors(s, rate)),
         1 => admits.prop_map(|(station, priority, ways)| Does::Admits { station, priority, ways }),
+        1 => removes.prop_map(|(station, priority)| Does::Removes { station, priority }),
         5 => Just(Does::Looks),
     ]
 }
@@ -90,6 +93,9 @@ fn play(
                         max_service_interval: Duration::from_millis(10),
                     },
                 );
+            }
+            Does::Removes { station, priority } => {
+                let _ = cell.remove_stream(now, station, priority);
             }
             Does::Looks => {
                 outcomes.extend(std::iter::from_fn(|| cell.advance(now)));
