@@ -6,6 +6,7 @@ use crate::plot::Draw;
 use crate::speech::Speech;
 use crate::table::{Cell, Column};
 use crate::testbed::Testbed;
+use trunkline_net::wifi;
 use trunkline_sim::WorldError;
 
 /// How much is measured.
@@ -79,6 +80,15 @@ pub enum PointError {
     /// Its speech can't be compared.
     #[error(transparent)]
     Pesq(#[from] trunkline_media::quality::pesq::PesqError),
+    /// There is no such 802.11e cell.
+    #[error(transparent)]
+    Cell(#[from] wifi::InvalidCell),
+    /// The cell has no time for its streams.
+    #[error(transparent)]
+    Stream(#[from] wifi::NotAdmitted),
+    /// The cell doesn't take a packet.
+    #[error(transparent)]
+    Packet(#[from] wifi::Refusal),
 }
 
 /// Rows before they are printed.

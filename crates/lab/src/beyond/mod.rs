@@ -1,12 +1,13 @@
 //! Figures that no paper has: what an overlay does when its network fails, which puts
 //! numbers to what Amir, Danilov, Goose, Hedqvist, Terzis: *An Overlay Architecture for
-//! High Quality VoIP Streams* (CNDS-2005-1) only mention; and the simulator beside real
-//! daemons and the kernel's own TCP.
+//! High Quality VoIP Streams* (CNDS-2005-1) only mention; the simulator beside real daemons
+//! and the kernel's own TCP; and an 802.11e cell by itself.
 
 pub mod agreement;
 mod calls;
 pub mod convergence;
 pub mod detection;
+pub mod edca;
 pub mod failover;
 pub mod flap;
 pub mod heal;
@@ -39,6 +40,7 @@ pub fn experiments() -> Vec<Experiment> {
         trunk_live::experiment(),
         trunk_tcp::experiment(),
     ];
+    all.extend(edca::experiments());
     all.extend(tfmc::experiments());
     all
 }

@@ -7,7 +7,9 @@ use core::time::Duration;
 /// The largest contention window in slots: the field has 2^15 − 1 at most
 /// (IEEE 802.11e-2005, 7.3.2.29).
 pub const MAX_WINDOW: u16 = (1 << 15) - 1;
-/// The longest transmission opportunity: 255 units of 32 µs (IEEE 802.11e-2005, 7.3.2.29).
+/// The longest transmission opportunity: 255 units of 32 µs, as the QoS control field of a poll has
+/// 8 bits for it (IEEE 802.11e-2005, 7.1.3.5). The field for contention (7.3.2.29) has 16, which
+/// nobody needs.
 pub const MAX_TXOP: Duration = Duration::from_micros(255 * 32);
 /// How many user priorities there are.
 pub const PRIORITIES: u8 = 8;
@@ -108,8 +110,9 @@ impl Access {
 /// How the four categories get at the medium, by [`AccessCategory`].
 pub type AccessTable = [Access; 4];
 
-/// What a station uses by default (IEEE 802.11e-2005, table 20df, with 802.11a's
-/// aCWmin of 15 and aCWmax of 1,023).
+/// What a station uses by default: the default values of the EDCA parameter set element (IEEE
+/// 802.11e-2005, 7.3.2.29), with 802.11a's aCWmin of 15 and aCWmax of 1,023. Held against the
+/// formulas in OpenBSD's net80211 (`ieee80211_output.c`), not against the standard itself.
 pub const STATION_2005: AccessTable = [
     Access::new(7, 15, 1_023, 0),
     Access::new(3, 15, 1_023, 0),
@@ -119,7 +122,7 @@ pub const STATION_2005: AccessTable = [
 
 /// What the access point itself uses by default (IEEE 802.11e-2005, annex D,
 /// dot11QAPEDCATable): a slot before its stations where delay counts, and with
-/// smaller windows for best effort.
+/// smaller windows for best effort. Held against net80211, as [`STATION_2005`].
 pub const ACCESS_POINT_2005: AccessTable = [
     Access::new(7, 15, 1_023, 0),
     Access::new(3, 15, 63, 0),
@@ -128,10 +131,13 @@ pub const ACCESS_POINT_2005: AccessTable = [
 ];
 
 /// What everybody used in simulations of 802.11e's drafts by the group of Ni, one of
-/// the authors of Trad, Ni, Afifi (2004): AIFSN 1 for voice and video and 2 for the
-/// rest, as in draft 4; voice 7/15, video 15/31, and CWmin 15 for the rest; one
-/// packet at a time. That paper doesn't print its own; see Ni, Romdhani, Turletti,
-/// *A survey of QoS enhancements for IEEE 802.11 wireless LAN* (2004).
+/// the authors of Trad, Ni, Afifi (2004), which doesn't print its own: voice 7/15 with
+/// AIFSN 1 and 160 bytes each 20 ms, video 15/31 with AIFSN 1 for MPEG-4 and 2 for
+/// another; one packet at a time. These are from a study of 2006 that takes them from
+/// Ni, Romdhani, Turletti, *A survey of QoS enhancements for IEEE 802.11 wireless LAN*
+/// (2004), at 36 Mbit/s and 802.11a's times (SciTePress 2006, 12386; it prints 35 once for
+/// 31). AIFSN 2 and CWmin 15 for the rest are from the literature, without a table at
+/// hand.
 pub const DRAFT: AccessTable = [
     Access::new(2, 15, 1_023, 0),
     Access::new(2, 15, 1_023, 0),

@@ -53,7 +53,7 @@ pub enum InvalidCell {
     /// More stations than have identifiers.
     #[error("{0} stations, and at most {MAX_STATIONS} have a place")]
     Stations(u16),
-    /// An access category whose parameters the standard can't express.
+    /// An access category whose parameters are out of range.
     #[error(
         "{0:?}: AIFSN must be 1 to 15, the windows one less than a power of two and at most \
          32767, the lower first, and the TXOP limit at most 8.16 ms"
