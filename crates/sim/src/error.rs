@@ -1,6 +1,7 @@
 use crate::places::{HostId, WireId};
 use trunkline_base::link_model::InvalidModel;
 use trunkline_net::Protocol;
+use trunkline_net::wifi::InvalidCell;
 use trunkline_overlay::node::ConfigError;
 use trunkline_overlay::session::wire::Refusal;
 
@@ -22,6 +23,9 @@ pub enum WorldError {
     /// A cable's model.
     #[error("the cable: {0}")]
     CableModel(InvalidModel),
+    /// A cell's configuration.
+    #[error("the cell: {0}")]
+    Cell(#[from] InvalidCell),
     /// A host without a node, where one is needed.
     #[error("{0} has no node: add it by `add_host`")]
     NoNode(HostId),

@@ -76,4 +76,4 @@ pub use capture::{CaptureError, WireEnd};
 pub use error::WorldError;
 pub use places::{HostId, RouterId, Spot, WireId, address};
 pub use topology::Topology;
-pub use world::{PlainEnd, World};
+pub use world::{CellId, PlainEnd, World};

@@ -32,7 +32,7 @@ fn outcome(config: Config, bytes: usize, spacing_ms: u64, loss: Loss, seed: u64)
 /// Packets of `bytes` that become due at these times over that link.
 fn outcome_of(config: Config, bytes: usize, due: Rc<[Time]>, loss: Loss, seed: u64) -> Outcome {
     let end = due[due.len() - 1] + Duration::from_secs(5);
-    let flow = Flow { id: 7, due, bytes, config };
+    let flow = Flow { id: 7, due, bytes, tos: 0, config };
     let mut world = World::new(seed);
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
     let back = LinkModel {

@@ -191,7 +191,7 @@ impl Call {
         let [there, back] = path.links();
         world.cable(a, b, there, back)?;
         let bytes = self.codec.framing().payload();
-        let flow = tfrc::Flow { id: 1, due: self.due.clone(), bytes, config };
+        let flow = tfrc::Flow { id: 1, due: self.due.clone(), bytes, tos: 0, config };
         let sink = world.bind(b, Protocol::DCCP, 80, tfrc::Sink::new(80, &flow))?;
         let to = world.endpoint(b, 80);
         world.run_until(Time::ZERO + START);

@@ -23,13 +23,13 @@ pub struct Cbr {
     pub count: u64,
     /// Between two; at least 1 ns.
     pub spacing: Duration,
-    /// Of each payload, 8 to 1,460: the most that TCP sends in an Ethernet frame
-    /// over IPv4 (1,440 over IPv6).
+    /// Of each payload, 8 to 1,472: the most that UDP sends in an Ethernet frame
+    /// over IPv4 (TCP 1,460, and over IPv6 1,440).
     pub bytes: usize,
     sent: u64,
 }
 
-const MAX_BYTES: usize = 1_460;
+const MAX_BYTES: usize = 1_472;
 /// The moment of sending.
 const STAMP: usize = 8;
 
@@ -38,6 +38,20 @@ impl Cbr {
     pub fn tcp_sizes(port: u16, to: Endpoint, start: Time, spacing: Duration, count: u64) -> Cbr {
         let protocol = Protocol::TCP;
         Cbr { port, to, protocol, tos: 0, start, count, spacing, bytes: 1_440, sent: 0 }
+    }
+
+    /// `count` datagrams over IPv4 of 1,500 bytes with this TOS byte from `start` on, in a
+    /// world with [`World::use_ipv4`](crate::World::use_ipv4).
+    pub fn udp_sizes(
+        port: u16,
+        to: Endpoint,
+        tos: u8,
+        start: Time,
+        spacing: Duration,
+        count: u64,
+    ) -> Cbr {
+        let protocol = Protocol::UDP;
+        Cbr { port, to, protocol, tos, start, count, spacing, bytes: 1_472, sent: 0 }
     }
 
     /// How many have been sent.

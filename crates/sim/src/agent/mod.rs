@@ -1,5 +1,6 @@
 //! Agents: what sends and receives on a host's ports.
 
+pub mod adaptive;
 mod cbr;
 mod classes;
 pub(crate) mod overlay;

@@ -45,6 +45,8 @@ pub struct Flow {
     pub due: Rc<[Time]>,
     /// Bytes of each payload, from [`MIN_PAYLOAD`] to [`MAX_PAYLOAD`].
     pub bytes: usize,
+    /// The TOS byte of packets and reports.
+    pub tos: u8,
     /// TFRC's parameters, the same at both ends.
     pub config: Config,
 }
@@ -118,9 +120,9 @@ impl Source {
             let mut payload = [0; MAX_PAYLOAD];
             payload[..DATA_BYTES].copy_from_slice(&data.emit());
             payload[DATA_BYTES..MIN_PAYLOAD].copy_from_slice(&number.to_be_bytes());
-            let &mut Source { port, to, .. } = self;
+            let &mut Source { port, to, flow: Flow { tos, .. }, .. } = self;
             let (protocol, payload) = (Protocol::DCCP, &payload[..self.flow.bytes]);
-            io.send(&Outgoing { port, to, protocol, tos: 0, payload });
+            io.send(&Outgoing { port, to, protocol, tos, payload });
         }
         if !self.queue.is_empty() {
             let at = self.sender.next_send().max(now);
@@ -184,6 +186,7 @@ impl Agent for Source {
 /// The receiving end: it notes when each packet arrived, and reports to the sender.
 pub struct Sink {
     port: u16,
+    tos: u8,
     receiver: Receiver,
     arrived: Vec<Option<Time>>,
 }
@@ -192,7 +195,7 @@ impl Sink {
     /// Receives a flow at `port`.
     pub fn new(port: u16, flow: &Flow) -> Sink {
         let receiver = Receiver::new(flow.config, flow.id);
-        Sink { port, receiver, arrived: vec![None; flow.due.len()] }
+        Sink { port, tos: flow.tos, receiver, arrived: vec![None; flow.due.len()] }
     }
 
     /// When each packet of the flow arrived, if it did.
@@ -216,7 +219,7 @@ impl Agent for Sink {
         if let Some(report) = report {
             let payload: [u8; FEEDBACK_BYTES] = report.emit();
             let (port, to, protocol) = (self.port, header.from, Protocol::DCCP);
-            io.send(&Outgoing { port, to, protocol, tos: 0, payload: &payload });
+            io.send(&Outgoing { port, to, protocol, tos: self.tos, payload: &payload });
         }
     }
 }

@@ -152,11 +152,16 @@ impl World {
         ab: LinkModel,
         ba: LinkModel,
     ) -> Result<WireId, WorldError> {
-        let vertices = [a.into(), b.into()].map(|spot| match spot {
+        let vertices = [a.into(), b.into()].map(|spot: Spot| self.vertex(spot));
+        self.add_wire(vertices, [ab, ba], None, None).map_err(WorldError::CableModel)
+    }
+
+    /// A host's own interface, or a router.
+    pub(super) fn vertex(&self, spot: impl Into<Spot>) -> VertexId {
+        match spot.into() {
             Spot::Host(host) => self.places.hosts[host.0 as usize].vertex,
             Spot::Router(router) => self.routers[router.0 as usize],
-        });
-        self.add_wire(vertices, [ab, ba], None, None).map_err(WorldError::CableModel)
+        }
     }
 
     /// A path without an overlay, for applications on plain UDP, between two

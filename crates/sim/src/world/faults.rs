@@ -29,13 +29,15 @@ impl World {
     ) -> Result<(), WorldError> {
         self.net.change(DirectionId(end.direction(wire)), model).map_err(|why| match why {
             NetError::Model(why) => WorldError::Change(wire, why),
-            other => unreachable!("every wire has models: {other}"),
+            other => unreachable!("every wire but a cell's has models: {other}"),
         })
     }
 
     /// What the direction of `wire` that begins at `end` does now.
     pub fn model(&self, wire: WireId, end: WireEnd) -> &LinkModel {
-        self.net.model(DirectionId(end.direction(wire))).expect("every wire has models")
+        self.net
+            .model(DirectionId(end.direction(wire)))
+            .expect("every wire but a cell's has models")
     }
 
     /// Gives what is sent from `end` of `wire` another source port, from now on, as

@@ -135,7 +135,7 @@ impl World {
     /// back. Bytes include [`IP_UDP_HEADERS`](trunkline_overlay::link::IP_UDP_HEADERS), or
     /// 28 for each datagram after [`World::use_ipv4`].
     pub fn ledgers(&self, wire: WireId) -> [Ledger; 2] {
-        directions(wire).map(|d| self.net.decided(d).expect("every wire has models"))
+        directions(wire).map(|d| self.net.decided(d).expect("every wire but a cell's has models"))
     }
 
     /// What came out of a wire and what did not, of packets of any class, in both

@@ -3,7 +3,10 @@
 mod build;
 mod faults;
 mod look;
+mod radio;
 mod run;
+
+pub use radio::CellId;
 
 use crate::agent::overlay::{self, OverlayNode};
 use crate::agent::{Agent, AgentIo, AgentSlot};
@@ -44,7 +47,7 @@ pub struct World {
 /// A wire, which is an edge of the network with the same number.
 struct Wire {
     vertices: [VertexId; 2],
-    /// What it was connected with.
+    /// What it was connected with; of a cell's wire it means nothing.
     originals: [LinkModel; 2],
     /// Which of the seed's loss processes its first direction has.
     stream: u64,

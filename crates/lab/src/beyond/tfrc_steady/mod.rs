@@ -182,7 +182,8 @@ impl Place {
         // All packets are due at once, and so many that some still wait at the end.
         let most = 4.0 * self.expected(self.loss / 100.0) * total.as_secs_f64() + 2e4;
         let bytes = usize::from(if self.flow == SMALL { SMALL_BYTES } else { FULL_BYTES });
-        let flow = Flow { id: 7, due: vec![Time::ZERO; most as usize].into(), bytes, config };
+        let flow =
+            Flow { id: 7, due: vec![Time::ZERO; most as usize].into(), bytes, tos: 0, config };
         let mut world = World::new(seed);
         let (a, b) = (world.add_plain_host(), world.add_plain_host());
         let back = LinkModel {

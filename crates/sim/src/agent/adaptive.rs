@@ -1,0 +1,317 @@
+//! A call whose codec rate follows the reports of its receiver: RTP over UDP, a packet each
+//! 20 ms whatever the rate, so that what adapts is how long packets are.
+//!
+//! A [`Gateway`] sends the call, a [`Station`] receives it and reports. The round trip is
+//! measured as with RTCP (RFC 3550, section 6.4.1): a report echoes when the newest packet
+//! was sent and says how long it has been held since; but the packet is one of the call
+//! itself and not a sender report, and times are in nanoseconds and not in units of 15 µs.
+
+use super::{Agent, AgentIo, Outgoing, Received};
+use core::time::Duration;
+use trunkline_base::Time;
+use trunkline_net::{Endpoint, Protocol};
+use trunkline_rate::vegas::{CodecRate, Config, Control, Loss, Report, Verdict};
+
+/// How much speech is in a packet.
+pub const PACKET: Duration = Duration::from_millis(20);
+/// An RTP header without extensions, in bytes. Here it holds when the packet was sent, 8
+/// bytes, and its number, 4.
+pub const RTP: usize = 12;
+/// A report in bytes: an RTCP receiver report on one source (RFC 3550, section 6.4.2).
+pub const REPORT: usize = 32;
+
+const MAX_PAYLOAD: usize = RTP + CodecRate::Kbps64.payload_bytes(PACKET);
+/// The next packet, or report, is due.
+const DUE: u64 = 0;
+/// The control wants to look whether reports are missing.
+const SILENCE: u64 = 1;
+
+/// The packets of a call and how they are marked, which both ends know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// When the first packet is sent.
+    pub start: Time,
+    /// How many packets there are.
+    pub packets: u32,
+    /// The TOS byte of packets and reports.
+    pub tos: u8,
+}
+
+/// How a call is coded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coding {
+    /// At one rate, whatever is reported.
+    Fixed(CodecRate),
+    /// From this rate on, by the reports.
+    Adaptive(CodecRate, Config),
+}
+
+/// A packet of a call that has been sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// When it was sent.
+    pub at: Time,
+    /// The rate that it is coded at.
+    pub rate: CodecRate,
+}
+
+/// What losses were put down to, in reports that had any.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Verdicts {
+    /// Reports whose losses were put down to congestion.
+    pub congestion: u64,
+    /// Reports whose losses were put down to the channel.
+    pub wireless: u64,
+}
+
+/// The sending end of a call. What [`vegas`](trunkline_rate::vegas) would add against losses
+/// is not sent: the rate alone adapts.
+pub struct Gateway {
+    port: u16,
+    to: Endpoint,
+    call: Call,
+    rate: CodecRate,
+    control: Option<Control>,
+    sent: Vec<Sent>,
+    verdicts: Verdicts,
+    refused: u64,
+    rtt: Option<Duration>,
+    timeout: Time,
+}
+
+impl Gateway {
+    /// Sends a call from `port` to `to`, where its [`Station`] is.
+    pub fn new(port: u16, to: Endpoint, call: Call, coding: Coding) -> Gateway {
+        let (rate, control) = match coding {
+            Coding::Fixed(rate) => (rate, None),
+            Coding::Adaptive(rate, config) => (rate, Some(Control::new(config, rate, call.start))),
+        };
+        Gateway {
+            port,
+            to,
+            call,
+            rate,
+            control,
+            sent: Vec::with_capacity(call.packets as usize),
+            verdicts: Verdicts::default(),
+            refused: 0,
+            rtt: None,
+            timeout: Time::NEVER,
+        }
+    }
+
+    /// The packets sent so far, in order.
+    pub fn sent(&self) -> &[Sent] {
+        &self.sent
+    }
+
+    /// What the losses of the reports so far were put down to.
+    pub fn verdicts(&self) -> Verdicts {
+        self.verdicts
+    }
+
+    /// How many reports could not be, or not be read.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// The round trip of the newest report that has one.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+
+    /// Takes a report; none if it can't be, or not be read.
+    fn heard(&mut self, now: Time, payload: &[u8]) -> Option<()> {
+        let report = parse(now, payload.first_chunk()?)?;
+        self.rtt = report.rtt.or(self.rtt);
+        let Some(control) = &mut self.control else { return Some(()) };
+        let decision = control.report(now, &report).ok()?;
+        self.rate = decision.rate;
+        match decision.verdict {
+            Some(Verdict::Congestion) => self.verdicts.congestion += 1,
+            Some(Verdict::Wireless) => self.verdicts.wireless += 1,
+            None => {}
+        }
+        Some(())
+    }
+
+    /// Asks to be woken when reports are missing.
+    fn watch(&mut self, io: &mut AgentIo<'_>) {
+        let timeout = self.control.as_ref().map_or(Time::NEVER, Control::next_timeout);
+        if timeout != self.timeout && self.sent.len() < self.call.packets as usize {
+            self.timeout = timeout;
+            io.wake_at(timeout, SILENCE);
+        }
+    }
+}
+
+impl Agent for Gateway {
+    fn start(&mut self, io: &mut AgentIo<'_>) {
+        if self.call.packets > 0 {
+            io.wake_at(self.call.start, DUE);
+        }
+        self.watch(io);
+    }
+
+    fn receive(&mut self, datagram: Received<'_>, io: &mut AgentIo<'_>) {
+        self.refused += u64::from(self.heard(datagram.at, datagram.payload).is_none());
+        self.watch(io);
+    }
+
+    fn wake(&mut self, token: u64, io: &mut AgentIo<'_>) {
+        let now = io.now();
+        if token == SILENCE {
+            if let Some(control) = self.control.as_mut() {
+                control.expire(now);
+                self.rate = control.rate();
+            }
+            return self.watch(io);
+        }
+        let number = self.sent.len() as u32;
+        let mut payload = [0; MAX_PAYLOAD];
+        payload[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
+        payload[8..RTP].copy_from_slice(&number.to_be_bytes());
+        let (port, to, tos) = (self.port, self.to, self.call.tos);
+        let bytes = RTP + self.rate.payload_bytes(PACKET);
+        let (protocol, payload) = (Protocol::UDP, &payload[..bytes]);
+        io.send(&Outgoing { port, to, protocol, tos, payload });
+        self.sent.push(Sent { at: now, rate: self.rate });
+        if number + 1 < self.call.packets {
+            io.wake_at(now + PACKET, DUE);
+        }
+    }
+}
+
+/// The receiving end of a call, which reports at regular times. A report has a round trip if
+/// a packet has come since the one before, and its losses are those before the newest packet.
+pub struct Station {
+    port: u16,
+    gateway: Endpoint,
+    call: Call,
+    interval: Duration,
+    offset: Duration,
+    arrived: Vec<Option<Time>>,
+    /// When the newest packet was sent and when it came, if no report has said so.
+    newest: Option<(Time, Time)>,
+    /// The number after the highest that came.
+    next: u32,
+    loss: Loss,
+}
+
+impl Station {
+    /// Receives a call at `port` and reports to `gateway` each `interval`, at least 1 ms, for
+    /// the first time `offset` after the first interval: who reports just when a packet is
+    /// sent contends with it.
+    pub fn new(
+        port: u16,
+        gateway: Endpoint,
+        call: Call,
+        interval: Duration,
+        offset: Duration,
+    ) -> Station {
+        Station {
+            port,
+            gateway,
+            call,
+            interval: interval.max(Duration::from_millis(1)),
+            offset,
+            arrived: vec![None; call.packets as usize],
+            newest: None,
+            next: 0,
+            loss: Loss::default(),
+        }
+    }
+
+    /// When each packet of the call arrived, if it did.
+    pub fn arrived(&self) -> &[Option<Time>] {
+        &self.arrived
+    }
+}
+
+impl Agent for Station {
+    fn start(&mut self, io: &mut AgentIo<'_>) {
+        io.wake_at(self.call.start + self.interval + self.offset, DUE);
+    }
+
+    fn receive(&mut self, datagram: Received<'_>, _io: &mut AgentIo<'_>) {
+        let Some((stamp, rest)) = datagram.payload.split_first_chunk::<8>() else { return };
+        let Some(number) = rest.first_chunk::<4>().map(|n| u32::from_be_bytes(*n)) else { return };
+        let Some(arrived) = self.arrived.get_mut(number as usize) else { return };
+        arrived.get_or_insert(datagram.at);
+        if number < self.next {
+            return;
+        }
+        let missing = number - self.next;
+        self.loss.expected += missing + 1;
+        self.loss.lost += missing;
+        self.loss.runs += u32::from(missing > 0);
+        self.next = number + 1;
+        self.newest = Some((Time::from_nanos(u64::from_be_bytes(*stamp)), datagram.at));
+    }
+
+    fn wake(&mut self, _token: u64, io: &mut AgentIo<'_>) {
+        let now = io.now();
+        let payload = emit(now, self.newest.take(), core::mem::take(&mut self.loss));
+        let (port, to, tos) = (self.port, self.gateway, self.call.tos);
+        io.send(&Outgoing { port, to, protocol: Protocol::UDP, tos, payload: &payload });
+        if now < self.call.start + self.call.packets * PACKET {
+            io.wake_at(now + self.interval, DUE);
+        }
+    }
+}
+
+/// A report: when the newest packet was sent, for how long it was held (both zero without
+/// one), and what was expected and lost, in how many runs.
+fn emit(now: Time, newest: Option<(Time, Time)>, loss: Loss) -> [u8; REPORT] {
+    let (echo, held) =
+        newest.map_or((0, 0), |(sent, came)| (sent.as_nanos(), now.since(came).as_nanos() as u64));
+    let mut bytes = [0; REPORT];
+    bytes[..8].copy_from_slice(&echo.to_be_bytes());
+    bytes[8..16].copy_from_slice(&held.to_be_bytes());
+    for (n, count) in [loss.expected, loss.lost, loss.runs].into_iter().enumerate() {
+        bytes[16 + 4 * n..20 + 4 * n].copy_from_slice(&count.to_be_bytes());
+    }
+    bytes
+}
+
+/// The report in these bytes, if what it says of time can be.
+fn parse(now: Time, bytes: &[u8; REPORT]) -> Option<Report> {
+    let long = |at: usize| bytes[at..].first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
+    let count = |at: usize| bytes[at..].first_chunk().map_or(0, |b| u32::from_be_bytes(*b));
+    let rtt = match (long(0), long(8)) {
+        (0, _) => None,
+        // What was sent, or held, for longer than there has been time is no round trip.
+        (echo, held) => {
+            let nanos = now.as_nanos().checked_sub(echo)?.checked_sub(held)?;
+            Some(Duration::from_nanos(nanos))
+        }
+    };
+    let loss = Loss { expected: count(16), lost: count(20), runs: count(24) };
+    Some(Report { rtt, loss })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_what_it_was_told() {
+        let [sent, came, now, heard] = [100, 130, 180, 195].map(Time::from_millis);
+        let loss = Loss { expected: 5, lost: 2, runs: 1 };
+        let bytes = emit(now, Some((sent, came)), loss);
+        // 30 ms there and 15 ms back.
+        let report = Report { rtt: Some(Duration::from_millis(45)), loss };
+        assert_eq!(parse(heard, &bytes), Some(report));
+        assert_eq!(parse(heard, &emit(now, None, loss)), Some(Report { rtt: None, loss }));
+    }
+
+    #[test]
+    fn times_that_cannot_be_are_refused() {
+        let [sent, came, now] = [100, 130, 180].map(Time::from_millis);
+        let bytes = emit(now, Some((sent, came)), Loss::default());
+        // Heard before it was sent, and held for longer than it was under way.
+        assert_eq!(parse(Time::from_millis(99), &bytes), None);
+        assert_eq!(parse(Time::from_millis(140), &bytes), None);
+        assert_eq!(parse(now, &[0xff; REPORT]), None);
+    }
+}

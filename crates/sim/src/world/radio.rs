@@ -1,0 +1,59 @@
+//! Cells of 802.11e between hosts.
+
+use super::{Wire, World};
+use crate::error::WorldError;
+use crate::places::{HostId, Spot, WireId};
+use core::time::Duration;
+use trunkline_base::link_model::LinkModel;
+use trunkline_net::MediumId;
+use trunkline_net::wifi::{Cell, Config};
+
+/// Which cell of a world: see [`World::cell`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CellId(MediumId);
+
+/// What routes reckon a hop within a cell with.
+const HOP: Duration = Duration::from_millis(1);
+
+impl World {
+    /// A cell of 802.11e whose access point is a host or a router, and a wire over it to each
+    /// station, in their order; as many stations as there are, whatever `config` says. What
+    /// goes over it is told apart by its DSCP
+    /// ([`priority_of_tos`](trunkline_net::wifi::edca::priority_of_tos)). The wires' ledgers
+    /// count as others do ([`World::class_ledgers`]), but a cell's wire has no model: what
+    /// asks for one or changes it panics.
+    ///
+    /// # Errors
+    ///
+    /// [`WorldError::Cell`]; then nothing has changed.
+    pub fn cell(
+        &mut self,
+        access_point: impl Into<Spot>,
+        stations: &[HostId],
+        config: Config,
+    ) -> Result<(CellId, Vec<WireId>), WorldError> {
+        let count = u16::try_from(stations.len()).unwrap_or(u16::MAX);
+        let stream = 2 * self.wires.len() as u64;
+        let cell = Cell::new(Config { stations: count, ..config }, self.seed, stream)?;
+        let medium = self.net.medium(cell);
+        let center = self.vertex(access_point);
+        let wire = |(number, host): (u16, &HostId)| {
+            let vertices = [center, self.vertex(*host)];
+            let [a, b] = vertices;
+            self.net.connect_over(a, b, medium, Cell::lanes(number), HOP);
+            self.net.tap_mut().edge(false);
+            let originals = [LinkModel::default(), LinkModel::default()];
+            self.wires.push(Wire { vertices, originals, stream, link: None });
+            WireId(self.wires.len() as u32 - 1)
+        };
+        let wires = (0..).zip(stations).map(wire).collect();
+        Ok((CellId(medium), wires))
+    }
+
+    /// Looks at a cell or changes it now; it wants the present time, which is
+    /// [`World::now`].
+    pub fn with_cell<R>(&mut self, cell: CellId, look: impl FnOnce(&mut Cell) -> R) -> R {
+        let seen = self.net.with_medium(self.now, cell.0, look);
+        seen.expect("an id of a cell is given out for a cell alone")
+    }
+}

@@ -1,0 +1,169 @@
+//! Calls and other traffic over a cell of 802.11e.
+
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_net::wifi::edca::{DRAFT, MAX_WINDOW};
+use trunkline_net::wifi::{Config, InvalidCell};
+use trunkline_net::{Class, Protocol};
+use trunkline_rate::vegas::{self, CodecRate};
+use trunkline_sim::agent::adaptive::{Call, Coding, Gateway, Station};
+use trunkline_sim::agent::{AgentId, Cbr, Meter};
+use trunkline_sim::{CellId, HostId, WireId, World, WorldError};
+
+/// The TOS byte of DSCP EF: user priority 6.
+const EF: u8 = 46 << 2;
+/// The TOS byte of DSCP CS1: user priority 1.
+const CS1: u8 = 8 << 2;
+const BACKGROUND: Class = Class(1);
+const SECONDS: u64 = 10;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+struct Bed {
+    world: World,
+    access_point: HostId,
+    stations: Vec<HostId>,
+    cell: CellId,
+    wires: Vec<WireId>,
+}
+
+impl Bed {
+    fn new(stations: usize) -> Bed {
+        let mut world = World::new(1);
+        world.use_ipv4();
+        let access_point = world.add_plain_host();
+        let stations: Vec<_> = (0..stations).map(|_| world.add_plain_host()).collect();
+        let (cell, wires) = world.cell(access_point, &stations, Config::default()).unwrap();
+        Bed { world, access_point, stations, cell, wires }
+    }
+
+    /// A call to a station with a report each 100 ms.
+    fn call(
+        &mut self,
+        station: usize,
+        tos: u8,
+        coding: Coding,
+    ) -> (AgentId<Gateway>, AgentId<Station>) {
+        let (a, b) = (self.access_point, self.stations[station]);
+        let port = 4_000 + station as u16;
+        let call = Call { start: Time::from_millis(5), packets: 50 * SECONDS as u32, tos };
+        let to = self.world.endpoint(b, 5_000);
+        let gateway = Gateway::new(port, to, call, coding);
+        let from = self.world.endpoint(a, port);
+        let station = Station::new(5_000, from, call, ms(100), ms(10));
+        let gateway = self.world.bind(a, Protocol::UDP, port, gateway).unwrap();
+        (gateway, self.world.bind(b, Protocol::UDP, 5_000, station).unwrap())
+    }
+
+    /// Packets of 1,500 bytes at so much, from 2 s on for 4 s.
+    fn background(&mut self, station: usize, spacing: Duration) -> AgentId<Meter> {
+        let (a, b) = (self.access_point, self.stations[station]);
+        let (port, to) = (6_000 + station as u16, self.world.endpoint(b, 7_000));
+        let count = 4_000_000_000 / spacing.as_nanos() as u64;
+        let cbr = Cbr::udp_sizes(port, to, CS1, Time::from_millis(2_000), spacing, count);
+        self.world.bind(a, Protocol::UDP, port, cbr).unwrap();
+        self.world.set_class(a, Protocol::UDP, port, BACKGROUND).unwrap();
+        self.world.bind(b, Protocol::UDP, 7_000, Meter::default()).unwrap()
+    }
+
+    fn run(&mut self) {
+        self.world.run_until(Time::from_millis(1_000 * (SECONDS + 1)));
+    }
+
+    /// The longest delay of a call, and how many of its packets never came.
+    fn worst(&self, (gateway, station): (AgentId<Gateway>, AgentId<Station>)) -> (Duration, usize) {
+        let (sent, arrived) =
+            (self.world.agent(gateway).sent(), self.world.agent(station).arrived());
+        let delays = sent.iter().zip(arrived).filter_map(|(s, a)| Some((*a)?.since(s.at)));
+        (delays.max().unwrap(), arrived.iter().filter(|a| a.is_none()).count())
+    }
+}
+
+#[test]
+fn an_idle_cell_takes_as_long_as_its_frames() {
+    let mut bed = Bed::new(1);
+    let call = bed.call(0, EF, Coding::Fixed(CodecRate::Kbps64));
+    bed.run();
+    // 200 bytes take 76 µs; a report of 60, 22 + 8·(38 + 60) bits, 6 symbols: 44 µs. Each
+    // begins at the next boundary of a slot, of 9 µs.
+    let us = Duration::from_micros;
+    let (longest, lost) = bed.worst(call);
+    assert!((us(76)..us(76 + 9)).contains(&longest) && lost == 0, "{longest:?}, {lost}");
+    let gateway = bed.world.agent(call.0);
+    assert!((us(120)..us(120 + 18)).contains(&gateway.rtt().unwrap()), "{:?}", gateway.rtt());
+    assert_eq!((gateway.sent().len(), gateway.refused()), (500, 0));
+    let [down, up] = bed.world.class_ledgers(bed.wires[0], Class::default());
+    assert_eq!((down.arrived.packets, down.arrived.bytes), (500, 500 * 200));
+    assert_eq!((up.arrived.packets, up.arrived.bytes), (100, 100 * 60));
+    let counters = bed.world.with_cell(bed.cell, |cell| cell.counters());
+    assert_eq!(counters.contended, 600);
+}
+
+/// More background than the cell carries: what is marked as voice passes it by.
+#[test]
+fn the_dscp_decides_which_queue() {
+    let worst = |tos| {
+        let mut bed = Bed::new(2);
+        let call = bed.call(0, tos, Coding::Fixed(CodecRate::Kbps64));
+        let meter = bed.background(1, Duration::from_micros(300));
+        bed.run();
+        assert!(bed.world.agent(meter).received.packets > 7_000);
+        let [down, _] = bed.world.class_ledgers(bed.wires[1], BACKGROUND);
+        assert!(down.queue_dropped.packets > 3_000, "{down:?}");
+        bed.worst(call)
+    };
+    let ((voice, voice_lost), (as_background, lost)) = (worst(EF), worst(CS1));
+    assert!(voice < ms(1) && voice_lost == 0, "{voice:?}, {voice_lost}");
+    // Fifty frames of about half a millisecond are before it.
+    assert!(as_background > ms(15) && lost > 20, "{as_background:?}, {lost}");
+}
+
+#[test]
+fn the_codec_follows_the_cell() {
+    let mut bed = Bed::new(2);
+    let floor = ms(1);
+    let config = vegas::Config { floor, ..vegas::Config::paper() };
+    // In one queue with the background, so that there is something to follow.
+    let (gateway, station) = bed.call(0, CS1, Coding::Adaptive(CodecRate::Kbps64, config));
+    bed.background(1, Duration::from_micros(300));
+    bed.run();
+    let sent = bed.world.agent(gateway).sent();
+    let rate_at = |ms: u64| sent.iter().rev().find(|s| s.at <= Time::from_millis(ms)).unwrap().rate;
+    assert_eq!(
+        [1_900, 5_500, 9_900].map(rate_at),
+        [CodecRate::Kbps64, CodecRate::Kbps16, CodecRate::Kbps64]
+    );
+    let verdicts = bed.world.agent(gateway).verdicts();
+    assert!(verdicts.congestion + verdicts.wireless > 10, "{verdicts:?}");
+    assert!(bed.world.agent(station).arrived().iter().flatten().count() < 500);
+}
+
+#[test]
+fn what_is_no_report_changes_nothing() {
+    let mut bed = Bed::new(1);
+    let config = vegas::Config::paper();
+    let (gateway, _) = bed.call(0, EF, Coding::Adaptive(CodecRate::Kbps64, config));
+    let to = bed.world.endpoint(bed.access_point, 4_000);
+    // In between, as who contends with a packet does change something.
+    let start = Time::from_millis(10);
+    let mut short = Cbr::udp_sizes(8_000, to, 0, start, ms(20), 300);
+    short.bytes = 16;
+    bed.world.bind(bed.stations[0], Protocol::UDP, 8_000, short).unwrap();
+    bed.run();
+    assert_eq!(bed.world.agent(gateway).refused(), 300);
+    assert!(bed.world.agent(gateway).sent().iter().all(|s| s.rate == CodecRate::Kbps64));
+}
+
+#[test]
+fn a_cell_that_cannot_be_is_refused() {
+    let mut world = World::new(1);
+    let (ap, station) = (world.add_plain_host(), world.add_plain_host());
+    let mut table = DRAFT;
+    table[0].cw_max = MAX_WINDOW - 1;
+    let config = Config { station: table, ..Config::default() };
+    let refused = world.cell(ap, &[station], config);
+    assert!(matches!(refused, Err(WorldError::Cell(InvalidCell::Access(_)))), "{refused:?}");
+    assert_eq!(world.wires(), 0);
+}
