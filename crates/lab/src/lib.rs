@@ -46,6 +46,7 @@ pub mod table;
 pub mod testbed;
 pub mod tfmc;
 pub mod voip_overlay;
+pub mod wifi_adapt;
 
 pub use error::Error;
 pub use papers::{PAPERS, Paper, Papers, papers};

@@ -1,7 +1,7 @@
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure};
 use crate::testbed::Testbed;
-use crate::{beyond, dccp_voice, reliable_overlay, tfmc, voip_overlay};
+use crate::{beyond, dccp_voice, reliable_overlay, tfmc, voip_overlay, wifi_adapt};
 
 /// Every experiment there is.
 pub struct Papers(pub Vec<Experiment>);
@@ -15,7 +15,7 @@ pub struct Paper {
 }
 
 /// In the order of a report: papers first, then what no paper has.
-pub const PAPERS: [Paper; 5] = [
+pub const PAPERS: [Paper; 6] = [
     Paper {
         folder: voip_overlay::PAPER,
         title: "Amir, Danilov, Goose, Hedqvist, Terzis: An Overlay Architecture for High Quality \
@@ -36,6 +36,11 @@ pub const PAPERS: [Paper; 5] = [
                 the Datagram Congestion Control Protocol (INFOCOM 2007)",
     },
     Paper {
+        folder: wifi_adapt::PAPER,
+        title: "Trad, Ni, Afifi: Adaptive VoIP Transmission over Heterogeneous Wired/Wireless \
+                Networks (2004)",
+    },
+    Paper {
         folder: beyond::PAPER,
         title: "Beyond the papers: when the network fails, and the simulator beside daemons and kernels",
     },
@@ -48,6 +53,7 @@ pub fn papers() -> Papers {
         reliable_overlay::experiments(),
         tfmc::experiments(),
         dccp_voice::experiments(),
+        wifi_adapt::experiments(),
         beyond::experiments(),
     ];
     Papers(folders.into_iter().flatten().collect())

@@ -95,6 +95,11 @@ impl Source {
         &self.sent
     }
 
+    /// When each packet becomes due, those that haven't yet included.
+    pub fn due(&self) -> &[Time] {
+        &self.flow.due
+    }
+
     /// How many packets wait.
     pub fn waiting(&self) -> usize {
         self.queue.len()

@@ -1,0 +1,47 @@
+//! Trad, Ni, Afifi: *Adaptive VoIP Transmission over Heterogeneous Wired/Wireless Networks*,
+//! 2004.
+//!
+//! Calls from a gateway at an access point of 802.11e to its stations, whose codec follows the
+//! round trip, beside the same calls over TFRC, and with other traffic of a lower priority.
+
+mod bed;
+mod figures;
+mod grid;
+mod own;
+mod table1;
+
+use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::experiment::Experiment;
+
+/// The folder of this paper's figures, in command lines and results.
+pub const PAPER: &str = "wifi-adapt";
+
+/// Every experiment on this paper.
+pub fn experiments() -> Vec<Experiment> {
+    let mut all = vec![grid::experiment(), table1::experiment()];
+    all.extend(own::experiments());
+    all
+}
+
+/// A claim of the paper that is expected to hold, in milliseconds.
+fn claim(
+    id: &'static str,
+    says: &'static str,
+    published: Option<&'static str>,
+    bound: Bound,
+    sabotage: &'static str,
+) -> Claim {
+    Claim {
+        id,
+        says,
+        published,
+        bound,
+        unit: "ms",
+        decimals: 3,
+        measure: Box::new(|_| Measured::census(f64::NAN)),
+        at: &[],
+        expected: Verdict::Holds,
+        why: "",
+        sabotage,
+    }
+}

@@ -1,0 +1,375 @@
+//! What the paper leaves open: how often stations report, what losses are put down to, and how
+//! many calls there is room for.
+
+use super::bed::{Access, Scheme, Seen, Setting};
+use super::grid::REPORT;
+use super::{PAPER, claim};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET};
+use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
+use crate::plot::{Axis, Draw, Mark, Panel, Panels, Series, Style};
+use crate::table::{Cell, Column, Record, Table};
+use crate::tfmc::mean_cells;
+use std::time::Duration;
+use trunkline_base::Bitrate;
+use trunkline_rate::vegas::{self, CodecRate};
+
+/// One row for each place on a figure's axis and each thing that is compared there.
+const COLUMNS: &[Column] = &[
+    Column::text("calls_over"),
+    Column::number("calls", 0),
+    Column::number("report_ms", 0),
+    Column::number("errors_per_million_bits", 0),
+    Column::number("runs", 0),
+    Column::number("mean_ms", 3),
+    Column::number("mean_low_ms", 3),
+    Column::number("mean_high_ms", 3),
+    Column::number("payload_kb_s", 3),
+    Column::number("payload_low_kb_s", 3),
+    Column::number("payload_high_kb_s", 3),
+    Column::number("variation_pct", 2),
+    Column::number("variation_low_pct", 2),
+    Column::number("variation_high_pct", 2),
+    Column::number("r", 1),
+    Column::number("r_low", 1),
+    Column::number("r_high", 1),
+    Column::number("wrong_pct", 1),
+    Column::number("wrong_low_pct", 1),
+    Column::number("wrong_high_pct", 1),
+    Column::number("lost_pct", 3),
+    Column::number("by_channel_pct", 2),
+];
+const RATING: [&str; 3] = ["r", "r_low", "r_high"];
+const WRONG: [&str; 3] = ["wrong_pct", "wrong_low_pct", "wrong_high_pct"];
+
+/// In the column `calls_over`: the paper's control.
+const PAPERS: &str = "paper";
+/// The control with this project's defaults, in the same column.
+const OURS: &str = "with-floor";
+/// One codec for good, in the same column.
+const FIXED: [(&str, CodecRate); 2] = [("g711", CodecRate::Kbps64), ("g726-32", CodecRate::Kbps32)];
+
+const INTERVALS: [u64; 8] = [20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
+/// Wrong bits of a million.
+const ERRORS: [u32; 5] = [1, 3, 10, 30, 100];
+const CALLS: [u16; 13] = [20, 40, 60, 80, 90, 100, 105, 110, 115, 120, 130, 140, 150];
+/// Of other traffic in all, more than the cell carries.
+const SATURATED: u64 = 24_000_000;
+/// Calls of the figures whose axis is another: the paper's 12 stations.
+const FEW: u16 = 11;
+
+/// One experiment for each figure.
+pub fn experiments() -> Vec<Experiment> {
+    let one = |name, points, figure| Experiment {
+        paper: PAPER,
+        name,
+        revision: 1,
+        columns: COLUMNS,
+        needs_speech: false,
+        points,
+        figures: vec![figure],
+        testbed: None,
+    };
+    vec![
+        one("reports", Box::new(report_points), reports()),
+        one("verdicts", Box::new(verdict_points), verdicts()),
+        one("capacity", Box::new(capacity_points), capacity()),
+    ]
+}
+
+fn base(access: Access, calls: u16, sabotage: Sabotage) -> Setting {
+    let background = if sabotage.is("no-background") { 0 } else { SATURATED };
+    Setting {
+        calls,
+        scheme: Scheme::Fixed(CodecRate::Kbps64),
+        adaptive: calls,
+        access: if sabotage.is("one-queue") { Access::OneQueue } else { access },
+        background: Bitrate::from_bps(background / u64::from(calls)),
+        bit_error_rate: 0.0,
+        queue: 50,
+        report: REPORT,
+        length: Duration::ZERO,
+    }
+}
+
+/// The two controls that are compared, by name.
+fn controls(sabotage: Sabotage) -> [(&'static str, Scheme); 2] {
+    let all = [(PAPERS, vegas::Config::paper()), (OURS, vegas::Config::default())];
+    all.map(|(name, config)| match () {
+        () if sabotage.is("lowest-rate") => (name, Scheme::Fixed(CodecRate::Kbps16)),
+        () if sabotage.is("no-floor") => (name, Scheme::Adaptive(vegas::Config::paper())),
+        () => (name, Scheme::Adaptive(config)),
+    })
+}
+
+/// A point with a row for each scheme.
+fn point(
+    figure: &'static str,
+    (key, x): (String, f64),
+    schemes: Vec<(&'static str, Scheme)>,
+    setting: Setting,
+    size: Size,
+) -> Point {
+    let (runs, seconds) = size.pick((1, 2), (3, 6), (5, 20));
+    let setting = Setting { length: Duration::from_secs(seconds), ..setting };
+    Point {
+        key,
+        x,
+        figures: vec![figure],
+        weight: (runs * seconds) as f64 * (0.01 + 0.001 * f64::from(setting.calls)),
+        measure: Box::new(move |inputs| {
+            let row = |&(name, scheme): &(&'static str, Scheme)| {
+                let setting = Setting { scheme, ..setting };
+                let run = |n: u64| setting.run(inputs.seed.wrapping_add(n));
+                let seen = (0..runs).map(run).collect::<Result<Vec<Seen>, _>>()?;
+                Ok(row(name, &setting, &seen))
+            };
+            schemes.iter().map(row).collect()
+        }),
+    }
+}
+
+fn row(name: &str, setting: &Setting, seen: &[Seen]) -> Vec<Cell> {
+    let mut row: Vec<Cell> = vec![name.into(), u64::from(setting.calls).into()];
+    row.push((setting.report.as_secs_f64() * 1e3).into());
+    row.push((setting.bit_error_rate * 1e6).into());
+    row.push((seen.len() as u64).into());
+    let measures: [fn(&Seen) -> f64; 5] =
+        [|s| s.mean_ms, |s| s.payload, |s| s.variation_pct, |s| s.r, wrong_pct];
+    row.extend(measures.iter().flat_map(|of| mean_cells(seen, of)));
+    let lost = mean_cells(seen, |s| s.lost_pct)[0].clone();
+    let [queue, channel] = [0, 1].map(|n| seen.iter().map(|s| s.losses[n]).sum::<u64>() as f64);
+    row.extend([lost, (100.0 * channel / (queue + channel)).into()]);
+    row
+}
+
+/// Of the reports with losses, those that blame what most of the losses are not of.
+fn wrong_pct(seen: &Seen) -> f64 {
+    let [queue, channel] = seen.losses;
+    let (congestion, wireless) = (seen.verdicts.congestion as f64, seen.verdicts.wireless as f64);
+    let wrong = if channel > queue { congestion } else { wireless };
+    100.0 * wrong / (congestion + wireless)
+}
+
+fn report_points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let intervals: &[u64] = size.pick(&[100], &[20, 100, 1_000], &INTERVALS);
+    let one = |&millis: &u64| {
+        let report = Duration::from_millis(millis);
+        let setting = Setting { report, ..base(Access::Draft, FEW, sabotage) };
+        let place = (millis.to_string(), millis as f64);
+        point("reports", place, controls(sabotage).into(), setting, size)
+    };
+    intervals.iter().map(one).collect()
+}
+
+fn verdict_points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let errors: &[u32] = size.pick(&[10], &[1, 30, 100], &ERRORS);
+    let one = |&errors: &u32| {
+        let bit_error_rate = f64::from(errors) / 1e6;
+        let setting = Setting { bit_error_rate, ..base(Access::OneQueue, FEW, sabotage) };
+        point(
+            "verdicts",
+            (errors.to_string(), errors.into()),
+            verdict_schemes(sabotage),
+            setting,
+            size,
+        )
+    };
+    errors.iter().map(one).collect()
+}
+
+fn verdict_schemes(sabotage: Sabotage) -> Vec<(&'static str, Scheme)> {
+    // Without a step between, the lowest rate keeps whatever Diff is: all is the channel's.
+    let deaf = vegas::Config { beta: u32::MAX, ..vegas::Config::paper() };
+    controls(sabotage)
+        .map(|(name, scheme)| match scheme {
+            Scheme::Adaptive(_) if sabotage.is("never-lowers") => (name, Scheme::Adaptive(deaf)),
+            scheme => (name, scheme),
+        })
+        .into()
+}
+
+fn capacity_points(size: Size, sabotage: Sabotage) -> Vec<Point> {
+    let calls: &[u16] = size.pick(&[20], &[20, 60, 90, 105, 120, 150], &CALLS);
+    let one = |&calls: &u16| {
+        let fixed = FIXED.map(|(name, rate)| (name, Scheme::Fixed(rate)));
+        let schemes = controls(sabotage).into_iter().chain(fixed).collect();
+        let place = (calls.to_string(), calls.into());
+        point("capacity", place, schemes, base(Access::Draft, calls, sabotage), size)
+    };
+    calls.iter().map(one).collect()
+}
+
+fn rows<'a>(table: &'a Table, over: &'static str) -> impl Iterator<Item = Record<'a>> + Clone {
+    table.iter().filter(move |r| r.is("calls_over", over))
+}
+
+/// Panels with one line for each scheme.
+fn draw(
+    title: &'static str,
+    x: fn() -> Axis,
+    column: &'static str,
+    panels: &'static [(&'static str, [&'static str; 3])],
+) -> Draw {
+    Box::new(move |table| {
+        let panel = |&(label, columns): &(&str, [&'static str; 3])| {
+            let series = |(n, over): (usize, &'static str)| {
+                let mark = |r: Record<'_>| {
+                    let Measured { estimate, interval, .. } = Measured::of(&r, columns);
+                    Mark { x: r.number(column), y: estimate, interval: Some(interval) }
+                };
+                let points: Vec<Mark> = rows(table, over).map(mark).collect();
+                Series { name: over.to_owned(), style: Style::nth(n), points }
+            };
+            let names = [PAPERS, OURS].into_iter().chain(FIXED.map(|(name, _)| name));
+            let all = names.enumerate().map(series).filter(|s| !s.points.is_empty());
+            let all: Vec<Series> = all.collect();
+            let values = all.iter().flat_map(|s| &s.points).map(|m| m.y);
+            Panel::new(Axis::fitting(label, 0.0, values), all)
+        };
+        let panels = panels.iter().map(panel).collect();
+        Panels { title: title.to_owned(), x: x(), panels, guides: Vec::new() }
+    })
+}
+
+fn reports() -> Figure {
+    let range = |t: &Table| {
+        let r: Vec<Measured> = rows(t, OURS).map(|r| Measured::of(&r, RATING)).collect();
+        Measured::minimum(r)
+    };
+    Figure {
+        name: "reports",
+        title: "What the time between reports is good for",
+        section: "beyond the paper",
+        says: "12 stations with 24 Mbit/s of other traffic, EDCA with the drafts' parameters, and \
+               a report each 20 ms to 5 s. The paper's control, and the same with a floor of 10 ms for \
+               BaseRTT and the other defaults of this project.",
+        chart: draw(
+            "Time between reports",
+            || Axis::log("between two reports (ms)", (10.0, 10_000.0)),
+            "report_ms",
+            &[
+                ("R", RATING),
+                (
+                    "variation (% of the mean)",
+                    ["variation_pct", "variation_low_pct", "variation_high_pct"],
+                ),
+                ("KB/s without headers", ["payload_kb_s", "payload_low_kb_s", "payload_high_kb_s"]),
+            ],
+        ),
+        claims: vec![Claim {
+            unit: "of R",
+            decimals: 1,
+            measure: Box::new(range),
+            ..claim(
+                "floor",
+                "with a floor of 10 ms R is at least 85 whatever the time between reports",
+                None,
+                Bound::at_least(85.0, OWN_TARGET),
+                "no-floor",
+            )
+        }],
+    }
+}
+
+fn verdicts() -> Figure {
+    let wrong = |id, over, says, sabotage| Claim {
+        unit: "% of the reports with losses",
+        decimals: 1,
+        measure: Box::new(move |t| {
+            Measured::maximum(rows(t, over).map(|r| Measured::of(&r, WRONG)))
+        }),
+        ..claim(id, says, None, Bound::at_most(50.0, "a coin does as well"), sabotage)
+    };
+    Figure {
+        name: "verdicts",
+        title: "What the loss predictor takes for the channel's",
+        section: "beyond section 4.2",
+        says: "12 stations with 24 Mbit/s of other traffic in the same queue, and one bit of 10,000 to \
+               1,000,000 wrong. Of the reports with losses those that blame the wrong cause: nearly all \
+               packets are lost in the queue, since seven attempts leave hardly anything to the channel.",
+        chart: draw(
+            "Wrong verdicts",
+            || Axis::log("wrong bits of a million", (1.0, 100.0)),
+            "errors_per_million_bits",
+            &[("wrong verdicts (%)", WRONG)],
+        ),
+        claims: vec![
+            wrong(
+                "wrong",
+                PAPERS,
+                "the paper's predictor is wrong of at most half of the reports with losses",
+                "never-lowers",
+            ),
+            wrong(
+                "wrong-with-floor",
+                OURS,
+                "with this project's defaults it is wrong of at most half of them",
+                "never-lowers",
+            ),
+        ],
+    }
+}
+
+/// The most calls at which R is at least 70, of those measured.
+fn most(table: &Table, over: &'static str) -> Measured {
+    let good = |end: usize| {
+        let fine = rows(table, over).take_while(|r| r.number(RATING[end]) >= 70.0);
+        fine.last().map_or(0.0, |r| r.number("calls"))
+    };
+    if rows(table, over).next().is_none() {
+        return Measured::census(f64::NAN);
+    }
+    Measured::new(good(0), (good(1), good(2)))
+}
+
+fn capacity() -> Figure {
+    let beats = |id, ours, over, says| Claim {
+        unit: "calls",
+        decimals: 0,
+        measure: Box::new(move |t| {
+            let (ours, theirs) = (most(t, ours), most(t, over));
+            let note = format!("{:.0} calls and {:.0}.", ours.estimate, theirs.estimate);
+            ours.minus(&theirs).noting(note)
+        }),
+        ..claim(
+            id,
+            says,
+            Some(
+                "the system's capacity is increased, since the sending rate is reduced under load",
+            ),
+            Bound::above(0.0, "increased"),
+            "lowest-rate",
+        )
+    };
+    Figure {
+        name: "capacity",
+        title: "Calls of acceptable quality",
+        section: "6, beyond figure 6",
+        says: "Mean R of all calls against their number, with 24 Mbit/s of other traffic in all, EDCA \
+               with the drafts' parameters; with the codec adapted by the paper's control and by this \
+               project's defaults, and with G.711 and G.726 at 32 kbit/s for good.",
+        chart: draw(
+            "Capacity",
+            || Axis::linear("calls", (0.0, 160.0), 20.0),
+            "calls",
+            &[
+                ("R", RATING),
+                ("KB/s without headers", ["payload_kb_s", "payload_low_kb_s", "payload_high_kb_s"]),
+            ],
+        ),
+        claims: vec![
+            beats(
+                "more-than-g711",
+                PAPERS,
+                "g711",
+                "with the paper's control more calls have an R of 70 than with G.711 for good",
+            ),
+            beats(
+                "more-than-g711-with-floor",
+                OURS,
+                "g711",
+                "with this project's defaults more calls have an R of 70 than with G.711 for good",
+            ),
+        ],
+    }
+}
