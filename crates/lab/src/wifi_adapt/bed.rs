@@ -237,7 +237,9 @@ impl Setting {
         let (port, to) = (CALLS + n, world.endpoint(host, PORT));
         let from = world.endpoint(gateway, port);
         let coding = match self.scheme {
-            Scheme::Adaptive(_) if n >= self.adaptive => Coding::Fixed(CodecRate::Kbps64),
+            Scheme::Adaptive(_) | Scheme::Fixed(_) if n >= self.adaptive => {
+                Coding::Fixed(CodecRate::Kbps64)
+            }
             Scheme::Adaptive(config) => Coding::Adaptive(CodecRate::Kbps64, config),
             Scheme::Fixed(rate) => Coding::Fixed(rate),
             Scheme::Tfrc | Scheme::Greedy => {

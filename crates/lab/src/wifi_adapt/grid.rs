@@ -77,7 +77,7 @@ pub const REPORT: Duration = Duration::from_millis(100);
 
 /// Stations with the access point, as on the figures' axes.
 const STATIONS: [u16; 15] = [2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 19, 21, 24];
-const QUICK_STATIONS: [u16; 7] = [2, 4, 7, 10, 14, 21, 24];
+const QUICK_STATIONS: [u16; 5] = [2, 4, 7, 10, 21];
 
 /// The experiment behind figures 4 to 7.
 pub fn experiment() -> Experiment {
@@ -95,7 +95,7 @@ pub fn experiment() -> Experiment {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let stations: &[u16] = size.pick(&[4], &QUICK_STATIONS, &STATIONS);
-    let (runs, seconds) = size.pick((1, 2), (3, 4), (5, 20));
+    let (runs, seconds) = size.pick((1, 2), (3, 8), (5, 20));
     let point = |(name, access): (&'static str, Access), stations: u16| Point {
         key: format!("{name}-{stations}"),
         x: stations.into(),
@@ -114,7 +114,9 @@ fn scheme(name: &str, sabotage: Sabotage) -> Scheme {
     let config = vegas::Config::paper();
     match name {
         ADAPTIVE if sabotage.is("no-adaptation") => Scheme::Fixed(CodecRate::Kbps64),
-        ADAPTIVE if sabotage.is("lowest-rate") => Scheme::Fixed(CodecRate::Kbps16),
+        ADAPTIVE if sabotage.is("lowest-rate") || sabotage.is("two-classes") => {
+            Scheme::Fixed(CodecRate::Kbps16)
+        }
         ADAPTIVE if sabotage.is("alpha-equals-beta") => {
             Scheme::Adaptive(vegas::Config { alpha: config.beta, ..config })
         }
@@ -137,12 +139,12 @@ fn rows(
     let setting = Setting {
         calls,
         scheme: Scheme::Greedy,
-        adaptive: if sabotage.is("half-adapts") { calls / 2 } else { calls },
+        adaptive: if sabotage.is("two-classes") { calls / 2 } else { calls },
         access: if sabotage.is("one-queue") { Access::OneQueue } else { access },
         background: if sabotage.is("no-background") { Bitrate::from_bps(0) } else { BACKGROUND },
         bit_error_rate: 0.0,
         queue: if sabotage.is("deep-queues") { 200 } else { 50 },
-        report: REPORT,
+        report: if sabotage.is("slow-reports") { 5 * REPORT } else { REPORT },
         length,
     };
     let row = |name: &str| {

@@ -4,7 +4,7 @@
 use super::bed::{Access, Scheme, Seen, Setting};
 use super::grid::REPORT;
 use super::{PAPER, claim};
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
 use crate::plot::{Axis, Draw, Mark, Panel, Panels, Series, Style};
 use crate::table::{Cell, Column, Record, Table};
@@ -36,9 +36,12 @@ const COLUMNS: &[Column] = &[
     Column::number("wrong_low_pct", 1),
     Column::number("wrong_high_pct", 1),
     Column::number("lost_pct", 3),
+    Column::number("lost_low_pct", 3),
+    Column::number("lost_high_pct", 3),
     Column::number("by_channel_pct", 2),
 ];
 const RATING: [&str; 3] = ["r", "r_low", "r_high"];
+const LOST: [&str; 3] = ["lost_pct", "lost_low_pct", "lost_high_pct"];
 const WRONG: [&str; 3] = ["wrong_pct", "wrong_low_pct", "wrong_high_pct"];
 
 /// In the column `calls_over`: the paper's control.
@@ -51,7 +54,7 @@ const FIXED: [(&str, CodecRate); 2] = [("g711", CodecRate::Kbps64), ("g726-32", 
 const INTERVALS: [u64; 8] = [20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
 /// Wrong bits of a million.
 const ERRORS: [u32; 5] = [1, 3, 10, 30, 100];
-const CALLS: [u16; 13] = [20, 40, 60, 80, 90, 100, 105, 110, 115, 120, 130, 140, 150];
+const CALLS: [u16; 12] = [20, 40, 60, 65, 70, 75, 80, 85, 90, 100, 120, 150];
 /// Of other traffic in all, more than the cell carries.
 const SATURATED: u64 = 24_000_000;
 /// Calls of the figures whose axis is another: the paper's 12 stations.
@@ -95,6 +98,7 @@ fn base(access: Access, calls: u16, sabotage: Sabotage) -> Setting {
 fn controls(sabotage: Sabotage) -> [(&'static str, Scheme); 2] {
     let all = [(PAPERS, vegas::Config::paper()), (OURS, vegas::Config::default())];
     all.map(|(name, config)| match () {
+        () if sabotage.is("no-adaptation") => (name, Scheme::Fixed(CodecRate::Kbps64)),
         () if sabotage.is("lowest-rate") => (name, Scheme::Fixed(CodecRate::Kbps16)),
         () if sabotage.is("no-floor") => (name, Scheme::Adaptive(vegas::Config::paper())),
         () => (name, Scheme::Adaptive(config)),
@@ -133,12 +137,17 @@ fn row(name: &str, setting: &Setting, seen: &[Seen]) -> Vec<Cell> {
     row.push((setting.report.as_secs_f64() * 1e3).into());
     row.push((setting.bit_error_rate * 1e6).into());
     row.push((seen.len() as u64).into());
-    let measures: [fn(&Seen) -> f64; 5] =
-        [|s| s.mean_ms, |s| s.payload, |s| s.variation_pct, |s| s.r, wrong_pct];
+    let measures: [fn(&Seen) -> f64; 6] =
+        [|s| s.mean_ms, |s| s.payload, |s| s.variation_pct, |s| s.r, wrong_pct, |s| s.lost_pct];
     row.extend(measures.iter().flat_map(|of| mean_cells(seen, of)));
-    let lost = mean_cells(seen, |s| s.lost_pct)[0].clone();
+    // No share is above one, or below none.
+    for cell in row.iter_mut().rev().take(6) {
+        if let Cell::Number(share) = cell {
+            *share = share.clamp(0.0, 100.0);
+        }
+    }
     let [queue, channel] = [0, 1].map(|n| seen.iter().map(|s| s.losses[n]).sum::<u64>() as f64);
-    row.extend([lost, (100.0 * channel / (queue + channel)).into()]);
+    row.push((100.0 * channel / (queue + channel)).into());
     row
 }
 
@@ -151,7 +160,7 @@ fn wrong_pct(seen: &Seen) -> f64 {
 }
 
 fn report_points(size: Size, sabotage: Sabotage) -> Vec<Point> {
-    let intervals: &[u64] = size.pick(&[100], &[20, 100, 1_000], &INTERVALS);
+    let intervals: &[u64] = size.pick(&[100], &[20, 100, 5_000], &INTERVALS);
     let one = |&millis: &u64| {
         let report = Duration::from_millis(millis);
         let setting = Setting { report, ..base(Access::Draft, FEW, sabotage) };
@@ -189,7 +198,7 @@ fn verdict_schemes(sabotage: Sabotage) -> Vec<(&'static str, Scheme)> {
 }
 
 fn capacity_points(size: Size, sabotage: Sabotage) -> Vec<Point> {
-    let calls: &[u16] = size.pick(&[20], &[20, 60, 90, 105, 120, 150], &CALLS);
+    let calls: &[u16] = size.pick(&[20], &[20, 60, 70, 80, 90, 120], &CALLS);
     let one = |&calls: &u16| {
         let fixed = FIXED.map(|(name, rate)| (name, Scheme::Fixed(rate)));
         let schemes = controls(sabotage).into_iter().chain(fixed).collect();
@@ -253,10 +262,14 @@ fn reports() -> Figure {
                     "variation (% of the mean)",
                     ["variation_pct", "variation_low_pct", "variation_high_pct"],
                 ),
-                ("KB/s without headers", ["payload_kb_s", "payload_low_kb_s", "payload_high_kb_s"]),
+                ("payload KB/s", ["payload_kb_s", "payload_low_kb_s", "payload_high_kb_s"]),
             ],
         ),
         claims: vec![Claim {
+            expected: Verdict::Fails,
+            why: "From 20 ms to 1 s it is 89 or more, where the paper's control has 52 to 80. With reports \
+                  each 2 s or 5 s the control lowers the codec after each second without one, as if they \
+                  had been lost: R falls to 66 and 54, where the paper's, which only waits, has 89 and 92.",
             unit: "of R",
             decimals: 1,
             measure: Box::new(range),
@@ -278,6 +291,10 @@ fn verdicts() -> Figure {
         measure: Box::new(move |t| {
             Measured::maximum(rows(t, over).map(|r| Measured::of(&r, WRONG)))
         }),
+        expected: Verdict::Fails,
+        why: "All losses are the queue's. But where other traffic has filled the queue from the beginning, \
+              a round trip of a full queue is BaseRTT, Diff is never above β, and whatever is lost is put \
+              down to the channel.",
         ..claim(id, says, None, Bound::at_most(50.0, "a coin does as well"), sabotage)
     };
     Figure {
@@ -310,37 +327,34 @@ fn verdicts() -> Figure {
     }
 }
 
-/// The most calls at which R is at least 70, of those measured.
-fn most(table: &Table, over: &'static str) -> Measured {
-    let good = |end: usize| {
-        let fine = rows(table, over).take_while(|r| r.number(RATING[end]) >= 70.0);
+/// The most calls at which all is fine, as the value or an end of its interval says, of those
+/// measured.
+fn most(table: &Table, over: &'static str, columns: [&str; 3], fine: fn(f64) -> bool) -> Measured {
+    let good = |column: &str| {
+        let fine = rows(table, over).take_while(|r| fine(r.number(column)));
         fine.last().map_or(0.0, |r| r.number("calls"))
     };
     if rows(table, over).next().is_none() {
         return Measured::census(f64::NAN);
     }
-    Measured::new(good(0), (good(1), good(2)))
+    let [estimate, a, b] = columns.map(good);
+    Measured::new(estimate, (a.min(b), a.max(b)))
 }
 
 fn capacity() -> Figure {
-    let beats = |id, ours, over, says| Claim {
-        unit: "calls",
-        decimals: 0,
-        measure: Box::new(move |t| {
-            let (ours, theirs) = (most(t, ours), most(t, over));
-            let note = format!("{:.0} calls and {:.0}.", ours.estimate, theirs.estimate);
-            ours.minus(&theirs).noting(note)
-        }),
-        ..claim(
-            id,
-            says,
-            Some(
-                "the system's capacity is increased, since the sending rate is reduced under load",
-            ),
-            Bound::above(0.0, "increased"),
-            "lowest-rate",
-        )
-    };
+    const MORE: &str =
+        "the system's capacity is increased, since the sending rate is reduced under load";
+    let beats =
+        |id, ours, columns: [&'static str; 3], fine: fn(f64) -> bool, says, sabotage| Claim {
+            unit: "calls",
+            decimals: 0,
+            measure: Box::new(move |t| {
+                let [ours, theirs] = [ours, "g711"].map(|over| most(t, over, columns, fine));
+                let note = format!("{:.0} calls and {:.0}.", ours.estimate, theirs.estimate);
+                ours.minus(&theirs).noting(note)
+            }),
+            ..claim(id, says, Some(MORE), Bound::above(0.0, "increased"), sabotage)
+        };
     Figure {
         name: "capacity",
         title: "Calls of acceptable quality",
@@ -354,22 +368,37 @@ fn capacity() -> Figure {
             "calls",
             &[
                 ("R", RATING),
-                ("KB/s without headers", ["payload_kb_s", "payload_low_kb_s", "payload_high_kb_s"]),
+                ("payload KB/s", ["payload_kb_s", "payload_low_kb_s", "payload_high_kb_s"]),
             ],
         ),
         claims: vec![
-            beats(
-                "more-than-g711",
-                PAPERS,
-                "g711",
-                "with the paper's control more calls have an R of 70 than with G.711 for good",
-            ),
-            beats(
-                "more-than-g711-with-floor",
-                OURS,
-                "g711",
-                "with this project's defaults more calls have an R of 70 than with G.711 for good",
-            ),
+            Claim {
+                why: "Shorter packets save little of the channel: 80 bytes take 64 % of what 200 do, with \
+                      their contention. At these 70 calls R is 52 with the control, since 16 kbit/s cost 50 \
+                      points, and never 70.",
+                ..beats(
+                    "more-calls",
+                    PAPERS,
+                    LOST,
+                    |lost| lost <= 1.0,
+                    "with the paper's control more calls lose at most 1 % of their packets than with \
+                     G.711 for good",
+                    "no-adaptation",
+                )
+            },
+            Claim {
+                expected: Verdict::Fails,
+                why: "Where the floor lets the codec fall the cell is full, and calls lose packets by then. \
+                      G.726 at 32 kbit/s for good has 75.",
+                ..beats(
+                    "more-good-calls",
+                    OURS,
+                    RATING,
+                    |r| r >= 70.0,
+                    "with this project's defaults more calls have an R of 70 than with G.711 for good",
+                    "lowest-rate",
+                )
+            },
         ],
     }
 }
