@@ -293,7 +293,7 @@ fn verdicts() -> Figure {
         }),
         expected: Verdict::Fails,
         why: "All losses are the queue's. But where other traffic has filled the queue from the beginning, \
-              a round trip of a full queue is BaseRTT, Diff is never above β, and whatever is lost is put \
+              a round trip of a full queue is BaseRTT, Diff is hardly ever above β, and whatever is lost is put \
               down to the channel.",
         ..claim(id, says, None, Bound::at_most(50.0, "a coin does as well"), sabotage)
     };
@@ -373,7 +373,7 @@ fn capacity() -> Figure {
         ),
         claims: vec![
             Claim {
-                why: "Shorter packets save little of the channel: 80 bytes take 64 % of what 200 do, with \
+                why: "Shorter packets save little of the channel: 80 bytes take 84 % of what 200 do, with \
                       their contention. At these 70 calls R is 52 with the control, since 16 kbit/s cost 50 \
                       points, and never 70.",
                 ..beats(
