@@ -461,7 +461,7 @@ fn fig6() -> Figure {
                     "steady",
                     "with more than 6 calls adaptation has 4 KB/s with headers, to 0.5",
                     BANDWIDTH,
-                    "no-adaptation",
+                    "alpha-equals-beta",
                 ),
             ),
             fails(
