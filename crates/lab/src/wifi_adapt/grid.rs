@@ -144,7 +144,7 @@ fn rows(
         background: if sabotage.is("no-background") { Bitrate::from_bps(0) } else { BACKGROUND },
         bit_error_rate: 0.0,
         queue: if sabotage.is("deep-queues") { 200 } else { 50 },
-        report: if sabotage.is("slow-reports") { 5 * REPORT } else { REPORT },
+        report: if sabotage.is("slow-reports") { 3 * REPORT } else { REPORT },
         length,
     };
     let row = |name: &str| {
