@@ -7,6 +7,7 @@ const END: u8 = 0x02;
 const ACK: u8 = 0x08;
 const ASK: u8 = 0x10;
 const DATA: u8 = 0x40;
+const INSTANCE: u8 = 0x80;
 
 /// A segment on the stream that the neighbour has opened.
 fn step(
@@ -106,7 +107,7 @@ fn from_here() -> Vec<S> {
             from: 0,
             ports: 3,
             tag: 0,
-            flags: ACK | DATA,
+            flags: INSTANCE | ACK | DATA,
             kinds: 0,
             position: 0,
             len: 500,

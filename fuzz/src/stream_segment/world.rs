@@ -28,6 +28,7 @@ const OPEN: u8 = 0x01;
 const RESET: u8 = 0x04;
 const ACK: u8 = 0x08;
 const DATA: u8 = 0x40;
+const INSTANCE: u8 = 0x80;
 
 const LISTEN: u16 = 5;
 const MAX_SESSIONS: usize = 16;
@@ -408,6 +409,10 @@ fn segment(step: &Step) -> Vec<u8> {
         w.u8(flags)?;
         if flags & RESET != 0 {
             return w.u8(counts as u8);
+        }
+        if flags & INSTANCE != 0 {
+            // Nearly always the same one.
+            w.u16(u16::from(window == 0))?;
         }
         if flags & ACK != 0 {
             w.u32(near(kinds, next))?;
