@@ -56,6 +56,32 @@ impl Verdict {
     }
 }
 
+impl Claim {
+    /// A claim that is expected to hold, of a number without a unit and with two decimals. What
+    /// is measured has yet to be given.
+    pub fn holding(
+        id: &'static str,
+        says: &'static str,
+        published: Option<&'static str>,
+        bound: Bound,
+        sabotage: &'static str,
+    ) -> Claim {
+        Claim {
+            id,
+            says,
+            published,
+            bound,
+            unit: "",
+            decimals: 2,
+            measure: Box::new(|_| Measured::census(f64::NAN)),
+            at: &[],
+            expected: Verdict::Holds,
+            why: "",
+            sabotage,
+        }
+    }
+}
+
 /// The values that a claim allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {

@@ -23,7 +23,7 @@ pub enum WorldError {
     /// A cable's model.
     #[error("the cable: {0}")]
     CableModel(InvalidModel),
-    /// A cell's configuration.
+    /// The configuration of an 802.11e cell is invalid.
     #[error("the cell: {0}")]
     Cell(#[from] InvalidCell),
     /// A host without a node, where one is needed.

@@ -15,7 +15,7 @@ mod order;
 mod throughput;
 pub mod transfer;
 
-use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Experiment, Figure, Points};
 use crate::plot::{Mark, Series, Style};
 use crate::table::{Cell, Column, Record, Table};
@@ -70,19 +70,7 @@ fn claim(
     bound: Bound,
     sabotage: &'static str,
 ) -> Claim {
-    Claim {
-        id,
-        says,
-        published,
-        bound,
-        unit: "",
-        decimals: 2,
-        measure: Box::new(|_| Measured::census(f64::NAN)),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
-        sabotage,
-    }
+    Claim::holding(id, says, published, bound, sabotage)
 }
 
 /// `a / b`, both measured independently of each other.

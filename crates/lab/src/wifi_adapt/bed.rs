@@ -99,7 +99,7 @@ pub struct Setting {
 struct Sent {
     due: Time,
     at: Time,
-    /// Without headers.
+    /// Length of the payload, without headers.
     bytes: usize,
     arrived: Option<Time>,
     ie: f64,

@@ -18,13 +18,13 @@ pub const PRIORITIES: u8 = 8;
 /// ones go before the earlier.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AccessCategory {
-    /// AC_BK.
+    /// Background traffic, AC_BK: the last to be sent.
     Background,
-    /// AC_BE.
+    /// Best effort, AC_BE: before background traffic.
     BestEffort,
-    /// AC_VI.
+    /// Video, AC_VI: before best effort.
     Video,
-    /// AC_VO.
+    /// Voice, AC_VO: the first to be sent.
     Voice,
 }
 

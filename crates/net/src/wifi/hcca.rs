@@ -32,7 +32,7 @@ pub struct Stream {
     pub station: u16,
     /// Its packets of this user priority, 0 to 7.
     pub priority: u8,
-    /// In which directions.
+    /// The directions in which the stream has packets.
     pub ways: Ways,
     /// The mean data rate of each direction, of packets without the MAC's headers.
     pub mean_rate: Bitrate,
@@ -62,9 +62,9 @@ pub enum NotAdmitted {
         "packets of {nominal} and at most {maximum} bytes: sizes must be 1 to {MAX_PACKET}, the nominal one the smaller"
     )]
     Size {
-        /// The nominal size.
+        /// The nominal size of a packet, in bytes.
         nominal: u32,
-        /// The maximum size.
+        /// The maximum size of a packet, in bytes.
         maximum: u32,
     },
     /// A rate of 0.
@@ -78,7 +78,7 @@ pub enum NotAdmitted {
     NoTime {
         /// What all streams need in each service interval.
         polls: Duration,
-        /// The service interval.
+        /// The service interval that all streams share.
         interval: Duration,
     },
 }

@@ -2,7 +2,7 @@
 //! ways with polls and acknowledgements.
 //!
 //! Frames with data are at 36 Mbit/s, with or without a poll or an acknowledgement;
-//! those without at 24. In a turn whoever receives data answers after a SIFS, with
+//! those without at 24. In a turn the receiver of data answers after a SIFS, with
 //! data if there is more that fits. A frame that isn't received ends the turn: the
 //! access point goes on after a PIFS, and what was not acknowledged waits for the next
 //! service interval. A station that hears no poll keeps what it has until its streams end
@@ -66,7 +66,7 @@ enum What {
     /// No data, but a poll, or the answer of a station that has none: QoS CF-Poll,
     /// QoS Null, QoS CF-Ack.
     Empty,
-    /// An acknowledgement alone.
+    /// An acknowledgement that carries neither data nor a poll.
     Ack,
 }
 

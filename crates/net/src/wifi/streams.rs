@@ -1,4 +1,4 @@
-//! Streams that end: removed by whoever had them admitted, as a DELTS of IEEE 802.11e-2005 does,
+//! Streams that end: removed at the request of the driver that had them admitted, as a DELTS of IEEE 802.11e-2005 does,
 //! or by the access point, as their station is silent.
 
 use super::cell::{Cell, FunctionId, Phase};

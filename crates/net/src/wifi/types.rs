@@ -65,7 +65,7 @@ pub enum InvalidCell {
     /// Packets that would not be tried.
     #[error("0 attempts, and there must be at least 1")]
     Attempts,
-    /// Not a probability.
+    /// The bit error rate is not a probability.
     #[error("bit error rate is {0}, and must be a probability from 0 to 1")]
     BitErrorRate(f64),
     /// There is no such station.

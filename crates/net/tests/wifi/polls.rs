@@ -1,4 +1,4 @@
-//! Turns by hand.
+//! Turns of polls, with their times worked out by hand.
 
 use super::{arrivals, cell, down, drain, table, up, us};
 use std::time::Duration;

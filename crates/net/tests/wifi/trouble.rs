@@ -106,7 +106,7 @@ fn absurd_packets_are_refused() {
     assert_eq!(rate, Err(InvalidCell::NoStation(2)));
 }
 
-/// Whoever fetches no outcome is refused in the end: 65,536 wait at most, and the queue.
+/// A driver that fetches no outcome is refused in the end: 65,536 wait at most, and the queue.
 #[test]
 fn outcomes_are_bounded() {
     let mut cell = cell(1, table(2, 0, 0));

@@ -144,8 +144,9 @@ impl Adjacency {
         // Without the key that verifies it, it would be refused. One that was sent and not
         // acknowledged may be lost, or have come before the neighbour had the link up.
         let introduction = Key { part: Part::Introduction, ..key };
-        if let Some(&Pending { tries, .. }) = self.pending.get(&introduction) {
-            self.schedule(introduction, Pending { tries, ..item });
+        if let Some(&Pending { tries, due, .. }) = self.pending.get(&introduction) {
+            // No later than it was: records that wait already must not overtake it.
+            self.schedule(introduction, Pending { tries, due: due.min(now), ..item });
         }
         self.schedule(key, item);
     }

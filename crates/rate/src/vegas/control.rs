@@ -44,7 +44,7 @@ pub struct Measure {
     pub predictor: f64,
 }
 
-/// What Diff suggests.
+/// The step that Diff suggests, before losses are considered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Advice {
     Lower,
@@ -78,7 +78,7 @@ impl Control {
         self.rate
     }
 
-    /// What to add.
+    /// What the sender is to add to the flow against losses of the channel.
     pub fn fec(&self) -> Fec {
         self.losses.fec()
     }

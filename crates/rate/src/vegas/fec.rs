@@ -9,7 +9,7 @@ use super::Loss;
 /// again. A decision alone: packets are the sender's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fec {
-    /// Nothing.
+    /// Nothing is added.
     #[default]
     Off,
     /// Each packet carries the payloads of the packets before it as well (RFC 2198): of a
@@ -40,10 +40,10 @@ pub enum FecKind {
     Parity,
 }
 
-/// Parameters of [`Fec`].
+/// Limits of what is added to a flow against losses of the channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FecConfig {
-    /// In which form.
+    /// The form of what is added.
     pub kind: FecKind,
     /// Of so many packets one may stay lost: 100. No more is added than that takes, and
     /// no more than the next two allow.
@@ -112,7 +112,7 @@ impl Losses {
         *self = Losses::new(self.config);
     }
 
-    /// What to add.
+    /// What is to be added after the losses seen so far.
     pub fn fec(&self) -> Fec {
         if self.lost == 0 {
             return Fec::Off;

@@ -1,7 +1,7 @@
 //! Bianchi's model (*Performance analysis of the IEEE 802.11 distributed coordination function*,
 //! 2000), with a retry limit and transmission opportunities.
 //!
-//! Whoever sends at a slot boundary collides with the same probability, whatever happened before.
+//! A station that sends at a slot boundary collides with a probability that doesn't depend on its past.
 //! EDCA is nearer to that than the DCF that the model was made for: a backoff counts one slot for
 //! each time somebody sends, as the model has it.
 

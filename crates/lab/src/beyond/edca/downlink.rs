@@ -256,7 +256,7 @@ impl Flow {
     }
 }
 
-/// What has arrived.
+/// What has arrived within the part of a run that counts.
 struct Seen {
     /// From when and until when it counts.
     begin: Time,
@@ -273,7 +273,7 @@ struct Run {
     mean: f64,
     p99: f64,
     longest: f64,
-    /// In Mbit/s.
+    /// Goodput of all background traffic, in Mbit/s.
     background: f64,
     /// Voice packets that never arrived, per cent.
     lost: f64,

@@ -102,19 +102,8 @@ fn claim(
     published: Option<&'static str>,
     bound: Bound,
 ) -> Claim {
-    Claim {
-        id,
-        says,
-        published,
-        bound,
-        unit: "Mbit/s",
-        decimals: 2,
-        measure: Box::new(|_| Measured::census(f64::NAN)),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
-        sabotage: if at == PLACES[0] { "no-trunk" } else { "" },
-    }
+    let sabotage = if at == PLACES[0] { "no-trunk" } else { "" };
+    Claim { unit: "Mbit/s", ..Claim::holding(id, says, published, bound, sabotage) }
 }
 
 /// What the paper says of figures 6 and 7.

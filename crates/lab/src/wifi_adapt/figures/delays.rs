@@ -10,7 +10,7 @@ use crate::wifi_adapt::grid::{ADAPTIVE, DRAFT, G711, GREEDY, ONE_QUEUE, POLLED, 
 
 /// Why TFRC's packets are sooner there than the paper's.
 const OWN_QUEUE: &str = "In a queue of their own packets of a call wait for a frame of the other traffic and \
-                         a few of other calls, whoever sends them. With other traffic in the same queue \
+                         a few of other calls, under any control. With other traffic in the same queue \
                          (one-queue) 50 packets of 0.5 ms are before each: 24 ms, and at most 26. So the \
                          paper's TFRC most likely had no priority 6, and its adaptive calls had it.";
 /// Why adaptation doesn't help where all share one queue.
@@ -18,7 +18,7 @@ const FULL: &str = "A queue that other traffic fills is as long whatever calls s
 /// What polls do to delay.
 const INTERVAL: &str = "A service interval of 17 ms, of which a packet waits half on average and at most all: \
                         the least that the standard's scheduler makes of 20 ms between packets.";
-/// What adaptation costs.
+/// What adaptation costs in quality, and the delay that it saves.
 const CODEC: &str = "The round trip of an idle cell is 0.12 ms, so that a frame of 0.4 ms ahead counts as \
                      congestion: the codec falls to 16 and 24 kbit/s, which cost 50 and 25 points, for less \
                      than 0.1 ms of delay, which nobody hears.";

@@ -106,12 +106,12 @@ impl Quantizer {
         ((log & 127) + 128) << 7 >> (14 - (log >> 7))
     }
 
-    /// W(I).
+    /// The scale factor's multiplier W(I) of a code.
     pub fn multiplier(&self, code: u8) -> i32 {
         self.multipliers[self.magnitude(code)]
     }
 
-    /// F(I).
+    /// The weight F(I) of a code in the control of adaptation speed.
     pub fn weight(&self, code: u8) -> i32 {
         self.weights[self.magnitude(code)]
     }
