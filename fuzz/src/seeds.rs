@@ -456,6 +456,7 @@ fn node_scripts() -> Vec<(&'static str, Vec<u8>)> {
         ("forged_echoes", script(plain, &[application(), greetings(), forged_echoes()])),
         ("applications", script(plain, &[applications()])),
         ("streams", script(plain, &[streams()])),
+        ("reliable", script(plain, &[application(), reliable(), greetings()])),
     ]
 }
 
@@ -572,6 +573,14 @@ fn streams() -> Vec<N> {
         say(1, Request::Credit(9)),
         SETTLE,
     ]
+}
+
+/// A reliable packet to a neighbour that is not there yet.
+fn reliable() -> Vec<N> {
+    let (to, port, payload) = (NodeId(2), 5, &[7; 100]);
+    let message = ToNode::Send { service: Service::Reliable, deadline_ms: 200, to, port, payload };
+    let bytes = [written(|w| message.emit_head(w)), payload.to_vec()].concat();
+    vec![N::RawMessage { session: 0, bytes }, SETTLE]
 }
 
 fn applications() -> Vec<N> {

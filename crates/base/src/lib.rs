@@ -13,7 +13,7 @@ pub mod wire;
 
 pub use pacer::{Pacer, PerSource, Rate};
 pub use rate::{Bitrate, ParseBitrateError};
-pub use seq::{Place, SeqTracker, SeqWindow, extend, extend32, first};
+pub use seq::{Place, SeqTracker, SeqWindow, extend, extend48, first};
 pub use time::Time;
 
 /// The generator that drives behaviour (never keys): fast, portable and the

@@ -11,13 +11,13 @@ pub fn extend(near: u64, wire: u16) -> u64 {
     }
 }
 
-/// The 64-bit count that `wire` (its low 32 bits) stands for, taken as the one nearest to `near`,
+/// The 64-bit count that the low 48 bits of `wire` stand for, taken as the one nearest to `near`,
 /// as [`extend`] does for 16 bits.
-pub fn extend32(near: u64, wire: u32) -> u64 {
-    let delta = wire.wrapping_sub(near as u32);
-    match near.checked_add_signed(i64::from(delta as i32)) {
+pub fn extend48(near: u64, wire: u64) -> u64 {
+    let delta = wire.wrapping_sub(near) << 16;
+    match near.checked_add_signed(delta as i64 >> 16) {
         Some(n) => n,
-        None => near + u64::from(delta),
+        None => near + (delta >> 16),
     }
 }
 
@@ -260,9 +260,9 @@ mod tests {
         }
 
         #[test]
-        fn extension_of_32_bits_does_too(near in any::<u64>(), delta in -2_000_000_000i64..2_000_000_000) {
+        fn extension_of_48_bits_does_too(near in any::<u64>(), delta in -(1i64 << 47)..1 << 47) {
             if let Some(n) = near.checked_add_signed(delta) {
-                prop_assert_eq!(extend32(near, n as u32), n);
+                prop_assert_eq!(extend48(near, n & 0xffff_ffff_ffff), n);
             }
         }
 
@@ -437,6 +437,6 @@ mod tests {
         assert_eq!(extend(3, 0xffff), 0xffff);
         assert_eq!(extend(0x1_0003, 0xffff), 0xffff);
         assert_eq!(extend(first(3), 0xffff), first(3) - 4);
-        assert_eq!(extend32(3, u32::MAX), u32::MAX.into());
+        assert_eq!(extend48(3, (1 << 48) - 1), (1 << 48) - 1);
     }
 }

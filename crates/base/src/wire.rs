@@ -60,6 +60,11 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
+    /// Six bytes, as the low 48 bits.
+    pub fn u48(&mut self) -> Result<u64, Short> {
+        self.array::<6>().map(|[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+
     /// Eight bytes.
     pub fn u64(&mut self) -> Result<u64, Short> {
         self.array().map(u64::from_be_bytes)
@@ -125,6 +130,11 @@ impl<'a> Writer<'a> {
     /// Four bytes.
     pub fn u32(&mut self, v: u32) -> Result<(), Short> {
         self.bytes(&v.to_be_bytes())
+    }
+
+    /// The low 48 bits, as six bytes.
+    pub fn u48(&mut self, v: u64) -> Result<(), Short> {
+        self.bytes(&v.to_be_bytes()[2..])
     }
 
     /// Eight bytes.

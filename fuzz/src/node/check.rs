@@ -80,7 +80,8 @@ pub struct Bounds {
     /// Data frames in envelopes that a link took.
     packets_in: u64,
     /// Of a batch only some envelopes were taken, streams have sent packets of their own, or
-    /// reliable ones may still wait: the books can't balance.
+    /// reliable ones may still wait, or have gone once more after a restart: the books can't
+    /// balance.
     unsure: bool,
     /// Messages other than packets that were refused by an application.
     replies_lost: u64,
@@ -113,7 +114,10 @@ impl Bounds {
     pub fn message(&mut self, message: &[u8]) {
         self.bytes_in += message.len();
         self.messages_in += 1;
-        self.unsure |= matches!(ToNode::parse(message), Ok(ToNode::Stream(_)));
+        self.unsure |= matches!(
+            ToNode::parse(message),
+            Ok(ToNode::Stream(_) | ToNode::Send { service: Service::Reliable, .. })
+        );
     }
 
     pub fn delivered(&mut self, message: &Message, lost: bool) {

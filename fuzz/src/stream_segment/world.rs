@@ -390,13 +390,13 @@ fn written(room: usize, write: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>
 }
 
 /// Near the beginning, near the end of a window, just below zero, or far away.
-fn near(kind: u8, n: u16) -> u32 {
-    let n = u32::from(n);
+fn near(kind: u8, n: u16) -> u64 {
+    let n = u64::from(n);
     match kind % 4 {
         0 => n,
-        1 => BUFFER as u32 - 1_000 + n,
+        1 => BUFFER as u64 - 1_000 + n,
         2 => n.wrapping_neg(),
-        _ => (1 << 31) + n,
+        _ => (1 << 47) + n,
     }
 }
 
@@ -415,20 +415,20 @@ fn segment(step: &Step) -> Vec<u8> {
             w.u16(u16::from(window == 0))?;
         }
         if flags & ACK != 0 {
-            w.u32(near(kinds, next))?;
+            w.u48(near(kinds, next))?;
             w.u16(window)?;
             w.u16(counts)?;
             w.u8(ranges % 18)?;
             // Apart from each other, as an honest end has them, or overlapping.
             let spacing = if kinds >> 6 == 0 { 2 * u32::from(width) } else { u32::from(width / 2) };
             for k in 0..u32::from(ranges % 18) {
-                let at = near(kinds >> 2, first).wrapping_add(k * spacing);
+                let at = (near(kinds >> 2, first) as u32).wrapping_add(k * spacing);
                 w.u32(at)?;
                 w.u32(u32::from(width).rotate_left(u32::from(kinds >> 6)))?;
             }
         }
         if flags & DATA != 0 {
-            w.u32(near(kinds >> 4, position))?;
+            w.u48(near(kinds >> 4, position))?;
             w.bytes(&vec![flags; usize::from(len % 900)])?;
         }
         Ok(())

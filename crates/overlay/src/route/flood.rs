@@ -273,3 +273,23 @@ impl Adjacency {
 
 const KEY_MIN: Key = Key { origin: NodeId(0), part: Part::Introduction };
 const KEY_MAX: Key = Key { origin: NodeId(u32::MAX), part: Part::Links(u8::MAX) };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record that waits, and one that follows: the introduction that both need stays in front.
+    #[test]
+    fn an_introduction_goes_before_all_records_that_need_it() {
+        let mut adjacency = Adjacency::new(NodeId(2), 0, &Limits::default());
+        adjacency.up = true;
+        let key = |part| Key { origin: NodeId(1), part };
+        let introduction = key(Part::Introduction);
+        let (early, late) = (key(Part::Links(0)), key(Part::Links(1)));
+        for (ms, offered) in [(1, introduction), (1, early), (5, late)] {
+            adjacency.offer(Time::from_millis(ms), offered);
+        }
+        let order: Vec<Key> = adjacency.agenda.iter().map(|&(_, _, key)| key).collect();
+        assert_eq!(order, [introduction, early, late]);
+    }
+}

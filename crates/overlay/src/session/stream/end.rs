@@ -266,11 +266,12 @@ impl End {
         let instance = self.own_instance();
         let fixed = HEAD + instance.map_or(0, |_| INSTANCE_LEN);
         let head = fixed + if rides { ACK_HEAD } else { 0 };
-        if let Some(cut) = self.tx.next(now, room.checked_sub(head)?) {
+        // What was sent without one is repeated as it was.
+        let (fresh, again) = (room.checked_sub(head)?, room.checked_sub(fixed)?);
+        if let Some(cut) = self.tx.next(now, fresh, again) {
             let rides = rides && head + cut.len <= room;
             let ack = rides.then(|| self.rx.ack(0));
-            let position = cut.position as u32;
-            let data = Data { position, end: cut.is_end, bytes: &[] };
+            let data = Data { position: cut.position, end: cut.is_end, bytes: &[] };
             let body = Body { ask: cut.ask, instance, ack, data: Some(data), ..Body::default() };
             let mut w = Writer::new(out);
             Segment::Body(body).emit_head(&mut w).ok()?;

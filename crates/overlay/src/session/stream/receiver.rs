@@ -5,7 +5,7 @@ use super::buffer::{Buffer, Memory};
 use super::segment::{Ack, Data, MAX_RANGES, WINDOW_UNIT};
 use crate::session::wire::stream::{MAX_DATA, Reset};
 use core::time::Duration;
-use trunkline_base::{Time, extend32};
+use trunkline_base::{Time, extend48};
 
 /// How long an acknowledgement that nobody asked for may wait for others, or for data to
 /// ride on.
@@ -46,6 +46,8 @@ pub struct Receiver {
     credit: u64,
     /// The furthest position that the peer has been allowed to send up to.
     announced: u64,
+    /// Whether the budget had no memory for the last data that needed more.
+    is_short: bool,
     marks: u8,
     copies: u8,
     due: Time,
@@ -64,6 +66,7 @@ impl Receiver {
             end: None,
             credit,
             announced: 0,
+            is_short: false,
             marks: 0,
             copies: 0,
             due: Time::NEVER,
@@ -101,7 +104,7 @@ impl Receiver {
         data: &Data<'_>,
         memory: &mut Memory<'_>,
     ) -> Result<Taken, Reset> {
-        let first = extend32(self.next, data.position);
+        let first = extend48(self.next, data.position);
         let end = first + data.bytes.len() as u64;
         let furthest = self.ranges.last().map_or(self.next, |&(_, end)| end);
         if end > self.announced {
@@ -115,6 +118,8 @@ impl Receiver {
         let new_end = data.end && self.end.is_none();
         let taken = self.keep(first, data.bytes, memory);
         if taken == Taken::NoRoom {
+            // The peer has to hear that its window is smaller than it was.
+            self.due = self.due.min(now + ACK_DELAY);
             return Ok(taken);
         }
         if new_end {
@@ -139,8 +144,11 @@ impl Receiver {
         }
         let joins = self.ranges[at..].iter().take_while(|&&(f, _)| f <= end).count();
         let is_gap = from > self.next && joins == 0;
-        if is_gap && self.ranges.len() >= MAX_GAPS || !self.buffer.reserve(self.taken, end, memory)
-        {
+        if is_gap && self.ranges.len() >= MAX_GAPS {
+            return Taken::NoRoom;
+        }
+        self.is_short = !self.buffer.reserve(self.taken, end, memory);
+        if self.is_short {
             return Taken::NoRoom;
         }
         self.buffer.write(from, &bytes[skip as usize..]);
@@ -221,13 +229,14 @@ impl Receiver {
     /// that.
     pub fn ack(&mut self, ranges: usize) -> Ack {
         self.due = Time::NEVER;
-        let room = (self.taken + self.max).saturating_sub(self.next) / WINDOW_UNIT;
+        let max = if self.is_short { self.buffer.capacity() as u64 } else { self.max };
+        let room = (self.taken + max).saturating_sub(self.next) / WINDOW_UNIT;
         let window = u16::try_from(room).unwrap_or(u16::MAX);
         self.announced = self.announced.max(self.next + u64::from(window) * WINDOW_UNIT);
         let next = self.next + u64::from(self.is_complete());
-        let mut ack = Ack::new(next as u32, window, self.marks, self.copies);
+        let mut ack = Ack::new(next, window, self.marks, self.copies);
         for &(first, end) in self.ranges.iter().take(ranges.min(MAX_RANGES)) {
-            ack.push((first as u32, (end - first) as u32));
+            ack.push(((first - next) as u32, (end - first) as u32));
         }
         ack
     }

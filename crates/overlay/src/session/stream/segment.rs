@@ -29,11 +29,11 @@ const DATA: u8 = 0x40;
 const INSTANCE: u8 = 0x80;
 
 /// Bytes before the data of a segment that has any, without an acknowledgement.
-pub const HEAD: usize = 5;
+pub const HEAD: usize = 7;
 /// Bytes of the accepting end's number, in each of its segments.
 pub const INSTANCE_LEN: usize = 2;
 /// Bytes of an acknowledgement without ranges.
-pub const ACK_HEAD: usize = 9;
+pub const ACK_HEAD: usize = 11;
 /// The most ranges in one acknowledgement.
 pub const MAX_RANGES: usize = 16;
 
@@ -41,11 +41,12 @@ pub const MAX_RANGES: usize = 16;
 pub const WINDOW_UNIT: u64 = 256;
 
 /// An acknowledgement: what one end has received of the other's bytes. Positions count a stream's
-/// bytes from 0, modulo 2^32; the end of the stream counts as one more byte.
+/// bytes from 0, modulo 2^48, so that none is taken for another, however late a link delivers its
+/// packet; the end of the stream counts as one more byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ack {
     /// All before this position has been received.
-    pub next: u32,
+    pub next: u64,
     /// How many bytes from `next` on find room, in units of [`WINDOW_UNIT`] bytes.
     pub window: u16,
     /// How many packets have been received with a congestion mark, modulo 256.
@@ -58,17 +59,17 @@ pub struct Ack {
 
 impl Ack {
     /// An acknowledgement without ranges; the arguments are its fields.
-    pub fn new(next: u32, window: u16, marks: u8, copies: u8) -> Ack {
+    pub fn new(next: u64, window: u16, marks: u8, copies: u8) -> Ack {
         Ack { next, window, marks, copies, ..Ack::default() }
     }
 
-    /// What has been received beyond `next`: position and length of each range, ascending, with
-    /// gaps between them.
+    /// What has been received beyond `next`: of each range, how far behind `next` it begins, and
+    /// its length; ascending, with gaps between them.
     pub fn ranges(&self) -> &[(u32, u32)] {
         &self.ranges[..usize::from(self.count)]
     }
 
-    /// Adds a range of position and length, unless there are [`MAX_RANGES`] already.
+    /// Adds a range, as [`Ack::ranges`] has them, unless there are [`MAX_RANGES`] already.
     pub fn push(&mut self, range: (u32, u32)) {
         if let Some(place) = self.ranges.get_mut(usize::from(self.count)) {
             *place = range;
@@ -105,8 +106,8 @@ pub struct Body<'a> {
 /// A piece of a stream: bytes, and where they belong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data<'a> {
-    /// The position of the first byte, modulo 2^32.
-    pub position: u32,
+    /// The position of the first byte, modulo 2^48.
+    pub position: u64,
     /// Whether the stream ends behind these bytes, which may be none.
     pub end: bool,
     pub bytes: &'a [u8],
@@ -135,7 +136,7 @@ impl<'a> Segment<'a> {
             w.u16(instance)?;
         }
         if let Some(ack) = &body.ack {
-            w.u32(ack.next)?;
+            w.u48(ack.next)?;
             w.u16(ack.window)?;
             w.u8(ack.marks)?;
             w.u8(ack.copies)?;
@@ -145,7 +146,7 @@ impl<'a> Segment<'a> {
                 w.u32(len)?;
             }
         }
-        body.data.map_or(Ok(()), |data| w.u32(data.position))
+        body.data.map_or(Ok(()), |data| w.u48(data.position))
     }
 
     /// Parses the payload of a packet. An error if it is cut short, or has more than [`MAX_RANGES`]
@@ -160,7 +161,7 @@ impl<'a> Segment<'a> {
         let instance = if has(INSTANCE) { Some(r.u16()?) } else { None };
         let ack = if has(ACK) { Some(parse_ack(&mut r)?) } else { None };
         let data = match has(DATA) {
-            true => Some(Data { position: r.u32()?, end: has(END), bytes: r.rest() }),
+            true => Some(Data { position: r.u48()?, end: has(END), bytes: r.rest() }),
             false => None,
         };
         Ok(Segment::Body(Body {
@@ -175,7 +176,7 @@ impl<'a> Segment<'a> {
 }
 
 fn parse_ack(r: &mut Reader<'_>) -> Result<Ack, WireError> {
-    let mut ack = Ack::new(r.u32()?, r.u16()?, r.u8()?, r.u8()?);
+    let mut ack = Ack::new(r.u48()?, r.u16()?, r.u8()?, r.u8()?);
     let count = r.u8()?;
     if usize::from(count) > MAX_RANGES {
         return Err(WireError::OutOfRange("the number of ranges"));
@@ -194,13 +195,13 @@ mod tests {
     proptest! {
         #[test]
         fn round_trip(
-            flags in any::<[bool; 6]>(), numbers in any::<(u32, u16, u8, u8, u32)>(),
+            flags in any::<[bool; 6]>(), numbers in (0u64..1 << 48, any::<(u16, u8, u8)>(), 0u64..1 << 48),
             ranges in prop::collection::vec(any::<(u32, u32)>(), 0..=MAX_RANGES),
             bytes in prop::collection::vec(any::<u8>(), 0..100), code in 1u8..=13,
             instance in any::<Option<u16>>(),
         ) {
             let [open, messages, ask, has_ack, has_data, end] = flags;
-            let (next, window, marks, copies, position) = numbers;
+            let (next, (window, marks, copies), position) = numbers;
             let mut ack = Ack::new(next, window, marks, copies);
             ranges.iter().for_each(|&range| ack.push(range));
             let data = has_data.then_some(Data { position, end, bytes: &bytes });

@@ -13,7 +13,7 @@ use crate::session::wire::stream::Reset;
 use crate::wire::{DATA_HEADER, ENVELOPE_OVERHEAD};
 use core::time::Duration;
 use std::collections::VecDeque;
-use trunkline_base::{Pacer, Time, extend32};
+use trunkline_base::{Pacer, Time, extend48};
 use trunkline_rate::window::{self, RoundTrip, Window};
 
 /// What a segment costs the path beside its data, in bytes: headers of IP, UDP, envelope,
@@ -104,6 +104,9 @@ pub struct Sender {
     granted: u64,
     /// The end of the other end's receive window.
     limit: u64,
+    /// Whether the last acknowledgement announced less room than the first of the outstanding
+    /// segments needs: the other end is short of memory.
+    is_short: bool,
     sent: VecDeque<Sent>,
     lost: usize,
     in_flight: u64,
@@ -151,6 +154,7 @@ impl Sender {
             end_sent: false,
             granted: 0,
             limit: 0,
+            is_short: false,
             sent: VecDeque::new(),
             lost: 0,
             in_flight: 0,
@@ -253,14 +257,21 @@ impl Sender {
         self.window.size()
     }
 
-    /// Whether data wait only because the receive window of the other end is closed.
+    /// Whether data wait only because the other end has no room for them: its receive window is
+    /// closed, or it lacks memory for the window that it had announced.
     pub fn is_stalled(&self) -> bool {
+        self.is_short || self.is_closed()
+    }
+
+    /// Whether data wait only because the receive window of the other end is closed.
+    fn is_closed(&self) -> bool {
         self.in_flight == 0 && self.next < self.written && self.limit <= self.next
     }
 
-    /// Since when none of the outstanding segments has been acknowledged, if there are any.
+    /// Since when none of the outstanding segments has been acknowledged, if there are any and the
+    /// other end has room for them.
     pub fn is_stuck_since(&self) -> Option<Time> {
-        (self.in_flight > 0 || self.lost > 0).then_some(self.advanced)
+        (!self.is_short && (self.in_flight > 0 || self.lost > 0)).then_some(self.advanced)
     }
 
     /// Whether anything is not acknowledged, or still to be sent.
@@ -268,13 +279,14 @@ impl Sender {
         !self.sent.is_empty() || self.next < self.written || self.is_shut && !self.end_sent
     }
 
-    /// The next segment to send, with at most `room` bytes of data, if windows and pacing let
-    /// one go now. [`Sender::sent`] has to be told when it is sent.
-    pub fn next(&mut self, now: Time, room: usize) -> Option<Cut> {
+    /// The next segment to send, if windows and pacing let one go now: a retransmission with at
+    /// most `again` bytes of data, or a new one with at most `fresh`. [`Sender::sent`] has to be
+    /// told when it is sent.
+    pub fn next(&mut self, now: Time, fresh: usize, again: usize) -> Option<Cut> {
         self.paced_until = Time::NEVER;
-        let mut cut = match self.lost_one(room) {
+        let mut cut = match self.lost_one(again) {
             Some(cut) => cut,
-            None => self.fresh(room)?,
+            None => self.fresh(fresh)?,
         };
         let cost = (cut.len + usize::from(cut.is_end)) as u64 + OVERHEAD;
         if !self.probe {
@@ -385,7 +397,7 @@ impl Sender {
     /// Processes an acknowledgement. [`Reset::Protocol`] if it covers what was never sent, or its
     /// ranges are not what is left between gaps.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), Reset> {
-        let upto = extend32(self.first, ack.next);
+        let upto = extend48(self.first, ack.next);
         if upto > self.next {
             return Err(Reset::Protocol);
         }
@@ -401,8 +413,8 @@ impl Sender {
         for at in 0..self.sent.partition_point(|s| s.end <= upto) {
             acknowledged += self.acknowledge(now, at);
         }
-        for &(first, len) in ack.ranges() {
-            let first = extend32(self.first, first);
+        for &(ahead, len) in ack.ranges() {
+            let first = upto + u64::from(ahead);
             let end = first + u64::from(len);
             let has_gap = first > behind && (first > received || end <= received);
             if end > self.next || !has_gap {
@@ -417,7 +429,10 @@ impl Sender {
         while self.sent.front().is_some_and(|s| s.end <= upto) {
             self.sent.pop_front();
         }
-        self.first = self.first.max(upto);
+        if upto >= self.first {
+            self.first = upto;
+            self.is_short = self.sent.front().is_some_and(|s| limit < s.end.min(self.written));
+        }
         self.on_counts(ack);
         if acknowledged > 0 {
             self.progress(now, before, acknowledged);
@@ -527,7 +542,7 @@ impl Sender {
     /// When the retransmission timer expires.
     fn timeout_at(&self) -> Time {
         let idle = self.in_flight == 0 && self.lost == 0;
-        if idle && !self.is_stalled() {
+        if idle && !self.is_closed() {
             return Time::NEVER;
         }
         let timeout = self.rtt.timeout();
@@ -561,7 +576,7 @@ impl Sender {
         }
         self.timeouts = self.timeouts.saturating_add(1);
         self.active = now;
-        if self.is_stalled() {
+        if self.is_closed() {
             return true;
         }
         self.probe = true;
@@ -595,7 +610,7 @@ impl Sender {
     pub fn release(&mut self, memory: &mut Memory<'_>) {
         self.buffer.release(memory);
         self.sent = VecDeque::new();
-        (self.lost, self.in_flight) = (0, 0);
+        (self.lost, self.in_flight, self.is_short) = (0, 0, false);
         self.granted = 0;
     }
 }

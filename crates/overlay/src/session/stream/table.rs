@@ -11,6 +11,10 @@ use trunkline_base::Time;
 /// The index of a stream in its node's table; it is reused after the end of the stream.
 pub type StreamId = u32;
 
+/// At how many streams one search for one that is only remembered looks, so that requests to open
+/// streams cost a full table little, however large it is.
+const LOOKS: usize = 1_024;
+
 /// What a session has to do with streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -62,6 +66,8 @@ pub struct Streams {
     listeners: BTreeMap<u16, Listener>,
     peers: BTreeMap<NodeId, Peer>,
     memory: Budget,
+    /// The slot at which [`Streams::find_over`] begins.
+    looked_at: usize,
     sending: VecDeque<StreamId>,
     telling: VecDeque<StreamId>,
     timers: BTreeSet<(Time, StreamId)>,
@@ -80,6 +86,7 @@ impl Streams {
             by_session: Vec::new(),
             listeners: BTreeMap::new(),
             peers: BTreeMap::new(),
+            looked_at: 0,
             sending: VecDeque::new(),
             telling: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -177,11 +184,16 @@ impl Streams {
         Some(&self.slots.get(id as usize)?.as_ref()?.end)
     }
 
-    /// A stream that is only remembered: one with `peer`, or else any.
-    pub fn find_over(&self, peer: NodeId) -> Option<StreamId> {
+    /// A stream that is only remembered: one with `peer`, or else any. Looks at [`LOOKS`] streams at
+    /// most, beginning behind those that it looked at before.
+    pub fn find_over(&mut self, peer: NodeId) -> Option<StreamId> {
+        let len = self.slots.len();
+        let from = self.looked_at.checked_rem(len)?;
+        self.looked_at = from + LOOKS.min(len);
         let over = || {
-            let all = (0..).zip(&self.slots);
-            all.filter_map(|(id, slot)| Some((id, &slot.as_ref()?.end)).filter(|s| s.1.is_left()))
+            let ids = (from..from + LOOKS.min(len)).map(|at| at % len);
+            ids.filter_map(|at| Some((at as StreamId, &self.slots[at].as_ref()?.end)))
+                .filter(|(_, end)| end.is_left())
         };
         let of_peer = over().find(|(_, end)| end.key.peer == peer);
         of_peer.or_else(|| over().next()).map(|(id, _)| id)

@@ -252,7 +252,7 @@ fn who_reads_nothing_holds_the_other_back() {
     assert!(sides[1].segments < 60, "{} probes in 20 s", sides[1].segments);
 }
 
-fn opened() -> (Side, impl Fn(u32, bool, &[u8]) -> Vec<u8>) {
+fn opened() -> (Side, impl Fn(u64, bool, &[u8]) -> Vec<u8>) {
     let mut side = Side::new(false, vec![]);
     let mut out = [0; 100];
     let mut w = trunkline_base::wire::Writer::new(&mut out);
@@ -260,7 +260,7 @@ fn opened() -> (Side, impl Fn(u32, bool, &[u8]) -> Vec<u8>) {
     side.hear(Time::ZERO, w.written(), false).unwrap();
     // From here on it has announced a window.
     side.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
-    let segment = |position: u32, end: bool, bytes: &[u8]| {
+    let segment = |position: u64, end: bool, bytes: &[u8]| {
         let data = Data { position, end, bytes: &[] };
         let mut out = [0; 32];
         let mut w = trunkline_base::wire::Writer::new(&mut out);
@@ -275,8 +275,8 @@ fn opened() -> (Side, impl Fn(u32, bool, &[u8]) -> Vec<u8>) {
 fn who_sends_what_no_end_sends_is_refused() {
     let hear = |side: &mut Side, bytes: Vec<u8>| side.hear(Time::ZERO, &bytes, false);
     let (mut side, segment) = opened();
-    assert_eq!(hear(&mut side, segment(MAX as u32 - 3, false, b"1234")), Err(Reset::Protocol));
-    assert_eq!(hear(&mut side, segment(u32::MAX / 2 - 9, false, b"1")), Err(Reset::Protocol));
+    assert_eq!(hear(&mut side, segment(MAX - 3, false, b"1234")), Err(Reset::Protocol));
+    assert_eq!(hear(&mut side, segment((1 << 47) - 9, false, b"1")), Err(Reset::Protocol));
     assert_eq!(hear(&mut side, segment(10, true, b"12")), Ok(Taken::New));
     assert_eq!(hear(&mut side, segment(9, true, b"1")), Err(Reset::Protocol), "two ends");
     assert_eq!(hear(&mut side, segment(12, false, b"1")), Err(Reset::Protocol), "behind the end");
@@ -294,7 +294,7 @@ fn who_sends_what_no_end_sends_is_refused() {
 /// leave a stream with nothing to wait for, nor make this end look at all segments once a range.
 #[test]
 fn ranges_that_no_end_has_are_refused() {
-    let hear = |ranges: &[(u32, u32)], next: u32| {
+    let hear = |ranges: &[(u32, u32)], next: u64| {
         let mut side = Side::new(false, vec![7; 20_000]);
         side.hear(Time::ZERO, &ack(0, &[]), false).unwrap();
         side.run(Time::ZERO, false);
@@ -303,16 +303,16 @@ fn ranges_that_no_end_has_are_refused() {
         side.hear(Time::from_millis(90), &ack(next, ranges), false)
     };
     for (next, ranges) in [
-        (2_000, &[(2_000, 1_000)][..]),
+        (2_000, &[(0, 1_000)][..]),
         (0, &[(1_500, 2_000)]),
-        (2_000, &[(3_000, 1_000), (4_000, 1_000)]),
-        (2_000, &[(3_500, 1_000), (3_000, 200)]),
-        (2_000, &[(3_000, 1_000), (3_000, 1_000)]),
+        (2_000, &[(1_000, 1_000), (2_000, 1_000)]),
+        (2_000, &[(1_500, 1_000), (1_000, 200)]),
+        (2_000, &[(1_000, 1_000), (1_000, 1_000)]),
     ] {
         assert_eq!(hear(ranges, next), Err(Reset::Protocol), "{ranges:?}");
     }
     // A late acknowledgement may have ranges of what has been acknowledged since.
-    for (next, ranges) in [(2_000, &[(2_500, 500), (3_500, 100)][..]), (0, &[(1_000, 1_000)])] {
+    for (next, ranges) in [(2_000, &[(500, 500), (1_500, 100)][..]), (0, &[(1_000, 1_000)])] {
         assert_eq!(hear(ranges, next), Ok(Taken::Copy), "{ranges:?}");
     }
 }
@@ -323,7 +323,8 @@ fn who_sends_crumbs_with_gaps_is_kept_short() {
     let (mut side, segment) = opened();
     let mut kept = 0;
     for n in 0..20_000u32 {
-        let taken = side.hear(Time::ZERO, &segment(2 * n + 1, false, b"x"), false).unwrap();
+        let taken =
+            side.hear(Time::ZERO, &segment((2 * n + 1).into(), false, b"x"), false).unwrap();
         kept += u32::from(taken == Taken::New);
     }
     assert_eq!(kept, 512);
@@ -390,7 +391,7 @@ fn a_slow_reader_is_not_taken_for_one_that_has_stopped() {
 }
 
 /// The segment of an acknowledgement.
-fn ack(next: u32, ranges: &[(u32, u32)]) -> Vec<u8> {
+fn ack(next: u64, ranges: &[(u32, u32)]) -> Vec<u8> {
     let mut ack = super::segment::Ack::new(next, 1_000, 0, 0);
     ranges.iter().for_each(|&range| ack.push(range));
     let mut out = [0; 200];
@@ -417,11 +418,11 @@ fn small_segments_wait_when_many_are_outstanding() {
         while let Some(len) = side.end.poll(now, ROOM, &mut out) {
             segments += u32::from(len < 100);
             if let Ok(Segment::Body(Body { data: Some(data), .. })) = Segment::parse(&out[..len]) {
-                sent = sent.max(data.position + data.bytes.len() as u32);
+                sent = sent.max(data.position + data.bytes.len() as u64);
             }
         }
         if sent > 1 {
-            side.hear(now, &ack(0, &[(1, sent - 1)]), false).unwrap();
+            side.hear(now, &ack(0, &[(1, sent as u32 - 1)]), false).unwrap();
         }
     }
     assert!((1_000..2_000).contains(&segments), "{segments} small segments");
@@ -579,6 +580,72 @@ fn a_receiver_always_has_some_memory() {
     }
 }
 
+/// A link that was down for long delivers what a stream has long since sent another way: nothing of
+/// it is taken for later bytes, nor is the stream reset, however many GiB lie between.
+#[test]
+fn what_comes_gibibytes_late_is_a_copy() {
+    const PIECE: u64 = 64 << 10;
+    let (mut all, mut peer) = (Budget::new(4 << 20), Budget::new(4 << 20));
+    let mut memory = Memory { all: &mut all, peer: &mut peer };
+    let config = window::Config { max: 2 * MAX, ..window::Config::new(PIECE as usize) };
+    let (mut tx, mut rx) = (Sender::new(MAX, config), Receiver::new(MAX, u64::from(u32::MAX)));
+    let old = [1; 1_000];
+    let late = Data { position: 3_000, end: false, bytes: &old };
+    let late_ack = {
+        let mut ack = super::segment::Ack::new(3_000, 1_000, 0, 0);
+        ack.push((500, 1_000));
+        ack
+    };
+    tx.on_ack(Time::ZERO, &rx.ack(0)).unwrap();
+    let new = vec![7; PIECE as usize];
+    for k in 1..=(5 << 30) / PIECE {
+        let now = Time::from_millis(k);
+        tx.grant(&mut memory);
+        tx.write(&new, &mut memory).unwrap();
+        let cut = tx.next(now, PIECE as usize, PIECE as usize).unwrap();
+        tx.sent(now, &cut);
+        let data = Data { position: cut.position & ((1 << 48) - 1), end: false, bytes: &new };
+        assert_eq!(rx.on_data(now, &data, &mut memory), Ok(Taken::New));
+        if (k * PIECE) % (1 << 30) < 2 * PIECE {
+            assert_eq!(rx.on_data(now, &late, &mut memory), Ok(Taken::Copy), "after {k} pieces");
+            assert_eq!(tx.on_ack(now, &late_ack), Ok(()), "after {k} pieces");
+        }
+        while !rx.readable().is_empty() {
+            let len = rx.readable().len();
+            assert!(rx.readable() == &new[..len], "old bytes after {k} pieces");
+            rx.took(now, len);
+        }
+        assert!(rx.give_credit(PIECE));
+        tx.on_ack(now, &rx.ack(0)).unwrap();
+    }
+    assert_eq!((rx.received(), tx.delivered()), (5 << 30, 5 << 30));
+}
+
+/// An application rests while its node has less memory than the stream was told: the stream waits
+/// for both, and is neither lost nor taken for dead.
+#[test]
+fn want_of_memory_is_waited_for() {
+    let mut sides = [Side::new(true, vec![7; 200_000]), Side::new(false, Vec::new())];
+    sides[1].end.accept(Time::ZERO, MAX, 0);
+    let (little, much) = (40 << 10, 4 << 20);
+    (sides[1].all, sides[1].peer) = (Budget::new(little), Budget::new(little));
+    for ms in 0..500_000 {
+        let now = Time::from_millis(ms);
+        if ms == 400_000 {
+            assert!(sides[1].end.rx.received() < little as u64);
+            assert!(sides[0].segments < 2_000, "{} segments", sides[0].segments);
+            let taken = little - sides[1].all.left();
+            sides[1].all = Budget::new(much - taken);
+            sides[1].peer = Budget::new(much - taken);
+        }
+        sides[0].run(now, true);
+        sides[1].run(now, ms >= 410_000);
+        settle(&mut sides, now);
+    }
+    assert_eq!(sides[1].read.len(), 200_000);
+    assert!(sides.iter().all(|side| side.end.is_over()));
+}
+
 /// A node that stood still hears late what came in time.
 #[test]
 fn standing_still_is_no_round_trip() {
@@ -597,7 +664,7 @@ fn standing_still_is_no_round_trip() {
     side.run(Time::ZERO, true);
     let len = side.end.poll(Time::ZERO, ROOM, &mut [0; 2_000]).unwrap();
     let head = super::segment::HEAD + super::segment::INSTANCE_LEN + super::segment::ACK_HEAD;
-    let first = (len - head) as u32;
+    let first = (len - head) as u64;
     hear(&mut side, 198_000, first);
-    assert_eq!((side.end.tx.delivered(), side.end.tx.rtt()), (first.into(), None));
+    assert_eq!((side.end.tx.delivered(), side.end.tx.rtt()), (first, None));
 }
