@@ -418,7 +418,7 @@ fn overheads() -> Figure {
                 5.7,
                 (
                     Verdict::Fails,
-                    "Only at 0.5 Mbit/s: at 1 Mbit/s it is 4.8 %, and from 10 Mbit/s on at most 3.3 %. \
+                    "Only at 0.5 Mbit/s: at 1 Mbit/s it is 5.0 %, and from 10 Mbit/s on at most 3.4 %. \
                      Packets there are farther apart than the 5 ms for which a link's acknowledgement of \
                      the other end's waits, so that these go by themselves and not with data.",
                 ),

@@ -2,7 +2,7 @@
 //! repeats by deadline, then the other services in turns of equally many bytes. A
 //! file transfer never goes before voice.
 
-use super::service::{Class, Moment};
+use super::service::{Class, Moment, Turn};
 use super::{IP_UDP_HEADERS, Link, SMALLEST_HEADERS, TxArena};
 use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, Seal};
 use core::net::SocketAddr;
@@ -114,6 +114,13 @@ impl Link {
             && len <= self.config.mtu
     }
 
+    /// How many bytes of acknowledgement go behind the packet of `turn`, in its envelope.
+    fn ack_rides(&self, turn: &Turn) -> usize {
+        let taken = IP_UDP_HEADERS + ENVELOPE_OVERHEAD + turn.len;
+        let room = self.config.mtu.saturating_sub(taken).min(self.ask_credit);
+        self.services.rider_len(turn.place, room)
+    }
+
     /// So many bytes of UDP payload have gone to `to`.
     pub(super) fn charge(&mut self, now: Time, to: SocketAddr, bytes: usize) {
         self.volume.sent += bytes as u64;
@@ -162,17 +169,24 @@ impl Link {
         };
         let urgent = turn.class == Class::Urgent;
         let rides = urgent && self.hello_rides(now, turn.len);
-        let rider = if rides { HELLO_LEN } else { 0 };
+        let ack = if urgent { 0 } else { self.ack_rides(&turn) };
+        let rider = if rides { HELLO_LEN } else { ack };
         let len = ENVELOPE_OVERHEAD + turn.len + rider;
         let dscp = if urgent { self.config.dscp } else { 0 };
         let Some(envelope) = arena.envelope(to, dscp, len) else { return Step::ArenaFull };
-        let (frame, hello) = Seal::frames_mut(envelope).split_at_mut(turn.len);
+        let (frame, behind) = Seal::frames_mut(envelope).split_at_mut(turn.len);
+        let w = &mut Writer::new(behind);
+        let mut written = Ok(());
         if rides {
             let carried = self.carried();
-            let written = self.monitor.next_hello(now, &carried).emit(&mut Writer::new(hello));
-            debug_assert!(written.is_ok(), "the length was reckoned above");
+            written = self.monitor.next_hello(now, &carried).emit(w);
             self.tally.rider(rider);
+        } else if ack > 0 {
+            written = self.services.write_control(now, (turn.place, ack), w);
+            self.tally.request_rider(turn.place, ack);
+            self.ask_credit = self.ask_credit.saturating_sub(ack);
         }
+        debug_assert!(written.is_ok() && w.room() == 0, "the length was reckoned above");
         let sent = self.services.pop(&turn, moment, frame);
         self.tally.packet(turn.place, sent, len - rider);
         self.seal.seal(envelope);
@@ -205,15 +219,45 @@ mod tests {
         NodeId, Null, ReceiverIndex, Service,
     };
 
+    const OWN: NodeId = NodeId(1);
+    const PEER: NodeId = NodeId(2);
+
+    fn link() -> (Link, SocketAddr) {
+        let from = SocketAddr::from(([192, 0, 2, 1], 9));
+        let config = Config { address: Some(from), ..Config::new(PEER) };
+        let (seal, _) = Link::unsealed(OWN, Incarnation(1), &config);
+        (Link::new(seal, config, Time::NEVER), from)
+    }
+
+    fn seal() -> Seal {
+        Seal::Null(Null::new(ReceiverIndex::derived(PEER, OWN, ""), Incarnation(1)))
+    }
+
+    /// What the neighbour sends: a packet without payload.
+    fn datagram(seal: &mut Seal, service: Service, link_seq: u16) -> Vec<u8> {
+        let flow = FlowHeader {
+            service,
+            metric: Metric::default(),
+            source: PEER,
+            destination: OWN,
+            source_port: 0,
+            destination_port: 0,
+            flow_seq: 0,
+        };
+        let remaining_ms = if service == Service::Reliable { 0 } else { 255 };
+        let hop = HopHeader { recovered: false, hop_limit: 1, link_seq, remaining_ms };
+        let header = DataHeader { flow, hop };
+        let mut bytes = vec![0; DATA_OVERHEAD];
+        header.emit(0, &mut Writer::new(Seal::frames_mut(&mut bytes))).unwrap();
+        seal.seal(&mut bytes);
+        bytes
+    }
+
     /// Small datagrams, each after a gap.
     #[test]
     fn requests_are_in_proportion_to_what_came() {
-        let (own, peer) = (NodeId(1), NodeId(2));
-        let from = SocketAddr::from(([192, 0, 2, 1], 9));
-        let config = Config { address: Some(from), ..Config::new(peer) };
-        let (seal, _) = Link::unsealed(own, Incarnation(1), &config);
-        let mut link = Link::new(seal, config, Time::NEVER);
-        let mut seal = Seal::Null(Null::new(ReceiverIndex::derived(peer, own, ""), Incarnation(1)));
+        let (mut link, from) = link();
+        let mut seal = seal();
         let mut arena = TxArena::new(1 << 16, 256);
         let mut send = |link: &mut Link, now| {
             arena.clear();
@@ -228,21 +272,7 @@ mod tests {
                 link.handle_timeout(at);
                 send(&mut link, at);
             }
-            let flow = FlowHeader {
-                service: Service::RealTime,
-                metric: Metric::default(),
-                source: peer,
-                destination: own,
-                source_port: 0,
-                destination_port: 0,
-                flow_seq: 0,
-            };
-            let link_seq = k.wrapping_mul(3);
-            let hop = HopHeader { recovered: false, hop_limit: 1, link_seq, remaining_ms: 255 };
-            let header = DataHeader { flow, hop };
-            let mut bytes = [0; DATA_OVERHEAD];
-            header.emit(0, &mut Writer::new(Seal::frames_mut(&mut bytes))).unwrap();
-            seal.seal(&mut bytes);
+            let mut bytes = datagram(&mut seal, Service::RealTime, k.wrapping_mul(3));
             link.open(now, from, &mut bytes).unwrap();
             let Some(Ok(Frame::Data(header, _))) = Frames::new(Seal::frames(&bytes)).next() else {
                 panic!("what was written")
@@ -255,5 +285,35 @@ mod tests {
         let went = requests.bytes + requests.envelopes * SMALLEST_HEADERS as u64;
         assert!(went > came, "else nothing was limited: {went}");
         assert!(went <= ASK_FACTOR as u64 * came, "{went} bytes for {came}");
+    }
+
+    /// Each packet is answered by one over the same link, so that no acknowledgement needs an
+    /// envelope of its own.
+    #[test]
+    fn acknowledgements_ride_on_packets() {
+        let (mut link, from) = link();
+        let mut seal = seal();
+        let mut arena = TxArena::new(1 << 16, 256);
+        let mut acknowledged = 0;
+        for k in 0..4 {
+            let now = Time::from_millis(1_000 + u64::from(k));
+            let mut bytes = datagram(&mut seal, Service::Reliable, k);
+            link.open(now, from, &mut bytes).unwrap();
+            let Some(Ok(Frame::Data(header, _))) = Frames::new(Seal::frames(&bytes)).next() else {
+                panic!("what was written")
+            };
+            let packet = link.on_data(now, &header, &[], Duration::ZERO).unwrap();
+            link.enqueue(now, &packet, Time::NEVER).unwrap();
+            arena.clear();
+            assert_eq!(link.transmit(now, &mut arena), Progress::Idle);
+            for envelope in arena.runs().iter().flat_map(|run| arena.envelopes(run)) {
+                for frame in Frames::new(Seal::frames(envelope)) {
+                    acknowledged += u32::from(matches!(frame, Ok(Frame::Ack(_))));
+                }
+            }
+        }
+        let service = link.stats().of(Service::Reliable);
+        assert_eq!((acknowledged, service.requests.envelopes), (4, 0));
+        assert_eq!(service.originals.envelopes, 4);
     }
 }

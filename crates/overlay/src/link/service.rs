@@ -100,8 +100,14 @@ pub(super) trait LinkService {
         0
     }
 
-    /// Writes control frames of `len` bytes, which [`LinkService::control_len`] has
-    /// given.
+    /// Bytes of control frames, at most `room`, that go behind a packet that leaves now, though
+    /// they need not go yet.
+    fn rider_len(&self, _room: usize) -> usize {
+        0
+    }
+
+    /// Writes control frames of `len` bytes, which [`LinkService::control_len`] or
+    /// [`LinkService::rider_len`] has given.
     fn write_control(&mut self, _: Time, _len: usize, _: &mut Writer<'_>) -> Result<(), Short> {
         Ok(())
     }
@@ -226,6 +232,10 @@ impl LinkService for AnyService {
 
     fn control_len(&self, room: usize) -> usize {
         with!(self, one => one.control_len(room))
+    }
+
+    fn rider_len(&self, room: usize) -> usize {
+        with!(self, one => one.rider_len(room))
     }
 
     fn write_control(&mut self, now: Time, len: usize, w: &mut Writer<'_>) -> Result<(), Short> {
@@ -363,7 +373,13 @@ impl<const N: usize> Services<N> {
         lens.enumerate().find(|&(_, len)| len > 0)
     }
 
-    /// Writes what [`Services::control`] has found.
+    /// Bytes of control frames of the service in this place, at most `room`, that go behind its
+    /// packet.
+    pub fn rider_len(&self, place: usize, room: usize) -> usize {
+        self.each[place].rider_len(room)
+    }
+
+    /// Writes what [`Services::control`] or [`Services::rider_len`] has found.
     pub fn write_control(
         &mut self,
         now: Time,

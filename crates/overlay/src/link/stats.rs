@@ -109,6 +109,11 @@ impl Tally {
         self.0.services[place].requests.count(bytes);
     }
 
+    /// Control frames of the service in this place, behind one of its packets.
+    pub fn request_rider(&mut self, place: usize, bytes: usize) {
+        self.0.services[place].requests.bytes += bytes as u64;
+    }
+
     pub fn restart(&mut self) {
         self.0.restarts += 1;
     }

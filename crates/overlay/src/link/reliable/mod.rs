@@ -132,6 +132,10 @@ impl LinkService for Reliable {
         self.rx.ack_len(room)
     }
 
+    fn rider_len(&self, room: usize) -> usize {
+        self.rx.rider_len(room)
+    }
+
     fn write_control(&mut self, now: Time, len: usize, w: &mut Writer<'_>) -> Result<(), Short> {
         self.rx.write_ack(now, len, w)
     }

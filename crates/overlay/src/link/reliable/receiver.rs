@@ -147,7 +147,17 @@ impl Receiver {
     /// Bytes of the acknowledgement that is due, of at most `room`; 0 if none is, or it
     /// doesn't fit.
     pub fn ack_len(&self, room: usize) -> usize {
-        if !self.is_due || self.epoch.is_none() || room < ACK_HEAD {
+        if self.is_due { self.fitting_len(room) } else { 0 }
+    }
+
+    /// Bytes of an acknowledgement, of at most `room`, that goes behind a packet before it is due;
+    /// 0 if nothing has come since the last, or it doesn't fit.
+    pub fn rider_len(&self, room: usize) -> usize {
+        if self.is_due || self.unacknowledged > 0 { self.fitting_len(room) } else { 0 }
+    }
+
+    fn fitting_len(&self, room: usize) -> usize {
+        if self.epoch.is_none() || room < ACK_HEAD {
             return 0;
         }
         let fit = ((room - ACK_HEAD) / ACK_RANGE).min(MAX_ACK_RANGES);
