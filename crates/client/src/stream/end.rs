@@ -8,7 +8,7 @@ use crate::stream::watch::Watch;
 use nix::errno::Errno;
 use std::collections::VecDeque;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request, Reset};
 use trunkline_overlay::session::wire::{Refusal, ToClient, ToNode};
 use trunkline_overlay::wire::WireError;
@@ -18,6 +18,9 @@ use trunkline_overlay::wire::WireError;
 pub(crate) const WINDOW: u32 = 256 << 10;
 /// How many bytes are read before the node is given credit again.
 const GRANT: u32 = WINDOW / 4;
+/// After how long that happens however few they are: a node takes an application that gives no
+/// credit for minutes for one that doesn't read.
+const GRANT_AFTER: Duration = Duration::from_secs(10);
 /// The most credit that a node may grant: its count of bytes has 32 bits.
 const MAX_CREDIT: u64 = u32::MAX as u64;
 /// The most messages that one call takes from the node, so that it doesn't hold the lock for
@@ -87,6 +90,8 @@ pub(crate) struct End {
     granted: u32,
     /// Bytes read for which the node has not been given credit yet.
     read: u32,
+    /// When the node was last given credit.
+    granted_at: Instant,
     /// Whether the last credit to the node found no room on the carrier.
     grant_stuck: bool,
     /// Whether the other end has ended its direction.
@@ -141,6 +146,7 @@ impl End {
             inbox: VecDeque::new(),
             granted: WINDOW,
             read: 0,
+            granted_at: Instant::now(),
             grant_stuck: false,
             ended: false,
             end_read: false,
@@ -200,11 +206,14 @@ impl End {
 
     /// Gives the node credit for what was read, if that is worth a message.
     fn grant(&mut self) {
-        if self.read >= GRANT && !self.ended {
+        let is_worth =
+            self.read >= GRANT || self.read > 0 && self.granted_at.elapsed() >= GRANT_AFTER;
+        if is_worth && !self.ended {
             match self.send(Request::Credit(self.read)) {
                 Ok(()) => {
                     self.granted += self.read;
                     (self.read, self.grant_stuck) = (0, false);
+                    self.granted_at = Instant::now();
                 }
                 Err(stuck) => self.grant_stuck = matches!(stuck, Stuck::WouldBlock),
             }

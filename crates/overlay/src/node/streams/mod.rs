@@ -233,7 +233,8 @@ impl Forwarder {
             self.streams.forget(old);
         }
         if !self.streams.table.has_room(key.peer)
-            && let Some(over) = self.streams.table.find_over(key.peer)
+            && self.streams.table.has_memory(key.peer)
+            && let Some(over) = self.streams.table.to_forget(key.peer)
         {
             self.streams.forget(over);
         }

@@ -429,6 +429,10 @@ impl Sender {
         while self.sent.front().is_some_and(|s| s.end <= upto) {
             self.sent.pop_front();
         }
+        if self.is_short {
+            // What the other end had no room for was no sign of it having gone.
+            self.advanced = now;
+        }
         if upto >= self.first {
             self.first = upto;
             self.is_short = self.sent.front().is_some_and(|s| limit < s.end.min(self.written));

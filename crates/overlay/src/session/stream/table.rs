@@ -11,10 +11,6 @@ use trunkline_base::Time;
 /// The index of a stream in its node's table; it is reused after the end of the stream.
 pub type StreamId = u32;
 
-/// At how many streams one search for one that is only remembered looks, so that requests to open
-/// streams cost a full table little, however large it is.
-const LOOKS: usize = 1_024;
-
 /// What a session has to do with streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -35,10 +31,15 @@ pub struct Listener {
     pub waiting: u16,
 }
 
-/// How many streams there are with one other node, and the memory left to them.
-#[derive(Clone, Copy, Debug)]
+/// Streams that are only remembered, in the order in which they came to that.
+type Remembered = BTreeSet<(u64, StreamId)>;
+
+/// How many streams there are with one other node, which of them are only remembered, and the
+/// memory left to them.
+#[derive(Debug)]
 struct Peer {
     streams: usize,
+    remembered: Remembered,
     memory: Budget,
 }
 
@@ -51,6 +52,8 @@ struct Slot {
     to_tell: bool,
     /// The time of its one entry among the timers; [`Time::NEVER`] if it has none.
     armed: Time,
+    /// Its number among the streams that came to be only remembered, if it is one of them.
+    remembered: Option<u64>,
 }
 
 /// The streams of a node, by index, by key and by session, with the queues and timers of those
@@ -66,8 +69,9 @@ pub struct Streams {
     listeners: BTreeMap<u16, Listener>,
     peers: BTreeMap<NodeId, Peer>,
     memory: Budget,
-    /// The slot at which [`Streams::find_over`] begins.
-    looked_at: usize,
+    remembered: Remembered,
+    /// How many streams have come to be only remembered.
+    forgettable: u64,
     sending: VecDeque<StreamId>,
     telling: VecDeque<StreamId>,
     timers: BTreeSet<(Time, StreamId)>,
@@ -86,7 +90,8 @@ impl Streams {
             by_session: Vec::new(),
             listeners: BTreeMap::new(),
             peers: BTreeMap::new(),
-            looked_at: 0,
+            remembered: Remembered::new(),
+            forgettable: 0,
             sending: VecDeque::new(),
             telling: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -101,15 +106,27 @@ impl Streams {
     /// Whether there may be one more stream with `peer`, and there is memory for it to receive
     /// anything. One node may have half of all streams, so that it can't take those of others.
     pub fn has_room(&self, peer: NodeId) -> bool {
-        let of_peer = self.peers.get(&peer).map_or((0, LEAST), |p| (p.streams, p.memory.left()));
-        let finds_memory = of_peer.1.min(self.memory.left()) >= LEAST;
-        self.len() < self.config.max && of_peer.0 < self.config.max.div_ceil(2) && finds_memory
+        let of_peer = self.peers.get(&peer).map_or(0, |p| p.streams);
+        let is_full = self.len() >= self.config.max || of_peer >= self.config.max.div_ceil(2);
+        !is_full && self.has_memory(peer)
+    }
+
+    /// Whether there is memory for one more stream with `peer` to receive anything.
+    pub fn has_memory(&self, peer: NodeId) -> bool {
+        let of_peer = self.peers.get(&peer).map_or(LEAST, |p| p.memory.left());
+        of_peer.min(self.memory.left()) >= LEAST
     }
 
     /// Adds a stream, for which [`Streams::has_room`] has found room.
     pub fn insert(&mut self, end: End) -> StreamId {
         let (key, owner) = (end.key, end.owner);
-        let slot = Slot { end: Box::new(end), to_send: false, to_tell: false, armed: Time::NEVER };
+        let slot = Slot {
+            end: Box::new(end),
+            to_send: false,
+            to_tell: false,
+            armed: Time::NEVER,
+            remembered: None,
+        };
         let id = match self.free.pop() {
             Some(id) => id,
             None => {
@@ -120,7 +137,8 @@ impl Streams {
         self.slots[id as usize] = Some(slot);
         self.by_key.insert(key, id);
         let memory = Budget::new(self.config.memory / 2);
-        self.peers.entry(key.peer).or_insert(Peer { streams: 0, memory }).streams += 1;
+        let new = Peer { streams: 0, remembered: Remembered::new(), memory };
+        self.peers.entry(key.peer).or_insert(new).streams += 1;
         match owner {
             Owner::Session(session) => self.set_role(session, Some(Role::End(id))),
             Owner::Backlog { token } => {
@@ -140,7 +158,7 @@ impl Streams {
 
     /// Removes a stream, and returns its memory to the budgets.
     pub fn remove(&mut self, id: StreamId) -> Option<Box<End>> {
-        let Slot { mut end, armed, .. } = self.slots.get_mut(id as usize)?.take()?;
+        let Slot { mut end, armed, remembered, .. } = self.slots.get_mut(id as usize)?.take()?;
         self.timers.remove(&(armed, id));
         self.free.push(id);
         self.by_key.remove(&end.key);
@@ -150,6 +168,10 @@ impl Streams {
             end.tx.release(&mut memory);
             end.rx.release(&mut memory);
             peer.streams -= 1;
+            if let Some(number) = remembered {
+                peer.remembered.remove(&(number, id));
+                self.remembered.remove(&(number, id));
+            }
             if peer.streams == 0 {
                 self.peers.remove(&end.key.peer);
             }
@@ -184,19 +206,15 @@ impl Streams {
         Some(&self.slots.get(id as usize)?.as_ref()?.end)
     }
 
-    /// A stream that is only remembered: one with `peer`, or else any. Looks at [`LOOKS`] streams at
-    /// most, beginning behind those that it looked at before.
-    pub fn find_over(&mut self, peer: NodeId) -> Option<StreamId> {
-        let len = self.slots.len();
-        let from = self.looked_at.checked_rem(len)?;
-        self.looked_at = from + LOOKS.min(len);
-        let over = || {
-            let ids = (from..from + LOOKS.min(len)).map(|at| at % len);
-            ids.filter_map(|at| Some((at as StreamId, &self.slots[at].as_ref()?.end)))
-                .filter(|(_, end)| end.is_left())
-        };
-        let of_peer = over().find(|(_, end)| end.key.peer == peer);
-        of_peer.or_else(|| over().next()).map(|(id, _)| id)
+    /// The stream to be forgotten so that there is room for one more with `peer`: one that is only
+    /// remembered, for longer than others, and with `peer` if there is such a one, or if that node
+    /// has as many streams as it may.
+    pub fn to_forget(&self, peer: NodeId) -> Option<StreamId> {
+        let of_peer = self.peers.get(&peer);
+        let first = |remembered: &Remembered| remembered.first().map(|&(_, id)| id);
+        let own = of_peer.and_then(|p| first(&p.remembered));
+        let is_full = of_peer.is_some_and(|p| p.streams >= self.config.max.div_ceil(2));
+        own.or_else(|| if is_full { None } else { first(&self.remembered) })
     }
 
     /// All streams, in no particular order.
@@ -338,15 +356,25 @@ impl Streams {
         Some(id)
     }
 
-    /// Moves the timer of stream `id` forward, if the stream has something to do sooner.
+    /// Moves the timer of stream `id` forward, if the stream has something to do sooner; and takes
+    /// note if it is only remembered from now on.
     pub fn arm(&mut self, id: StreamId) {
-        if let Some(Some(slot)) = self.slots.get_mut(id as usize) {
-            let at = slot.end.next_timeout();
-            if at < slot.armed {
-                self.timers.remove(&(slot.armed, id));
-                self.timers.insert((at, id));
-                slot.armed = at;
-            }
+        let Some(Some(slot)) = self.slots.get_mut(id as usize) else { return };
+        let at = slot.end.next_timeout();
+        if at < slot.armed {
+            self.timers.remove(&(slot.armed, id));
+            self.timers.insert((at, id));
+            slot.armed = at;
+        }
+        if slot.remembered.is_none()
+            && slot.end.is_left()
+            && let Some(peer) = self.peers.get_mut(&slot.end.key.peer)
+        {
+            let number = self.forgettable;
+            self.forgettable += 1;
+            slot.remembered = Some(number);
+            peer.remembered.insert((number, id));
+            self.remembered.insert((number, id));
         }
     }
 

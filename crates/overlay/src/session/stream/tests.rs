@@ -11,6 +11,8 @@ use std::collections::BinaryHeap;
 use trunkline_base::{Rng, Time};
 use trunkline_rate::window;
 
+mod table;
+
 const ROOM: usize = 1_000;
 const MAX: u64 = 256 << 10;
 
@@ -496,22 +498,6 @@ fn what_nobody_has_read_yet_is_not_forgotten() {
     assert!(side.end.is_forgotten(late) && side.end.next_timeout() <= late);
 }
 
-/// Each stream has one timer, and one that is gone has none.
-#[test]
-fn there_are_no_more_timers_than_streams() {
-    let mut table = Streams::new(Config::default());
-    let config = window::Config::new(ROOM + 80);
-    for n in 0..10_000u16 {
-        let key = Key { peer: NodeId(2), peer_port: n, port: 1 };
-        let (tx, rx) = (Sender::new(MAX, config), Receiver::new(MAX, 0));
-        let id = table.insert(End::opened(Time::ZERO, key, (7, 9), Owner::Nobody, tx, rx));
-        table.arm(id);
-        assert_eq!(table.timers(), 1);
-        table.remove(id);
-        assert_eq!(table.timers(), 0);
-    }
-}
-
 /// A request to open that comes late, after the accepting node has restarted, opens a stream
 /// with the same tag between the same ports. The opener takes no byte of it for one of its own.
 #[test]
@@ -547,37 +533,6 @@ fn writing_nothing_is_nothing() {
     let mut side = Side::new(true, vec![]);
     let mut memory = Memory { all: &mut side.all, peer: &mut side.peer };
     assert_eq!(side.end.tx.write(&[], &mut memory), Ok(()));
-}
-
-/// Senders that have taken all memory leave each receiver room for one segment after the
-/// other.
-#[test]
-fn a_receiver_always_has_some_memory() {
-    let config = Config { memory: 4 * MAX as usize, buffer: MAX as usize, ..Config::default() };
-    let mut table = Streams::new(config);
-    let window = window::Config::new(ROOM + 80);
-    let mut ids = Vec::new();
-    for n in 0.. {
-        if !table.has_room(NodeId(2)) {
-            break;
-        }
-        let key = Key { peer: NodeId(2), peer_port: n, port: 1 };
-        let (tx, rx) = (Sender::new(MAX, window), Receiver::new(MAX, 1 << 20));
-        let id = table.insert(End::opened(Time::ZERO, key, (7, 9), Owner::Nobody, tx, rx));
-        let (end, mut memory) = table.get_mut(id).unwrap();
-        end.tx.grant(&mut memory);
-        end.rx.ack(0);
-        ids.push(id);
-    }
-    assert!(ids.len() > 4, "{} streams", ids.len());
-    for id in ids {
-        let (end, mut memory) = table.get_mut(id).unwrap();
-        for k in 0..100 {
-            let data = Data { position: k * 1_000, end: false, bytes: &[7; 1_000] };
-            assert_eq!(end.rx.on_data(Time::ZERO, &data, &mut memory), Ok(Taken::New), "{k}");
-            end.rx.took(Time::ZERO, 1_000);
-        }
-    }
 }
 
 /// A link that was down for long delivers what a stream has long since sent another way: nothing of

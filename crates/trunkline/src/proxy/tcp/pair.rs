@@ -14,7 +14,12 @@ use tokio::net::TcpStream;
 use trunkline_client::{AsyncStream, Error, Reset};
 
 /// How many bytes are copied at once: those of a few TCP segments, or of a few messages of a node.
-const CHUNK: usize = 64 << 10;
+const CHUNK: usize = 16 << 10;
+
+/// How many unsent bytes may wait in the system for a program that reads slowly. As long as they
+/// wait nothing is taken from the stream, whose nodes take a program that reads nothing for
+/// minutes for one that has stopped.
+const UNSENT: u32 = 64 << 10;
 
 /// A TCP connection that is reset unless it has [ended well](Tcp::end).
 pub struct Tcp(TcpStream);
@@ -26,6 +31,7 @@ impl Tcp {
         let _ = tcp.set_nodelay(true);
         // One whose host has gone would stay for ever.
         let _ = SockRef::from(&tcp).set_keepalive(true);
+        let _ = SockRef::from(&tcp).set_tcp_notsent_lowat(UNSENT);
         Tcp(tcp)
     }
 

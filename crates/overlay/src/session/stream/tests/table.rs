@@ -1,0 +1,93 @@
+//! Many streams in one table: their timers, which of them gives way, and their memory.
+
+use super::super::segment::Ack;
+use super::*;
+
+/// Each stream has one timer, and one that is gone has none.
+#[test]
+fn there_are_no_more_timers_than_streams() {
+    let mut table = Streams::new(Config::default());
+    let config = window::Config::new(ROOM + 80);
+    for n in 0..10_000u16 {
+        let key = Key { peer: NodeId(2), peer_port: n, port: 1 };
+        let (tx, rx) = (Sender::new(MAX, config), Receiver::new(MAX, 0));
+        let id = table.insert(End::opened(Time::ZERO, key, (7, 9), Owner::Nobody, tx, rx));
+        table.arm(id);
+        assert_eq!(table.timers(), 1);
+        table.remove(id);
+        assert_eq!(table.timers(), 0);
+    }
+}
+
+/// When a table is full, the stream that has been over for longest is forgotten: of the node that
+/// asks for room, or else of any, unless that node has as many as it may.
+#[test]
+fn the_oldest_that_is_only_remembered_gives_way() {
+    let mut table = Streams::new(Config { max: 8, ..Config::default() });
+    let config = window::Config::new(ROOM + 80);
+    let open = |peer, n, table: &mut Streams| {
+        assert!(table.has_room(NodeId(peer)));
+        let key = Key { peer: NodeId(peer), peer_port: n, port: 1 };
+        let (tx, rx) = (Sender::new(MAX, config), Receiver::new(MAX, 0));
+        table.insert(End::opened(Time::ZERO, key, (7, 9), Owner::Nobody, tx, rx))
+    };
+    let finish = |id, table: &mut Streams| {
+        let (end, mut memory) = table.get_mut(id).unwrap();
+        end.tx.shut();
+        end.poll(Time::ZERO, ROOM, &mut [0; ROOM]).unwrap();
+        let ack = Some(Ack::new(1, 0, 0, 0));
+        let data = Some(Data { position: 0, end: true, bytes: &[] });
+        let body = Body { ack, data, ..Body::default() };
+        end.on_segment(Time::ZERO, &body, false, &mut memory).unwrap();
+        table.touch(id);
+        assert!(table.get(id).unwrap().is_left());
+    };
+    let of_two: Vec<_> = (0..4).map(|n| open(2, n, &mut table)).collect();
+    assert_eq!(table.to_forget(NodeId(2)), None, "all are open");
+    for at in [2, 0, 3] {
+        finish(of_two[at], &mut table);
+    }
+    assert!(!table.has_room(NodeId(2)), "that node has half of all");
+    assert_eq!(table.to_forget(NodeId(2)), Some(of_two[2]));
+    let of_three: Vec<_> = (0..4).map(|n| open(3, n, &mut table)).collect();
+    assert_eq!(table.to_forget(NodeId(3)), None, "others' places are no use to it");
+    assert_eq!(table.to_forget(NodeId(4)), Some(of_two[2]), "the oldest of all");
+    finish(of_three[1], &mut table);
+    assert_eq!(table.to_forget(NodeId(3)), Some(of_three[1]));
+    // A place is used again, and the stream in it is not the oldest for that.
+    table.remove(of_two[2]);
+    assert_eq!(open(2, 9, &mut table), of_two[2]);
+    finish(of_two[2], &mut table);
+    assert_eq!(table.to_forget(NodeId(2)), Some(of_two[0]));
+}
+
+/// Senders that have taken all memory leave each receiver room for one segment after the
+/// other.
+#[test]
+fn a_receiver_always_has_some_memory() {
+    let config = Config { memory: 4 * MAX as usize, buffer: MAX as usize, ..Config::default() };
+    let mut table = Streams::new(config);
+    let window = window::Config::new(ROOM + 80);
+    let mut ids = Vec::new();
+    for n in 0.. {
+        if !table.has_room(NodeId(2)) {
+            break;
+        }
+        let key = Key { peer: NodeId(2), peer_port: n, port: 1 };
+        let (tx, rx) = (Sender::new(MAX, window), Receiver::new(MAX, 1 << 20));
+        let id = table.insert(End::opened(Time::ZERO, key, (7, 9), Owner::Nobody, tx, rx));
+        let (end, mut memory) = table.get_mut(id).unwrap();
+        end.tx.grant(&mut memory);
+        end.rx.ack(0);
+        ids.push(id);
+    }
+    assert!(ids.len() > 4, "{} streams", ids.len());
+    for id in ids {
+        let (end, mut memory) = table.get_mut(id).unwrap();
+        for k in 0..100 {
+            let data = Data { position: k * 1_000, end: false, bytes: &[7; 1_000] };
+            assert_eq!(end.rx.on_data(Time::ZERO, &data, &mut memory), Ok(Taken::New), "{k}");
+            end.rx.took(Time::ZERO, 1_000);
+        }
+    }
+}
