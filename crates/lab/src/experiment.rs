@@ -99,7 +99,8 @@ pub type Measure = Box<dyn Fn(&Inputs<'_>) -> Result<Cells, PointError> + Send +
 
 /// One independent measurement: some rows of the table.
 pub struct Point {
-    /// Tells it from the experiment's other points: a file name.
+    /// Tells it from the experiment's other points: a file name. What follows a `+` is one
+    /// of several things compared under the same conditions, with the same seed.
     pub key: String,
     /// Its place on the figures' horizontal axis, for claims that need only
     /// part of the axis.
@@ -114,14 +115,14 @@ pub struct Point {
 }
 
 impl Point {
-    /// The point's own seed: two points share no randomness, and a point has
-    /// the same whichever others are measured with it. Points count the seeds of their
-    /// runs upwards from here, so that those of two seeds next to each other are far
+    /// The point's own seed: two points whose keys differ before a `+` share no randomness,
+    /// and a point has the same whichever others are measured with it. Points count the seeds
+    /// of their runs upwards from here, so that those of two seeds next to each other are far
     /// apart: they share no run.
     pub fn seed(&self, seed: u64) -> u64 {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
         let apart = seed.wrapping_sub(1).wrapping_mul(GOLDEN).wrapping_add(1);
-        apart ^ fnv1a(self.key.bytes())
+        apart ^ fnv1a(self.key.bytes().take_while(|b| *b != b'+'))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::bed::{Access, Scheme, Seen, Setting};
 use super::{PAPER, figures};
-use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
+use crate::experiment::{Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::table::{Cell, Column};
 use crate::tfmc::mean_cells;
 use std::time::Duration;
@@ -96,17 +96,46 @@ pub fn experiment() -> Experiment {
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let stations: &[u16] = size.pick(&[4], &QUICK_STATIONS, &STATIONS);
     let (runs, seconds) = size.pick((1, 2), (3, 8), (5, 20));
-    let point = |(name, access): (&'static str, Access), stations: u16| Point {
-        key: format!("{name}-{stations}"),
+    let point = |(name, access): (&'static str, Access), stations: u16, over: &'static str| Point {
+        key: format!("{name}-{stations}+{}", over.replace('/', "-")),
         x: stations.into(),
-        figures: vec!["fig4", "fig4b", "fig5", "fig6", "fig7"],
-        weight: f64::from(runs * seconds) * (0.01 + 0.002 * f64::from(stations)),
+        figures: figures_of(name, over, sabotage),
+        weight: f64::from(runs * seconds) * (0.0025 + 0.0005 * f64::from(stations)),
         measure: Box::new(move |inputs| {
             let length = Duration::from_secs(seconds.into());
-            rows((name, access), stations, (length, runs), sabotage, inputs)
+            let row = row((name, access), stations, over, (length, runs), sabotage, inputs)?;
+            Ok(vec![row])
         }),
     };
-    stations.iter().flat_map(|&n| CELLS.map(|cell| point(cell, n))).collect()
+    let cell = |n: u16, cell| SCHEMES.map(|over| point(cell, n, over));
+    let all = stations.iter().flat_map(|&n| CELLS.into_iter().flat_map(move |c| cell(n, c)));
+    all.filter(|point| !point.figures.is_empty()).collect()
+}
+
+/// The figures that show what is sent so; with something broken, those whose claims look at it.
+fn figures_of(cell: &str, over: &str, sabotage: Sabotage) -> Vec<&'static str> {
+    let [draft, one_queue] = [DRAFT, ONE_QUEUE].map(|name| cell == name);
+    if sabotage == Sabotage::NONE {
+        let all = ["fig4", "fig4b", "fig5", "fig6", "fig7"].into_iter();
+        return all.filter(|figure| *figure != "fig6" || draft || one_queue).collect();
+    }
+    let read = match over {
+        ADAPTIVE => true,
+        TFRC => ["lowest-rate", "slow-reports", "no-background"].iter().any(|s| sabotage.is(s)),
+        GREEDY => draft && (sabotage.is("lowest-rate") || sabotage.is("codec-limited")),
+        _ => sabotage.is("lowest-rate"),
+    };
+    let by_claims: &[&str] = match over {
+        _ if !read => &[],
+        ADAPTIVE if draft => &["fig4", "fig4b", "fig5", "fig6", "fig7"],
+        ADAPTIVE if one_queue => &["fig4", "fig4b", "fig6"],
+        ADAPTIVE => &["fig4", "fig4b", "fig5", "fig7"],
+        TFRC | GREEDY if draft => &["fig4", "fig5", "fig6", "fig7"],
+        TFRC if one_queue => &["fig4", "fig5", "fig6", "fig7"],
+        G711 if draft || one_queue => &["fig4b"],
+        _ => &[],
+    };
+    by_claims.to_vec()
 }
 
 /// What is sent under this name.
@@ -128,17 +157,18 @@ fn scheme(name: &str, sabotage: Sabotage) -> Scheme {
     }
 }
 
-fn rows(
+fn row(
     (cell, access): (&str, Access),
     stations: u16,
+    over: &str,
     (length, runs): (Duration, u32),
     sabotage: Sabotage,
     inputs: &Inputs<'_>,
-) -> Result<Cells, PointError> {
+) -> Result<Vec<Cell>, PointError> {
     let calls = stations - 1;
     let setting = Setting {
         calls,
-        scheme: Scheme::Greedy,
+        scheme: scheme(over, sabotage),
         adaptive: if sabotage.is("two-classes") { calls / 2 } else { calls },
         access: if sabotage.is("one-queue") { Access::OneQueue } else { access },
         background: if sabotage.is("no-background") { Bitrate::from_bps(0) } else { BACKGROUND },
@@ -147,25 +177,21 @@ fn rows(
         report: if sabotage.is("slow-reports") { 3 * REPORT } else { REPORT },
         length,
     };
-    let row = |name: &str| {
-        let setting = Setting { scheme: scheme(name, sabotage), ..setting };
-        let run = |n: u32| setting.run(inputs.seed.wrapping_add(n.into()));
-        let seen = (0..runs).map(run).collect::<Result<Vec<Seen>, _>>()?;
-        let mut row: Vec<Cell> = vec![cell.into(), name.into()];
-        row.extend([stations.into(), calls.into(), runs.into()].map(|n: u64| Cell::from(n)));
-        let measures: [fn(&Seen) -> f64; 7] = [
-            |s| s.mean_ms,
-            |s| s.max_ms,
-            |s| s.bandwidth,
-            |s| s.payload,
-            |s| s.variation_pct,
-            |s| s.fairness,
-            |s| s.r,
-        ];
-        row.extend(measures.iter().flat_map(|of| mean_cells(&seen, of)));
-        let others: [fn(&Seen) -> f64; 2] = [|s| s.lost_pct, |s| s.background];
-        row.extend(others.iter().map(|of| mean_cells(&seen, of)[0].clone()));
-        Ok(row)
-    };
-    SCHEMES.into_iter().map(row).collect()
+    let run = |n: u32| setting.run(inputs.seed.wrapping_add(n.into()));
+    let seen = (0..runs).map(run).collect::<Result<Vec<Seen>, _>>()?;
+    let mut row: Vec<Cell> = vec![cell.into(), over.into()];
+    row.extend([stations.into(), calls.into(), runs.into()].map(|n: u64| Cell::from(n)));
+    let measures: [fn(&Seen) -> f64; 7] = [
+        |s| s.mean_ms,
+        |s| s.max_ms,
+        |s| s.bandwidth,
+        |s| s.payload,
+        |s| s.variation_pct,
+        |s| s.fairness,
+        |s| s.r,
+    ];
+    row.extend(measures.iter().flat_map(|of| mean_cells(&seen, of)));
+    let others: [fn(&Seen) -> f64; 2] = [|s| s.lost_pct, |s| s.background];
+    row.extend(others.iter().map(|of| mean_cells(&seen, of)[0].clone()));
+    Ok(row)
 }
