@@ -143,9 +143,13 @@ pub struct Config {
     /// that: what others' traffic has filled for as long counts as empty. BaseRTT never
     /// ages with [`Duration::MAX`], as in the paper. At least 1 ms.
     pub window: Duration,
+    /// How often the receiver is asked to report: 100 ms. Nothing but silence is measured
+    /// by it.
+    pub interval: Duration,
     /// After so long without a report, and then each time again, the rate falls by one:
-    /// reports are lost in the same queues. Never with [`Duration::MAX`], as in the paper.
-    /// At least 1 ms.
+    /// reports are lost in the same queues. Three times `interval` where that is longer: one
+    /// report or two that are lost, or late, are no silence. Never with [`Duration::MAX`], as
+    /// in the paper. At least 1 ms.
     pub silence: Duration,
     /// At 16 kbit/s, a loss with Diff not below α is congestion's, too: where the rate can't
     /// fall, at least nothing is added. Not so in the paper.
@@ -178,6 +182,7 @@ impl Config {
             beta: 50,
             floor: Duration::ZERO,
             window: Duration::MAX,
+            interval: Duration::from_millis(100),
             silence: Duration::MAX,
             alpha_at_lowest: false,
             fec: FecConfig::default(),
@@ -187,12 +192,13 @@ impl Config {
     /// Within the ranges above, whatever was asked for.
     fn bounded(self) -> Config {
         const LEAST: Duration = Duration::from_millis(1);
+        let reports = self.interval.saturating_mul(3);
         Config {
             packet: self.packet.clamp(LEAST, MAX_RTT),
             alpha: self.alpha.min(self.beta),
             floor: self.floor.min(MAX_RTT),
             window: self.window.max(LEAST),
-            silence: self.silence.max(LEAST),
+            silence: self.silence.max(reports).max(LEAST),
             ..self
         }
     }

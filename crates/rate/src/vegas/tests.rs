@@ -224,6 +224,27 @@ fn a_station_that_vanishes_falls_step_by_step() {
     assert_eq!(paper.rate(), Kbps64);
 }
 
+/// Reports each 5 s are no silence, nor is one of them that is lost; three are, and no
+/// report at all is.
+#[test]
+fn silence_is_as_long_as_three_reports() {
+    for (millis, silence) in [(20, 1_000), (333, 1_000), (500, 1_500), (5_000, 15_000)] {
+        let config = Config { interval: Duration::from_millis(millis), ..Config::default() };
+        let mut control = Control::new(config, Kbps64, Time::ZERO);
+        assert_eq!(control.next_timeout(), Time::from_millis(silence), "{millis}");
+        let heard = Time::from_millis(2 * millis);
+        control.report(heard, &Report::of_rtt(micros(11_000))).expect("possible");
+        let end = heard + Duration::from_millis(silence);
+        assert_eq!(control.next_timeout(), end);
+        control.expire(end - NANO);
+        assert_eq!(control.rate(), Kbps64, "{millis}");
+        control.expire(end);
+        assert_eq!(control.rate(), Kbps40, "{millis}");
+    }
+    let never = Config { interval: Duration::MAX, ..Config::default() };
+    assert_eq!(Control::new(never, Kbps64, Time::ZERO).next_timeout(), Time::NEVER);
+}
+
 #[test]
 fn what_cannot_be_changes_nothing() {
     let rtt = Some(Duration::from_millis(20));
@@ -299,7 +320,17 @@ fn any_config() -> impl Strategy<Value = Config> {
         let [max_copies, max_span] = most;
         let fec = FecConfig { kind, residual, max_copies, max_span, clean };
         let [alpha, beta, _] = numbers;
-        Config { packet, alpha, beta, floor, window, silence: floor, alpha_at_lowest, fec }
+        Config {
+            packet,
+            alpha,
+            beta,
+            floor,
+            window,
+            interval: clean,
+            silence: floor,
+            alpha_at_lowest,
+            fec,
+        }
     });
     prop_oneof![Just(Config::paper()), Just(Config::default()), odd]
 }
