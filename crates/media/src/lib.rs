@@ -50,6 +50,7 @@ pub mod conceal;
 pub mod level;
 pub mod playout;
 pub mod quality;
+pub mod red;
 pub mod rtcp;
 pub mod rtp;
 pub mod talk;

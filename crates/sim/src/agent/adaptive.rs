@@ -5,12 +5,17 @@
 //! measured as with RTCP (RFC 3550, section 6.4.1): a report echoes when the newest packet
 //! was sent and says how long it has been held since; but the packet is one of the call
 //! itself and not a sender report, and times are in nanoseconds and not in units of 15 µs.
+//!
+//! Where asked for, packets carry the speech of earlier ones as well (RFC 2198), of as many as
+//! [`vegas`](trunkline_rate::vegas) adds against losses of the channel, and what is lost comes
+//! with a packet behind it.
 
 use super::{Agent, AgentIo, Outgoing, Received};
 use core::time::Duration;
 use trunkline_base::Time;
+use trunkline_media::red::{self, BLOCK_HEADER, Block, PRIMARY_HEADER};
 use trunkline_net::{Endpoint, Protocol};
-use trunkline_rate::vegas::{CodecRate, Config, Control, Loss, Report, Verdict};
+use trunkline_rate::vegas::{CodecRate, Config, Control, Fec, Loss, Report, Verdict};
 
 /// How much speech is in a packet.
 pub const PACKET: Duration = Duration::from_millis(20);
@@ -20,7 +25,15 @@ pub const RTP: usize = 12;
 /// A report in bytes: an RTCP receiver report on one source (RFC 3550, section 6.4.2).
 pub const REPORT: usize = 32;
 
-const MAX_PAYLOAD: usize = RTP + CodecRate::Kbps64.payload_bytes(PACKET);
+/// The most earlier packets whose speech goes with one.
+pub const MAX_COPIES: usize = 4;
+
+const SPEECH: usize = CodecRate::Kbps64.payload_bytes(PACKET);
+const MAX_PAYLOAD: usize = RTP + PRIMARY_HEADER + SPEECH + MAX_COPIES * (BLOCK_HEADER + SPEECH);
+/// Ticks of a timestamp of 8 kHz in a packet.
+const TICKS: u16 = 160;
+/// The bit of a packet's number that stands for the payload type of redundant audio.
+const REDUNDANT: u32 = 1 << 31;
 /// The next packet, or report, is due.
 const DUE: u64 = 0;
 /// The control wants to look whether reports are missing.
@@ -53,6 +66,10 @@ pub struct Sent {
     pub at: Time,
     /// The rate that it is coded at.
     pub rate: CodecRate,
+    /// How many earlier packets' speech it carries as well.
+    pub copies: u8,
+    /// The bytes of that speech, with all headers of RFC 2198.
+    pub added: usize,
 }
 
 /// What losses were put down to, in reports that had any.
@@ -64,14 +81,16 @@ pub struct Verdicts {
     pub wireless: u64,
 }
 
-/// The sending end of a call. What [`vegas`](trunkline_rate::vegas) would add against losses
-/// is not sent: the rate alone adapts.
+/// The sending end of a call. What [`vegas`](trunkline_rate::vegas) adds against losses is not
+/// sent unless [`Gateway::with_copies`] says so.
 pub struct Gateway {
     port: u16,
     to: Endpoint,
     call: Call,
     rate: CodecRate,
     control: Option<Control>,
+    /// The highest rate of speech that is sent again; none is without.
+    copies: Option<CodecRate>,
     sent: Vec<Sent>,
     verdicts: Verdicts,
     refused: u64,
@@ -92,12 +111,19 @@ impl Gateway {
             call,
             rate,
             control,
+            copies: None,
             sent: Vec::with_capacity(call.packets as usize),
             verdicts: Verdicts::default(),
             refused: 0,
             rtt: None,
             timeout: Time::NEVER,
         }
+    }
+
+    /// Sends the copies that the control asks for, at the rate of the speech itself or at
+    /// `most`, whichever is lower; at most [`MAX_COPIES`]. Parity is not sent.
+    pub fn with_copies(self, most: CodecRate) -> Gateway {
+        Gateway { copies: Some(most), ..self }
     }
 
     /// The packets sent so far, in order.
@@ -135,6 +161,40 @@ impl Gateway {
         Some(())
     }
 
+    /// Writes the next packet, notes it as sent, and returns its length.
+    fn write(&mut self, now: Time, payload: &mut [u8; MAX_PAYLOAD]) -> usize {
+        // What is said plays no part here, only how long it is.
+        const SAID: [u8; SPEECH] = [0; SPEECH];
+        let speech = |rate: CodecRate| &SAID[..rate.payload_bytes(PACKET)];
+        let number = self.sent.len() as u32;
+        let count = match self.control.as_ref().map(Control::fec) {
+            Some(Fec::Copies { count }) if self.copies.is_some() => {
+                usize::from(count).min(MAX_COPIES).min(self.sent.len())
+            }
+            _ => 0,
+        };
+        payload[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
+        let mark = if count > 0 { number | REDUNDANT } else { number };
+        payload[8..RTP].copy_from_slice(&mark.to_be_bytes());
+        let (rate, payload_type) = (self.rate, 96);
+        let own = Block { payload_type, offset: 0, data: speech(rate) };
+        let plain = own.data.len();
+        let mut bytes = plain;
+        if count > 0 {
+            let mut earlier = [own; MAX_COPIES];
+            let before = self.sent[number as usize - count..].iter();
+            let ages = (1..=count as u16).rev();
+            for ((block, sent), age) in earlier.iter_mut().zip(before).zip(ages) {
+                let rate = self.copies.map_or(sent.rate, |most| sent.rate.min(most));
+                *block = Block { payload_type, offset: age * TICKS, data: speech(rate) };
+            }
+            bytes = red::emit(&earlier[..count], &own, &mut payload[RTP..])
+                .expect("the buffer is of the longest, and every block is young and short");
+        }
+        self.sent.push(Sent { at: now, rate, copies: count as u8, added: bytes - plain });
+        RTP + bytes
+    }
+
     /// Asks to be woken when reports are missing.
     fn watch(&mut self, io: &mut AgentIo<'_>) {
         let timeout = self.control.as_ref().map_or(Time::NEVER, Control::next_timeout);
@@ -167,15 +227,11 @@ impl Agent for Gateway {
             }
             return self.watch(io);
         }
-        let number = self.sent.len() as u32;
         let mut payload = [0; MAX_PAYLOAD];
-        payload[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
-        payload[8..RTP].copy_from_slice(&number.to_be_bytes());
+        let (number, bytes) = (self.sent.len() as u32, self.write(now, &mut payload));
         let (port, to, tos) = (self.port, self.to, self.call.tos);
-        let bytes = RTP + self.rate.payload_bytes(PACKET);
         let (protocol, payload) = (Protocol::UDP, &payload[..bytes]);
         io.send(&Outgoing { port, to, protocol, tos, payload });
-        self.sent.push(Sent { at: now, rate: self.rate });
         if number + 1 < self.call.packets {
             io.wake_at(now + PACKET, DUE);
         }
@@ -191,6 +247,7 @@ pub struct Station {
     interval: Duration,
     offset: Duration,
     arrived: Vec<Option<Time>>,
+    repaired: Vec<Option<Time>>,
     /// When the newest packet was sent and when it came, if no report has said so.
     newest: Option<(Time, Time)>,
     /// The number after the highest that came.
@@ -216,6 +273,7 @@ impl Station {
             interval: interval.max(Duration::from_millis(1)),
             offset,
             arrived: vec![None; call.packets as usize],
+            repaired: vec![None; call.packets as usize],
             newest: None,
             next: 0,
             loss: Loss::default(),
@@ -226,6 +284,22 @@ impl Station {
     pub fn arrived(&self) -> &[Option<Time>] {
         &self.arrived
     }
+
+    /// When the speech of each packet that hadn't arrived by then came with one behind it.
+    pub fn repaired(&self) -> &[Option<Time>] {
+        &self.repaired
+    }
+
+    /// Takes the speech of packets before `number` out of this payload; none if it is damaged.
+    fn repair(&mut self, at: Time, number: u32, payload: &[u8]) -> Option<()> {
+        for block in red::parse(payload).ok()?.filter(|block| block.offset > 0) {
+            let earlier = number.checked_sub(u32::from(block.offset / TICKS))? as usize;
+            if self.arrived.get(earlier)?.is_none() {
+                self.repaired[earlier].get_or_insert(at);
+            }
+        }
+        Some(())
+    }
 }
 
 impl Agent for Station {
@@ -235,9 +309,14 @@ impl Agent for Station {
 
     fn receive(&mut self, datagram: Received<'_>, _io: &mut AgentIo<'_>) {
         let Some((stamp, rest)) = datagram.payload.split_first_chunk::<8>() else { return };
-        let Some(number) = rest.first_chunk::<4>().map(|n| u32::from_be_bytes(*n)) else { return };
+        let Some((mark, speech)) = rest.split_first_chunk::<4>() else { return };
+        let mark = u32::from_be_bytes(*mark);
+        let number = mark & !REDUNDANT;
         let Some(arrived) = self.arrived.get_mut(number as usize) else { return };
         arrived.get_or_insert(datagram.at);
+        if mark != number {
+            let _ = self.repair(datagram.at, number, speech);
+        }
         if number < self.next {
             return;
         }
