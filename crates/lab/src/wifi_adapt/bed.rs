@@ -11,7 +11,9 @@ use trunkline_net::wifi::{Config, Stream, Ways};
 use trunkline_net::{Class, Protocol};
 use trunkline_rate::tfrc;
 use trunkline_rate::vegas::{self, CodecRate};
-use trunkline_sim::agent::adaptive::{Call, Coding, Gateway, PACKET, Station, Verdicts};
+use trunkline_sim::agent::adaptive::{
+    self as coded, Call, Coding, Gateway, PACKET, Station, Verdicts,
+};
 use trunkline_sim::agent::tfrc as flow;
 use trunkline_sim::agent::{AgentId, Cbr, Meter};
 use trunkline_sim::{HostId, World};
@@ -30,6 +32,9 @@ const BACKGROUND: u8 = 8 << 2;
 const PORT: u16 = 5_004;
 const CALLS: u16 = 10_000;
 const OTHERS: u16 = 20_000;
+/// Of the calls of stations: their port there, and the first at the access point.
+const UPWARDS: u16 = 5_008;
+const UP: u16 = 30_000;
 /// The ledgers of what calls send.
 const CALL: Class = Class(1);
 /// When everything begins, but for phases of its own.
@@ -82,10 +87,17 @@ pub struct Setting {
     pub adaptive: u16,
     /// How the access point gets at the channel.
     pub access: Access,
+    /// Whether stations send a call as well, the same way as theirs is sent; by codecs alone.
+    pub both_ways: bool,
+    /// The highest rate of the speech that is sent again where the control asks for it; none
+    /// is without.
+    pub copies: Option<CodecRate>,
     /// Of other traffic, to each station; none if zero.
     pub background: Bitrate,
     /// The probability of each bit to be wrong.
     pub bit_error_rate: f64,
+    /// How often a packet is tried.
+    pub attempts: u8,
     /// The packets that each queue holds.
     pub queue: usize,
     /// Between two reports of a station.
@@ -103,6 +115,21 @@ struct Sent {
     bytes: usize,
     arrived: Option<Time>,
     ie: f64,
+    /// When its speech came with a packet behind it, and that speech's impairment.
+    repaired: Option<(Time, f64)>,
+    /// Bytes of earlier packets' speech in it.
+    added: usize,
+}
+
+impl Sent {
+    /// When its speech came first, and the impairment of what came.
+    fn heard(&self) -> Option<(Time, f64)> {
+        let itself = self.arrived.map(|at| (at, self.ie));
+        match (itself, self.repaired) {
+            (Some(a), Some(b)) if b.0 < a.0 => Some(b),
+            _ => itself.or(self.repaired),
+        }
+    }
 }
 
 /// What became of a call.
@@ -122,6 +149,11 @@ pub struct Seen {
     pub max_ms: f64,
     /// What didn't come, of what left or should have, in percent.
     pub lost_pct: f64,
+    /// What didn't come with packets behind it either, in percent.
+    pub missed_pct: f64,
+    /// What is sent of a call in kilobytes a second, with headers and all that is sent again;
+    /// the mean over calls.
+    pub sent: f64,
     /// What came of a call in kilobytes (1,000) a second, with headers; the mean over calls.
     pub bandwidth: f64,
     /// The same without headers.
@@ -169,7 +201,7 @@ impl Setting {
             let (start, offset) = (phase(PACKET), phase(self.report).since(Time::ZERO + START));
             self.call(&mut world, (gateway, station, n), start, offset, &due)
         });
-        let ends = ends.collect::<Result<Vec<Ends>, _>>()?;
+        let mut ends = ends.collect::<Result<Vec<Ends>, _>>()?;
         let protocol = match self.scheme {
             Scheme::Adaptive(_) | Scheme::Fixed(_) => Protocol::UDP,
             Scheme::Tfrc | Scheme::Greedy => Protocol::DCCP,
@@ -187,12 +219,19 @@ impl Setting {
                 meters.push(world.bind(station, Protocol::UDP, PORT + 2, Meter::default())?);
             }
         }
+        let up = stations.iter().zip(0..self.calls).filter(|_| self.both_ways).map(|(&host, n)| {
+            let (start, offset) = (phase(PACKET), phase(self.report).since(Time::ZERO + START));
+            world.set_class(host, Protocol::UDP, UPWARDS, CALL)?;
+            let ends = [(host, UPWARDS), (gateway, UP + n)];
+            self.coded(&mut world, ends, n, start, offset)
+        });
+        ends.extend(up.collect::<Result<Vec<Ends>, _>>()?);
         world.run_until(Time::ZERO + START + self.length + PATIENCE);
         let others = meters.iter().map(|id| world.agent(*id).received.packets).sum::<u64>();
         let outcomes: Vec<Outcome> = ends.iter().map(|ends| self.outcome(&world, ends)).collect();
-        let ledgers = wires.iter().map(|wire| world.class_ledgers(*wire, CALL)[0]);
-        let losses = ledgers.fold([0; 2], |[queue, channel], down| {
-            [queue + down.queue_dropped.packets, channel + down.lost.packets]
+        let ledgers = wires.iter().flat_map(|wire| world.class_ledgers(*wire, CALL));
+        let losses = ledgers.fold([0; 2], |[queue, channel], way| {
+            [queue + way.queue_dropped.packets, channel + way.lost.packets]
         });
         Ok(self.seen(&outcomes, others, losses))
     }
@@ -203,8 +242,8 @@ impl Setting {
             Access::Standard | Access::Polled(_) => [ACCESS_POINT_2005, STATION_2005],
         };
         let [access_point, station] = tables;
-        let (bit_error_rate, queue) = (self.bit_error_rate, self.queue);
-        Config { access_point, station, bit_error_rate, queue, ..Config::default() }
+        let &Setting { bit_error_rate, attempts, queue, .. } = self;
+        Config { access_point, station, bit_error_rate, attempts, queue, ..Config::default() }
     }
 
     fn tos(&self) -> u8 {
@@ -235,41 +274,62 @@ impl Setting {
         due: &[Duration],
     ) -> Result<Ends, PointError> {
         let (port, to) = (CALLS + n, world.endpoint(host, PORT));
-        let from = world.endpoint(gateway, port);
+        if let Scheme::Adaptive(_) | Scheme::Fixed(_) = self.scheme {
+            return self.coded(world, [(gateway, port), (host, PORT)], n, start, offset);
+        }
+        let bytes = TFRC_PACKET - (Protocol::DCCP.headers() - 20);
+        let config = tfrc::Config::basic(bytes as u16);
+        let due: Rc<[Time]> = due.iter().map(|due| start + *due).collect();
+        let room = if let Scheme::Tfrc = self.scheme { OUTBOUND } else { due.len() };
+        let flow = flow::Flow { id: u32::from(n), due, bytes, tos: self.tos(), config };
+        let sink = world.bind(host, Protocol::DCCP, PORT, flow::Sink::new(PORT, &flow))?;
+        let source = flow::Source::new(port, to, flow, room, world.now());
+        Ok(Ends::Tfrc(world.bind(gateway, Protocol::DCCP, port, source)?, sink))
+    }
+
+    /// The `n`th call by a codec, from a host and port to another.
+    fn coded(
+        &self,
+        world: &mut World,
+        [(from, port), (to, port_there)]: [(HostId, u16); 2],
+        n: u16,
+        start: Time,
+        offset: Duration,
+    ) -> Result<Ends, PointError> {
         let coding = match self.scheme {
-            Scheme::Adaptive(_) | Scheme::Fixed(_) if n >= self.adaptive => {
-                Coding::Fixed(CodecRate::Kbps64)
+            Scheme::Adaptive(config) if n < self.adaptive => {
+                let config = vegas::Config { interval: self.report, ..config };
+                Coding::Adaptive(CodecRate::Kbps64, config)
             }
-            Scheme::Adaptive(config) => Coding::Adaptive(CodecRate::Kbps64, config),
-            Scheme::Fixed(rate) => Coding::Fixed(rate),
-            Scheme::Tfrc | Scheme::Greedy => {
-                let bytes = TFRC_PACKET - (Protocol::DCCP.headers() - 20);
-                let config = tfrc::Config::basic(bytes as u16);
-                let due: Rc<[Time]> = due.iter().map(|due| start + *due).collect();
-                let room = if let Scheme::Tfrc = self.scheme { OUTBOUND } else { due.len() };
-                let flow = flow::Flow { id: u32::from(n), due, bytes, tos: self.tos(), config };
-                let sink = world.bind(host, Protocol::DCCP, PORT, flow::Sink::new(PORT, &flow))?;
-                let source = flow::Source::new(port, to, flow, room, world.now());
-                return Ok(Ends::Tfrc(world.bind(gateway, Protocol::DCCP, port, source)?, sink));
-            }
+            Scheme::Fixed(rate) if n < self.adaptive => Coding::Fixed(rate),
+            _ => Coding::Fixed(CodecRate::Kbps64),
         };
         let call = Call { start, packets: self.packets(), tos: self.tos() };
-        let sender = Gateway::new(port, to, call, coding);
-        let station = Station::new(PORT, from, call, self.report, offset);
-        let sender = world.bind(gateway, Protocol::UDP, port, sender)?;
-        Ok(Ends::Codec(sender, world.bind(host, Protocol::UDP, PORT, station)?))
+        let [here, there] = [world.endpoint(from, port), world.endpoint(to, port_there)];
+        let mut sender = Gateway::new(port, there, call, coding);
+        if let Some(most) = self.copies {
+            sender = sender.with_copies(most);
+        }
+        let station = Station::new(port_there, here, call, self.report, offset);
+        let sender = world.bind(from, Protocol::UDP, port, sender)?;
+        Ok(Ends::Codec(sender, world.bind(to, Protocol::UDP, port_there, station)?))
     }
 
     fn outcome(&self, world: &World, ends: &Ends) -> Outcome {
         match *ends {
             Ends::Codec(gateway, station) => {
                 let (gateway, station) = (world.agent(gateway), world.agent(station));
-                let packet =
-                    |(s, arrived): (&trunkline_sim::agent::adaptive::Sent, &Option<Time>)| {
-                        let (bytes, ie) = (s.rate.payload_bytes(PACKET), impairment(s.rate));
-                        Sent { due: s.at, at: s.at, bytes, arrived: *arrived, ie }
-                    };
-                let packets = gateway.sent().iter().zip(station.arrived()).map(packet).collect();
+                let packet = |((s, arrived), repaired): ((&coded::Sent, _), &Option<Time>)| {
+                    let (bytes, ie) = (s.rate.payload_bytes(PACKET), impairment(s.rate));
+                    let again = self.copies.map_or(s.rate, |most| s.rate.min(most));
+                    let repaired = repaired.map(|at| (at, impairment(again)));
+                    let arrived: &Option<Time> = arrived;
+                    let (due, at, arrived, added) = (s.at, s.at, *arrived, s.added);
+                    Sent { due, at, bytes, arrived, ie, repaired, added }
+                };
+                let came = station.arrived().iter().zip(station.repaired());
+                let all = gateway.sent().iter().zip(came).map(|(s, (a, b))| ((s, a), b));
+                let packets = all.map(packet).collect();
                 Outcome { packets, unsent: 0, verdicts: gateway.verdicts() }
             }
             Ends::Tfrc(source, sink) => {
@@ -279,7 +339,8 @@ impl Setting {
                 let packet = |((sent, arrived), due): ((&flow::Sent, &Option<Time>), &Time)| {
                     let flow::Sent::At(at) = *sent else { return None };
                     let bytes = TFRC_PACKET - HEADERS;
-                    Some(Sent { due: *due, at, bytes, arrived: *arrived, ie: 0.0 })
+                    let (due, arrived) = (*due, *arrived);
+                    Some(Sent { due, at, bytes, arrived, ie: 0.0, repaired: None, added: 0 })
                 };
                 // A greedy flow goes on sending while calls are waited for.
                 let packets: Vec<Sent> = all.filter_map(packet).filter(|s| s.at < end).collect();
@@ -296,7 +357,8 @@ impl Setting {
         let seconds = self.length.as_secs_f64();
         let all = || outcomes.iter().flat_map(|o| &o.packets);
         let delays = || all().filter_map(|s| Some(ms(s.arrived?.since(s.at))));
-        let arrived = delays().count() as f64;
+        let (arrived, heard) =
+            (delays().count() as f64, all().filter_map(Sent::heard).count() as f64);
         let due = all().count() + outcomes.iter().map(|o| o.unsent).sum::<usize>();
         let rates: Vec<f64> = outcomes.iter().map(|o| o.bytes(HEADERS) / 1e3 / seconds).collect();
         let variations = outcomes.iter().map(|o| o.variation_pct(self.length));
@@ -308,6 +370,8 @@ impl Setting {
             mean_ms: delays().sum::<f64>() / arrived,
             max_ms: delays().fold(f64::NAN, f64::max),
             lost_pct: 100.0 * (1.0 - arrived / due as f64),
+            missed_pct: 100.0 * (1.0 - heard / due as f64),
+            sent: mean(&mut outcomes.iter().map(|o| o.sent() / 1e3 / seconds)),
             bandwidth: mean(&mut rates.iter().copied()),
             payload: mean(&mut outcomes.iter().map(|o| o.bytes(0) / 1e3 / seconds)),
             variation_pct: varied.iter().sum::<f64>() / varied.len() as f64,
@@ -325,6 +389,11 @@ impl Outcome {
     fn bytes(&self, headers: usize) -> f64 {
         let came = self.packets.iter().filter(|s| s.arrived.is_some());
         came.map(|s| (s.bytes + headers) as f64).sum()
+    }
+
+    /// Bytes of all that left, with headers and what was sent again.
+    fn sent(&self) -> f64 {
+        self.packets.iter().map(|s| (HEADERS + s.bytes + s.added) as f64).sum()
     }
 
     /// Not a number if nothing came.
@@ -348,10 +417,11 @@ impl Outcome {
     /// wired part.
     fn r(&self) -> f64 {
         let packets = self.packets.len() as f64;
-        let delays = || self.packets.iter().filter_map(|s| Some(s.arrived?.since(s.due)));
+        let delays = || self.packets.iter().filter_map(|s| Some(s.heard()?.0.since(s.due)));
         let Some(playout) = delays().max() else { return 0.0 };
         let missed = 1.0 - delays().count() as f64 / (packets + self.unsent as f64);
-        let ie = self.packets.iter().map(|s| s.ie).sum::<f64>() / packets;
+        let ie = |s: &Sent| s.heard().map_or(s.ie, |(_, ie)| ie);
+        let ie = self.packets.iter().map(ie).sum::<f64>() / packets;
         let codec = emodel::Codec { ie, ..emodel::Codec::G711_PLC };
         let parameters = Parameters::default().with_codec(codec).with_delay(PACKET + playout);
         emodel::rate(&parameters.with_loss(missed, 1.0)).r.max(0.0)
@@ -408,8 +478,11 @@ mod tests {
         scheme: Scheme::Fixed(CodecRate::Kbps64),
         adaptive: u16::MAX,
         access: Access::Draft,
+        both_ways: false,
+        copies: None,
         background: Bitrate::from_bps(0),
         bit_error_rate: 0.0,
+        attempts: 7,
         queue: 50,
         report: Duration::from_millis(100),
         length: Duration::from_secs(4),
@@ -439,6 +512,30 @@ mod tests {
         let seen = polled.run(1).unwrap();
         // Once in 17 ms.
         assert!((5.0..12.0).contains(&seen.mean_ms) && seen.max_ms < 18.0, "{seen:?}");
+    }
+
+    #[test]
+    fn calls_go_both_ways() {
+        let seen = Setting { both_ways: true, ..SETTING }.run(1).unwrap();
+        // As much of each way, and now and then two or three before one.
+        assert_eq!((seen.bandwidth, seen.payload, seen.lost_pct), (10.0, 8.0, 0.0));
+        assert!((0.076..0.2).contains(&seen.mean_ms), "{seen:?}");
+        assert!((92.0..93.3).contains(&seen.r), "{seen:?}");
+    }
+
+    /// One wrong bit of 20,000, and one attempt: of packets of 238 bytes and 72 of preamble
+    /// and more about a tenth is lost, of those with a copy a sixth.
+    #[test]
+    fn what_is_lost_comes_again() {
+        let scheme = Scheme::Adaptive(vegas::Config::default());
+        let bare = Setting { scheme, bit_error_rate: 5e-5, attempts: 1, ..SETTING };
+        let most = Some(CodecRate::Kbps64);
+        let [bare, repaired] =
+            [None, most].map(|copies| Setting { copies, ..bare }.run(1).unwrap());
+        assert_eq!((bare.lost_pct, bare.sent), (bare.missed_pct, 10.0));
+        assert!((5.0..15.0).contains(&bare.lost_pct), "{bare:?}");
+        assert!(repaired.missed_pct < repaired.lost_pct / 3.0, "{repaired:?}");
+        assert!(repaired.sent > 17.0 && repaired.r > bare.r + 5.0, "{bare:?} {repaired:?}");
     }
 
     #[test]

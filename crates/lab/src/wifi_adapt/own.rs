@@ -1,5 +1,9 @@
-//! What the paper leaves open: how often stations report, what losses are put down to, and how
-//! many calls there is room for.
+//! What the paper leaves open: how often stations report, what losses are put down to and sent
+//! against, how many calls there is room for, one way and both, and how much else there is.
+
+mod background;
+mod errors;
+mod uplink;
 
 use super::bed::{Access, Scheme, Seen, Setting};
 use super::grid::REPORT;
@@ -19,16 +23,27 @@ const COLUMNS: &[Column] = &[
     Column::number("calls", 0),
     Column::number("report_ms", 0),
     Column::number("errors_per_million_bits", 0),
+    Column::number("attempts", 0),
+    Column::number("background_kbit_s", 0),
     Column::number("runs", 0),
     Column::number("mean_ms", 3),
     Column::number("mean_low_ms", 3),
     Column::number("mean_high_ms", 3),
+    Column::number("max_ms", 3),
+    Column::number("max_low_ms", 3),
+    Column::number("max_high_ms", 3),
+    Column::number("kb_s", 3),
+    Column::number("kb_low_s", 3),
+    Column::number("kb_high_s", 3),
     Column::number("payload_kb_s", 3),
     Column::number("payload_low_kb_s", 3),
     Column::number("payload_high_kb_s", 3),
     Column::number("variation_pct", 2),
     Column::number("variation_low_pct", 2),
     Column::number("variation_high_pct", 2),
+    Column::number("sent_kb_s", 3),
+    Column::number("sent_low_kb_s", 3),
+    Column::number("sent_high_kb_s", 3),
     Column::number("r", 1),
     Column::number("r_low", 1),
     Column::number("r_high", 1),
@@ -38,8 +53,14 @@ const COLUMNS: &[Column] = &[
     Column::number("lost_pct", 3),
     Column::number("lost_low_pct", 3),
     Column::number("lost_high_pct", 3),
+    Column::number("missed_pct", 3),
+    Column::number("missed_low_pct", 3),
+    Column::number("missed_high_pct", 3),
     Column::number("by_channel_pct", 2),
 ];
+const MEAN: [&str; 3] = ["mean_ms", "mean_low_ms", "mean_high_ms"];
+const MAXIMUM: [&str; 3] = ["max_ms", "max_low_ms", "max_high_ms"];
+const BANDWIDTH: [&str; 3] = ["kb_s", "kb_low_s", "kb_high_s"];
 const RATING: [&str; 3] = ["r", "r_low", "r_high"];
 const LOST: [&str; 3] = ["lost_pct", "lost_low_pct", "lost_high_pct"];
 const WRONG: [&str; 3] = ["wrong_pct", "wrong_low_pct", "wrong_high_pct"];
@@ -76,6 +97,9 @@ pub fn experiments() -> Vec<Experiment> {
         one("reports", Box::new(report_points), reports()),
         one("verdicts", Box::new(verdict_points), verdicts()),
         one("capacity", Box::new(capacity_points), capacity()),
+        one("uplink", Box::new(uplink::points), uplink::figure()),
+        one("errors", Box::new(errors::points), errors::figure()),
+        one("background", Box::new(background::points), background::figure()),
     ]
 }
 
@@ -86,8 +110,11 @@ fn base(access: Access, calls: u16, sabotage: Sabotage) -> Setting {
         scheme: Scheme::Fixed(CodecRate::Kbps64),
         adaptive: calls,
         access: if sabotage.is("one-queue") { Access::OneQueue } else { access },
+        both_ways: false,
+        copies: None,
         background: Bitrate::from_bps(background / u64::from(calls)),
         bit_error_rate: 0.0,
+        attempts: 7,
         queue: 50,
         report: REPORT,
         length: Duration::ZERO,
@@ -105,29 +132,43 @@ fn controls(sabotage: Sabotage) -> [(&'static str, Scheme); 2] {
     })
 }
 
-/// A point with a row for each scheme.
-fn point(
-    figure: &'static str,
-    (key, x): (String, f64),
-    schemes: Vec<(&'static str, Scheme)>,
-    setting: Setting,
-    size: Size,
-) -> Point {
+/// The two controls, and codecs for good.
+fn codecs(sabotage: Sabotage) -> Vec<(&'static str, Scheme)> {
+    let fixed = FIXED.map(|(name, rate)| match () {
+        () if sabotage.is("same-codec") => (name, Scheme::Fixed(CodecRate::Kbps64)),
+        () => (name, Scheme::Fixed(rate)),
+    });
+    controls(sabotage).into_iter().chain(fixed).collect()
+}
+
+/// The same cell with each of these schemes.
+fn with(setting: Setting, schemes: impl IntoIterator<Item = (&'static str, Scheme)>) -> Vec<Way> {
+    schemes.into_iter().map(|(name, scheme)| (name, Setting { scheme, ..setting })).collect()
+}
+
+/// Something that is compared, by its name in the column `calls_over`.
+type Way = (&'static str, Setting);
+
+/// A point with a row for each of these.
+fn point(figure: &'static str, (key, x): (String, f64), ways: Vec<Way>, size: Size) -> Point {
     let (runs, seconds) = size.pick((1, 2), (3, 6), (5, 20));
-    let setting = Setting { length: Duration::from_secs(seconds), ..setting };
+    let weight = |(_, setting): &Way| {
+        let legs = if setting.both_ways { 2 } else { 1 };
+        (runs * seconds) as f64 * 0.3 * (0.01 + 0.001 * f64::from(legs * setting.calls))
+    };
     Point {
         key,
         x,
         figures: vec![figure],
-        weight: (runs * seconds) as f64 * (0.01 + 0.001 * f64::from(setting.calls)),
+        weight: ways.iter().map(weight).sum(),
         measure: Box::new(move |inputs| {
-            let row = |&(name, scheme): &(&'static str, Scheme)| {
-                let setting = Setting { scheme, ..setting };
+            let row = |&(name, setting): &Way| {
+                let setting = Setting { length: Duration::from_secs(seconds), ..setting };
                 let run = |n: u64| setting.run(inputs.seed.wrapping_add(n));
                 let seen = (0..runs).map(run).collect::<Result<Vec<Seen>, _>>()?;
                 Ok(row(name, &setting, &seen))
             };
-            schemes.iter().map(row).collect()
+            ways.iter().map(row).collect()
         }),
     }
 }
@@ -136,12 +177,24 @@ fn row(name: &str, setting: &Setting, seen: &[Seen]) -> Vec<Cell> {
     let mut row: Vec<Cell> = vec![name.into(), u64::from(setting.calls).into()];
     row.push((setting.report.as_secs_f64() * 1e3).into());
     row.push((setting.bit_error_rate * 1e6).into());
+    row.push(u64::from(setting.attempts).into());
+    row.push((setting.background.as_bps() as f64 / 1e3).into());
     row.push((seen.len() as u64).into());
-    let measures: [fn(&Seen) -> f64; 6] =
-        [|s| s.mean_ms, |s| s.payload, |s| s.variation_pct, |s| s.r, wrong_pct, |s| s.lost_pct];
+    let measures: [fn(&Seen) -> f64; 10] = [
+        |s| s.mean_ms,
+        |s| s.max_ms,
+        |s| s.bandwidth,
+        |s| s.payload,
+        |s| s.variation_pct,
+        |s| s.sent,
+        |s| s.r,
+        wrong_pct,
+        |s| s.lost_pct,
+        |s| s.missed_pct,
+    ];
     row.extend(measures.iter().flat_map(|of| mean_cells(seen, of)));
     // No share is above one, or below none.
-    for cell in row.iter_mut().rev().take(6) {
+    for cell in row.iter_mut().rev().take(9) {
         if let Cell::Number(share) = cell {
             *share = share.clamp(0.0, 100.0);
         }
@@ -165,7 +218,7 @@ fn report_points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         let report = Duration::from_millis(millis);
         let setting = Setting { report, ..base(Access::Draft, FEW, sabotage) };
         let place = (millis.to_string(), millis as f64);
-        point("reports", place, controls(sabotage).into(), setting, size)
+        point("reports", place, with(setting, controls(sabotage)), size)
     };
     intervals.iter().map(one).collect()
 }
@@ -175,13 +228,8 @@ fn verdict_points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let one = |&errors: &u32| {
         let bit_error_rate = f64::from(errors) / 1e6;
         let setting = Setting { bit_error_rate, ..base(Access::OneQueue, FEW, sabotage) };
-        point(
-            "verdicts",
-            (errors.to_string(), errors.into()),
-            verdict_schemes(sabotage),
-            setting,
-            size,
-        )
+        let place = (errors.to_string(), errors.into());
+        point("verdicts", place, with(setting, verdict_schemes(sabotage)), size)
     };
     errors.iter().map(one).collect()
 }
@@ -200,10 +248,9 @@ fn verdict_schemes(sabotage: Sabotage) -> Vec<(&'static str, Scheme)> {
 fn capacity_points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let calls: &[u16] = size.pick(&[20], &[20, 60, 70, 80, 90, 120], &CALLS);
     let one = |&calls: &u16| {
-        let fixed = FIXED.map(|(name, rate)| (name, Scheme::Fixed(rate)));
-        let schemes = controls(sabotage).into_iter().chain(fixed).collect();
+        let setting = base(Access::Draft, calls, sabotage);
         let place = (calls.to_string(), calls.into());
-        point("capacity", place, schemes, base(Access::Draft, calls, sabotage), size)
+        point("capacity", place, with(setting, codecs(sabotage)), size)
     };
     calls.iter().map(one).collect()
 }
@@ -212,26 +259,43 @@ fn rows<'a>(table: &'a Table, over: &'static str) -> impl Iterator<Item = Record
     table.iter().filter(move |r| r.is("calls_over", over))
 }
 
-/// Panels with one line for each scheme.
+/// Panels with one line for each thing that is compared, of all rows.
 fn draw(
     title: &'static str,
     x: fn() -> Axis,
     column: &'static str,
     panels: &'static [(&'static str, [&'static str; 3])],
 ) -> Draw {
+    draw_where(|_| true, title, x, column, panels)
+}
+
+/// The same, of rows that are so.
+fn draw_where(
+    shown: fn(&Record<'_>) -> bool,
+    title: &'static str,
+    x: fn() -> Axis,
+    column: &'static str,
+    panels: &'static [(&'static str, [&'static str; 3])],
+) -> Draw {
     Box::new(move |table| {
+        let mut names: Vec<&str> = Vec::new();
+        for row in table.iter().filter(shown) {
+            let name = row.text("calls_over");
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         let panel = |&(label, columns): &(&str, [&'static str; 3])| {
-            let series = |(n, over): (usize, &'static str)| {
+            let series = |(n, over): (usize, &&str)| {
                 let mark = |r: Record<'_>| {
                     let Measured { estimate, interval, .. } = Measured::of(&r, columns);
                     Mark { x: r.number(column), y: estimate, interval: Some(interval) }
                 };
-                let points: Vec<Mark> = rows(table, over).map(mark).collect();
-                Series { name: over.to_owned(), style: Style::nth(n), points }
+                let rows = table.iter().filter(|r| r.is("calls_over", over) && shown(r));
+                let points: Vec<Mark> = rows.map(mark).collect();
+                Series { name: (*over).to_owned(), style: Style::nth(n), points }
             };
-            let names = [PAPERS, OURS].into_iter().chain(FIXED.map(|(name, _)| name));
-            let all = names.enumerate().map(series).filter(|s| !s.points.is_empty());
-            let all: Vec<Series> = all.collect();
+            let all: Vec<Series> = names.iter().enumerate().map(series).collect();
             let values = all.iter().flat_map(|s| &s.points).map(|m| m.y);
             Panel::new(Axis::fitting(label, 0.0, values), all)
         };
