@@ -290,6 +290,26 @@ impl Station {
         &self.repaired
     }
 
+    /// Takes a packet; none if it is of no call, or was overtaken.
+    fn take(&mut self, at: Time, payload: &[u8]) -> Option<()> {
+        let (stamp, rest) = payload.split_first_chunk::<8>()?;
+        let (mark, speech) = rest.split_first_chunk::<4>()?;
+        let mark = u32::from_be_bytes(*mark);
+        let number = mark & !REDUNDANT;
+        self.arrived.get_mut(number as usize)?.get_or_insert(at);
+        if mark != number {
+            // What is damaged repairs nothing.
+            let _ = self.repair(at, number, speech);
+        }
+        let missing = number.checked_sub(self.next)?;
+        self.loss.expected += missing + 1;
+        self.loss.lost += missing;
+        self.loss.runs += u32::from(missing > 0);
+        self.next = number + 1;
+        self.newest = Some((Time::from_nanos(u64::from_be_bytes(*stamp)), at));
+        Some(())
+    }
+
     /// Takes the speech of packets before `number` out of this payload; none if it is damaged.
     fn repair(&mut self, at: Time, number: u32, payload: &[u8]) -> Option<()> {
         for block in red::parse(payload).ok()?.filter(|block| block.offset > 0) {
@@ -308,24 +328,7 @@ impl Agent for Station {
     }
 
     fn receive(&mut self, datagram: Received<'_>, _io: &mut AgentIo<'_>) {
-        let Some((stamp, rest)) = datagram.payload.split_first_chunk::<8>() else { return };
-        let Some((mark, speech)) = rest.split_first_chunk::<4>() else { return };
-        let mark = u32::from_be_bytes(*mark);
-        let number = mark & !REDUNDANT;
-        let Some(arrived) = self.arrived.get_mut(number as usize) else { return };
-        arrived.get_or_insert(datagram.at);
-        if mark != number {
-            let _ = self.repair(datagram.at, number, speech);
-        }
-        if number < self.next {
-            return;
-        }
-        let missing = number - self.next;
-        self.loss.expected += missing + 1;
-        self.loss.lost += missing;
-        self.loss.runs += u32::from(missing > 0);
-        self.next = number + 1;
-        self.newest = Some((Time::from_nanos(u64::from_be_bytes(*stamp)), datagram.at));
+        let _ = self.take(datagram.at, datagram.payload);
     }
 
     fn wake(&mut self, _token: u64, io: &mut AgentIo<'_>) {
@@ -382,6 +385,42 @@ mod tests {
         let report = Report { rtt: Some(Duration::from_millis(45)), loss };
         assert_eq!(parse(heard, &bytes), Some(report));
         assert_eq!(parse(heard, &emit(now, None, loss)), Some(Report { rtt: None, loss }));
+    }
+
+    /// Two packets are lost before one with a copy of each, of which one is of the codec's
+    /// rate and the other of less, if asked for.
+    #[test]
+    fn what_a_packet_carries_of_others_repairs_them() {
+        let to = Endpoint { vertex: trunkline_net::VertexId(1), port: 9 };
+        let call = Call { start: Time::ZERO, packets: 9, tos: 0 };
+        for (most, added) in [(CodecRate::Kbps64, 9 + 2 * 160), (CodecRate::Kbps16, 9 + 2 * 40)] {
+            let coding = Coding::Adaptive(CodecRate::Kbps64, Config::default());
+            let mut gateway = Gateway::new(1, to, call, coding).with_copies(most);
+            let mut buffer = [0; MAX_PAYLOAD];
+            for millis in [0, 20, 40] {
+                assert_eq!(gateway.write(Time::from_millis(millis), &mut buffer), RTP + 160);
+            }
+            let loss = Loss { expected: 50, lost: 2, runs: 1 };
+            let report = emit(
+                Time::from_millis(50),
+                Some((Time::from_millis(40), Time::from_millis(41))),
+                loss,
+            );
+            assert!(gateway.heard(Time::from_millis(51), &report).is_some());
+            let bytes = gateway.write(Time::from_millis(60), &mut buffer);
+            assert_eq!((bytes, gateway.sent()[3].copies), (RTP + 160 + added, 2));
+
+            let mut station = Station::new(9, to, call, PACKET, Duration::ZERO);
+            let now = Time::from_millis(61);
+            assert_eq!(station.take(now, &buffer[..bytes]), Some(()));
+            let mut repaired = [None; 9];
+            repaired[1..3].fill(Some(now));
+            assert_eq!(station.repaired(), repaired);
+            assert_eq!(station.arrived().iter().position(Option::is_some), Some(3));
+            // What is no redundant audio repairs nothing, nor what would be before the first.
+            assert_eq!(station.repair(now, 0, &buffer[RTP..bytes]), None);
+            assert_eq!(station.repair(now, 3, &buffer[RTP..RTP + 20]), None);
+        }
     }
 
     #[test]
