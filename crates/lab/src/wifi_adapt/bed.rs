@@ -92,6 +92,8 @@ pub struct Setting {
     /// The highest rate of the speech that is sent again where the control asks for it; none
     /// is without.
     pub copies: Option<CodecRate>,
+    /// Whether what is sent again is made use of.
+    pub repairs: bool,
     /// Of other traffic, to each station; none if zero.
     pub background: Bitrate,
     /// The probability of each bit to be wrong.
@@ -122,6 +124,12 @@ struct Sent {
 }
 
 impl Sent {
+    /// The rate that it came at.
+    fn rate(&self) -> Option<CodecRate> {
+        self.arrived?;
+        CodecRate::ALL.into_iter().find(|rate| rate.payload_bytes(PACKET) == self.bytes)
+    }
+
     /// When its speech came first, and the impairment of what came.
     fn heard(&self) -> Option<(Time, f64)> {
         let itself = self.arrived.map(|at| (at, self.ie));
@@ -172,6 +180,9 @@ pub struct Seen {
     /// Packets of calls that the access point's queues turned away, and that were given up
     /// after all attempts.
     pub losses: [u64; 2],
+    /// The rate that each packet of the first call came at, if it came itself; as long as the
+    /// call is by codecs.
+    pub first: Vec<Option<CodecRate>>,
 }
 
 enum Ends {
@@ -221,11 +232,12 @@ impl Setting {
         }
         let up = stations.iter().zip(0..self.calls).filter(|_| self.both_ways).map(|(&host, n)| {
             let (start, offset) = (phase(PACKET), phase(self.report).since(Time::ZERO + START));
-            world.set_class(host, Protocol::UDP, UPWARDS, CALL)?;
             let ends = [(host, UPWARDS), (gateway, UP + n)];
-            self.coded(&mut world, ends, n, start, offset)
+            let ends = self.coded(&mut world, ends, n, start, offset)?;
+            world.set_class(host, Protocol::UDP, UPWARDS, CALL)?;
+            Ok(ends)
         });
-        ends.extend(up.collect::<Result<Vec<Ends>, _>>()?);
+        ends.extend(up.collect::<Result<Vec<Ends>, PointError>>()?);
         world.run_until(Time::ZERO + START + self.length + PATIENCE);
         let others = meters.iter().map(|id| world.agent(*id).received.packets).sum::<u64>();
         let outcomes: Vec<Outcome> = ends.iter().map(|ends| self.outcome(&world, ends)).collect();
@@ -322,6 +334,7 @@ impl Setting {
                 let packet = |((s, arrived), repaired): ((&coded::Sent, _), &Option<Time>)| {
                     let (bytes, ie) = (s.rate.payload_bytes(PACKET), impairment(s.rate));
                     let again = self.copies.map_or(s.rate, |most| s.rate.min(most));
+                    let repaired = repaired.filter(|_| self.repairs);
                     let repaired = repaired.map(|at| (at, impairment(again)));
                     let arrived: &Option<Time> = arrived;
                     let (due, at, arrived, added) = (s.at, s.at, *arrived, s.added);
@@ -380,6 +393,9 @@ impl Setting {
             background: others as f64 * (8 * BACKGROUND_PACKET) as f64 / 1e6 / seconds,
             verdicts: Verdicts { congestion: sum(|v| v.congestion), wireless: sum(|v| v.wireless) },
             losses,
+            first: outcomes
+                .first()
+                .map_or_else(Vec::new, |o| o.packets.iter().map(Sent::rate).collect()),
         }
     }
 }
@@ -480,6 +496,7 @@ mod tests {
         access: Access::Draft,
         both_ways: false,
         copies: None,
+        repairs: true,
         background: Bitrate::from_bps(0),
         bit_error_rate: 0.0,
         attempts: 7,

@@ -174,6 +174,7 @@ fn row(
         background: if sabotage.is("no-background") { Bitrate::from_bps(0) } else { BACKGROUND },
         both_ways: false,
         copies: None,
+        repairs: true,
         bit_error_rate: 0.0,
         attempts: 7,
         queue: if sabotage.is("deep-queues") { 200 } else { 50 },

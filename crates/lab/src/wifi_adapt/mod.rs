@@ -7,6 +7,7 @@
 mod bed;
 mod figures;
 mod grid;
+mod heard;
 mod own;
 mod table1;
 
@@ -20,6 +21,7 @@ pub const PAPER: &str = "wifi-adapt";
 pub fn experiments() -> Vec<Experiment> {
     let mut all = vec![grid::experiment(), table1::experiment()];
     all.extend(own::experiments());
+    all.push(heard::experiment());
     all
 }
 

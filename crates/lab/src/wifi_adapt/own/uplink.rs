@@ -3,18 +3,18 @@
 use super::{
     BANDWIDTH, MAXIMUM, MEAN, OURS, PAPERS, RATING, base, codecs, draw, most, point, rows, with,
 };
-use crate::claim::{Bound, Claim, Measured};
+use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Figure, Point, Sabotage, Size};
 use crate::plot::Axis;
 use crate::wifi_adapt::bed::{Access, Setting};
 use crate::wifi_adapt::claim;
 
-const CALLS: [u16; 12] = [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 70];
+const CALLS: [u16; 12] = [5, 10, 15, 20, 25, 30, 35, 38, 40, 42, 44, 50];
 /// As many calls as the paper's figures have about, whose numbers are held against delay here.
 const PUBLISHED: f64 = 20.0;
 
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
-    let calls: &[u16] = size.pick(&[10], &[10, 20, 30, 40, 50], &CALLS);
+    let calls: &[u16] = size.pick(&[10], &[10, 20, 30, 38, 40, 42, 44], &CALLS);
     let one = |&calls: &u16| {
         let setting = Setting { both_ways: true, ..base(Access::Draft, calls, sabotage) };
         let place = (calls.to_string(), calls.into());
@@ -33,7 +33,7 @@ pub fn figure() -> Figure {
                packets' delay, with 24 Mbit/s of other traffic from the access point.",
         chart: draw(
             "Calls both ways",
-            || Axis::linear("calls", (0.0, 80.0), 20.0),
+            || Axis::linear("calls", (0.0, 50.0), 10.0),
             "calls",
             &[
                 ("R", RATING),
@@ -47,7 +47,9 @@ pub fn figure() -> Figure {
 }
 
 fn capacity() -> Vec<Claim> {
-    let beats = |id, over, says, sabotage| Claim {
+    let beats = |id, over, says, sabotage, why| Claim {
+        expected: Verdict::Undecided,
+        why,
         unit: "calls",
         decimals: 0,
         measure: Box::new(move |t| {
@@ -63,18 +65,22 @@ fn capacity() -> Vec<Claim> {
             OURS,
             "with this project's defaults more calls have an R of 70 both ways than with G.711 for good",
             "lowest-rate",
+            "Both end at the same number of those measured. The floor of 10 ms lets the codec fall where \
+             queues have filled, and R has lost by the codec what it gains by losses.",
         ),
         beats(
             "more-good-calls-g726",
             "g726-32",
             "with G.726 at 32 kbit/s for good more calls have an R of 70 both ways than with G.711",
-            "same-codec",
+            "g726-16",
+            "Two more, within what runs differ by: an exchange is as long as its contention and preambles, \
+             of which shorter packets save nothing.",
         ),
     ]
 }
 
 fn delays() -> Vec<Claim> {
-    let below = |id, columns: [&'static str; 3], bound, says| Claim {
+    let below = |id, columns: [&'static str; 3], bound, says, sabotage| Claim {
         measure: Box::new(move |t| {
             let few = rows(t, PAPERS).filter(|r| r.number("calls") <= PUBLISHED);
             Measured::maximum(few.map(|r| Measured::of(&r, columns)))
@@ -84,7 +90,7 @@ fn delays() -> Vec<Claim> {
             says,
             None,
             Bound::below(bound, "the paper's number for calls one way"),
-            "one-queue",
+            sabotage,
         )
     };
     vec![
@@ -93,12 +99,14 @@ fn delays() -> Vec<Claim> {
             MEAN,
             4.0,
             "with the paper's control and up to 20 calls both ways the mean delay is below 4 ms",
+            "one-queue",
         ),
         below(
             "maximum",
             MAXIMUM,
             20.0,
             "with the paper's control and up to 20 calls both ways the maximum is below 20 ms",
+            "deep-one-queue",
         ),
     ]
 }
