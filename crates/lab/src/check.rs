@@ -53,7 +53,7 @@ pub fn batches<'a>(places: &[Place<'a>], size: Size, sabotaged: bool) -> Vec<Bat
     let mut batches: Vec<Batch<'a>> = Vec::new();
     for (n, &place) in places.iter().enumerate() {
         let named = Sabotage::named(place.claim.sabotage);
-        let sabotage = if sabotaged { named } else { Sabotage::NONE };
+        let sabotage = if sabotaged { named } else { Sabotage::UNDRAWN };
         let experiment = place.experiment;
         let same =
             |b: &&mut Batch<'_>| std::ptr::eq(b.experiment, experiment) && b.sabotage == sabotage;

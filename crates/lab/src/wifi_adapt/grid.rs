@@ -112,7 +112,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     all.filter(|point| !point.figures.is_empty()).collect()
 }
 
-/// The figures that show what is sent so; with something broken, those whose claims look at it.
+/// The figures that show what is sent so; if none is drawn, those whose claims look at it.
 fn figures_of(cell: &str, over: &str, sabotage: Sabotage) -> Vec<&'static str> {
     let [draft, one_queue] = [DRAFT, ONE_QUEUE].map(|name| cell == name);
     if sabotage == Sabotage::NONE {
@@ -120,9 +120,10 @@ fn figures_of(cell: &str, over: &str, sabotage: Sabotage) -> Vec<&'static str> {
         return all.filter(|figure| *figure != "fig6" || draft || one_queue).collect();
     }
     let read = match over {
+        _ if sabotage == Sabotage::UNDRAWN => true,
         ADAPTIVE => true,
         TFRC => ["lowest-rate", "slow-reports", "no-background"].iter().any(|s| sabotage.is(s)),
-        GREEDY => draft && (sabotage.is("lowest-rate") || sabotage.is("codec-limited")),
+        GREEDY => sabotage.is("lowest-rate") || sabotage.is("codec-limited"),
         _ => sabotage.is("lowest-rate"),
     };
     let by_claims: &[&str] = match over {
