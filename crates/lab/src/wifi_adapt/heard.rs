@@ -5,8 +5,8 @@ use super::grid::{BACKGROUND, REPORT};
 use super::{PAPER, claim};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
-use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
-use crate::table::{Cell, Column, Table};
+use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
+use crate::table::{Cell, Column, Record, Table};
 use crate::tfmc::mean_cells;
 use std::time::Duration;
 use trunkline_media::codec::g711::{Concealing, Law};
@@ -191,6 +191,27 @@ fn of(table: &Table, over: &str, columns: [&str; 3]) -> Vec<Measured> {
     table.iter().filter(|r| r.is("calls_over", over)).map(|r| Measured::of(&r, columns)).collect()
 }
 
+fn draw(table: &Table) -> Panels {
+    let panel = |(label, columns): (&str, [&'static str; 3])| {
+        let series = |(n, (name, _)): (usize, (&str, Scheme))| {
+            let mark = |r: Record<'_>| {
+                let Measured { estimate, interval, .. } = Measured::of(&r, columns);
+                Mark { x: r.number("stations"), y: estimate, interval: Some(interval) }
+            };
+            let rows = table.iter().filter(|r| r.is("calls_over", name));
+            Series { name: name.to_owned(), style: Style::nth(n), points: rows.map(mark).collect() }
+        };
+        let all = schemes(Sabotage::NONE).into_iter().enumerate().map(series).collect();
+        Panel::new(Axis::linear(label, (1.0, 5.0), 1.0), all)
+    };
+    Panels {
+        title: "What calls sound like".to_owned(),
+        x: Axis::linear("number of stations (access point included)", (0.0, 25.0), 5.0),
+        panels: [("MOS-LQO by PESQ", BY_PESQ), ("MOS by R", BY_R)].map(panel).into(),
+        guides: Vec::new(),
+    }
+}
+
 fn figure() -> Figure {
     Figure {
         name: "heard",
@@ -199,27 +220,7 @@ fn figure() -> Figure {
         says: "Speech through the codecs of figure 4's calls, packet by packet, scored by PESQ (MOS-LQO, \
                P.862.1), beside the mean opinion that the E-model makes of their R, which has delay in it. \
                The first call of each run.",
-        chart: one_panel(|t| {
-            let names = schemes(Sabotage::NONE).map(|(name, _)| name);
-            let kinds = [("R", BY_R), ("PESQ", BY_PESQ)];
-            let each = names.into_iter().flat_map(|name| kinds.map(|kind| (name, kind)));
-            let series =
-                |(n, (name, (kind, columns))): (usize, (&str, (&str, [&'static str; 3])))| {
-                    let rows = t.iter().filter(|r| r.is("calls_over", name));
-                    let mark = |r: crate::table::Record<'_>| {
-                        let Measured { estimate, interval, .. } = Measured::of(&r, columns);
-                        Mark { x: r.number("stations"), y: estimate, interval: Some(interval) }
-                    };
-                    let points = rows.map(mark).collect();
-                    Series { name: format!("{name}, {kind}"), style: Style::nth(n), points }
-                };
-            Chart {
-                title: "What calls sound like".to_owned(),
-                x: Axis::linear("number of stations (access point included)", (0.0, 25.0), 5.0),
-                y: Axis::linear("mean opinion score", (1.0, 5.0), 1.0),
-                series: each.enumerate().map(series).collect(),
-            }
-        }),
+        chart: Box::new(draw),
         claims: vec![
             Claim {
                 unit: "of MOS",
