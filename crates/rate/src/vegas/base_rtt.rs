@@ -17,8 +17,9 @@ const HOLD: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BaseRtt {
     window: Duration,
+    floor: Duration,
     least: Option<Duration>,
-    /// When a round trip was last within an eighth of `least`.
+    /// When a round trip was last within an eighth of the base.
     seen: Time,
     probe: Option<Probe>,
 }
@@ -31,8 +32,9 @@ struct Probe {
 }
 
 impl BaseRtt {
-    pub fn new(window: Duration, now: Time) -> BaseRtt {
-        BaseRtt { window, least: None, seen: now, probe: None }
+    /// A base that isn't known yet, at least `floor`, and ages after `window`.
+    pub fn new(window: Duration, floor: Duration, now: Time) -> BaseRtt {
+        BaseRtt { window, floor, least: None, seen: now, probe: None }
     }
 
     /// Takes in a round trip of a packet at the lowest rate, or at another, and returns the
@@ -40,13 +42,14 @@ impl BaseRtt {
     pub fn sample(&mut self, now: Time, rtt: Duration, lowest: bool) -> Duration {
         let least = self.least.map_or(rtt, |least| least.min(rtt));
         self.least = Some(least);
-        if rtt <= least + least / 8 {
+        let base = least.max(self.floor);
+        if rtt <= base + base / 8 {
             self.seen = now;
         }
         if self.probe.is_some() || now.since(self.seen) >= self.window {
             self.probe(now, rtt, lowest);
         }
-        self.least.unwrap_or(rtt)
+        self.least.unwrap_or(rtt).max(self.floor)
     }
 
     /// Whether the rate has to be the lowest, step by step.

@@ -69,7 +69,8 @@ impl Control {
     /// nearest in it.
     pub fn new(config: Config, rate: CodecRate, now: Time) -> Control {
         let config = config.bounded();
-        let (base, losses) = (BaseRtt::new(config.window, now), Losses::new(config.fec));
+        let base = BaseRtt::new(config.window, config.floor, now);
+        let losses = Losses::new(config.fec);
         Control { config, rate, base, losses, heard: now }
     }
 
@@ -136,7 +137,7 @@ impl Control {
 
     fn weigh(&mut self, now: Time, rtt: Duration) -> (Measure, Advice) {
         let lowest = self.rate.lower().is_none();
-        let base = self.base.sample(now, rtt, lowest).max(self.config.floor);
+        let base = self.base.sample(now, rtt, lowest);
         let rate = self.rate.bytes_per_second();
         let extra = rtt.saturating_sub(base);
 

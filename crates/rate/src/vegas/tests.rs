@@ -115,6 +115,19 @@ fn a_base_of_a_fifth_of_a_millisecond_makes_everything_congestion() {
     assert_eq!(after(Config::default(), Kbps64, idle, micros(14_600)), Kbps40);
 }
 
+/// Round trips of 0.2 to 2 ms, the shortest of them once in 20 s: below the floor all are
+/// the base, and nothing is probed for.
+#[test]
+fn no_base_below_the_floor_ages() {
+    let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
+    for n in 0..6_000 {
+        let rtt = if n % 200 == 0 { 200 } else { 1_000 + 37 * (n % 28) };
+        let report = Report::of_rtt(micros(rtt));
+        let decision = control.report(Time::from_millis(100 * n), &report).expect("possible");
+        assert_eq!(decision.rate, Kbps64, "report {n}");
+    }
+}
+
 #[test]
 fn the_predictor_tells_congestion_from_the_channel() {
     let base = Duration::from_millis(20);
