@@ -60,6 +60,9 @@ pub struct Control {
     rate: CodecRate,
     pub(super) base: BaseRtt,
     losses: Losses,
+    /// How far a report with losses may raise the rate: to where it was before a probe of
+    /// BaseRTT, which lowers it for no fault of the path.
+    ceiling: CodecRate,
     /// When the last report came, or the rate fell for want of one.
     heard: Time,
 }
@@ -71,7 +74,7 @@ impl Control {
         let config = config.bounded();
         let base = BaseRtt::new(config.window, config.floor, now);
         let losses = Losses::new(config.fec);
-        Control { config, rate, base, losses, heard: now }
+        Control { config, rate, base, losses, ceiling: rate, heard: now }
     }
 
     /// The rate to code at.
@@ -84,8 +87,9 @@ impl Control {
         self.losses.fec()
     }
 
-    /// A report comes. The rate changes by one at most, and doesn't rise if the report has
-    /// losses. Losses without a round trip count as congestion: nothing speaks against it.
+    /// A report comes. The rate changes by one at most. If the report has losses it rises
+    /// at most to where it was before a probe of BaseRTT. Losses without a round trip
+    /// count as congestion: nothing speaks against it.
     ///
     /// # Errors
     ///
@@ -99,21 +103,18 @@ impl Control {
             Some((_, advice)) if !self.is_congestion(advice) => Verdict::Wireless,
             _ => Verdict::Congestion,
         });
-        match verdict {
-            Some(Verdict::Congestion) => {
-                self.losses.forget();
-                self.step(Advice::Lower);
-            }
-            Some(Verdict::Wireless) => self.losses.add(now, report.loss),
-            None => {
-                self.losses.add(now, report.loss);
-                self.step(match weighed {
-                    None => Advice::Keep,
-                    Some(_) if self.base.is_probing() => Advice::Lower,
-                    Some((_, advice)) => advice,
-                });
-            }
+        if verdict == Some(Verdict::Congestion) {
+            self.losses.forget();
+        } else {
+            self.losses.add(now, report.loss);
         }
+        self.step(match (verdict, weighed) {
+            (Some(Verdict::Congestion), _) => Advice::Lower,
+            (_, Some(_)) if self.base.is_probing() => Advice::Lower,
+            (Some(Verdict::Wireless), _) if self.rate >= self.ceiling => Advice::Keep,
+            (_, Some((_, advice))) => advice,
+            (_, None) => Advice::Keep,
+        });
         let measure = weighed.map(|(measure, _)| measure);
         Ok(Decision { rate: self.rate, fec: self.fec(), verdict, measure })
     }
@@ -178,5 +179,9 @@ impl Control {
             Advice::Raise => self.rate.higher(),
         };
         self.rate = next.unwrap_or(self.rate);
+        self.ceiling = match advice {
+            Advice::Lower if !self.base.is_probing() => self.rate,
+            _ => self.ceiling.max(self.rate),
+        };
     }
 }

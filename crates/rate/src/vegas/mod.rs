@@ -28,8 +28,8 @@
 //!
 //! **Loss.** The predictor LP = Diff/BaseRTT (4) tells two causes apart: where the control
 //! would lower, a loss is congestion's, and it lowers; else the channel's, and [`Fec`] is
-//! added, whose form and amount the paper leaves open. A report of loss never raises. At
-//! 16 kbit/s Diff can't exceed β, so that by the paper every loss there is the channel's,
+//! added, whose form and amount the paper leaves open. A report of loss never raises, but back
+//! to where the rate was before BaseRTT aged. At 16 kbit/s Diff can't exceed β, so that by the paper every loss there is the channel's,
 //! and what is added makes a congested cell worse: see [`Config::alpha_at_lowest`].
 //!
 //! ```
