@@ -89,13 +89,16 @@ impl Control {
 
     /// A report comes. The rate changes by one at most. If the report has losses it rises
     /// at most to where it was before a probe of BaseRTT. Losses without a round trip
-    /// count as congestion: nothing speaks against it.
+    /// count as congestion: nothing speaks against it. A report at [`Time::NEVER`] counts as
+    /// one at the time of the last.
     ///
     /// # Errors
     ///
     /// [`ReportError`] for what can't be; nothing has changed then.
     pub fn report(&mut self, now: Time, report: &Report) -> Result<Decision, ReportError> {
         report.check()?;
+        // No silence would ever be long after the end of time.
+        let now = if now == Time::NEVER { self.heard } else { now };
         self.heard = now;
         let weighed = report.rtt.map(|rtt| self.weigh(now, rtt));
         let lost = report.loss.lost > 0;
@@ -127,11 +130,15 @@ impl Control {
         }
     }
 
-    /// Lowers the rate by one if no report has come for [`Config::silence`].
+    /// Lowers the rate by one for each [`Config::silence`] without a report. If `now` is before
+    /// the last report, silence is counted from `now` on.
     pub fn expire(&mut self, now: Time) {
-        let silent = self.config.silence != Duration::MAX;
-        if silent && now.since(self.heard) >= self.config.silence {
-            self.heard = now;
+        if self.config.silence == Duration::MAX {
+            return;
+        }
+        self.heard = self.heard.min(now);
+        while self.rate.lower().is_some() && now.since(self.heard) >= self.config.silence {
+            self.heard += self.config.silence;
             self.step(Advice::Lower);
         }
     }

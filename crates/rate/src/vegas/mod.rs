@@ -139,8 +139,9 @@ pub struct Config {
     pub floor: Duration,
     /// When no round trip has been within an eighth of BaseRTT for so long, the route may
     /// have become longer: the rate falls to the lowest, a step at each report, and after
-    /// half a second there the shortest round trip is the new BaseRTT. The other side of
-    /// that: what others' traffic has filled for as long counts as empty. BaseRTT never
+    /// half a second there the shortest round trip is the new BaseRTT, even if the old one
+    /// is seen again before. The other side of that: what others' traffic has filled for as
+    /// long counts as empty. BaseRTT never
     /// ages with [`Duration::MAX`], as in the paper. At least 1 ms.
     pub window: Duration,
     /// How often the receiver is asked to report: 100 ms. Nothing but silence is measured
