@@ -69,21 +69,22 @@ impl Default for FecConfig {
 }
 
 /// Once so many packets are counted, older ones count half: 10 s of packets of 20 ms.
-const MEMORY: u64 = 500;
+const MEMORY: f64 = 500.0;
 
-/// What the channel has lost of late.
+/// What the channel has lost of late. Counts are halved exactly, so that runs never outnumber
+/// losses, nor losses packets, and what is rare stays rare.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Losses {
     config: FecConfig,
-    expected: u64,
-    lost: u64,
-    runs: u64,
+    expected: f64,
+    lost: f64,
+    runs: f64,
     last: Time,
 }
 
 impl Losses {
     pub fn new(config: FecConfig) -> Losses {
-        Losses { config, expected: 0, lost: 0, runs: 0, last: Time::ZERO }
+        Losses { config, expected: 0.0, lost: 0.0, runs: 0.0, last: Time::ZERO }
     }
 
     /// A report that blames the channel, if anybody, for its losses.
@@ -93,16 +94,15 @@ impl Losses {
         } else if now.since(self.last) >= self.config.clean {
             self.forget();
         }
-        if self.lost == 0 && loss.lost == 0 {
+        if self.lost == 0.0 && loss.lost == 0 {
             return; // only a first loss begins a count
         }
-        self.expected += u64::from(loss.expected);
-        self.lost += u64::from(loss.lost);
-        self.runs += u64::from(loss.runs);
+        self.expected += f64::from(loss.expected);
+        self.lost += f64::from(loss.lost);
+        self.runs += f64::from(loss.runs);
         while self.expected > MEMORY {
-            // Rounded up alike, so that runs never outnumber losses, nor losses packets.
             for count in [&mut self.expected, &mut self.lost, &mut self.runs] {
-                *count = count.div_ceil(2);
+                *count /= 2.0;
             }
         }
     }
@@ -112,18 +112,19 @@ impl Losses {
         *self = Losses::new(self.config);
     }
 
-    /// What is to be added after the losses seen so far.
+    /// What is to be added after the losses seen so far: nothing for less than half a packet.
     pub fn fec(&self) -> Fec {
-        if self.lost == 0 {
+        if self.lost < 0.5 {
             return Fec::Off;
         }
         match self.config.kind {
             FecKind::Copies => Fec::Copies { count: self.copies() },
             FecKind::Parity => {
-                let span = u64::from(self.config.max_span.max(1));
-                let depth = self.lost.div_ceil(self.runs).min(span);
-                let window = self.window().clamp(1, span / depth);
-                Fec::Parity { window: window as u8, depth: depth as u8 }
+                let span = self.config.max_span.max(1);
+                // What doesn't fit a byte is the largest that does.
+                let depth = ((self.lost / self.runs).ceil() as u8).min(span);
+                let window = (self.window() as u8).clamp(1, span / depth);
+                Fec::Parity { window, depth }
             }
         }
     }
@@ -131,8 +132,8 @@ impl Losses {
     /// The fewest copies that leave one packet in `residual`. Runs of a mean length m end
     /// with a chance of 1/m at each packet; k copies then leave (1 − 1/m)^k of all losses.
     fn copies(&self) -> u8 {
-        let goes_on = 1.0 - self.runs as f64 / self.lost as f64;
-        let share = self.lost as f64 / self.expected as f64;
+        let goes_on = 1.0 - self.runs / self.lost;
+        let share = self.lost / self.expected;
         let (mut left, mut count) = (share * goes_on, 1);
         while count < self.config.max_copies && left * f64::from(self.config.residual) > 1.0 {
             left *= goes_on;
@@ -143,9 +144,9 @@ impl Losses {
 
     /// The longest window that leaves one packet in `residual`. Of w + 1 packets that are
     /// lost with chance p, one is lost and not alone in about w · p² of all cases.
-    fn window(&self) -> u64 {
+    fn window(&self) -> f64 {
         let (of, lost) = (self.expected * self.expected, self.lost * self.lost);
-        of / (lost * u64::from(self.config.residual.max(1)))
+        of / (lost * f64::from(self.config.residual.max(1)))
     }
 }
 
@@ -206,6 +207,25 @@ mod tests {
         assert_eq!(losses.fec(), Fec::Copies { count: 1 });
         losses.add(Time::from_millis(7_000), none(5));
         assert_eq!(losses.fec(), Fec::Off);
+    }
+
+    /// One of 501 to 1,000 is half a packet, and one of 1,001 a quarter.
+    #[test]
+    fn what_is_rare_needs_nothing() {
+        for kind in [FecKind::Copies, FecKind::Parity] {
+            for expected in [1_001, 4_000_000, u32::MAX] {
+                assert_eq!(fec(kind, expected, 1, 1), Fec::Off, "{expected}");
+            }
+            assert_eq!(fec(kind, u32::MAX, 1_000, 1), Fec::Off);
+        }
+        for expected in [501, 1_000] {
+            assert_eq!(fec(FecKind::Copies, expected, 1, 1), Fec::Copies { count: 1 });
+        }
+        assert_eq!(fec(FecKind::Copies, u32::MAX, u32::MAX, 1), Fec::Copies { count: 2 });
+        assert_eq!(
+            fec(FecKind::Parity, u32::MAX, u32::MAX, 1),
+            Fec::Parity { window: 1, depth: 6 }
+        );
     }
 
     #[test]
