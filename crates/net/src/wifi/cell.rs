@@ -37,8 +37,8 @@ pub struct Cell {
     due: Vec<FunctionId>,
     outcomes: VecDeque<Outcome>,
     pub(super) counters: Counters,
-    /// When the last thing happened.
-    pub(super) now: Time,
+    /// When the last thing happened, in the cell or to it.
+    now: Time,
     /// When the next thing happens.
     pub(super) wake: Time,
 }
@@ -167,15 +167,15 @@ impl Cell {
     }
 
     /// Takes a packet at `now`. What was to happen before that happens first, and what
-    /// is to happen at `now` after it; a `now` before what has happened counts as the
-    /// present.
+    /// is to happen at `now` after it. Here and elsewhere, a `now` before what has happened,
+    /// in the cell or to it, counts as the time of that.
     ///
     /// # Errors
     ///
     /// Why the packet is turned away; then it has no outcome.
     pub fn enqueue(&mut self, now: Time, msdu: &Msdu) -> Result<(), Refusal> {
         msdu.validate(self.config.stations)?;
-        self.run(now);
+        let now = self.run(now);
         let Msdu { station, way, priority, bytes, handle } = *msdu;
         let link = &mut self.links[usize::from(station)];
         if way == Way::Up && !link.present {
@@ -206,7 +206,7 @@ impl Cell {
         queue.push_back(Waiting { handle, station, bytes, priority, attempts: 0, received: false });
         if polled {
             if way == Way::Down {
-                self.polling.comes_down(now.max(self.now));
+                self.polling.comes_down(now);
             }
         } else if first {
             self.contends(now, id);
@@ -254,7 +254,7 @@ impl Cell {
             self.polling.streams.pop();
             return Err(why);
         }
-        self.run(now);
+        let now = self.run(now);
         let ways: &[Way] = match stream.ways {
             Ways::Down => &[Way::Down],
             Ways::Up => &[Way::Up],
@@ -264,7 +264,7 @@ impl Cell {
         ways.iter().for_each(|&way| link.streams[way as usize] |= 1 << priority);
         link.longest[usize::from(priority)] = stream.maximum;
         let interval = service_interval(&self.polling.streams);
-        self.polling.schedule(now.max(self.now), interval.unwrap_or_default());
+        self.polling.schedule(now, interval.unwrap_or_default());
         self.wake = self.next_event();
         Ok(())
     }
@@ -281,13 +281,13 @@ impl Cell {
         station: u16,
         present: bool,
     ) -> Result<(), InvalidCell> {
-        self.run(now);
+        let now = self.run(now);
         let link = self.links.get_mut(usize::from(station));
         link.ok_or(InvalidCell::NoStation(station))?.present = present;
         if present {
             return Ok(());
         }
-        let (now, node) = (now.max(self.now), station + 1);
+        let node = station + 1;
         for id in AccessCategory::ALL.map(|ac| FunctionId::new(node, ac)) {
             while let Some(waiting) = self.functions[id.index()].queue.pop_front() {
                 self.lose(now, &waiting, Lost::Gone);
@@ -338,15 +338,19 @@ impl Cell {
     }
 
     /// Lets everything before `now` happen: what comes at `now` finds what ends then not
-    /// yet ended, and whose backoff ends then not yet sending.
-    pub(super) fn run(&mut self, now: Time) {
+    /// yet ended, and whose backoff ends then not yet sending. Returns the present, which
+    /// never goes back.
+    pub(super) fn run(&mut self, now: Time) -> Time {
         while self.wake < now {
             self.step();
         }
+        self.now = self.now.max(now);
+        self.now
     }
 
     fn step(&mut self) {
         let at = self.wake;
+        debug_assert!(at >= self.now, "the past doesn't change");
         self.now = at;
         match self.phase {
             Phase::Idle => self.contend(at),

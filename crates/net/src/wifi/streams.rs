@@ -21,7 +21,7 @@ impl Cell {
     /// contend from then on, those that wait among them, which are lost where the queue has no
     /// room for them. Whether there is such a stream.
     pub fn remove_stream(&mut self, now: Time, station: u16, priority: u8) -> bool {
-        self.run(now);
+        let now = self.run(now);
         let id = (station, priority);
         if !self.polling.streams.iter().any(|s| (s.station, s.priority) == id) {
             return false;
@@ -30,7 +30,7 @@ impl Cell {
             self.polling.ending.push(id);
         }
         if !matches!(self.phase, Phase::Turn) {
-            self.end_streams(now.max(self.now));
+            self.end_streams(now);
             self.wake = self.next_event();
         }
         true

@@ -179,6 +179,20 @@ fn time_does_not_go_back() {
     assert!(at > us(5_000));
 }
 
+/// Nor does it where nothing has happened since but what was done: station 1 has its packet
+/// when station 0 has lost its own, not before.
+#[test]
+fn outcomes_keep_the_order_of_time() {
+    let mut cell = cell(2, table(2, 0, 0));
+    cell.enqueue(us(5_000), &up(0, 6, 200, 1)).unwrap();
+    cell.set_present(us(5_000), 0, false).unwrap();
+    cell.enqueue(us(10), &up(1, 6, 200, 2)).unwrap();
+    // The slot that is next then, and 76 µs.
+    let second = 5_004 + 76;
+    let all = drain(&mut cell, us(9_000));
+    assert_eq!(all, [(1, 5_000, Err(Lost::Gone)), (2, second, Ok(()))]);
+}
+
 /// As a medium: EF before what came first, unknown lanes and long packets count as drops of
 /// the queue, and a vanished station's as losses.
 #[test]
