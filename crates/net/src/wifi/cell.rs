@@ -107,12 +107,16 @@ pub(super) struct Link {
 #[derive(Clone, Copy)]
 pub(super) enum Phase {
     Idle,
-    /// A frame is on the air, or several, of which none will be received.
+    /// A frame is on the air, or several. If broken, none will be received: there are others,
+    /// or its receiver has been away.
     Frame {
-        collided: bool,
+        broken: bool,
     },
-    /// A frame was received, and is being acknowledged.
-    Ack,
+    /// A frame was received, and is being acknowledged. If broken, that is in vain: the
+    /// station has been away.
+    Ack {
+        broken: bool,
+    },
     /// A frame was lost, and its sender waits for the acknowledgement.
     Timeout,
     /// A frame of a turn of [`Polling`] is on the air, or comes after an interframe
@@ -270,7 +274,9 @@ impl Cell {
     }
 
     /// Lets a station vanish, or come back, at `now`. What it has to send is lost with
-    /// it; what is sent to it runs into the retry limit.
+    /// it; what is sent to it runs into the retry limit. Of a frame that is on the air then,
+    /// or comes after an interframe space, nothing arrives, even if the station is back before
+    /// its end.
     ///
     /// # Errors
     ///
@@ -299,6 +305,7 @@ impl Cell {
         }
         self.backlogged.retain(|id| id.node() != node);
         self.on_air.retain(|id| id.node() != node);
+        self.break_exchange(station);
         self.polling.vanished(station);
         self.wake = self.next_event();
         Ok(())
@@ -354,8 +361,8 @@ impl Cell {
         self.now = at;
         match self.phase {
             Phase::Idle => self.contend(at),
-            Phase::Frame { collided } => self.frame_ended(at, collided),
-            Phase::Ack => self.ack_ended(at),
+            Phase::Frame { broken } => self.frame_ended(at, broken),
+            Phase::Ack { broken } => self.ack_ended(at, broken),
             Phase::Timeout => self.timed_out(at),
             Phase::Turn => self.turn_frame_ended(at),
         }

@@ -23,7 +23,7 @@ impl Cell {
         // Of no meaning if more than one sends.
         let limit = self.on_air.first().map_or(Duration::ZERO, |&id| self.access(id).txop_limit);
         self.txop_end = at + limit;
-        (self.phase, self.until) = (Phase::Frame { collided }, until);
+        (self.phase, self.until) = (Phase::Frame { broken: collided }, until);
     }
 
     fn first_takes(&self, id: FunctionId) -> Duration {
@@ -32,11 +32,11 @@ impl Cell {
     }
 
     /// The frames on the air have ended.
-    pub(super) fn frame_ended(&mut self, at: Time, collided: bool) {
-        let alone = self.on_air.first().copied().filter(|_| !collided);
+    pub(super) fn frame_ended(&mut self, at: Time, broken: bool) {
+        let alone = self.on_air.first().copied().filter(|_| !broken);
         let received = alone.is_some_and(|id| self.receive(at, id));
         (self.phase, self.until) = match received {
-            true => (Phase::Ack, at + SIFS + ACK_TIME),
+            true => (Phase::Ack { broken: false }, at + SIFS + ACK_TIME),
             false => (Phase::Timeout, at + ACK_TIMEOUT),
         };
     }
@@ -59,11 +59,11 @@ impl Cell {
     }
 
     /// An acknowledgement has ended.
-    pub(super) fn ack_ended(&mut self, at: Time) {
+    pub(super) fn ack_ended(&mut self, at: Time, broken: bool) {
         // There is no sender if it has vanished.
         if let Some(id) = self.on_air.first().copied() {
             let station = self.functions[id.index()].queue.front().map(|first| first.station);
-            if station.is_some_and(|station| self.arrives(station, ACK)) {
+            if station.is_some_and(|station| !broken && self.arrives(station, ACK)) {
                 self.functions[id.index()].queue.pop_front();
                 self.reset_window(id);
                 if self.goes_on(at, id) {
@@ -86,10 +86,21 @@ impl Cell {
         let fits = at + exchange(bytes) <= self.txop_end;
         if fits {
             self.counters.contended += 1;
-            self.phase = Phase::Frame { collided: false };
+            self.phase = Phase::Frame { broken: false };
             self.until = at + SIFS + data_time(bytes);
         }
         fits
+    }
+
+    /// A station vanishes: what was won by contention and is under way to it, or its
+    /// acknowledgement, is in vain.
+    pub(super) fn break_exchange(&mut self, station: u16) {
+        let Some(id) = self.on_air.first() else { return };
+        let first = self.functions[id.index()].queue.front();
+        let with_it = first.is_some_and(|first| first.station == station);
+        if let Phase::Frame { broken } | Phase::Ack { broken } = &mut self.phase {
+            *broken |= with_it;
+        }
     }
 
     /// Nobody has acknowledged what was sent.

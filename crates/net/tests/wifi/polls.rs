@@ -176,6 +176,20 @@ fn an_answer_dies_with_its_sender() {
     assert_eq!(cell.counters().polled, 4);
 }
 
+/// Away for 10 µs of the packet, or of its acknowledgement: it comes again an interval later,
+/// by which it has arrived the first time or not.
+#[test]
+fn a_turn_breaks_when_its_station_is_away() {
+    for (away, came) in [(50, INTERVAL + 76), (110, 101)] {
+        let mut cell = polled(1, Ways::Down);
+        cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
+        cell.set_present(us(away), 0, false).unwrap();
+        cell.set_present(us(away + 10), 0, true).unwrap();
+        assert_eq!(drain(&mut cell, us(20_000)), [(1, came, Ok(()))], "away at {away}");
+        assert_eq!((cell.counters().polled, cell.counters().broken_turns), (2, 1));
+    }
+}
+
 /// A packet that its station never acknowledges goes in seven intervals.
 #[test]
 fn polled_packets_have_a_retry_limit() {

@@ -79,6 +79,22 @@ fn a_frame_dies_with_its_sender() {
     assert_eq!(drain(&mut cell, us(9_000)), [(1, 100, Err(Lost::Gone)), (2, second, Ok(()))]);
 }
 
+/// Nor does a station receive what it was away from, or get at an acknowledgement that it
+/// broke off: a frame takes 76 µs, its timeout 50; the acknowledgement 44 in the timeout's
+/// place; the next attempt begins an AIFS of 34 later. In a turn it is the same
+/// (`a_turn_breaks_when_its_station_is_away`).
+#[test]
+fn a_frame_dies_with_its_receiver() {
+    for (away, first, attempts) in [(30, 76 + 50 + 34 + 76, 2), (100, 76, 2), (125, 76, 1)] {
+        let mut cell = cell(1, table(2, 0, 0));
+        cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
+        cell.set_present(us(away), 0, false).unwrap();
+        cell.set_present(us(away + 10), 0, true).unwrap();
+        assert_eq!(drain(&mut cell, us(9_000)), [(1, first, Ok(()))], "away at {away}");
+        assert_eq!(cell.counters().contended, attempts, "away at {away}");
+    }
+}
+
 #[test]
 fn absurd_packets_are_refused() {
     let mut cell = cell(2, table(2, 0, 0));
