@@ -97,7 +97,8 @@ pub(super) struct Link {
     pub queues: [VecDeque<Waiting>; 2],
     /// Which user priorities they are of, a bit for each, by [`Way`].
     pub streams: [u8; 2],
-    /// Turns in a row in which nothing was received from the station, though it was polled.
+    /// Turns in a row in which nothing was received from the station: no answer to a poll, no
+    /// acknowledgement.
     pub silent_turns: u8,
     /// The longest packet of each priority's stream, in bytes.
     longest: [u32; PRIORITIES as usize],

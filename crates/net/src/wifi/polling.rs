@@ -152,7 +152,7 @@ impl Cell {
             }
             let what = if data { What::Data } else { What::Empty };
             self.counters.polls += u64::from(asked);
-            link.silent_turns = link.silent_turns.saturating_add(u8::from(asked));
+            link.silent_turns = link.silent_turns.saturating_add(1);
             let end = at + gap + txop;
             let turn =
                 Turn { station, end, asked, way: Way::Down, what, polls: asked, ..Turn::default() };

@@ -7,13 +7,15 @@ use super::hcca::service_interval;
 use super::types::{Lost, Way};
 use trunkline_base::Time;
 
-/// After so many turns in a row of which nothing was received from the station that was polled,
-/// its streams end: about a second where they are served each 20 ms.
+/// After so many turns in a row in which nothing was received from the station, neither an answer
+/// to a poll nor an acknowledgement, its streams end: about a second where they are served each
+/// 20 ms. A stream to a station has turns only while there are packets.
 ///
 /// The standard leaves to the hybrid coordinator whom it polls, and has a time without packets
 /// after which it may end a stream (the inactivity interval of a TSPEC). Turns are counted here,
 /// since a station without packets answers, too: only one that is out of reach doesn't. Where errors
-/// break every other turn, 50 in a row are broken once in 10¹⁵ turns.
+/// break every other turn, 50 in a row are broken once in 10¹⁵ turns. Where they break nine of ten,
+/// as of the longest frames with one wrong bit in 8,000, it is once in about 1,600 turns.
 pub const SILENT_TURNS: u8 = 50;
 
 impl Cell {

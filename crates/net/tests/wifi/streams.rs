@@ -109,6 +109,30 @@ fn a_silent_station_is_polled_no_longer() {
     assert_eq!(arrivals(&mut cell, us(INTERVAL * intervals))[0].0, 9);
 }
 
+/// So does a stream to it: 50 turns with packets, of which seven are given up, and the others
+/// contend. Acknowledged turns before that don't count.
+#[test]
+fn a_stream_to_a_silent_station_ends() {
+    let mut cell = polled(1, Ways::Down);
+    let away = 100;
+    let (mut polled, mut silenced) = (0, None);
+    for k in 0..300 {
+        let now = us(20_000 * k);
+        if k == away {
+            cell.set_present(now, 0, false).unwrap();
+            polled = cell.counters().polled;
+        }
+        cell.enqueue(now, &down(0, 6, 200, k)).unwrap();
+        drain(&mut cell, us(20_000 * k + 19_999));
+        silenced = silenced.or((cell.counters().silenced > 0).then_some(k));
+    }
+    assert_eq!(polled, away);
+    let counters = cell.counters();
+    assert_eq!((counters.polled, counters.silenced), (polled + u64::from(SILENT_TURNS), 1));
+    assert!(silenced.is_some_and(|k| k < away + u64::from(SILENT_TURNS)), "{silenced:?}");
+    assert_eq!(cell.queued(), 0);
+}
+
 /// 240 bits with one wrong in a thousand arrive with 0.787, so that 38 of 100 polls aren't answered,
 /// and ten in a row before or after an absence of forty once in 16,000.
 #[test]
