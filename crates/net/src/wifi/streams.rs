@@ -15,7 +15,7 @@ use trunkline_base::Time;
 /// after which it may end a stream (the inactivity interval of a TSPEC). Turns are counted here,
 /// since a station without packets answers, too: only one that is out of reach doesn't. Where errors
 /// break every other turn, 50 in a row are broken once in 10¹⁵ turns. Where they break nine of ten,
-/// as of the longest frames with one wrong bit in 8,000, it is once in about 1,600 turns.
+/// as with the longest frames and one wrong bit in 8,000, it is once in about 1,600 turns.
 pub const SILENT_TURNS: u8 = 50;
 
 impl Cell {

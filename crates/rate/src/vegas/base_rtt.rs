@@ -13,8 +13,8 @@ const HOLD: Duration = Duration::from_millis(500);
 /// ratios at which it lowers and raises, the rate can stand for long with a queue of a
 /// whole BaseRTT, which would be the next BaseRTT, and so on. So the flow has to take its
 /// own queue out first, at the lowest rate (as BBR's ProbeRTT does), and what is left is
-/// the new base. A probe runs to its end though the old base is seen meanwhile: that may be
-/// the flow's own queue, half gone, and who stops there keeps the rest of it.
+/// the new base. A probe runs to its end even if the old base is seen meanwhile: that may be
+/// the flow's own queue, half gone, and to stop there would keep the rest of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BaseRtt {
     window: Duration,

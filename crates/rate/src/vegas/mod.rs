@@ -28,9 +28,10 @@
 //!
 //! **Loss.** The predictor LP = Diff/BaseRTT (4) tells two causes apart: where the control
 //! would lower, a loss is congestion's, and it lowers; else the channel's, and [`Fec`] is
-//! added, whose form and amount the paper leaves open. A report of loss never raises, but back
-//! to where the rate was before BaseRTT aged. At 16 kbit/s Diff can't exceed β, so that by the paper every loss there is the channel's,
-//! and what is added makes a congested cell worse: see [`Config::alpha_at_lowest`].
+//! added, whose form and amount the paper leaves open. A report of loss raises the rate only
+//! to where it was before BaseRTT was probed for. At 16 kbit/s Diff can't exceed β, so that by
+//! the paper every loss there is the channel's, and what is added makes a congested cell
+//! worse: see [`Config::alpha_at_lowest`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -141,8 +142,8 @@ pub struct Config {
     /// have become longer: the rate falls to the lowest, a step at each report, and after
     /// half a second there the shortest round trip is the new BaseRTT, even if the old one
     /// is seen again before. The other side of that: what others' traffic has filled for as
-    /// long counts as empty. BaseRTT never
-    /// ages with [`Duration::MAX`], as in the paper. At least 1 ms.
+    /// long counts as empty. BaseRTT never ages with [`Duration::MAX`], as in the paper. At
+    /// least 1 ms.
     pub window: Duration,
     /// How often the receiver is asked to report: 100 ms. Nothing but silence is measured
     /// by it.
