@@ -238,6 +238,21 @@ fn a_probe_finds_a_base_that_was_never_seen() {
     }
 }
 
+/// A clock that was ahead, or at its end, puts nothing off for good.
+#[test]
+fn silence_is_noticed_whenever_the_last_report_was() {
+    let report = Report::of_rtt(Duration::from_millis(20));
+    let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
+    control.report(Time::from_millis(100), &report).expect("possible");
+    control.report(Time::NEVER, &report).expect("possible");
+    assert_eq!(control.next_timeout(), Time::from_millis(1_100));
+    control.report(Time::from_millis(1_000_000), &report).expect("possible");
+    control.expire(Time::from_millis(200));
+    assert_eq!((control.rate(), control.next_timeout()), (Kbps64, Time::from_millis(1_200)));
+    control.expire(Time::from_millis(1_200));
+    assert_eq!(control.rate(), Kbps40);
+}
+
 #[test]
 fn a_station_that_vanishes_falls_step_by_step() {
     let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
@@ -282,21 +297,6 @@ fn silence_is_as_long_as_three_reports() {
     }
     let never = Config { interval: Duration::MAX, ..Config::default() };
     assert_eq!(Control::new(never, Kbps64, Time::ZERO).next_timeout(), Time::NEVER);
-}
-
-/// A clock that was ahead, or at its end, puts nothing off for good.
-#[test]
-fn silence_is_noticed_whenever_the_last_report_was() {
-    let report = Report::of_rtt(Duration::from_millis(20));
-    let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
-    control.report(Time::from_millis(100), &report).expect("possible");
-    control.report(Time::NEVER, &report).expect("possible");
-    assert_eq!(control.next_timeout(), Time::from_millis(1_100));
-    control.report(Time::from_millis(1_000_000), &report).expect("possible");
-    control.expire(Time::from_millis(200));
-    assert_eq!((control.rate(), control.next_timeout()), (Kbps64, Time::from_millis(1_200)));
-    control.expire(Time::from_millis(1_200));
-    assert_eq!(control.rate(), Kbps40);
 }
 
 #[test]
