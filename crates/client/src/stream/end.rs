@@ -187,7 +187,8 @@ impl End {
         if buf.is_empty() {
             return Ok(0);
         }
-        if self.inbox.is_empty() && !self.ended {
+        // What waits in the system holds the node up, too.
+        if (self.inbox.is_empty() || self.grants_late()) && !self.ended {
             self.pump();
         }
         if self.inbox.is_empty() {
@@ -204,10 +205,14 @@ impl End {
         Ok(n)
     }
 
+    /// Whether the node has not been given credit for so long that little is worth a message.
+    fn grants_late(&self) -> bool {
+        self.granted_at.elapsed() >= GRANT_AFTER
+    }
+
     /// Gives the node credit for what was read, if that is worth a message.
     fn grant(&mut self) {
-        let is_worth =
-            self.read >= GRANT || self.read > 0 && self.granted_at.elapsed() >= GRANT_AFTER;
+        let is_worth = self.read >= GRANT || self.read > 0 && self.grants_late();
         if is_worth && !self.ended {
             match self.send(Request::Credit(self.read)) {
                 Ok(()) => {

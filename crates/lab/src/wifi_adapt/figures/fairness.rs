@@ -8,7 +8,7 @@ use crate::wifi_adapt::grid::{ADAPTIVE, DRAFT, GREEDY, ONE_QUEUE, POLLED, STANDA
 
 /// Why TFRC's flows are alike.
 const ALIKE: &str =
-    "In one queue all meet about the same losses, and in the long run have about the same.";
+    "In `one-queue` all meet about the same losses, and in the long run have about the same.";
 /// Why five runs don't decide how fair adaptation is.
 const SPREAD: &str = "It is 0.99 or more with 6 calls or more. With 3 and 4 a call's phase beside other \
                       traffic's decides its round trip for a whole run, and runs differ.";
