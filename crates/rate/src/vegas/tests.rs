@@ -265,7 +265,7 @@ fn a_station_that_vanishes_falls_step_by_step() {
     }
     assert_eq!(control.next_timeout(), Time::NEVER);
 
-    // Whoever looks late finds it as low.
+    // A late look finds it as low.
     let mut late = Control::new(Config::default(), Kbps64, Time::ZERO);
     late.expire(Time::from_millis(2_999));
     assert_eq!((late.rate(), late.next_timeout()), (Kbps32, Time::from_millis(3_000)));
