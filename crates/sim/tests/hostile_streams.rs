@@ -126,12 +126,12 @@ fn scene(writes: bool) -> Scene {
 #[derive(Clone, Copy, Default)]
 struct Lie<'a> {
     flags: u8,
-    next: u32,
+    next: u64,
     window: u16,
     marks: u8,
     copies: u8,
     ranges: &'a [(u32, u32)],
-    position: u32,
+    position: u64,
     bytes: &'a [u8],
 }
 
@@ -141,7 +141,7 @@ impl Lie<'_> {
         let mut w = Writer::new(&mut out);
         w.u8(self.flags).unwrap();
         if self.flags & ACK != 0 {
-            w.u32(self.next).unwrap();
+            w.u48(self.next).unwrap();
             w.u16(self.window).unwrap();
             w.bytes(&[self.marks, self.copies, self.ranges.len() as u8]).unwrap();
             for &(first, len) in self.ranges {
@@ -150,7 +150,7 @@ impl Lie<'_> {
             }
         }
         if self.flags & DATA != 0 {
-            w.u32(self.position).unwrap();
+            w.u48(self.position).unwrap();
             w.bytes(self.bytes).unwrap();
         }
         w.written().to_vec()
@@ -332,8 +332,8 @@ fn acknowledgements_of_one_byte_in_reverse() {
     let mut scene = insist(60_000, |scene, t| {
         for k in 0..4 {
             let at = 50_000u32.saturating_sub(4 * t as u32 + k).max(1);
-            let next = if t % 2 == 0 { 0 } else { at };
-            let ranges = [(at + 1, 1)];
+            let next = if t % 2 == 0 { 0 } else { u64::from(at) };
+            let ranges = [(at + 1 - next as u32, 1)];
             let lie = Lie { flags: ACK, next, ranges: &ranges, window: 200, ..Lie::default() };
             scene.throw(OWN, lie);
         }
@@ -349,7 +349,7 @@ fn marks_without_end() {
         let of_liar = scene.of_liar();
         let Some(stream) = of_liar.first() else { return };
         acknowledged = stream.sent;
-        let next = (stream.sent as u32 + 1_000).min((stream.sent + stream.unacknowledged) as u32);
+        let next = (stream.sent + 1_000).min(stream.sent + stream.unacknowledged);
         let lie = Lie { flags: ACK | DATA, marks: t as u8, window: 200, ..Lie::default() };
         let about = About { marked: true, ..OWN };
         scene.throw(about, Lie { next: if t % 40 == 0 { next } else { 0 }, ..lie });
@@ -366,7 +366,7 @@ fn copies_without_end() {
     let mut scene = insist(60_000, |scene, t| {
         let of_liar = scene.of_liar();
         let Some(stream) = of_liar.first() else { return };
-        let next = if t % 500 == 0 { stream.sent as u32 } else { 0 };
+        let next = if t % 500 == 0 { stream.sent } else { 0 };
         let lie = Lie { flags: ACK, copies: t as u8, next, window: u16::MAX, ..Lie::default() };
         scene.throw(OWN, lie);
     });
