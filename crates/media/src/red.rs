@@ -22,7 +22,7 @@ pub const MAX_OFFSET: u16 = (1 << 14) - 1;
 /// The most bytes of a block of earlier speech.
 pub const MAX_BLOCK: usize = (1 << 10) - 1;
 
-/// Speech in one coding.
+/// Speech of one packet in one coding, the packet's own or an earlier one's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block<'a> {
     /// What the speech is coded as, 0 to 127.
@@ -42,17 +42,17 @@ pub enum RedError {
     TooShort {
         /// The least bytes that the headers announce.
         need: usize,
-        /// The bytes there are.
+        /// How many bytes the payload has.
         have: usize,
     },
     /// A block whose header can't say what it is.
     #[error("no header can announce {bytes} bytes of type {payload_type}, {offset} ticks old")]
     Block {
-        /// The block's payload type.
+        /// What the block's speech was said to be coded as.
         payload_type: u8,
-        /// The block's age in ticks.
+        /// How many ticks before its packet the block's speech was said to begin.
         offset: u16,
-        /// The block's length.
+        /// How many bytes of speech the block has.
         bytes: usize,
     },
     /// The caller's buffer is too small.
@@ -60,7 +60,7 @@ pub enum RedError {
     NoRoom {
         /// Bytes of the whole payload.
         need: usize,
-        /// Bytes of the buffer.
+        /// How many bytes the caller's buffer has.
         have: usize,
     },
 }

@@ -143,7 +143,7 @@ struct Moved {
     input: Mutex<Option<io::Error>>,
 }
 
-/// How many bytes are copied at once: so few that one who reads 100 bytes a second has them before
+/// How many bytes are copied at once: so few that a reader of 100 bytes a second has them before
 /// the nodes take this program for one that reads nothing.
 const CHUNK: usize = 16 << 10;
 

@@ -1,7 +1,7 @@
 //! Figures 11 to 14, and what the paper says of them.
 
 use super::delays::{HOP_BY_HOP, HOP_BY_HOP_SEALED, LIVE_TCPS, RATES, STREAM, STREAM_SEALED, TCPS};
-use super::{BEFORE, claim, line, ratio};
+use super::{BEFORE, line, ratio};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Panel, Panels, Series, Style, one_panel};
@@ -64,7 +64,7 @@ fn slope_claim(id: &'static str, compared: Compared, rate: u32, says: &'static s
     Claim {
         unit: "of the TCP's slope",
         measure: Box::new(move |t| slopes(t, compared, rate)),
-        ..claim(
+        ..Claim::holding(
             id,
             says,
             Some(
@@ -170,7 +170,7 @@ fn keeps_up(id: &'static str, carried: Carried, says: &'static str) -> Claim {
             let rows = of(t, carried, RATES[1]);
             Measured::maximum(rows.map(|r| Measured::census(r.number("backlog_pct"))))
         }),
-        ..claim(id, says, None, Bound::at_most(MOST_BACKLOG, BEFORE), "end-to-end-only")
+        ..Claim::holding(id, says, None, Bound::at_most(MOST_BACKLOG, BEFORE), "end-to-end-only")
     }
 }
 
@@ -192,7 +192,7 @@ fn jitter_claim(id: &'static str, compared: Compared, says: &'static str) -> Cla
         unit: "times",
         decimals: 1,
         measure: Box::new(move |t| jitters(t, compared)),
-        ..claim(
+        ..Claim::holding(
             id,
             says,
             Some("the jitter hop by hop is up to three to four times smaller than end to end"),
@@ -253,7 +253,7 @@ fn late_claim(id: &'static str, compared: Compared, says: &'static str) -> Claim
         unit: "of the TCP's",
         measure: Box::new(move |t| late(t, compared)),
         at: &[1.0],
-        ..claim(
+        ..Claim::holding(
             id,
             says,
             Some(
@@ -493,7 +493,7 @@ fn agreement(
             });
             ratio(&live, &simulated)
         }),
-        ..claim(id, says, None, Bound::within(1.0 - apart, 1.0 + apart, BEFORE), "")
+        ..Claim::holding(id, says, None, Bound::within(1.0 - apart, 1.0 + apart, BEFORE), "")
     }
 }
 

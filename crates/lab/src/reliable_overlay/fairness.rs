@@ -2,7 +2,7 @@
 
 use super::network::MESSAGE;
 use super::throughput::{Reader, Writer};
-use super::{BEFORE, claim, mean_cells};
+use super::{BEFORE, mean_cells};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
@@ -313,7 +313,7 @@ fn figure() -> Figure {
                     let all = ratios(t).into_iter();
                     all.max_by(|a, b| off(a).total_cmp(&off(b))).unwrap_or_else(nothing)
                 }),
-                ..claim(
+                ..Claim::holding(
                     "ratio",
                     "where it is farthest from the same, a reliable link carries between half and twice \
                      what a TCP does",
@@ -324,7 +324,7 @@ fn figure() -> Figure {
             },
             Claim {
                 measure: Box::new(move |t| least(jains(t))),
-                ..claim(
+                ..Claim::holding(
                     "jain",
                     "Jain's index over all links and TCPs is at least 0.9 at every place",
                     None,
@@ -334,7 +334,7 @@ fn figure() -> Figure {
             },
             Claim {
                 measure: Box::new(move |t| least(streams(t))),
-                ..claim(
+                ..Claim::holding(
                     "streams",
                     "Jain's index over four streams that share a chain is at least 0.9",
                     None,

@@ -1,7 +1,7 @@
 //! Into how many links a path of 50 ms has to be cut.
 
 use super::network::{Carried, Stream, delays, links};
-use super::{BEFORE, claim, line, mean_cells, ratio};
+use super::{BEFORE, line, mean_cells, ratio};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Style, one_panel};
@@ -99,7 +99,7 @@ fn figure() -> Figure {
             unit: "% of what eight hops save",
             decimals: 0,
             measure: Box::new(|t| Measured::minimum([2, 3, 4].map(|hops| share(t, hops)))),
-            ..claim(
+            ..Claim::holding(
                 "a-few-are-enough",
                 "two to four equal hops bring at least 80 % of what eight save of the delay that 2 % \
                  loss adds",

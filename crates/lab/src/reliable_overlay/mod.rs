@@ -15,7 +15,7 @@ mod order;
 mod throughput;
 pub mod transfer;
 
-use crate::claim::{Bound, Claim, Measured};
+use crate::claim::Measured;
 use crate::experiment::{Experiment, Figure, Points};
 use crate::plot::{Mark, Series, Style};
 use crate::table::{Cell, Column, Record, Table};
@@ -60,17 +60,6 @@ fn experiment(
         figures,
         testbed: None,
     }
-}
-
-/// A claim of the paper that is expected to hold.
-fn claim(
-    id: &'static str,
-    says: &'static str,
-    published: Option<&'static str>,
-    bound: Bound,
-    sabotage: &'static str,
-) -> Claim {
-    Claim::holding(id, says, published, bound, sabotage)
 }
 
 /// `a / b`, both measured independently of each other.

@@ -1,7 +1,7 @@
 //! What it brings that relays pass messages on as they come, out of order.
 
 use super::network::{Carried, DELAY, HOPS, Stream, delays, links};
-use super::{BEFORE, claim, line, mean_cells};
+use super::{BEFORE, line, mean_cells};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Style, one_panel};
@@ -113,7 +113,7 @@ fn figure() -> Figure {
             expected: Verdict::Undecided,
             why: "A tenth, about: a message most often waits for one that was lost on the same link, and it \
                   waits for that wherever order is made.",
-            ..claim(
+            ..Claim::holding(
                 "out-of-order",
                 "with 2 % loss on each link, relays that pass messages on as they come add at most nine \
                  tenths of the delay of those that put them in order",

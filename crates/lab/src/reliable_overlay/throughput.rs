@@ -2,7 +2,7 @@
 //! overheads.
 
 use super::network::{MESSAGE, QUEUE};
-use super::{BEFORE, claim, line, mean_cells, ratio};
+use super::{BEFORE, line, mean_cells, ratio};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Style, one_panel};
@@ -340,7 +340,7 @@ fn fig9() -> Figure {
             why: "Both have the same window in packets, but these are smaller: a message of 1,000 bytes \
                   in 1,072, where the TCP has 1,448 in 1,500. The window grows by 1,280 bytes in a round \
                   trip, the largest packet that a link carries by default.",
-            ..claim(
+            ..Claim::holding(
                 "as-a-tcp",
                 "a reliable link carries between three quarters and four thirds of what the TCP of \
                  Linux 6 does, at every loss",
@@ -368,7 +368,7 @@ fn most(
         measure: Box::new(move |t| under(t, carried)),
         expected,
         why,
-        ..claim(id, says, Some(published), bound, "short-messages")
+        ..Claim::holding(id, says, Some(published), bound, "short-messages")
     }
 }
 

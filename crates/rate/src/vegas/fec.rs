@@ -9,7 +9,7 @@ use super::Loss;
 /// again. A decision alone: packets are the sender's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fec {
-    /// Nothing is added.
+    /// Nothing is added to the flow: the channel has lost nothing of late, or too little.
     #[default]
     Off,
     /// Each packet carries the payloads of the packets before it as well (RFC 2198): of a

@@ -7,7 +7,7 @@ use super::{
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
-use crate::reliable_overlay::{BEFORE, claim, ratio};
+use crate::reliable_overlay::{BEFORE, ratio};
 use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
@@ -64,7 +64,7 @@ fn speed() -> Vec<Claim> {
         measure: Box::new(move |t| over_tcp(t, carried, network)),
         expected: Verdict::Fails,
         why: WHY_LESS,
-        ..claim(id, says, None, bound, "end-to-end-only")
+        ..Claim::holding(id, says, None, bound, "end-to-end-only")
     };
     vec![
         times(
@@ -114,7 +114,7 @@ fn content() -> Vec<Claim> {
                 let all = t.iter().filter(ours);
                 Measured::maximum(all.map(|r| Measured::census(r.number("astray"))))
             }),
-            ..claim(
+            ..Claim::holding(
                 "whole",
                 "of every file all bytes have come, and they are the right ones",
                 None,
@@ -129,7 +129,7 @@ fn content() -> Vec<Claim> {
                 let all = t.iter().filter(|r| r.is("network", FAILING));
                 Measured::minimum(all.map(|r| Measured::census(r.number("kills"))))
             }),
-            ..claim(
+            ..Claim::holding(
                 "killed",
                 "the relay has failed five times while each file was under way",
                 None,
@@ -154,7 +154,7 @@ fn voice() -> Vec<Claim> {
             let note = format!("{unpaced:.2} with nodes that don't know the rate of their links.");
             more(t, PACED).noting(note)
         }),
-        ..claim(
+        ..Claim::holding(
             "calls",
             "with a file under way, calls over nodes that know the rate of their links miss at most 0.1 \
              percentage points more of their packets than alone",
@@ -195,7 +195,7 @@ pub fn beside() -> Figure {
             let [ours, theirs] = [carried, other].map(|carried| live(t, carried));
             ratio(&ours, &theirs)
         }),
-        ..claim(id, says, None, Bound::at_least(least, OWN_TARGET), "")
+        ..Claim::holding(id, says, None, Bound::at_least(least, OWN_TARGET), "")
     };
     let reno = |id, says, carried| Claim {
         expected: Verdict::Fails,
@@ -208,7 +208,7 @@ pub fn beside() -> Figure {
             let simulated = find(t, sim, LOSSY).map_or_else(nothing, |r| Measured::of(&r, MBIT_S));
             ratio(&live(t, carried), &simulated)
         }),
-        ..claim(id, says, None, Bound::within(0.85, 1.15, BEFORE), "")
+        ..Claim::holding(id, says, None, Bound::within(0.85, 1.15, BEFORE), "")
     };
     Figure {
         name: "transfer-testbed",
@@ -266,7 +266,7 @@ fn live_content() -> Vec<Claim> {
                 let all = all.filter(|r| r.is("network", FAILING));
                 Measured::minimum(all.map(|r| Measured::census(r.number("kills"))))
             }),
-            ..claim(
+            ..Claim::holding(
                 "killed",
                 "the relay was killed five times while each file was under way",
                 None,
@@ -281,7 +281,7 @@ fn live_content() -> Vec<Claim> {
                 let all = t.iter().filter(|r| r.is("where", PLACES[1]));
                 Measured::maximum(all.map(|r| Measured::census(r.number("astray"))))
             }),
-            ..claim(
+            ..Claim::holding(
                 "whole",
                 "what has come has the SHA-256 of what was sent, by every way",
                 None,

@@ -7,14 +7,9 @@ use crate::table::Table;
 use crate::wifi_adapt::claim;
 use crate::wifi_adapt::grid::{ADAPTIVE, DRAFT, GREEDY, ONE_QUEUE, TFRC};
 
-/// Stations with fewer than 8 calls, and with more than 6.
+/// Numbers of stations with fewer than 8 calls, and with more than 6: what a check measures.
 const FEW: &[f64] = &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
 const MANY: &[f64] = &[8.0, 9.0, 10.0, 12.0, 14.0, 17.0, 19.0, 21.0, 24.0];
-
-/// Whether so many calls are those of one of these numbers of stations.
-fn among(stations: &[f64], calls: f64) -> bool {
-    stations.contains(&(calls + 1.0))
-}
 
 /// Why adaptation is not above TFRC.
 const BELOW: &str = "Nothing is lost, so TFRC sends all that G.711 makes, 10 KB/s, and greedy flows what the \
@@ -45,8 +40,7 @@ fn above_tfrc() -> Vec<Claim> {
         unit: "KB/s",
         at: FEW,
         measure: Box::new(move |t| {
-            let few = |calls| among(FEW, calls);
-            minimum(differences(t, cell, [ADAPTIVE, over], BANDWIDTH, few))
+            minimum(differences(t, cell, [ADAPTIVE, over], BANDWIDTH, |calls| calls < 8.0))
         }),
         ..claim(id, says, Some(HIGHER), Bound::above(0.0, "higher"), "lowest-rate")
     };
@@ -86,7 +80,7 @@ fn above_tfrc() -> Vec<Claim> {
 fn steady() -> Vec<Claim> {
     const STEADY: &str = "with more than 6 calls the mean bandwidth is steady (4 KB/s)";
     fn four(t: &Table, columns: [&'static str; 3]) -> Measured {
-        let all = at(t, (DRAFT, ADAPTIVE), columns, |calls| among(MANY, calls));
+        let all = at(t, (DRAFT, ADAPTIVE), columns, |calls| calls > 6.0);
         let (least, most) = (minimum(all.clone()), maximum(all));
         let off = |m: &Measured| m.minus(&Measured::census(4.0)).abs();
         maximum(vec![off(&least).noting(least.note), off(&most).noting(most.note)])
@@ -127,8 +121,7 @@ fn smoother() -> Vec<Claim> {
         decimals: 2,
         at: MANY,
         measure: Box::new(move |t| {
-            let many = |calls| among(MANY, calls);
-            minimum(differences(t, cell, [over, ADAPTIVE], VARIATION, many))
+            minimum(differences(t, cell, [over, ADAPTIVE], VARIATION, |calls| calls > 6.0))
         }),
         ..claim(id, says, Some(SMOOTH), Bound::above(0.0, "smoother"), sabotage)
     };

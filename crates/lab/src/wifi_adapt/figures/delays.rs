@@ -11,8 +11,9 @@ use crate::wifi_adapt::grid::{ADAPTIVE, DRAFT, G711, GREEDY, ONE_QUEUE, POLLED, 
 /// Why TFRC's packets are sooner there than the paper's.
 const OWN_QUEUE: &str = "In a queue of their own packets of a call wait for a frame of the other traffic and \
                          a few of other calls, under any control. With other traffic in the same queue \
-                         (one-queue) 50 packets of 0.5 ms are before each: 24 ms, and at most 26. So the \
-                         paper's TFRC most likely had no priority 6, and its adaptive calls had it.";
+                         (one-queue) 50 packets of 0.5 ms are before each: 24 ms, and at most 26. That is \
+                         the paper's TFRC nearly, as greedy flows with priority 6 are; it doesn't say which \
+                         it simulated.";
 /// Why adaptation doesn't help where all share one queue.
 const FULL: &str = "A queue that other traffic fills is as long whatever calls send.";
 /// What polls do to delay.

@@ -1,4 +1,4 @@
-//! Calls both ways.
+//! Calls both ways, where stations contend with each other and with the access point.
 
 use super::{
     BANDWIDTH, MAXIMUM, MEAN, OURS, PAPERS, RATING, base, codecs, draw, most, point, rows, with,
