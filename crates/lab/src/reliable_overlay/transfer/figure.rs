@@ -218,7 +218,7 @@ pub fn beside() -> Figure {
                ways, in network namespaces: over a stream of `trunkline node` daemons, sealed and not, and \
                from end to end through routers by the kernel's TCP (reno, cubic and bbr), by QUIC (quinn, \
                NewReno and CUBIC) and by SRT in file mode (`srt-file-transmit`), three at a time. Then 1 \
-               GiB over a ring of lossless links of 50 Mbit/s, whose relay on the shorter way is killed five \
+               GiB over a ring of lossless links of 40 Mbit/s, whose relay on the shorter way is killed five \
                times, so that the route changes.",
         chart: Box::new(live_panels),
         claims: vec![

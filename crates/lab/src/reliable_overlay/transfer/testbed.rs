@@ -29,7 +29,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// A file that takes longer than this for a MiB is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Each link of the ring whose relay fails: what two processors keep up with on all of them.
-const RING_RATE: u64 = 50_000_000;
+const RING_RATE: u64 = 40_000_000;
 
 /// How a file is carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,7 +146,7 @@ fn rounds(size: Size) -> Vec<Round> {
     });
     let failing = OURS.map(|way| Round {
         name: format!("{FAILING}-{}", way.name()),
-        seconds: ring as usize / 5 + 6,
+        seconds: ring as usize / 4 + 6,
         parts: 1,
         run: Box::new(move |stage, parts| {
             bed::side_by_side(stage, parts, |_| failing(stage, way, ring))
