@@ -26,8 +26,10 @@ impl Place<'_> {
 
     /// Whether the claim's judge looks at this point.
     fn needs(&self, point: &Point) -> bool {
-        let Claim { at, .. } = self.claim;
-        point.figures.contains(&self.figure.name) && (at.is_empty() || at.contains(&point.x))
+        let Claim { at, reads, .. } = self.claim;
+        point.figures.contains(&self.figure.name)
+            && (at.is_empty() || at.contains(&point.x))
+            && reads(&point.key)
     }
 }
 
@@ -53,7 +55,7 @@ pub fn batches<'a>(places: &[Place<'a>], size: Size, sabotaged: bool) -> Vec<Bat
     let mut batches: Vec<Batch<'a>> = Vec::new();
     for (n, &place) in places.iter().enumerate() {
         let named = Sabotage::named(place.claim.sabotage);
-        let sabotage = if sabotaged { named } else { Sabotage::UNDRAWN };
+        let sabotage = if sabotaged { named } else { Sabotage::NONE };
         let experiment = place.experiment;
         let same =
             |b: &&mut Batch<'_>| std::ptr::eq(b.experiment, experiment) && b.sabotage == sabotage;
@@ -118,10 +120,21 @@ pub fn judge_all<'b>(
 /// # Panics
 ///
 /// Without any run.
-pub fn together(runs: &[&Judged]) -> Verdict {
-    let most = |v: Verdict| 2 * runs.iter().filter(|j| j.verdict == v).count() > runs.len();
+pub fn together(runs: &[Judged]) -> Verdict {
     assert!(!runs.is_empty(), "a claim is judged at least once");
-    [Verdict::Holds, Verdict::Fails].into_iter().find(|v| most(*v)).unwrap_or(Verdict::Undecided)
+    most(runs, runs.len())
+}
+
+/// Whether the rest of so many runs of a claim can't change what they come to.
+pub fn is_settled(runs: &[Judged], of: usize) -> bool {
+    let undecided = runs.iter().filter(|j| j.verdict == Verdict::Undecided).count();
+    runs.len() >= of || most(runs, of) != Verdict::Undecided || 2 * undecided > of
+}
+
+/// Whether more than half of `of` runs hold, or fail.
+fn most(runs: &[Judged], of: usize) -> Verdict {
+    let all = |v: Verdict| 2 * runs.iter().filter(|j| j.verdict == v).count() > of;
+    [Verdict::Holds, Verdict::Fails].into_iter().find(|v| all(*v)).unwrap_or(Verdict::Undecided)
 }
 
 /// How a claim did against what was published.
@@ -205,6 +218,44 @@ mod tests {
         assert!(!can_fail(failing(), judged("3.4", Fails)), "it mends more than it breaks");
     }
 
+    /// Of the experiment whose claims read the fewest of its points.
+    #[test]
+    fn what_is_not_measured_for_a_claim_does_not_change_it() {
+        let experiments = crate::wifi_adapt::experiments();
+        let stations = experiments.iter().find(|e| e.name == "stations").unwrap();
+        let points = (stations.points)(Size::Tiny, Sabotage::NONE);
+        let jobs: Vec<Job<'_>> =
+            points.iter().map(|point| Job { experiment: stations, point, store: None }).collect();
+        let settings = Settings { seed: 1, speech: None, threads: 2 };
+        let rows = run::all(&jobs, &settings, &()).unwrap();
+        let drawn: Vec<_> = stations.figures.iter().map(|figure| (stations, figure)).collect();
+        let (mut spared, mut decided) = (0, 0);
+        for place in claims(&drawn) {
+            let table = |needed: &dyn Fn(&Point) -> bool| Table {
+                columns: stations.columns,
+                rows: points
+                    .iter()
+                    .zip(&rows)
+                    .filter(|(p, _)| needed(p))
+                    .fold(Vec::new(), |rows, (_, more)| [rows, more.clone()].concat()),
+            };
+            if !points.iter().any(|p| place.needs(p)) {
+                continue;
+            }
+            let [all, its] = [table(&|_| true), table(&|p| place.needs(p))];
+            spared += all.rows.len() - its.rows.len();
+            let [all, its] = [all, its].map(|table| judge(place.claim, &table));
+            assert_eq!(
+                (&all.measured, &all.interval),
+                (&its.measured, &its.interval),
+                "{}",
+                place.name()
+            );
+            decided += usize::from(its.measured != NOTHING);
+        }
+        assert!(spared > 100 && decided > 20, "{spared} rows spared, {decided} claims judged");
+    }
+
     #[test]
     fn most_of_the_seeds_decide() {
         for (verdicts, all) in [
@@ -215,7 +266,18 @@ mod tests {
             (&[Holds, Undecided, Undecided], Undecided),
         ] {
             let runs: Vec<Judged> = verdicts.iter().map(|v| judged("", *v)).collect();
-            assert_eq!(together(&runs.iter().collect::<Vec<_>>()), all);
+            assert_eq!(together(&runs), all);
         }
+    }
+
+    #[test]
+    fn what_is_settled_stays_so() {
+        for runs in [[Holds, Holds], [Fails, Fails], [Undecided, Undecided], [Holds, Fails]] {
+            let all = |third| [runs[0], runs[1], third].map(|v| judged("", v));
+            let outcomes = [Holds, Fails, Undecided].map(|third| together(&all(third)));
+            let settled = is_settled(&all(Holds)[..2], 3);
+            assert_eq!(settled, outcomes.iter().all(|v| *v == outcomes[0]), "{runs:?}");
+        }
+        assert!(!is_settled(&[judged("", Holds)], 3) && is_settled(&[judged("", Holds)], 1));
     }
 }

@@ -24,6 +24,8 @@ pub struct Claim {
     pub measure: Box<dyn Fn(&Table) -> Measured + Send + Sync>,
     /// The places on the horizontal axis that it looks at; all, if empty.
     pub at: &'static [f64],
+    /// Whether it looks at a point of this key.
+    pub reads: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// As published with this version, at full size.
     pub expected: Verdict,
     /// Why it fails or is undecided, or what the reader should know anyway.
@@ -56,9 +58,29 @@ impl Verdict {
     }
 }
 
+/// A claim that is expected to hold, of a number without a unit and with two decimals. What is
+/// measured, and what that is held against, have yet to be given.
+impl Default for Claim {
+    fn default() -> Claim {
+        Claim {
+            id: "",
+            says: "",
+            published: None,
+            bound: Bound::within(f64::NAN, f64::NAN, ""),
+            unit: "",
+            decimals: 2,
+            measure: Box::new(|_| Measured::census(f64::NAN)),
+            at: &[],
+            reads: Box::new(|_| true),
+            expected: Verdict::Holds,
+            why: "",
+            sabotage: "",
+        }
+    }
+}
+
 impl Claim {
-    /// A claim that is expected to hold, of a number without a unit and with two decimals. What
-    /// is measured has yet to be given.
+    /// A claim that is expected to hold. What is measured has yet to be given.
     pub fn holding(
         id: &'static str,
         says: &'static str,
@@ -66,19 +88,7 @@ impl Claim {
         bound: Bound,
         sabotage: &'static str,
     ) -> Claim {
-        Claim {
-            id,
-            says,
-            published,
-            bound,
-            unit: "",
-            decimals: 2,
-            measure: Box::new(|_| Measured::census(f64::NAN)),
-            at: &[],
-            expected: Verdict::Holds,
-            why: "",
-            sabotage,
-        }
+        Claim { id, says, published, bound, sabotage, ..Claim::default() }
     }
 }
 

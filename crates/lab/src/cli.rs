@@ -16,7 +16,7 @@ use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use trunkline_lab::check::Against;
+use trunkline_lab::check::{Against, Place};
 use trunkline_lab::claim::{Claim, Verdict};
 use trunkline_lab::experiment::{Experiment, Figure, Size};
 use trunkline_lab::output::{self, Judged, Score};
@@ -507,23 +507,33 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
     let how = &args.how;
     let needs_speech = places.iter().any(|p| p.experiment.needs_speech);
     let speech = how.speech.load(needs_speech)?;
-    let judge = |sabotaged, seed| {
+    let judge = |places: &[Place<'_>], sabotaged, seed| {
         let settings = Settings { seed, speech: speech.as_ref(), threads: how.threads() };
-        let batches = check::batches(&places, how.size(), sabotaged);
+        let batches = check::batches(places, how.size(), sabotaged);
         let (points, weight) = check::extent(&batches);
         let bar = Bar::new(points, "points");
         let judged = check::judge_all(&batches, &settings, &Weighed(&bar, weight));
         bar.finish();
         judged
     };
-    let seeds = args.seeds.map_or(if how.quick { 3 } else { 1 }, u64::from);
-    let runs: Vec<Vec<Judged>> =
-        (how.seed..how.seed + seeds).map(|seed| judge(false, seed)).collect::<Result<_, _>>()?;
-    let sabotaged = if args.sabotage { judge(true, how.seed)? } else { Vec::new() };
+    let seeds = args.seeds.map_or(if how.quick { 3 } else { 1 }, usize::from);
+    let mut runs: Vec<Vec<Judged>> = vec![Vec::new(); places.len()];
+    for seed in how.seed..how.seed + seeds as u64 {
+        // More runs change nothing of what most have decided.
+        let open: Vec<usize> =
+            (0..places.len()).filter(|n| !check::is_settled(&runs[*n], seeds)).collect();
+        if open.is_empty() {
+            break;
+        }
+        let again: Vec<Place<'_>> = open.iter().map(|n| places[*n]).collect();
+        for (n, judged) in open.into_iter().zip(judge(&again, false, seed)?) {
+            runs[n].push(judged);
+        }
+    }
+    let sabotaged = if args.sabotage { judge(&places, true, how.seed)? } else { Vec::new() };
     let (mut good, mut score) = (true, Score::default());
-    for (n, place) in places.iter().enumerate() {
-        let runs: Vec<&Judged> = runs.iter().map(|run| &run[n]).collect();
-        let verdict = check::together(&runs);
+    for (n, (place, runs)) in places.iter().zip(&runs).enumerate() {
+        let verdict = check::together(runs);
         score.add(&Judged { verdict, ..runs[0].clone() });
         let against = check::against(place.claim, verdict);
         // What was published as decided must be so where as much is measured.
@@ -532,9 +542,9 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
             && how.size() == Size::Full;
         good &= against != Against::Broken && !fickle;
         let broken = sabotaged.get(n);
-        let survives = broken.is_some_and(|b| !check::can_fail(&place.claim.bound, runs[0], b));
+        let survives = broken.is_some_and(|b| !check::can_fail(&place.claim.bound, &runs[0], b));
         good &= !survives;
-        outln!("{}", told(place, &runs, (verdict, against), broken.map(|b| (b, survives))));
+        outln!("{}", told(place, runs, (verdict, against), broken.map(|b| (b, survives))));
     }
     outln!("the papers' claims: {}; our own: {}", score.published.text(), score.own.text());
     Ok(good)
@@ -542,8 +552,8 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
 
 /// What `check` says of a claim in a line.
 fn told(
-    place: &check::Place<'_>,
-    runs: &[&Judged],
+    place: &Place<'_>,
+    runs: &[Judged],
     (verdict, against): (Verdict, Against),
     broken: Option<(&Judged, bool)>,
 ) -> String {

@@ -50,9 +50,6 @@ pub struct Sabotage(Option<&'static str>);
 impl Sabotage {
     /// Nothing is broken.
     pub const NONE: Sabotage = Sabotage(None);
-    /// Nothing is broken, and nothing drawn either: points that no claim looks at may be left
-    /// out, as they may with something broken.
-    pub const UNDRAWN: Sabotage = Sabotage(Some(""));
 
     /// What `name` breaks, as the experiment defines it.
     pub fn named(name: &'static str) -> Sabotage {

@@ -2,7 +2,7 @@
 
 use super::PAPER;
 use super::call::Codec;
-use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Cell, Column, Table};
@@ -123,12 +123,9 @@ fn table1() -> Figure {
             published: Some("95.2 kbit/s with G.711, 39.2 kbit/s with G.729"),
             bound: Bound::at_most(0.05, "half of the last digit"),
             unit: "kbit/s",
-            decimals: 2,
             measure: Box::new(|t| farthest(t, ["data_kbit_s", "published_kbit_s"])),
-            at: &[],
-            expected: Verdict::Holds,
-            why: "",
             sabotage: "without-link-layer",
+            ..Claim::default()
         }],
     }
 }
@@ -165,10 +162,8 @@ fn table2() -> Figure {
             unit: "points of MOS",
             decimals: 3,
             measure: Box::new(|t| farthest(t, ["mos", "published_mos"])),
-            at: &[],
-            expected: Verdict::Holds,
-            why: "",
             sabotage: "one-point-less",
+            ..Claim::default()
         }],
     }
 }

@@ -84,7 +84,6 @@ fn fig1b() -> Figure {
             published: None,
             bound: Bound::at_most(1.0, OWN_TARGET),
             unit: "points of R",
-            decimals: 2,
             measure: Box::new(|t| {
                 let places = along(&[50.0, 150.0, 250.0], 0.1);
                 let each = Codec::ALL.iter().flat_map(|c| places.iter().map(|p| (*c, *p)));
@@ -95,9 +94,8 @@ fn fig1b() -> Figure {
                 Measured::maximum(each.map(less))
             }),
             at: &[50.0, 150.0, 250.0],
-            expected: Verdict::Holds,
-            why: "",
             sabotage: "a-second-to-begin-with",
+            ..Claim::default()
         }],
     }
 }
@@ -141,10 +139,8 @@ pub fn points(id: &'static str, says: &'static str, bound: Bound) -> Claim {
         unit: "points of R",
         decimals: 1,
         measure: Box::new(|_| Measured::census(f64::NAN)),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "nagle",
+        ..Claim::default()
     }
 }
 

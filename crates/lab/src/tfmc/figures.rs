@@ -271,12 +271,9 @@ fn claim(id: &'static str, says: &'static str, published: &'static str, bound: B
         published: Some(published),
         bound,
         unit: "Mbit/s",
-        decimals: 2,
         measure: Box::new(|_| none()),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "no-tfmc",
+        ..Claim::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::PAPER;
 use super::live::{Carried, Live, fill};
-use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Cell, Column, Record, Table};
@@ -143,7 +143,6 @@ fn fig4() -> Figure {
                 published: Some("42 % with 10 packets of 20 bytes"),
                 bound: Bound::within(41.5, 42.5, "what rounds to 42 %"),
                 unit: "%",
-                decimals: 2,
                 measure: Box::new(|t| {
                     let row = t
                         .iter()
@@ -151,9 +150,8 @@ fn fig4() -> Figure {
                     Measured::census(row.map_or(f64::NAN, |r| r.number("counted_pct")))
                 }),
                 at: &[20.0],
-                expected: Verdict::Holds,
-                why: "",
                 sabotage: "packets-apart",
+                ..Claim::default()
             },
             Claim {
                 id: "as-counted",
@@ -167,10 +165,8 @@ fn fig4() -> Figure {
                     let off = |r: Record<'_>| r.number("formula_pct") - r.number("counted_pct");
                     Measured::maximum(t.iter().map(|r| Measured::census(off(r).abs())))
                 }),
-                at: &[],
-                expected: Verdict::Holds,
-                why: "",
                 sabotage: "packets-apart",
+                ..Claim::default()
             },
             live_claim(),
         ],
@@ -185,16 +181,14 @@ fn live_claim() -> Claim {
         published: None,
         bound: Bound::at_least(21.0, "half of the paper's 42 %; set before anything was measured"),
         unit: "%",
-        decimals: 2,
         measure: Box::new(|t| {
             let ten =
                 |r: &Record<'_>| r.number("payload_bytes") == 20.0 && r.number("packets") == 10.0;
             Measured::census(t.iter().find(ten).map_or(f64::NAN, |r| r.number("live_pct")))
         }),
         at: &[20.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "trunk-off",
+        ..Claim::default()
     }
 }
 

@@ -36,12 +36,10 @@ fn fig1() -> Figure {
                 published: Some("up to 1 % loss the average is above 4.0"),
                 bound: PSTN,
                 unit: "PESQ",
-                decimals: 2,
                 measure: Box::new(|t| pooled(t, Statistic::Mean, "udp", 1.0)),
                 at: &[0.0, 1.0],
-                expected: Verdict::Holds,
-                why: "",
                 sabotage: "udp-loses-twice",
+                ..Claim::default()
             },
             Claim {
                 id: "burstiness-low",
@@ -49,15 +47,13 @@ fn fig1() -> Figure {
                 published: Some("burstiness plays no major role until loss is relatively high"),
                 bound: NO_MAJOR_ROLE,
                 unit: "PESQ apart",
-                decimals: 2,
                 measure: Box::new(|t| {
                     let of = |loss| Measured::range(&at(t, Statistic::Mean, "udp", loss));
                     Measured::maximum([of(0.5), of(1.0)])
                 }),
                 at: &[0.5, 1.0],
-                expected: Verdict::Holds,
-                why: "",
                 sabotage: "bursts-on-top",
+                ..Claim::default()
             },
             Claim {
                 id: "burstiness-high",
@@ -65,12 +61,10 @@ fn fig1() -> Figure {
                 published: Some("burstiness plays a role once loss is relatively high"),
                 bound: A_ROLE,
                 unit: "PESQ below",
-                decimals: 2,
                 measure: Box::new(|t| below_uniform(&at(t, Statistic::Mean, "udp", 10.0))),
                 at: &[10.0],
-                expected: Verdict::Holds,
-                why: "",
                 sabotage: "bursts-the-other-way-round",
+                ..Claim::default()
             },
         ],
     }
@@ -103,12 +97,10 @@ fn fig2() -> Figure {
                 published: Some("even at 0.5 % loss it is below 4.0"),
                 bound: Bound::below(4.0, "the paper's number"),
                 unit: "PESQ",
-                decimals: 2,
                 measure: Box::new(brought_below),
                 at: &[0.0, 0.5],
-                expected: Verdict::Holds,
-                why: "",
                 sabotage: "udp-loses-a-fifth",
+                ..Claim::default()
             },
             Claim {
                 id: "3.69",
@@ -120,15 +112,14 @@ fn fig2() -> Figure {
                     "the paper's number, to the 0.05 that can be read off a printed plot",
                 ),
                 unit: "PESQ",
-                decimals: 2,
                 measure: Box::new(|t| {
                     let nothing = || Measured::census(f64::NAN);
                     at(t, Statistic::P5, "udp", 0.5).pop().unwrap_or_else(nothing)
                 }),
                 at: &[0.5],
                 expected: Verdict::Undecided,
-                why: "",
                 sabotage: "udp-loses-a-fifth",
+                ..Claim::default()
             },
             Claim {
                 id: "burstiness",
@@ -137,12 +128,10 @@ fn fig2() -> Figure {
                 published: Some("for the streams hit hardest burstiness has a significant impact"),
                 bound: A_ROLE,
                 unit: "PESQ below",
-                decimals: 2,
                 measure: Box::new(|t| below_uniform(&at(t, Statistic::P5, "udp", 0.5))),
                 at: &[0.5],
-                expected: Verdict::Holds,
-                why: "",
                 sabotage: "bursts-the-other-way-round",
+                ..Claim::default()
             },
             internet(),
         ],
@@ -160,7 +149,6 @@ fn internet() -> Claim {
         ),
         bound: Bound::below(4.0, "the quality of the telephone network"),
         unit: "PESQ",
-        decimals: 2,
         measure: Box::new(|t| {
             let of = |path| pooled(t, Statistic::P5, path, INTERNET.0);
             let (without, with) = (of("udp"), of("overlay"));
@@ -168,9 +156,8 @@ fn internet() -> Claim {
             without.noting(note)
         }),
         at: &[INTERNET.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "recovered",
+        ..Claim::default()
     }
 }
 

@@ -299,15 +299,13 @@ fn exact(says: &'static str, curve: fn(f64) -> f64) -> Claim {
             "half of what tells it from the paper's, mean of 2 to 10 %",
         ),
         unit: "% off",
-        decimals: 2,
         measure: Box::new(move |table| {
             let losses = LOSSES.into_iter().filter(|l| *l >= RATIOS_FROM);
             Measured::mean(&losses.map(|loss| off(table, curve, loss)).collect::<Vec<_>>())
         }),
-        at: &[],
-        expected: Verdict::Holds,
         why: "Lost, and then the request or the repetition too: p (1 − (1 − p)²).",
         sabotage: "one-request-in-ten-unanswered",
+        ..Claim::default()
     }
 }
 
@@ -318,7 +316,6 @@ fn approximate(says: &'static str, published: &'static str, curve: fn(f64) -> f6
         published: Some(published),
         bound: Bound::within(-5.0, 5.0, "a twentieth of it: what can be read off a printed curve"),
         unit: "% off",
-        decimals: 2,
         measure: Box::new(move |table| {
             let at_ten = pooled(table, 10.0);
             let (low, high) = at_ten.interval;
@@ -330,6 +327,7 @@ fn approximate(says: &'static str, published: &'static str, curve: fn(f64) -> f6
         why: "The paper leaves out what happens when several packets are lost; counted as a whole \
               it is 2p² − p³, which is 12 % more at p = 10 %, 5 % more at 5 % and 2 % more at 2 %.",
         sabotage: "one-request-in-ten-unanswered",
+        ..Claim::default()
     }
 }
 
@@ -343,9 +341,8 @@ fn at_five(says: &'static str, published: &'static str, bound: Bound) -> Claim {
         decimals: 3,
         measure: Box::new(|table| pooled(table, 5.0)),
         at: &[5.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "one-request-in-ten-unanswered",
+        ..Claim::default()
     }
 }
 
@@ -356,15 +353,13 @@ fn overhead() -> Claim {
         published: Some("minimal overhead under low or no loss"),
         bound: Bound::at_most(1.0, "0.5 % repeated, and for each a request of a third of the size"),
         unit: "% more bytes",
-        decimals: 2,
         measure: Box::new(|table| {
             let low = table.iter().filter(|r| r.number("loss_pct") == 0.5);
             Measured::maximum(low.map(|r| Measured::census(r.number("overhead_pct"))))
         }),
         at: &[0.5],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "hello-every-20-ms",
+        ..Claim::default()
     }
 }
 
@@ -383,8 +378,7 @@ fn independent() -> Claim {
             Measured::range(&five).times(100.0 / Measured::mean(&five).estimate)
         }),
         at: &[5.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "one-repeat-at-a-time",
+        ..Claim::default()
     }
 }

@@ -3,7 +3,7 @@
 use super::fig4_5::{COLUMNS, LossPoint, exact_residual, residual};
 use super::{PAPER, burst_label};
 use crate::chain::{Bursts, PACKET, Policy};
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET};
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -204,9 +204,8 @@ fn left(
             Measured::maximum(table.iter().filter(|r| here(r) && wanted(r)).map(|r| residual(&r)))
         }),
         at: &[5.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage,
+        ..Claim::default()
     }
 }
 
@@ -218,7 +217,6 @@ fn bytes(most: f64) -> Claim {
         published: None,
         bound: Bound::at_most(most, OWN_TARGET),
         unit: "% more bytes",
-        decimals: 2,
         measure: Box::new(move |table| {
             let here = |r: &Record<'_>| ours(r) && r.number("loss_pct") == 5.0;
             let each =
@@ -226,9 +224,8 @@ fn bytes(most: f64) -> Claim {
             Measured::maximum(each)
         }),
         at: &[5.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "a-hello-every-20-ms",
+        ..Claim::default()
     }
 }
 
@@ -240,7 +237,6 @@ fn never_worse() -> Claim {
         published: None,
         bound: Bound::at_most(3.5, "of 84 points one is above it by chance once in 50 figures"),
         unit: "standard errors",
-        decimals: 2,
         measure: Box::new(|table| {
             let more = |r: Record<'_>| {
                 let same = |o: &Record<'_>| {
@@ -258,9 +254,7 @@ fn never_worse() -> Claim {
             let worst = Measured::maximum(each.iter().cloned()).estimate;
             most.noting(format!("At most {worst:.5} % more."))
         }),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "nacks-off",
+        ..Claim::default()
     }
 }

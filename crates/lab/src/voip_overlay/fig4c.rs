@@ -4,7 +4,7 @@ use super::PAPER;
 use super::fig4_5::{COLUMNS, LossPoint, exact_residual, residual};
 use super::fig4b::{FLOOR, mark};
 use crate::chain::{Bursts, Policy};
-use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -120,16 +120,15 @@ fn twice() -> Claim {
         published: None,
         bound: Bound::within(-4.0, 4.0, "half of what tells it from p², if no request were lost"),
         unit: "% off",
-        decimals: 2,
         measure: Box::new(|table| {
             let expected = 100.0 * twice_residual(0.1);
             let off = left(table, "twice", 10.0).minus(&Measured::census(expected));
             off.times(100.0 / expected)
         }),
         at: &[10.0],
-        expected: Verdict::Holds,
         why: "Lost, and then both requests or the repetition too: p (1 − (1 − p²)(1 − p)).",
         sabotage: "one-request-in-a-hundred-unanswered",
+        ..Claim::default()
     }
 }
 
@@ -154,8 +153,7 @@ fn ordered() -> Claim {
             Measured::census((ORDER.len() - 1 - all.windows(2).filter(apart).count()) as f64)
         }),
         at: &[10.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "one-envelope-for-twice",
+        ..Claim::default()
     }
 }

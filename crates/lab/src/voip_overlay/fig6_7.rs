@@ -188,10 +188,8 @@ fn fig6() -> Figure {
                 unit: "ms",
                 decimals: 0,
                 measure: Box::new(|t| quantile_from(t, "uniform", RECOVERED_FROM_MS, 0.5)),
-                at: &[],
-                expected: Verdict::Holds,
-                why: "",
                 sabotage: "wait-for-three",
+                ..Claim::default()
             },
             Claim {
                 id: "constant",
@@ -207,10 +205,8 @@ fn fig6() -> Figure {
                     let at = |share| quantile_from(t, "uniform", RECOVERED_FROM_MS, share);
                     apart(&at(0.95), &at(0.05))
                 }),
-                at: &[],
-                expected: Verdict::Holds,
-                why: "",
                 sabotage: "bursts-everywhere",
+                ..Claim::default()
             },
             spread(),
             not_recovered(
@@ -249,10 +245,8 @@ fn spread() -> Claim {
             let more = last.minus(&first);
             Measured::minimum([first, last, more]).noting(note)
         }),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "bursts-ignored",
+        ..Claim::default()
     }
 }
 
@@ -269,10 +263,8 @@ fn not_recovered(says: &'static str, published: &'static str, bound: Bound) -> C
             let there: Vec<Measured> = there.filter(|m| m.estimate.is_finite()).collect();
             Measured::census(100.0).minus(&Measured::mean(&there))
         }),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "one-request-in-ten-unanswered",
+        ..Claim::default()
     }
 }
 
@@ -301,12 +293,9 @@ fn out_of_order() -> Claim {
         ),
         bound: Bound::within(89.75, 90.75, "90.25, to a twentieth of the 9.75 that are lost"),
         unit: "%",
-        decimals: 2,
         measure: Box::new(|table| within(table, "uniform", 21)),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "in-order-at-the-relay",
+        ..Claim::default()
     }
 }
 
@@ -332,11 +321,11 @@ fn fig7() -> Figure {
                 unit: "%",
                 decimals: 3,
                 measure: Box::new(twice),
-                at: &[],
                 expected: Verdict::Fails,
                 why: "(p − r)² = 0.20 % is expected, where r is what is not recovered; 0.05 · 0.05 \
                       forgets that.",
                 sabotage: "second-link-loses-half",
+                ..Claim::default()
             },
             Claim {
                 id: "twice-delay",
@@ -346,10 +335,9 @@ fn fig7() -> Figure {
                 unit: "ms",
                 decimals: 0,
                 measure: Box::new(|table| quantile_from(table, "uniform", TWICE_FROM_MS, 0.5)),
-                at: &[],
-                expected: Verdict::Holds,
                 why: "Twice 30 ms and 2 ms; the paper's nodes also took time to process packets.",
                 sabotage: "wait-for-three",
+                ..Claim::default()
             },
             not_recovered(
                 "1 % of the packets are not recovered",

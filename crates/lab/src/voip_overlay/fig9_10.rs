@@ -48,12 +48,10 @@ fn fig9() -> Figure {
                 published: None,
                 bound: Bound::at_least(-READABLE, "equal, to the 0.05 that can be read off"),
                 unit: "PESQ better",
-                decimals: 2,
                 measure: Box::new(|t| better(t, Statistic::Mean, 7.0, 1.0)),
                 at: &[0.0, 1.0, 7.0],
-                expected: Verdict::Holds,
-                why: "",
                 sabotage: "one-request-in-ten-unanswered",
+                ..Claim::default()
             },
             whatever(
                 Statistic::Mean,
@@ -98,12 +96,10 @@ fn fig10() -> Figure {
                 published: None,
                 bound: Bound::above(0.0, "better"),
                 unit: "PESQ better",
-                decimals: 2,
                 measure: Box::new(|t| better(t, Statistic::P5, 3.5, 0.5)),
                 at: &[0.0, 0.5, 3.5],
-                expected: Verdict::Holds,
-                why: "",
                 sabotage: "one-request-in-two-unanswered",
+                ..Claim::default()
             },
             whatever(
                 Statistic::P5,
@@ -135,12 +131,11 @@ fn sustained(
         published: Some(published),
         bound: PSTN,
         unit: "PESQ",
-        decimals: 2,
         measure: Box::new(move |table| pooled(table, statistic, "overlay", loss)),
         at,
         expected: if loss == 8.0 { Verdict::Undecided } else { Verdict::Holds },
-        why: "",
         sabotage,
+        ..Claim::default()
     }
 }
 
@@ -166,14 +161,13 @@ fn whatever(
         published: Some(published),
         bound: NO_MAJOR_ROLE,
         unit: "PESQ apart",
-        decimals: 2,
         measure: Box::new(move |table| Measured::range(&at(table, statistic, "overlay", loss))),
         at: at_losses,
         expected: match statistic {
             Statistic::Mean => Verdict::Holds,
             Statistic::P5 => Verdict::Undecided,
         },
-        why: "",
         sabotage: "one-repeat-at-a-time",
+        ..Claim::default()
     }
 }

@@ -159,16 +159,14 @@ fn above_four(
         published: None,
         bound: Bound::at_least(4.0, OWN_TARGET),
         unit: "PESQ",
-        decimals: 2,
         measure: Box::new(move |table| {
             let rows = there(table, loss, bursts);
             let note = note(table, statistic, "until-deadline", loss);
             Measured::minimum(rows.iter().map(|r| statistic.of(r))).noting(note)
         }),
         at,
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "nacks-off",
+        ..Claim::default()
     }
 }
 
@@ -181,7 +179,6 @@ fn as_without_loss() -> Claim {
         published: None,
         bound: Bound::at_most(0.1, OWN_TARGET),
         unit: "PESQ below",
-        decimals: 2,
         measure: Box::new(|table| {
             let p5 = |loss| {
                 let rows = there(table, loss, &["uniform", "25", "50"]);
@@ -195,6 +192,7 @@ fn as_without_loss() -> Claim {
         why: "Set for recordings whose 5th percentile was 3.92 without any loss. These readers have \
               4.31, so that the few packets that are missed cost more.",
         sabotage: "once",
+        ..Claim::default()
     }
 }
 
@@ -217,5 +215,6 @@ fn cost() -> Claim {
         why: "11.1 % are p/(1−p), the floor of any repair. \
               What is above is requests, about two and a half for each loss, and copies.",
         sabotage: "requests-without-end",
+        ..Claim::default()
     }
 }

@@ -2,7 +2,7 @@
 //! our send filter beside the one that it is made after.
 
 use super::PAPER;
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, maximum};
 use crate::experiment::{Experiment, Figure, Inputs, Point};
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Column, Record, Table};
@@ -70,16 +70,13 @@ fn within() -> Claim {
         published: None,
         bound: Bound::at_most(0.5, OWN_TARGET),
         unit: "dB off",
-        decimals: 2,
         measure: Box::new(|table| {
             let band = |r: &Record<'_>| (200.0..=3_400.0).contains(&r.number("hz"));
             let off = table.iter().filter(band).map(|r| r.number("off_db").abs());
             Measured::census(maximum(off))
         }),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "no-filter",
+        ..Claim::default()
     }
 }
 

@@ -5,7 +5,7 @@
 use super::quality::{self, Path, QualityPoint, READABLE};
 use super::{PAPER, burst_label};
 use crate::chain::{Bursts, Policy};
-use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, Sabotage, Size, fnv1a};
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::speech::{Filter, Variant};
@@ -208,7 +208,6 @@ fn without_loss() -> Claim {
         published: None,
         bound: Bound::at_least(4.0, "the paper's percentiles of 4.0 with loss presuppose it"),
         unit: "PESQ",
-        decimals: 2,
         // Nothing is sampled: nothing is lost.
         measure: Box::new(|table| {
             let there = |r: &Record<'_>| r.is("filter", "irs") && r.number("loss_pct") == 0.0;
@@ -216,9 +215,8 @@ fn without_loss() -> Claim {
             Measured::minimum(table.iter().filter(there).map(p5))
         }),
         at: &[0.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "unfiltered",
+        ..Claim::default()
     }
 }
 

@@ -4,7 +4,7 @@ mod bandwidth;
 mod delays;
 mod fairness;
 
-use super::grid::{DRAFT, GREEDY, ONE_QUEUE, POLLED, SCHEMES, STANDARD};
+use super::grid::{self, DRAFT, GREEDY, ONE_QUEUE, POLLED, SCHEMES, STANDARD};
 use crate::claim::{Claim, Measured, Verdict};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Draw, Mark, Panel, Panels, Series, Style};
@@ -29,6 +29,12 @@ pub fn all() -> Vec<Figure> {
         fairness::fig7,
     };
     vec![fig4(), fig4b(), fig5(), fig6(), fig7()]
+}
+
+/// For claims that look at calls sent in one of these ways.
+fn reads(sent: impl Into<Vec<Sent>>) -> Box<dyn Fn(&str) -> bool + Send + Sync> {
+    let sent = sent.into();
+    Box::new(move |key| sent.iter().any(|&sent| grid::is_of(key, sent)))
 }
 
 /// A measure at each number of calls that is so.

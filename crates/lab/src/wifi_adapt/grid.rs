@@ -99,7 +99,10 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let point = |(name, access): (&'static str, Access), stations: u16, over: &'static str| Point {
         key: format!("{name}-{stations}+{}", over.replace('/', "-")),
         x: stations.into(),
-        figures: figures_of(name, over, sabotage),
+        figures: match name {
+            DRAFT | ONE_QUEUE => vec!["fig4", "fig4b", "fig5", "fig6", "fig7"],
+            _ => vec!["fig4", "fig4b", "fig5", "fig7"],
+        },
         weight: f64::from(runs * seconds) * (0.0025 + 0.0005 * f64::from(stations)),
         measure: Box::new(move |inputs| {
             let length = Duration::from_secs(seconds.into());
@@ -108,35 +111,13 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         }),
     };
     let cell = |n: u16, cell| SCHEMES.map(|over| point(cell, n, over));
-    let all = stations.iter().flat_map(|&n| CELLS.into_iter().flat_map(move |c| cell(n, c)));
-    all.filter(|point| !point.figures.is_empty()).collect()
+    stations.iter().flat_map(|&n| CELLS.into_iter().flat_map(move |c| cell(n, c))).collect()
 }
 
-/// The figures that show what is sent so; if none is drawn, those whose claims look at it.
-fn figures_of(cell: &str, over: &str, sabotage: Sabotage) -> Vec<&'static str> {
-    let [draft, one_queue] = [DRAFT, ONE_QUEUE].map(|name| cell == name);
-    if sabotage == Sabotage::NONE {
-        let all = ["fig4", "fig4b", "fig5", "fig6", "fig7"].into_iter();
-        return all.filter(|figure| *figure != "fig6" || draft || one_queue).collect();
-    }
-    let read = match over {
-        _ if sabotage == Sabotage::UNDRAWN => true,
-        ADAPTIVE => true,
-        TFRC => ["lowest-rate", "slow-reports", "no-background"].iter().any(|s| sabotage.is(s)),
-        GREEDY => sabotage.is("lowest-rate") || sabotage.is("codec-limited"),
-        _ => sabotage.is("lowest-rate"),
-    };
-    let by_claims: &[&str] = match over {
-        _ if !read => &[],
-        ADAPTIVE if draft => &["fig4", "fig4b", "fig5", "fig6", "fig7"],
-        ADAPTIVE if one_queue => &["fig4", "fig4b", "fig6"],
-        ADAPTIVE => &["fig4", "fig4b", "fig5", "fig7"],
-        TFRC | GREEDY if draft => &["fig4", "fig5", "fig6", "fig7"],
-        TFRC if one_queue => &["fig4", "fig5", "fig6", "fig7"],
-        G711 if draft || one_queue => &["fig4b"],
-        _ => &[],
-    };
-    by_claims.to_vec()
+/// Whether a point's key is that of calls sent so, in this cell.
+pub fn is_of(key: &str, (cell, over): (&str, &str)) -> bool {
+    let Some((setting, sent)) = key.split_once('+') else { return false };
+    setting.rsplit_once('-').is_some_and(|(name, _)| name == cell) && sent == over.replace('/', "-")
 }
 
 /// What is sent under this name.

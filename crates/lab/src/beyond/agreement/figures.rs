@@ -2,7 +2,7 @@
 
 use super::networks::{self, Kind};
 use super::{FIGURE, QUANTITIES};
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -132,7 +132,6 @@ fn agrees(quantity: &'static str) -> Claim {
         published: None,
         bound: Bound::at_most(1.0, why),
         unit: "of what they may be apart",
-        decimals: 2,
         measure: Box::new(move |t| {
             let one = |network: &str| {
                 let both = PLACES.map(|at| find(t, at, network, quantity).map(|r| mean(&r)));
@@ -148,8 +147,6 @@ fn agrees(quantity: &'static str) -> Claim {
             let note = format!("Simulator, testbed: {}.", said.join("; "));
             Measured::maximum(all.iter().map(|(apart, _)| apart.clone())).noting(note)
         }),
-        at: &[],
-        expected: Verdict::Holds,
         why: match quantity {
             "p99 delay" => {
                 "Of a machine that does nothing else. Where callers are now and then late by a \
@@ -163,6 +160,7 @@ fn agrees(quantity: &'static str) -> Claim {
             "median delay" => "",
             _ => "no-recovery",
         },
+        ..Claim::default()
     }
 }
 
@@ -175,10 +173,8 @@ fn silent(at: &'static str) -> Claim {
         unit: "ms",
         decimals: 0,
         measure: Box::new(move |t| of_worst(t, at, Kind::Failing, "silence")),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "paper-hellos",
+        ..Claim::default()
     }
 }
 
@@ -189,12 +185,9 @@ fn recovered(at: &'static str) -> Claim {
         published: None,
         bound: Bound::below(1.5, OWN_TARGET),
         unit: "%",
-        decimals: 2,
         measure: Box::new(move |t| of_worst(t, at, Kind::Lossy, "missed")),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "no-recovery",
+        ..Claim::default()
     }
 }
 
@@ -211,6 +204,7 @@ fn of_worst(t: &Table, at: &str, kind: Kind, quantity: &str) -> Measured {
 mod tests {
     use super::super::{COLUMNS, rows};
     use super::*;
+    use crate::claim::Verdict;
     use crate::output::judge;
     use crate::table::print;
 

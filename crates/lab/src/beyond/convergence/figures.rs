@@ -2,7 +2,7 @@
 
 use super::FIGURE;
 use super::script::Event;
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum, worst_of};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, maximum, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -167,10 +167,8 @@ fn soon(
             let note = format!("{} {}", medians(t, place, events), worst_of(runs));
             Measured::census(worst).noting(note)
         }),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage,
+        ..Claim::default()
     }
 }
 
@@ -188,10 +186,8 @@ fn settles(place: &'static str) -> Claim {
             let sum = if known.is_nan() { f64::NAN } else { unsettled.iter().sum() };
             Measured::census(sum)
         }),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "room-for-half",
+        ..Claim::default()
     }
 }
 
@@ -214,7 +210,6 @@ fn agrees(event: Event) -> Claim {
             "50 ms or 15 %, whichever is more: set before anything was measured",
         ),
         unit: "of what they may be apart",
-        decimals: 2,
         measure: Box::new(move |t| {
             let of = |place, column| at(t, place, event, 50.0, column);
             let [sim, live] = PLACES.map(|place| of(place, "converged_s"));
@@ -227,10 +222,8 @@ fn agrees(event: Event) -> Claim {
             );
             Measured::census(apart / allowed(sim)).noting(note)
         }),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "paper-hellos",
+        ..Claim::default()
     }
 }
 
@@ -239,6 +232,7 @@ mod tests {
     use super::super::script::Settled;
     use super::super::{COLUMNS, rows};
     use super::*;
+    use crate::claim::Verdict;
     use crate::output::judge;
     use crate::table::print;
     use std::time::Duration;

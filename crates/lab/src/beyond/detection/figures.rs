@@ -196,9 +196,8 @@ fn shorter_is_riskier() -> Claim {
         decimals: 1,
         measure: Box::new(|t| more(t, (1_000.0, "no", 5.0), PAPER)),
         at: &[5.0, 10.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "no-loss",
+        ..Claim::default()
     }
 }
 
@@ -222,9 +221,9 @@ fn as_calm_as_the_paper(id: &'static str, loss: &'static str) -> Claim {
         decimals: 1,
         measure: Box::new(|t| more(t, PAPER, DEFAULT)),
         at: &[1.0, 10.0],
-        expected: Verdict::Holds,
         why: "So what the paper says of less than 10 s is true of its hellos, not of loss as such.",
         sabotage: "probes-off",
+        ..Claim::default()
     }
 }
 
@@ -243,9 +242,8 @@ fn found_within_a_second() -> Claim {
             Measured::new(value, (low, high))
         }),
         at: &[1.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "twice-the-patience",
+        ..Claim::default()
     }
 }
 
@@ -256,7 +254,6 @@ fn calm_in_time() -> Claim {
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "per link and day",
-        decimals: 2,
         measure: Box::new(|t| rare(t, DEFAULT)),
         at: &[1.0],
         expected: Verdict::Fails,
@@ -264,6 +261,7 @@ fn calm_in_time() -> Claim {
               an outage, which is up to 200 ms old: where outages take 69 ms on average, one of \
               0.8 to 1 s comes every few days.",
         sabotage: "half-the-patience",
+        ..Claim::default()
     }
 }
 
@@ -284,9 +282,9 @@ fn stalls_want_patience() -> Claim {
             Measured::minimum(both)
         }),
         at: &[1.0, 10.0],
-        expected: Verdict::Holds,
         why: "What the paper saw on Planetlab: its hosts, not its losses, want patience.",
         sabotage: "no-stalls",
+        ..Claim::default()
     }
 }
 
@@ -307,9 +305,8 @@ fn five_are_too_few() -> Claim {
             Measured::minimum([50.0, 200.0, 1_000.0].map(pair))
         }),
         at: &[5.0, 10.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "no-stalls",
+        ..Claim::default()
     }
 }
 
@@ -323,11 +320,9 @@ fn calm_after(id: &'static str, says: &'static str, dead_after: f64) -> Claim {
             "this project's own target: one of the 1,400 times a day that a host stands still",
         ),
         unit: "false deaths per link and day",
-        decimals: 2,
         measure: Box::new(move |t| rare(t, (200.0, "yes", dead_after))),
         at: if dead_after == 5.0 { &[5.0] } else { &[10.0] },
-        expected: Verdict::Holds,
-        why: "",
         sabotage: if dead_after == 5.0 { "stalls-of-eight-seconds" } else { "half-the-patience" },
+        ..Claim::default()
     }
 }

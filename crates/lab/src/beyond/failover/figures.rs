@@ -131,9 +131,8 @@ fn whole(id: &'static str, settings: &'static str, within: &'static str, bound: 
             Measured::census(worst).noting(format!("{}. {}", note.join("; "), worst_of(runs)))
         }),
         at: &[0.0, 1.0, 2.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "paper-hellos",
+        ..Claim::default()
     }
 }
 
@@ -178,6 +177,7 @@ fn acts(id: &'static str, events: &'static [&'static str], at: &'static [f64]) -
             }
         },
         sabotage: "paper-hellos",
+        ..Claim::default()
     }
 }
 
@@ -207,7 +207,6 @@ fn calm(id: &'static str, event: &'static str) -> Claim {
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "changes of way an hour",
-        decimals: 2,
         measure: Box::new(move |t| {
             let [runs, hours, deaths, most, changes] =
                 ["runs", "hours", "deaths", "most_changes", "changes"]
@@ -223,5 +222,6 @@ fn calm(id: &'static str, event: &'static str) -> Claim {
         expected,
         why,
         sabotage: if event == STEADY[0].0 { "a-cut-in-the-middle" } else { "fast-hellos" },
+        ..Claim::default()
     }
 }

@@ -1,7 +1,7 @@
 //! Figures and claims on links that fail again and again.
 
 use super::FAILURES;
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum, worst_of};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, maximum, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -123,9 +123,8 @@ fn heals() -> Claim {
             Measured::census(worst).noting(note)
         }),
         at: &[0.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "news-held-back",
+        ..Claim::default()
     }
 }
 
@@ -143,9 +142,8 @@ fn swings() -> Claim {
             Measured::census(worst).noting(worst_of(lives(here())))
         }),
         at: &[2.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "news-held-back",
+        ..Claim::default()
     }
 }
 
@@ -169,10 +167,10 @@ fn changes() -> Claim {
             Measured::census(maximum([most, 2.5 * each])).noting(note)
         }),
         at: &[1.0],
-        expected: Verdict::Holds,
         why: "As often as damping lets it: away and back twice, a minute apart, and then away for \
               good.",
         sabotage: "damping-off",
+        ..Claim::default()
     }
 }
 
@@ -201,8 +199,7 @@ fn calm() -> Claim {
             Measured::census(worst).noting(note)
         }),
         at: &[1.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "damping-off",
+        ..Claim::default()
     }
 }

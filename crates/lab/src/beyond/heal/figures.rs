@@ -1,7 +1,7 @@
 //! Figures and claims on overlays that come to know themselves.
 
 use super::{EVENTS, LOSSES};
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum, worst_of};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, maximum, worst_of};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -121,9 +121,8 @@ fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
             Measured::census(clean).noting(note)
         }),
         at: &[25.0, 100.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage,
+        ..Claim::default()
     }
 }
 
@@ -142,9 +141,8 @@ fn nothing_lost() -> Claim {
             Measured::census(worst)
         }),
         at: &[25.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "room-for-half",
+        ..Claim::default()
     }
 }
 
@@ -156,7 +154,6 @@ fn quiet() -> Claim {
         published: None,
         bound: Bound::at_most(10.0, "a tenth of what the paper's hellos take"),
         unit: "bytes/s and link",
-        decimals: 2,
         measure: Box::new(|t| {
             let columns = ["flooded_kb", "flooded_low_kb", "flooded_high_kb"];
             let [value, low, high] = columns.map(|c| of(t, 25.0, "quiet", c));
@@ -166,8 +163,7 @@ fn quiet() -> Claim {
             Measured::new(rate(value[0]), (rate(low[0]), rate(high[0]))).noting(note)
         }),
         at: &[25.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "refresh-every-second",
+        ..Claim::default()
     }
 }

@@ -148,7 +148,6 @@ fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: 
         published: None,
         bound: Bound::at_most(BOUND, OWN_TARGET),
         unit: "points",
-        decimals: 2,
         measure: Box::new(move |t| {
             let here = |r: &Record<'_>| at.is_empty() || at.contains(&r.number("loss_pct"));
             let rows = || t.iter().filter(here);
@@ -183,6 +182,7 @@ fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: 
             }
         },
         sabotage: "questions-without-end",
+        ..Claim::default()
     }
 }
 
@@ -198,15 +198,13 @@ fn hellos() -> Claim {
         published: None,
         bound: Bound::at_most(2.0, OWN_TARGET),
         unit: "% of the packets' bytes",
-        decimals: 2,
         measure: Box::new(|t| {
             let here = |r: &Record<'_>| r.number("loss_pct") <= 1.0;
             let worst = maximum(t.iter().filter(here).map(|r| r.number("hellos_pct")));
             Measured::census(worst)
         }),
         at: &[0.1, 0.2, 0.5, 0.8, 1.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "hellos-by-themselves",
+        ..Claim::default()
     }
 }

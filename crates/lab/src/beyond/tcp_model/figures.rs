@@ -158,7 +158,6 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
         published: None,
         bound: Bound::at_most(1.0, OWN_TARGET),
         unit: "%",
-        decimals: 2,
         measure: Box::new(move |t| {
             let here = of(t, at, tcp).filter(|r| r.number("loss_pct") == 0.0);
             let off = |r: Record<'_>| {
@@ -168,7 +167,6 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
             };
             farthest(here.map(off).collect())
         }),
-        at: &[],
         expected: if tcp == "bbr" { Verdict::Fails } else { Verdict::Holds },
         why: match tcp {
             "bbr" => {
@@ -178,6 +176,7 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
             _ => "",
         },
         sabotage: "window-of-20",
+        ..Claim::default()
     }
 }
 
@@ -208,10 +207,8 @@ fn law() -> Claim {
             };
             farthest(here.map(off).collect())
         }),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "acks-counted",
+        ..Claim::default()
     }
 }
 
@@ -237,11 +234,11 @@ fn agrees() -> Claim {
             };
             farthest(all.iter().map(|pair| (off(pair), place(&pair.0))).collect())
         }),
-        at: &[],
         expected: Verdict::Undecided,
         why: "At 100 Mbit/s, 200 ms and 1 % the simulated TCP carries about 13 % more, and runs \
               differ by as much; at all other links it is within 5 %, mostly within 1 %.",
         sabotage: "acks-counted",
+        ..Claim::default()
     }
 }
 

@@ -15,7 +15,7 @@ mod tcps;
 mod wait;
 
 use super::PAPER;
-use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Experiment, Figure, Points};
 use crate::plot::{Mark, Series, Style};
 use crate::table::{Column, Record, Table};
@@ -59,13 +59,9 @@ fn claim(id: &'static str, says: &'static str, bound: Bound, sabotage: &'static 
         says,
         published: None,
         bound,
-        unit: "",
-        decimals: 2,
         measure: Box::new(|_| none()),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage,
+        ..Claim::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The figure and the claims on what a TFRC flow sends in the long run.
 
 use super::{FIGURE, FULL, LOSSES, RTTS, SMALL};
-use crate::claim::{Bound, Claim, Measured, Verdict};
+use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -101,8 +101,6 @@ fn equation(flow: &'static str) -> Claim {
             });
             Measured::maximum(rows().map(|r| off(&r).abs())).noting(note)
         }),
-        at: &[],
-        expected: Verdict::Holds,
         why: match flow {
             SMALL => {
                 "On all links but that with 10 % and 200 ms the equation allows more than twice the \
@@ -113,6 +111,7 @@ fn equation(flow: &'static str) -> Claim {
             _ => "",
         },
         sabotage: "segment-of-half",
+        ..Claim::default()
     }
 }
 
@@ -168,10 +167,8 @@ fn loss(flow: &'static str) -> Claim {
         unit: "%",
         decimals: 1,
         measure: Box::new(move |t| more(t, flow, "loss_pct", &LOSSES, "rtt_ms", RTTS.len())),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage,
+        ..Claim::default()
     }
 }
 
@@ -193,9 +190,7 @@ fn rtt(flow: &'static str) -> Claim {
         measure: Box::new(move |t| {
             more(t, flow, "rtt_ms", &RTTS.map(f64::from), "loss_pct", LOSSES.len())
         }),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage,
+        ..Claim::default()
     }
 }

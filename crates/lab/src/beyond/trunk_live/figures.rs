@@ -113,12 +113,9 @@ fn claim(at: &str, id: &'static str, says: &'static str, bound: Bound) -> Claim 
         published: None,
         bound,
         unit: "%",
-        decimals: 2,
         measure: Box::new(|_| none()),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: if at == PLACES[0] { "no-trunk" } else { "" },
+        ..Claim::default()
     }
 }
 
@@ -255,7 +252,6 @@ fn agrees(quantity: &'static str) -> Claim {
         published: None,
         bound: Bound::at_most(1.0, why),
         unit: "of what they may be apart",
-        decimals: 2,
         measure: Box::new(move |t| {
             let pair = |place: Place| {
                 let [sim, live] = PLACES.map(|at| value(t, at, &place, quantity));
@@ -263,7 +259,6 @@ fn agrees(quantity: &'static str) -> Claim {
             };
             means::apart(Place::all(Size::Full, testbed::CALLS).map(pair), allowed)
         }),
-        at: &[],
         expected: if id == "p99-delay" { Verdict::Undecided } else { Verdict::Holds },
         why: match id {
             "p99-delay" => {
@@ -273,6 +268,7 @@ fn agrees(quantity: &'static str) -> Claim {
             _ => "",
         },
         sabotage: "no-trunk",
+        ..Claim::default()
     }
 }
 

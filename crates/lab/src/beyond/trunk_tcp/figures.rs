@@ -2,7 +2,7 @@
 
 use super::{ALL, FIGURE};
 use crate::beyond::means;
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
 use crate::table::{Record, Table};
@@ -229,7 +229,6 @@ fn agrees(quantity: &'static str) -> Claim {
         published: None,
         bound: Bound::at_most(1.0, why),
         unit: "of what they may be apart",
-        decimals: 2,
         measure: Box::new(move |t| {
             let pair = |carried: &super::Carried| {
                 let [sim, live] = PLACES.map(|at| value(t, at, carried.name, quantity));
@@ -237,10 +236,8 @@ fn agrees(quantity: &'static str) -> Claim {
             };
             means::apart(ways.iter().map(pair), allowed)
         }),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "no-trunk",
+        ..Claim::default()
     }
 }
 
@@ -248,6 +245,7 @@ fn agrees(quantity: &'static str) -> Claim {
 mod tests {
     use super::super::{COLUMNS, Run, row};
     use super::*;
+    use crate::claim::Verdict;
     use crate::output::judge;
     use crate::table::print;
 

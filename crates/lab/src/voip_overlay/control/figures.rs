@@ -110,6 +110,7 @@ fn told_together(
         expected,
         why,
         sabotage: "half-a-packet",
+        ..Claim::default()
     }
 }
 
@@ -166,6 +167,7 @@ fn quiet_claims() -> Vec<Claim> {
         expected: Verdict::Fails,
         why: "The hello itself has 22 bytes; its envelope, by which it can be believed, another 24.",
         sabotage: "headers-counted",
+        ..Claim::default()
     };
     let a_second = Claim {
         id: "one-a-second",
@@ -176,9 +178,8 @@ fn quiet_claims() -> Vec<Claim> {
         decimals: 3,
         measure: Box::new(|t| at(t, A_SECOND, "sealed", 1.0)),
         at: &[1.0],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "a-tenth-more-hellos",
+        ..Claim::default()
     };
     let cost = Claim {
         id: "a-link",
@@ -193,9 +194,9 @@ fn quiet_claims() -> Vec<Claim> {
             at(t, ON_A_LINK, "sealed", 1.0).noting(format!("Unsealed: {unsealed:.1} bytes/s."))
         }),
         at: &[0.0, 1.0],
-        expected: Verdict::Holds,
         why: "The paper's two hellos are 64 bytes/s; these are 92, and the rest renews keys.",
         sabotage: "a-tenth-more-hellos",
+        ..Claim::default()
     };
     let news = Claim {
         id: "only-changes",
@@ -203,7 +204,6 @@ fn quiet_claims() -> Vec<Claim> {
         published: Some("a link update is propagated only in case of a network change"),
         bound: Bound::at_most(0.0, "as published"),
         unit: "updates a node and hour",
-        decimals: 2,
         measure: Box::new(|t| {
             let bytes = at(t, NO_HELLOS, "renewed", 3.0).estimate;
             let never = at(t, NEWS, "said once", 2.0).estimate;
@@ -218,6 +218,7 @@ fn quiet_claims() -> Vec<Claim> {
         why: "A node signs its records anew every 10 minutes, so that what a node said that is no \
               more does not stay for ever.",
         sabotage: "renewed-ten-times-as-often",
+        ..Claim::default()
     };
     vec![hello, a_second, cost, news]
 }
@@ -272,12 +273,11 @@ fn left() -> Claim {
             );
             Measured::census(worst("left (s)", nine)).noting(note)
         }),
-        at: &[],
-        expected: Verdict::Holds,
         why: "A call shows life until the cut, so silence begins there and not with the last hello, up \
               to a second before; the word of it then takes its way. Of nine hellos missed in a row \
               all hear in time, of ten not.",
         sabotage: "a-second-more-patience",
+        ..Claim::default()
     }
 }
 
@@ -324,8 +324,8 @@ fn scales() -> Claim {
             of(KNOWN).noting(note)
         }),
         at: &[300.0],
-        expected: Verdict::Holds,
         why: "A thousand clients of a node are a test of the daemon's, not a figure.",
         sabotage: "room-for-all-but-one",
+        ..Claim::default()
     }
 }

@@ -82,9 +82,8 @@ fn loss_near_best() -> Claim {
         decimals: 3,
         measure: Box::new(|t| least(t, Rule::Loss, Rule::Best, &LEAST)),
         at: &LEAST,
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "loss-swapped",
+        ..Claim::default()
     }
 }
 
@@ -101,6 +100,7 @@ fn near_best() -> Claim {
         expected: Verdict::Fails,
         why: "A sum of the links' mean delays does not know which recoveries are in time.",
         sabotage: "loss-ignored",
+        ..Claim::default()
     }
 }
 
@@ -128,9 +128,8 @@ fn below_loss() -> Claim {
         decimals: 3,
         measure: Box::new(|t| most(t, Rule::Expected, Rule::Loss, &LOW)),
         at: &LOW,
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "expected-by-loss",
+        ..Claim::default()
     }
 }
 
@@ -147,6 +146,7 @@ fn slight_drop(nodes: u32) -> Claim {
         expected: if nodes == 15 { Verdict::Holds } else { Verdict::Fails },
         why: if nodes == 15 { "" } else { "At 20 ms. By Figure 1 it is 0.11 PESQ." },
         sabotage: "expected-swaps-loss",
+        ..Claim::default()
     }
 }
 
@@ -161,9 +161,8 @@ fn above_latency() -> Claim {
         decimals: 3,
         measure: Box::new(|t| least(t, Rule::Expected, Rule::Latency, &TO_95)),
         at: &TO_95,
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "loss-ignored",
+        ..Claim::default()
     }
 }
 
@@ -174,12 +173,10 @@ fn latency_above_loss() -> Claim {
         published: Some("as the diameter grows latency becomes better than loss"),
         bound: Bound::above(0.0, "better, at each of the three"),
         unit: POINTS,
-        decimals: 2,
         measure: Box::new(|t| least(t, Rule::Latency, Rule::Loss, &HIGH)),
         at: &HIGH,
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "late-counts",
+        ..Claim::default()
     }
 }
 
@@ -191,13 +188,11 @@ fn greedy_fails(nodes: u32) -> Claim {
         published: Some("the greedy optimiser fails where latency is high"),
         bound: Bound::below(0.0, "worse, at each of the three"),
         unit: POINTS,
-        decimals: 2,
         measure: Box::new(|t| most(t, Rule::Greedy, Rule::Expected, &HIGH)),
         at: &HIGH,
-        expected: Verdict::Holds,
-        why: "",
         // Over 100 nodes greedy ways are then only as good as the others.
         sabotage: if nodes == 15 { "threshold-of-150-ms" } else { "greedy-knows-all" },
+        ..Claim::default()
     }
 }
 
@@ -215,13 +210,12 @@ fn daemon() -> Claim {
         published: None,
         bound: ONE_IN_A_HUNDRED,
         unit: "% of the graphs",
-        decimals: 2,
         measure: Box::new(|t| worse(t, &TO_95)),
         at: &TO_95,
-        expected: Verdict::Holds,
         why: "The two differ by 2p³ and on links where 3T + Δ exceeds the deadline, and take the same \
               way nearly always.",
         sabotage: "daemon-ignores-loss",
+        ..Claim::default()
     }
 }
 
@@ -232,13 +226,13 @@ fn daemon_edge(nodes: u32) -> Claim {
         published: None,
         bound: ONE_IN_A_HUNDRED,
         unit: "% of the graphs",
-        decimals: 2,
         measure: Box::new(|t| worse(t, &EDGE)),
         at: &EDGE,
         expected: if nodes == 15 { Verdict::Undecided } else { Verdict::Holds },
         why: "Loss is a little dearer to the daemon, so that it takes a detour a little sooner. Here a \
               detour is late.",
         sabotage: "daemon-by-loss",
+        ..Claim::default()
     }
 }
 
@@ -250,12 +244,12 @@ fn edge() -> Claim {
         published: Some("expected latency is consistently better than latency"),
         bound: Bound::above(0.0, "better, at both"),
         unit: POINTS,
-        decimals: 2,
         measure: Box::new(|t| least(t, Rule::Expected, Rule::Latency, &EDGE)),
         at: &EDGE,
         expected: Verdict::Fails,
         why: "A sum of the links' costs does not know the deadline: of two ways that with less loss \
               is taken, even if it is a millisecond too long.",
         sabotage: "expected-by-loss",
+        ..Claim::default()
     }
 }

@@ -6,7 +6,7 @@ use super::delivery::{DETECTION_NS, Law, Link, delivered};
 use super::network::{MAX_LOSS, Network};
 use super::{FEW, PAPER};
 use crate::chain::{Bursts, Chain, Policy, SECONDS_PER_HOP};
-use crate::claim::{Bound, Claim, Measured, Verdict, maximum};
+use crate::claim::{Bound, Claim, Measured, maximum};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Cell, Column, Record, Table};
@@ -194,10 +194,8 @@ fn mean() -> Claim {
             off(table.iter(), "exact_pct")
                 .map_or_else(none, |m| Measured::new(m.estimate, m.interval))
         }),
-        at: &[],
-        expected: Verdict::Holds,
-        why: "",
         sabotage: "one-call",
+        ..Claim::default()
     }
 }
 
@@ -209,7 +207,6 @@ fn chance() -> Claim {
         published: None,
         bound: Bound::at_most(4.0, "of 200 ways one exceeds that by chance in 80 runs"),
         unit: "standard errors",
-        decimals: 2,
         measure: Box::new(|table| {
             let of = |near: bool, column: &'static str| {
                 let rows = table.iter().filter(move |r| (r.number("near_pct") > 0.0) == near);
@@ -223,11 +220,10 @@ fn chance() -> Claim {
             );
             Measured::census(maximum(of(false, "off_se"))).noting(note)
         }),
-        at: &[],
-        expected: Verdict::Holds,
         why: "Δ = 2 ms is a mean. If the next packet is lost, too, a loss shows after 4 ms or more; \
               and a packet that was recovered on one link comes between others on the next, where \
               it may show a loss sooner. Within some milliseconds of the deadline that decides.",
         sabotage: "one-request-in-ten-unanswered",
+        ..Claim::default()
     }
 }

@@ -1,6 +1,6 @@
 //! How much comes of a call, and how steadily: figure 6.
 
-use super::{BANDWIDTH, PAYLOAD, VARIATION, at, differences, draw, fails, maximum, minimum};
+use super::{BANDWIDTH, PAYLOAD, VARIATION, at, differences, draw, fails, maximum, minimum, reads};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::Figure;
 use crate::table::Table;
@@ -42,6 +42,7 @@ fn above_tfrc() -> Vec<Claim> {
         measure: Box::new(move |t| {
             minimum(differences(t, cell, [ADAPTIVE, over], BANDWIDTH, |calls| calls < 8.0))
         }),
+        reads: reads([(cell, ADAPTIVE), (cell, over)]),
         ..claim(id, says, Some(HIGHER), Bound::above(0.0, "higher"), "lowest-rate")
     };
     vec![
@@ -89,6 +90,7 @@ fn steady() -> Vec<Claim> {
         unit: "KB/s",
         at: MANY,
         measure: Box::new(move |t| four(t, columns)),
+        reads: reads([(DRAFT, ADAPTIVE)]),
         ..claim(id, says, Some(STEADY), Bound::at_most(0.5, "what rounds to 4"), sabotage)
     };
     vec![
@@ -123,6 +125,7 @@ fn smoother() -> Vec<Claim> {
         measure: Box::new(move |t| {
             minimum(differences(t, cell, [over, ADAPTIVE], VARIATION, |calls| calls > 6.0))
         }),
+        reads: reads([(cell, ADAPTIVE), (cell, over)]),
         ..claim(id, says, Some(SMOOTH), Bound::above(0.0, "smoother"), sabotage)
     };
     vec![

@@ -2,6 +2,7 @@
 
 use super::{
     CELLS, MAXIMUM, MEAN, PUBLISHED, RATING, Sent, at, differences, draw, fails, maximum, minimum,
+    reads,
 };
 use crate::claim::{Bound, Claim};
 use crate::experiment::Figure;
@@ -36,6 +37,7 @@ fn below(
     let [says, published] = words;
     Claim {
         measure: Box::new(move |t| maximum(at(t, sent, columns, calls))),
+        reads: reads([sent]),
         ..claim(id, says, Some(published), Bound::below(bound, PUBLISHED), "one-queue")
     }
 }
@@ -47,6 +49,7 @@ pub fn fig4() -> Figure {
         |id, cell, says| below(id, (cell, ADAPTIVE), MEAN, 4.0, |_| true, [says, ADAPTS]);
     let tfrc = |id, sent: Sent, says, sabotage| Claim {
         measure: Box::new(move |t| maximum(at(t, sent, MEAN, |_| true))),
+        reads: reads([sent]),
         ..claim(id, says, Some(RISES), Bound::above(15.0, PUBLISHED), sabotage)
     };
     Figure {
@@ -119,6 +122,7 @@ pub fn fig4b() -> Figure {
         measure: Box::new(move |t| {
             minimum(differences(t, cell, [ADAPTIVE, G711], RATING, |_| true))
         }),
+        reads: reads([(cell, ADAPTIVE), (cell, G711)]),
         ..claim(
             id,
             says,
@@ -131,6 +135,7 @@ pub fn fig4b() -> Figure {
         unit: "of R",
         decimals: 1,
         measure: Box::new(move |t| minimum(at(t, (cell, ADAPTIVE), RATING, |_| true))),
+        reads: reads([(cell, ADAPTIVE)]),
         ..claim(
             id,
             says,
@@ -249,6 +254,7 @@ fn fig5_adaptive() -> Vec<Claim> {
 fn fig5_tfrc() -> Vec<Claim> {
     let tfrc = |id, sent: Sent, says, sabotage| Claim {
         measure: Box::new(move |t| maximum(at(t, sent, MAXIMUM, |_| true))),
+        reads: reads([sent]),
         ..claim(
             id,
             says,

@@ -1,6 +1,6 @@
 //! How alike calls are: figure 7.
 
-use super::{CELLS, FAIRNESS, PUBLISHED, Sent, at, draw, fails, maximum, minimum};
+use super::{CELLS, FAIRNESS, PUBLISHED, Sent, at, draw, fails, maximum, minimum, reads};
 use crate::claim::{Bound, Claim, Verdict};
 use crate::experiment::Figure;
 use crate::wifi_adapt::claim;
@@ -34,6 +34,7 @@ fn fair() -> Vec<Claim> {
     let fair = |id, cell, says| Claim {
         unit: "",
         measure: Box::new(move |t| minimum(at(t, (cell, ADAPTIVE), FAIRNESS, |_| true))),
+        reads: reads([(cell, ADAPTIVE)]),
         ..claim(
             id,
             says,
@@ -65,6 +66,7 @@ fn unfair() -> Vec<Claim> {
     let tfrc = |id, sent: Sent, says, (calls, bound): (f64, Bound), published, sabotage| Claim {
         unit: "",
         measure: Box::new(move |t| maximum(at(t, sent, FAIRNESS, |n| n == calls))),
+        reads: reads([sent]),
         ..claim(id, says, Some(published), bound, sabotage)
     };
     let six = (6.0, Bound::below(0.4, PUBLISHED));
