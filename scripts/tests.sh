@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 
 # Programs with tests at the same time.
 AT_ONCE=2
+# Those that load the machine, and look at delays meanwhile: nothing else runs beside them.
+alone=(backpressure remote_keys)
 # By their names, which no other test's has in it.
 slow=(every_experiment shards_processors_and_interruptions_leave_no_trace)
 
@@ -37,17 +39,36 @@ run() {
     return "$status"
 }
 
-programs=("--lib --bins --examples" "--doc")
-while read -r name; do programs+=("--test $name"); done \
-    < <(basename -s .rs crates/*/tests/*.rs | sort -u)
+# What calculates gives way to what waits for a clock.
+calculates() {
+    local failed=0
+    run "unit tests" nice cargo test "$@" --workspace --lib --bins --examples || failed=1
+    run "doc tests" nice cargo test "$@" --workspace --doc || failed=1
+    return "$failed"
+}
+
+# program NAME...: the tests in this file, of each crate that has one of that name.
+program() {
+    local name="$1"; shift
+    run "$name" cargo test "$@" --workspace --test "$name" -- "${slow[@]/#/--skip=}"
+}
+
+waits() {
+    local name failed=0
+    while read -r name; do
+        case " ${alone[*]} " in *" $name "*) continue ;; esac
+        if [ "$(jobs -rp | wc -l)" -ge "$AT_ONCE" ]; then wait -n || failed=1; fi
+        program "$name" "$@" &
+    done < <(basename -s .rs crates/*/tests/*.rs | sort -u)
+    while [ "$(jobs -p | wc -l)" -gt 0 ]; do wait -n || failed=1; jobs >/dev/null; done
+    return "$failed"
+}
 
 failed=0
-run beside beside "$@" &
-for program in "${programs[@]}"; do
-    if [ "$(jobs -rp | wc -l)" -gt "$AT_ONCE" ]; then wait -n || failed=1; fi
-    # Its words are arguments.
-    # shellcheck disable=SC2086
-    run "$program" cargo test "$@" --workspace $program -- "${slow[@]/#/--skip=}" &
-done
-while [ "$(jobs -p | wc -l)" -gt 0 ]; do wait -n || failed=1; jobs >/dev/null; done
+calculates "$@" & calculating=$!
+run beside beside "$@" & beside=$!
+(trap - EXIT; waits "$@") || failed=1
+wait "$calculating" || failed=1
+wait "$beside" || failed=1
+for name in "${alone[@]}"; do program "$name" "$@" || failed=1; done
 exit "$failed"
