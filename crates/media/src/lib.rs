@@ -48,6 +48,7 @@ pub mod audio;
 pub mod codec;
 pub mod conceal;
 pub mod level;
+pub mod parity;
 pub mod playout;
 pub mod quality;
 pub mod red;

@@ -1,7 +1,10 @@
-//! A frame of G.726 allocates nothing, whatever becomes of the rate.
+//! A frame of G.726 allocates nothing, whatever becomes of the rate, and parity of packets
+//! allocates nothing, either.
 
 use trunkline_media::codec::g711::Law;
 use trunkline_media::codec::g726::{Decoder, Encoder, Packing, Rate};
+use trunkline_media::parity::{self, Group};
+use trunkline_media::rtp::RtpView;
 
 #[test]
 fn a_frame_costs_no_allocation() {
@@ -25,5 +28,33 @@ fn a_frame_costs_no_allocation() {
     });
     // Else nothing was measured.
     assert_eq!(bytes, 70_000);
+    assert_eq!(counted.count_total, 0);
+}
+
+#[test]
+fn parity_costs_no_allocation() {
+    let (mut a, mut b) = ([0; 172], [0; 92]);
+    let view = |sequence, payload| RtpView {
+        payload_type: 96,
+        marker: false,
+        sequence,
+        timestamp: 160 * u32::from(sequence),
+        ssrc: 7,
+        payload,
+    };
+    let (mut repair, mut lost) = ([0; 184], [0; 172]);
+    let mut bytes = 0;
+    let counted = allocation_counter::measure(|| {
+        for first in 0..1_000 {
+            view(first, &[1; 160]).emit(&mut a).unwrap();
+            view(first + 3, &[2; 80]).emit(&mut b).unwrap();
+            let group = Group::new(first, 2, 3).unwrap();
+            let len = parity::emit(&group, &[&a, &b], &mut repair).unwrap();
+            let parity = parity::parse(&repair[..len]).unwrap();
+            bytes += parity.recover(7, &[&a], &mut lost).unwrap();
+        }
+    });
+    // Else nothing was measured.
+    assert_eq!(bytes, 92_000);
     assert_eq!(counted.count_total, 0);
 }
