@@ -10,7 +10,7 @@ use trunkline_net::wifi::edca::{ACCESS_POINT_2005, AccessTable, DRAFT, STATION_2
 use trunkline_net::wifi::{Config, Stream, Ways};
 use trunkline_net::{Class, Protocol};
 use trunkline_rate::tfrc;
-use trunkline_rate::vegas::{self, CodecRate};
+use trunkline_rate::vegas::{self, CodecRate, FecKind};
 use trunkline_sim::agent::adaptive::{
     self as coded, Call, Coding, Gateway, PACKET, Station, Verdicts,
 };
@@ -89,9 +89,9 @@ pub struct Setting {
     pub access: Access,
     /// Whether stations send a call as well, the same way as theirs is sent; by codecs alone.
     pub both_ways: bool,
-    /// The highest rate of the speech that is sent again where the control asks for it; none
-    /// is without.
-    pub copies: Option<CodecRate>,
+    /// Whether what the control asks for against losses is sent, and the highest rate of the
+    /// speech in copies; none is without.
+    pub fec: Option<CodecRate>,
     /// Whether what is sent again is made use of.
     pub repairs: bool,
     /// Of other traffic, to each station; none if zero.
@@ -119,7 +119,7 @@ struct Sent {
     ie: f64,
     /// When its speech came with a packet behind it, and that speech's impairment.
     repaired: Option<(Time, f64)>,
-    /// Bytes of earlier packets' speech in it.
+    /// Bytes of earlier packets' speech in it, and of parity behind it with all its headers.
     added: usize,
 }
 
@@ -319,12 +319,22 @@ impl Setting {
         let call = Call { start, packets: self.packets(), tos: self.tos() };
         let [here, there] = [world.endpoint(from, port), world.endpoint(to, port_there)];
         let mut sender = Gateway::new(port, there, call, coding);
-        if let Some(most) = self.copies {
-            sender = sender.with_copies(most);
+        if let Some(most) = self.fec {
+            sender = sender.with_fec(most);
         }
         let station = Station::new(port_there, here, call, self.report, offset);
         let sender = world.bind(from, Protocol::UDP, port, sender)?;
         Ok(Ends::Codec(sender, world.bind(to, Protocol::UDP, port_there, station)?))
+    }
+
+    /// The rate of what comes again of speech that was sent at `rate`.
+    fn again(&self, rate: CodecRate) -> CodecRate {
+        match (self.scheme, self.fec) {
+            (Scheme::Adaptive(config), Some(most)) if config.fec.kind == FecKind::Copies => {
+                rate.min(most)
+            }
+            _ => rate,
+        }
     }
 
     fn outcome(&self, world: &World, ends: &Ends) -> Outcome {
@@ -333,11 +343,11 @@ impl Setting {
                 let (gateway, station) = (world.agent(gateway), world.agent(station));
                 let packet = |((s, arrived), repaired): ((&coded::Sent, _), &Option<Time>)| {
                     let (bytes, ie) = (s.rate.payload_bytes(PACKET), impairment(s.rate));
-                    let again = self.copies.map_or(s.rate, |most| s.rate.min(most));
                     let repaired = repaired.filter(|_| self.repairs);
-                    let repaired = repaired.map(|at| (at, impairment(again)));
+                    let repaired = repaired.map(|at| (at, impairment(self.again(s.rate))));
                     let arrived: &Option<Time> = arrived;
-                    let (due, at, arrived, added) = (s.at, s.at, *arrived, s.added);
+                    let (due, at, arrived) = (s.at, s.at, *arrived);
+                    let added = s.added + HEADERS * usize::from(s.parity);
                     Sent { due, at, bytes, arrived, ie, repaired, added }
                 };
                 let came = station.arrived().iter().zip(station.repaired());
@@ -495,7 +505,7 @@ mod tests {
         adaptive: u16::MAX,
         access: Access::Draft,
         both_ways: false,
-        copies: None,
+        fec: None,
         repairs: true,
         background: Bitrate::from_bps(0),
         bit_error_rate: 0.0,
@@ -547,8 +557,7 @@ mod tests {
         let scheme = Scheme::Adaptive(vegas::Config::default());
         let bare = Setting { scheme, bit_error_rate: 5e-5, attempts: 1, ..SETTING };
         let most = Some(CodecRate::Kbps64);
-        let [bare, repaired] =
-            [None, most].map(|copies| Setting { copies, ..bare }.run(1).unwrap());
+        let [bare, repaired] = [None, most].map(|fec| Setting { fec, ..bare }.run(1).unwrap());
         assert_eq!((bare.lost_pct, bare.sent), (bare.missed_pct, 10.0));
         assert!((5.0..15.0).contains(&bare.lost_pct), "{bare:?}");
         assert!(repaired.missed_pct < repaired.lost_pct / 3.0, "{repaired:?}");

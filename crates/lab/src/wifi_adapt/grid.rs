@@ -155,7 +155,7 @@ fn row(
         access: if sabotage.is("one-queue") { Access::OneQueue } else { access },
         background: if sabotage.is("no-background") { Bitrate::from_bps(0) } else { BACKGROUND },
         both_ways: false,
-        copies: None,
+        fec: None,
         repairs: true,
         bit_error_rate: 0.0,
         attempts: 7,

@@ -97,7 +97,7 @@ fn row(
         adaptive: stations - 1,
         access: Access::Draft,
         both_ways: false,
-        copies: None,
+        fec: None,
         repairs: true,
         background: BACKGROUND,
         bit_error_rate: 0.0,

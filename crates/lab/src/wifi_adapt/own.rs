@@ -113,7 +113,7 @@ fn base(access: Access, calls: u16, sabotage: Sabotage) -> Setting {
         adaptive: calls,
         access: if one_queue { Access::OneQueue } else { access },
         both_ways: false,
-        copies: None,
+        fec: None,
         repairs: !sabotage.is("copies-unread"),
         background: Bitrate::from_bps(background / u64::from(calls)),
         bit_error_rate: 0.0,

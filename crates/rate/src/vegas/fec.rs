@@ -18,7 +18,7 @@ pub enum Fec {
         /// Of how many packets, at least 1; each costs the codec's rate once more.
         count: u8,
     },
-    /// A packet that is the exclusive or of `window` others (RFC 5109), which lie `depth`
+    /// A packet that is the exclusive or of `window` others (RFC 8627), which lie `depth`
     /// apart: one of them may be lost, and so may a run of `depth`.
     Parity {
         /// Packets to each that is added, at least 1; it costs the codec's rate over

@@ -6,9 +6,11 @@
 //! was sent and says how long it has been held since; but the packet is one of the call
 //! itself and not a sender report, and times are in nanoseconds and not in units of 15 µs.
 //!
-//! Where asked for, packets carry the speech of earlier ones as well (RFC 2198), of as many as
-//! [`vegas`](trunkline_rate::vegas) adds against losses of the channel, and what is lost comes
-//! with a packet behind it.
+//! Where asked for, what [`vegas`](trunkline_rate::vegas) adds against losses of the channel is
+//! sent: packets carry the speech of earlier ones as well (RFC 2198), or packets of parity
+//! follow them (RFC 8627), and what is lost comes with a packet behind it.
+
+mod parity;
 
 use super::{Agent, AgentIo, Outgoing, Received};
 use core::time::Duration;
@@ -34,6 +36,8 @@ const MAX_PAYLOAD: usize = RTP + PRIMARY_HEADER + SPEECH + MAX_COPIES * (BLOCK_H
 const TICKS: u16 = 160;
 /// The bit of a packet's number that stands for the payload type of redundant audio.
 const REDUNDANT: u32 = 1 << 31;
+/// The bit that stands for the stream of parity, which has numbers of its own.
+const PARITY: u32 = 1 << 30;
 /// The next packet, or report, is due.
 const DUE: u64 = 0;
 /// The control wants to look whether reports are missing.
@@ -68,7 +72,10 @@ pub struct Sent {
     pub rate: CodecRate,
     /// How many earlier packets' speech it carries as well.
     pub copies: u8,
-    /// The bytes of that speech, with all headers of RFC 2198.
+    /// How many packets of parity went out behind it.
+    pub parity: u8,
+    /// The bytes of that speech, with all headers of RFC 2198, or of that parity, without the
+    /// headers that all packets have.
     pub added: usize,
 }
 
@@ -82,7 +89,7 @@ pub struct Verdicts {
 }
 
 /// The sending end of a call. What [`vegas`](trunkline_rate::vegas) adds against losses is not
-/// sent unless [`Gateway::with_copies`] says so.
+/// sent unless [`Gateway::with_fec`] says so.
 pub struct Gateway {
     port: u16,
     to: Endpoint,
@@ -91,6 +98,10 @@ pub struct Gateway {
     control: Option<Control>,
     /// The highest rate of speech that is sent again; none is without.
     copies: Option<CodecRate>,
+    /// None without.
+    parity: Option<parity::Sender>,
+    /// How many packets of parity were sent.
+    parities: u32,
     sent: Vec<Sent>,
     verdicts: Verdicts,
     refused: u64,
@@ -112,6 +123,8 @@ impl Gateway {
             rate,
             control,
             copies: None,
+            parity: None,
+            parities: 0,
             sent: Vec::with_capacity(call.packets as usize),
             verdicts: Verdicts::default(),
             refused: 0,
@@ -120,10 +133,11 @@ impl Gateway {
         }
     }
 
-    /// Sends the copies that the control asks for, at the rate of the speech itself or at
-    /// `most`, whichever is lower; at most [`MAX_COPIES`]. Parity is not sent.
-    pub fn with_copies(self, most: CodecRate) -> Gateway {
-        Gateway { copies: Some(most), ..self }
+    /// Sends what the control asks for against losses: copies, at the rate of the speech itself
+    /// or at `most`, whichever is lower, and at most [`MAX_COPIES`]; or parity, unless that
+    /// would span more than [`MAX_SPAN`](trunkline_media::parity::MAX_SPAN) packets.
+    pub fn with_fec(self, most: CodecRate) -> Gateway {
+        Gateway { copies: Some(most), parity: Some(parity::Sender::new()), ..self }
     }
 
     /// The packets sent so far, in order.
@@ -191,8 +205,31 @@ impl Gateway {
             bytes = red::emit(&earlier[..count], &own, &mut payload[RTP..])
                 .expect("the buffer is of the longest, and every block is young and short");
         }
-        self.sent.push(Sent { at: now, rate, copies: count as u8, added: bytes - plain });
+        let added = bytes - plain;
+        self.sent.push(Sent { at: now, rate, copies: count as u8, parity: 0, added });
         RTP + bytes
+    }
+
+    /// Writes a packet of parity, notes it with the packet before, and returns its length.
+    fn write_parity(
+        &mut self,
+        now: Time,
+        (block, first): (&parity::Block, u32),
+        payload: &mut [u8; MAX_PAYLOAD],
+    ) -> Option<usize> {
+        let bytes = self.parity.as_ref()?.write(block, first, &mut payload[RTP..]).ok()?;
+        payload[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
+        payload[8..RTP].copy_from_slice(&(self.parities & (PARITY - 1) | PARITY).to_be_bytes());
+        self.parities += 1;
+        let behind = self.sent.last_mut()?;
+        behind.parity += 1;
+        behind.added += bytes;
+        Some(RTP + bytes)
+    }
+
+    fn send(&self, payload: &[u8], io: &mut AgentIo<'_>) {
+        let (port, to, tos) = (self.port, self.to, self.call.tos);
+        io.send(&Outgoing { port, to, protocol: Protocol::UDP, tos, payload });
     }
 
     /// Asks to be woken when reports are missing.
@@ -229,9 +266,15 @@ impl Agent for Gateway {
         }
         let mut payload = [0; MAX_PAYLOAD];
         let (number, bytes) = (self.sent.len() as u32, self.write(now, &mut payload));
-        let (port, to, tos) = (self.port, self.to, self.call.tos);
-        let (protocol, payload) = (Protocol::UDP, &payload[..bytes]);
-        io.send(&Outgoing { port, to, protocol, tos, payload });
+        self.send(&payload[..bytes], io);
+        let fec = self.control.as_ref().map_or(Fec::Off, Control::fec);
+        let complete = self.parity.as_mut().and_then(|p| p.sent(number, &payload[RTP..bytes], fec));
+        for (block, first) in complete.iter().flat_map(|b| b.columns().map(move |first| (b, first)))
+        {
+            if let Some(bytes) = self.write_parity(now, (block, first), &mut payload) {
+                self.send(&payload[..bytes], io);
+            }
+        }
         if number + 1 < self.call.packets {
             io.wake_at(now + PACKET, DUE);
         }
@@ -248,6 +291,7 @@ pub struct Station {
     offset: Duration,
     arrived: Vec<Option<Time>>,
     repaired: Vec<Option<Time>>,
+    parity: parity::Receiver,
     /// When the newest packet was sent and when it came, if no report has said so.
     newest: Option<(Time, Time)>,
     /// The number after the highest that came.
@@ -274,6 +318,7 @@ impl Station {
             offset,
             arrived: vec![None; call.packets as usize],
             repaired: vec![None; call.packets as usize],
+            parity: parity::Receiver::new(),
             newest: None,
             next: 0,
             loss: Loss::default(),
@@ -285,21 +330,30 @@ impl Station {
         &self.arrived
     }
 
-    /// When the speech of each packet that hadn't arrived by then came with one behind it.
+    /// When the speech of each packet that hadn't arrived by then came with one behind it, or
+    /// could be put together with the last that it takes.
     pub fn repaired(&self) -> &[Option<Time>] {
         &self.repaired
     }
 
-    /// Takes a packet; none if it is of no call, or was overtaken.
+    /// Takes a packet; none if it is of no call, is parity, or was overtaken.
     fn take(&mut self, at: Time, payload: &[u8]) -> Option<()> {
         let (stamp, rest) = payload.split_first_chunk::<8>()?;
         let (mark, speech) = rest.split_first_chunk::<4>()?;
         let mark = u32::from_be_bytes(*mark);
+        if mark & PARITY != 0 {
+            self.parity.parity(self.next, speech)?;
+            self.put_together(at);
+            return None;
+        }
         let number = mark & !REDUNDANT;
         self.arrived.get_mut(number as usize)?.get_or_insert(at);
         if mark != number {
             // What is damaged repairs nothing.
             let _ = self.repair(at, number, speech);
+        } else {
+            self.parity.packet(number, speech);
+            self.put_together(at);
         }
         let missing = number.checked_sub(self.next)?;
         self.loss.expected += missing + 1;
@@ -319,6 +373,18 @@ impl Station {
             }
         }
         Some(())
+    }
+
+    /// Notes what can be put together now.
+    fn put_together(&mut self, at: Time) {
+        while let Some((number, _)) = self.parity.recovered() {
+            let number = number as usize;
+            if let (Some(None), Some(repaired)) =
+                (self.arrived.get(number), self.repaired.get_mut(number))
+            {
+                repaired.get_or_insert(at);
+            }
+        }
     }
 }
 
@@ -395,7 +461,7 @@ mod tests {
         let call = Call { start: Time::ZERO, packets: 9, tos: 0 };
         for (most, added) in [(CodecRate::Kbps64, 9 + 2 * 160), (CodecRate::Kbps16, 9 + 2 * 40)] {
             let coding = Coding::Adaptive(CodecRate::Kbps64, Config::default());
-            let mut gateway = Gateway::new(1, to, call, coding).with_copies(most);
+            let mut gateway = Gateway::new(1, to, call, coding).with_fec(most);
             let mut buffer = [0; MAX_PAYLOAD];
             for millis in [0, 20, 40] {
                 assert_eq!(gateway.write(Time::from_millis(millis), &mut buffer), RTP + 160);
@@ -421,6 +487,37 @@ mod tests {
             assert_eq!(station.repair(now, 0, &buffer[RTP..bytes]), None);
             assert_eq!(station.repair(now, 3, &buffer[RTP..RTP + 20]), None);
         }
+    }
+
+    /// Of a row of three the second is lost: the parity brings it back, and counts neither as a
+    /// packet that came nor as one that was lost.
+    #[test]
+    fn parity_repairs_and_is_no_packet_of_the_call() {
+        let to = Endpoint { vertex: trunkline_net::VertexId(1), port: 9 };
+        let call = Call { start: Time::ZERO, packets: 9, tos: 0 };
+        let coding = Coding::Fixed(CodecRate::Kbps24);
+        let mut gateway = Gateway::new(1, to, call, coding).with_fec(CodecRate::Kbps64);
+        let mut station = Station::new(9, to, call, PACKET, Duration::ZERO);
+        let (mut buffer, fec) = ([0; MAX_PAYLOAD], Fec::Parity { window: 3, depth: 1 });
+        let mut complete = None;
+        for number in 0..3 {
+            let now = Time::from_millis(20 * u64::from(number));
+            let bytes = gateway.write(now, &mut buffer);
+            let parity = gateway.parity.as_mut().unwrap();
+            complete = parity.sent(number, &buffer[RTP..bytes], fec);
+            if number != 1 {
+                assert_eq!(station.take(now, &buffer[..bytes]), Some(()));
+            }
+        }
+        let (block, now) = (complete.unwrap(), Time::from_millis(41));
+        let bytes = gateway.write_parity(now, (&block, 0), &mut buffer).unwrap();
+        assert_eq!((bytes, gateway.sent()[2].parity, gateway.sent()[2].added), (84, 1, 72));
+        let heard = (station.loss, station.newest);
+        assert_eq!(station.take(now, &buffer[..bytes]), None);
+        assert_eq!((station.loss, station.newest), heard);
+        assert_eq!(station.loss, Loss { expected: 3, lost: 1, runs: 1 });
+        assert_eq!(station.repaired()[..3], [None, Some(now), None]);
+        assert_eq!(station.arrived().iter().flatten().count(), 2);
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         let copied = |(name, most): (&'static str, CodecRate)| -> Way {
             let of = if name == PAPERS_COPIES { bare[0].1 } else { bare[1].1 };
             let low = name == LOW && sabotage.is("no-low-copies");
-            let copies = (!sabotage.is("no-fec") && !low).then_some(most);
-            (name, Setting { copies, ..of })
+            let fec = (!sabotage.is("no-fec") && !low).then_some(most);
+            (name, Setting { fec, ..of })
         };
         let copies = [
             (PAPERS_COPIES, CodecRate::Kbps64),
