@@ -498,6 +498,7 @@ fn unit(rng: &mut Rng) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trunkline_rate::vegas::FecConfig;
 
     const SETTING: Setting = Setting {
         calls: 2,
@@ -551,17 +552,28 @@ mod tests {
     }
 
     /// One wrong bit of 20,000, and one attempt: of packets of 238 bytes and 72 of preamble
-    /// and more about a tenth is lost, of those with a copy a sixth.
+    /// and more about a tenth is lost, of those with a copy a sixth; with parity no more than
+    /// without.
     #[test]
     fn what_is_lost_comes_again() {
-        let scheme = Scheme::Adaptive(vegas::Config::default());
-        let bare = Setting { scheme, bit_error_rate: 5e-5, attempts: 1, ..SETTING };
-        let most = Some(CodecRate::Kbps64);
-        let [bare, repaired] = [None, most].map(|fec| Setting { fec, ..bare }.run(1).unwrap());
+        let copying = vegas::Config::default();
+        let fec = FecConfig { kind: FecKind::Parity, ..copying.fec };
+        let [copying, parity] = [copying, vegas::Config { fec, ..copying }].map(Scheme::Adaptive);
+        let bare = Setting { scheme: copying, bit_error_rate: 5e-5, attempts: 1, ..SETTING };
+        let fec = Some(CodecRate::Kbps64);
+        let with = |scheme| Setting { scheme, fec, ..bare };
+        let [bare, copied, parity] =
+            [bare, with(copying), with(parity)].map(|setting| setting.run(1).unwrap());
         assert_eq!((bare.lost_pct, bare.sent), (bare.missed_pct, 10.0));
-        assert!((5.0..15.0).contains(&bare.lost_pct), "{bare:?}");
-        assert!(repaired.missed_pct < repaired.lost_pct / 3.0, "{repaired:?}");
-        assert!(repaired.sent > 17.0 && repaired.r > bare.r + 5.0, "{bare:?} {repaired:?}");
+        for seen in [&bare, &parity] {
+            assert!((5.0..15.0).contains(&seen.lost_pct), "{seen:?}");
+        }
+        for seen in [&copied, &parity] {
+            assert!(seen.missed_pct < seen.lost_pct / 3.0, "{seen:?}");
+            assert!(seen.r > bare.r + 5.0, "{bare:?} {seen:?}");
+        }
+        // Of window 1 at most: packets of 200 bytes and each time 12 more.
+        assert!(copied.sent > 17.0 && (15.0..20.7).contains(&parity.sent), "{parity:?}");
     }
 
     #[test]
