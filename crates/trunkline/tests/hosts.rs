@@ -7,6 +7,7 @@ use common::emulator::{
     reach, skip,
 };
 use common::{PATIENCE, ms, temp_dir, wait_for};
+use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -138,6 +139,62 @@ fn delay_is_the_models_and_what_links_do_may_change() {
     assert!(packets(&report["edges"][1]["forward"]["lost"]) >= 20, "{report}");
 }
 
+/// Sends datagrams of this length with this DSCP to `to` at so many a second for two seconds;
+/// how many it sent.
+fn marked(
+    emulator: &Emulator,
+    to: SocketAddr,
+    (dscp, len, rate): (u32, usize, u32),
+) -> thread::JoinHandle<u64> {
+    emulator.within(0, move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("bound");
+        socket2::SockRef::from(&socket).set_tos_v4(dscp << 2).expect("an option");
+        let (start, mut sent) = (Instant::now(), 0_u32);
+        while start.elapsed() < ms(2_000) {
+            while f64::from(sent) < start.elapsed().as_secs_f64() * f64::from(rate) {
+                // Nobody need listen there.
+                let _ = socket.send_to(&vec![0; len], to);
+                sent += 1;
+            }
+            thread::sleep(ms(1));
+        }
+        u64::from(sent)
+    })
+}
+
+/// To one station go 60 Mbit/s marked CS1, more than a cell carries, and to the other a call's
+/// packets, marked EF.
+#[test]
+fn in_a_cell_a_call_has_a_queue_of_its_own() {
+    const CELL: &str = "host = [{ name = \"ap\" }, { name = \"a\" }, { name = \"b\" }]\n\
+        [[cell]]\nname = \"wifi\"\naccess_point = \"ap\"\nstations = [\"a\", \"b\"]\n";
+    let dir = temp_dir();
+    let Some(emulator) = Emulator::start(dir.path(), CELL, &["--punctual"]) else { return };
+    let to =
+        [1, 2].map(|n| emulator.at(n, 5_000).into_iter().find(SocketAddr::is_ipv4).expect("IPv4"));
+    // With IP's and UDP's headers 200 and 1,500 bytes.
+    let call = marked(&emulator, to[0], (46, 172, 50));
+    let flood = marked(&emulator, to[1], (8, 1_472, 5_000));
+    let [call, flood] = [call, flood].map(|sends| sends.join().expect("it sends"));
+    thread::sleep(ms(100));
+    let report = emulator.stop();
+    assert_documented(&report);
+    let [to_a, to_b] = [0, 1].map(|n| &report["edges"][n]);
+    assert_eq!((to_a["name"].as_str(), to_b["name"].as_str()), (Some("wifi a"), Some("wifi b")));
+    let counts = |edge: &Value| {
+        ["offered", "arrived", "queue_dropped"].map(|key| packets(&edge["forward"][key]))
+    };
+    let ([offered, arrived, dropped], [flooded, passed, overflowed]) = (counts(to_a), counts(to_b));
+    assert_eq!((arrived, dropped), (offered, 0), "{report}");
+    // What isn't read in time the kernel drops.
+    let missed = report["hosts"][0]["kernel_dropped"].as_u64().expect("a count");
+    assert!(offered + missed >= call && flooded + missed >= flood, "{call}, {flood}: {report}");
+    assert_eq!(passed + overflowed, flooded, "{report}");
+    // 24 Mbit/s of IP packets is what a cell carries of this length; the machine may be slow.
+    let mbit_s = passed as f64 * 12_000.0 / 2e6;
+    assert!(overflowed > 0 && mbit_s < 27.0, "{mbit_s} Mbit/s, {report}");
+}
+
 #[test]
 fn routers_say_what_they_do_not_pass_on() {
     let dir = temp_dir();
@@ -217,7 +274,7 @@ fn mistakes_end_it_with_2_and_are_named() {
     for (from, to, line, says) in [
         ("[\"s\", \"b\"]", "[\"s\", \"bb\"]", 7, "is \"bb\"; did you mean \"b\"?"),
         ("[\"s\", \"b\"]", "[\"s\", \"s\"]", 7, "\"s\" is at both ends"),
-        ("[\"s\", \"b\"]", "[\"s\", \"a\"]", 2, "no [[edge]] leads to host \"b\": add one"),
+        ("[\"s\", \"b\"]", "[\"s\", \"a\"]", 2, "no [[edge]] or [[cell]] leads to host \"b\": add one"),
         ("\"r\" }, {", "\"a\" }, {", 3, "\"a\" is the name of an earlier host or router"),
         ("10 Mbit/s", "0 Mbit/s", 6, "is zero, not a rate: write a number above 0"),
         ("delay = \"5ms\"", "delay = \"-5ms\"", 6, "is negative, not a length of time: write a"),

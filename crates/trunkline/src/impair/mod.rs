@@ -103,6 +103,16 @@ device; needs root, or user namespaces, and iproute2.
     nsenter --net=/proc/4711/fd/8 iperf3 -c 10.64.0.2
   Packets go the way of least delay; hosts pass nothing on. An edge with private = true
   has addresses of its own at hosts, for what shall go that way and no other. What is too long for an edge is dropped, and its sender told.
+  A cell of IEEE 802.11e, in place of edges to its stations; the DSCP tells in which of
+  its sender's four queues a packet waits (RFC 8325: EF before all else, CS1 after):
+    [[cell]]
+    name = \"wifi\"
+    access_point = \"r\"
+    stations = [\"a\", \"b\"]
+    parameters = \"standard\"   # of contention, or \"draft\"; these are the defaults:
+    queue = 50                # packets in each queue
+    attempts = 7              # of a packet
+    bit_error_rate = 0.0
   They have no names, and are gone when this ends, however it ends, and nothing runs there.
 
 It runs until SIGTERM or SIGINT, then prints a JSON ledger of every packet, and

@@ -105,10 +105,11 @@ pub fn node_text(
         None => ("unsealed = true".to_owned(), String::new()),
     };
     let mut text = format!(
-        "[node]\nid = {}\nname = {}\n{seal}\nlisten = [\"[::]:{PORT}\"]\nsocket = {}\n",
+        "[node]\nid = {}\nname = {}\n{seal}\nlisten = [\"[::]:{PORT}\"]\nsocket = {}\ncontrol = {}\n",
         node(n),
         quoted(&scenario.hosts[n].name),
         file(&files.socket),
+        file(&files.socket.with_extension("ctl")),
     );
     if scenario.hosts[n].max_sessions != Config::MAX_SESSIONS {
         let _ = writeln!(text, "max_sessions = {}", scenario.hosts[n].max_sessions);

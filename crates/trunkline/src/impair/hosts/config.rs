@@ -5,6 +5,7 @@ use super::super::config::{
     modelled,
 };
 use super::super::setup::Setup;
+use super::cell::{self, Cell, CellText};
 use crate::units::{Fraction, Rate, Size, Span};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,8 @@ pub struct Hosts {
     pub routers: Vec<String>,
     /// The edges in the order of the file.
     pub edges: Vec<Edge>,
+    /// The cells of 802.11e in the order of the file.
+    pub cells: Vec<Cell>,
 }
 
 /// A network namespace with one device.
@@ -82,6 +85,8 @@ struct File {
     router: Vec<RouterText>,
     #[serde(default)]
     edge: Vec<Spanned<EdgeText>>,
+    #[serde(default)]
+    cell: Vec<Spanned<CellText>>,
 }
 
 #[derive(Deserialize)]
@@ -113,7 +118,10 @@ modelled! {
 }
 
 /// A mistake: how many bytes into the file, and what it is.
-type Wrong = (usize, String);
+pub type Wrong = (usize, String);
+
+/// Hosts and routers by name.
+pub type Spots = BTreeMap<String, Spot>;
 
 impl Setup for Hosts {
     fn read(path: &Path) -> Result<Hosts, ConfigError> {
@@ -128,13 +136,14 @@ impl Setup for Hosts {
         let shape = |hosts: &Hosts| {
             let edge =
                 |e: &Edge| (e.name.clone(), e.ends, e.is_private, e.mtu, e.directions[0].stream);
-            (hosts.seed, hosts.buffer, hosts.edges.iter().map(edge).collect::<Vec<_>>())
+            let edges: Vec<_> = hosts.edges.iter().map(edge).collect();
+            (hosts.seed, hosts.buffer, edges, hosts.cells.clone())
         };
         match (&self.hosts, &self.routers, shape(self)) == (&new.hosts, &new.routers, shape(new)) {
             true => Ok(()),
             false => {
-                let what = "seed, buffer, a [[host]], a [[router]], or between, private, mtu or \
-                            stream of an [[edge]]";
+                let what = "seed, buffer, a [[host]], a [[router]], a [[cell]], or between, \
+                            private, mtu or stream of an [[edge]]";
                 Err(ConfigError::OtherLinks { what: what.into() })
             }
         }
@@ -158,7 +167,7 @@ impl Hosts {
     }
 
     fn new(file: File) -> Result<Hosts, Wrong> {
-        let mut spots = BTreeMap::new();
+        let mut spots = Spots::new();
         let hosts = file.host.iter().enumerate().map(|(n, h)| (&h.name, Spot::Host(n)));
         let routers = file.router.iter().enumerate().map(|(n, r)| (&r.name, Spot::Router(n)));
         for (name, spot) in hosts.chain(routers) {
@@ -187,25 +196,44 @@ impl Hosts {
             }
         });
         let edges = edges.collect::<Result<Vec<Edge>, Wrong>>()?;
+        let mut names = BTreeSet::new();
+        let cells = file.cell.into_iter().zip(0..).map(|(cell, n)| {
+            let start = cell.span().start;
+            let cell = cell.into_inner();
+            let (name, at) = config::name(cell.name.as_ref(), (start, n));
+            match names.insert(name.clone()) {
+                true => Cell::new(cell, (name, start), &spots),
+                false => Err((at, format!("\"{name}\" is the name of an earlier cell"))),
+            }
+        });
+        let cells = cells.collect::<Result<Vec<Cell>, Wrong>>()?;
         let places: Vec<usize> = file.host.iter().map(|host| host.name.span().start).collect();
         let hosts = file.host.into_iter().map(HostText::check).collect::<Result<_, Wrong>>()?;
         let routers = file.router.into_iter().map(|r| r.name.into_inner()).collect();
         let buffer = file.buffer.unwrap_or(config::DEFAULT_BUFFER).0;
-        let hosts = Hosts { seed: file.seed, buffer, hosts, routers, edges };
+        let hosts = Hosts { seed: file.seed, buffer, hosts, routers, edges, cells };
         hosts.check_joined(&places)?;
         Ok(hosts)
     }
 
-    /// Checks that each host, of which these are the places in the file, has an edge. Hosts need
-    /// not all reach each other: a file may have several networks.
+    /// The ends of each edge of the network and the largest packet on it, in bytes: of those in the
+    /// file, then of those in its cells, station by station.
+    pub fn all_edges(&self) -> impl Iterator<Item = ([Spot; 2], u16)> {
+        let of_cells = self.cells.iter().flat_map(Cell::edges).map(|(ends, _)| (ends, cell::MTU));
+        self.edges.iter().map(|edge| (edge.ends, edge.mtu)).chain(of_cells)
+    }
+
+    /// Checks that each host, of which these are the places in the file, has an edge or is in a
+    /// cell. Hosts need not all reach each other: a file may have several networks.
     fn check_joined(&self, places: &[usize]) -> Result<(), Wrong> {
-        let ends = self.edges.iter().flat_map(|edge| edge.ends);
+        let ends = self.all_edges().flat_map(|(ends, _)| ends);
         if ends.filter(|end| matches!(end, Spot::Host(_))).count() > MAX_INTERFACES {
             return Err((0, format!("more than {MAX_INTERFACES} ends of edges at hosts")));
         }
         for ((n, host), place) in self.hosts.iter().enumerate().zip(places) {
-            if !self.edges.iter().any(|edge| edge.ends.contains(&Spot::Host(n))) {
-                let what = format!("no [[edge]] leads to host \"{}\": add one", host.name);
+            if !self.all_edges().any(|(ends, _)| ends.contains(&Spot::Host(n))) {
+                let what =
+                    format!("no [[edge]] or [[cell]] leads to host \"{}\": add one", host.name);
                 return Err((*place, what));
             }
         }
@@ -249,23 +277,10 @@ impl Edge {
     fn new(
         text: EdgeText,
         (name, n): (String, u64),
-        spots: &BTreeMap<String, Spot>,
+        spots: &Spots,
         traces: &mut Traces,
     ) -> Result<Edge, Wrong> {
-        let find = |end: &Spanned<String>| match spots.get(end.get_ref()) {
-            Some(spot) => Ok(*spot),
-            None => {
-                let known = spots.keys().map(String::as_str);
-                let likely = known.max_by(|a, b| {
-                    let like = |name| strsim::jaro_winkler(end.get_ref(), name);
-                    like(a).total_cmp(&like(b))
-                });
-                let hint = likely.map(|name| format!("; did you mean \"{name}\"?"));
-                let what = format!("no [[host]] or [[router]] is \"{}\"", end.get_ref());
-                Err((end.span().start, what + &hint.unwrap_or_default()))
-            }
-        };
-        let ends = [find(&text.between[0])?, find(&text.between[1])?];
+        let ends = [find(spots, &text.between[0])?, find(spots, &text.between[1])?];
         if ends[0] == ends[1] {
             let what = format!("\"{}\" is at both ends", text.between[0].get_ref());
             return Err((text.between[1].span().start, what));
@@ -283,6 +298,20 @@ impl Edge {
             Err((at, problem)) => Err((at, format!("edge {name}: {problem}"))),
         }
     }
+}
+
+/// The host or router of this name.
+pub fn find(spots: &Spots, end: &Spanned<String>) -> Result<Spot, Wrong> {
+    if let Some(spot) = spots.get(end.get_ref()) {
+        return Ok(*spot);
+    }
+    let likely = spots.keys().map(String::as_str).max_by(|a, b| {
+        let like = |name| strsim::jaro_winkler(end.get_ref(), name);
+        like(a).total_cmp(&like(b))
+    });
+    let hint = likely.map(|name| format!("; did you mean \"{name}\"?"));
+    let what = format!("no [[host]] or [[router]] is \"{}\"", end.get_ref());
+    Err((end.span().start, what + &hint.unwrap_or_default()))
 }
 
 #[cfg(test)]

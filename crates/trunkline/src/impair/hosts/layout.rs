@@ -4,6 +4,7 @@
 //! private edge, like a machine with several network interfaces: packets to such an address take
 //! that edge. All addresses of a host are on one device.
 
+use super::super::config::stream;
 use super::super::pump::VALID;
 use super::super::socket::SLOT;
 use super::config::{Hosts, Spot};
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::time::Duration;
+use trunkline_net::wifi::Cell;
 use trunkline_net::{DirectionId, Network, VertexId};
 
 /// The first two bytes of the addresses of hosts, and of routers.
@@ -19,6 +21,9 @@ const ROUTERS_V4: [u8; 2] = [10, 65];
 /// The third group of the IPv6 addresses of hosts, and of routers; all are unique local (RFC 4193).
 const HOSTS_V6: u16 = 0;
 const ROUTERS_V6: u16 = 1;
+
+/// What ways reckon a hop within a cell with.
+const HOP: Duration = Duration::from_millis(1);
 
 /// The prefixes that the addresses of all hosts have.
 pub const PREFIXES: [&str; 2] = ["10.64.0.0/16", "fd74:6c::/64"];
@@ -49,7 +54,7 @@ pub struct Layout {
 pub fn build(hosts: &Hosts) -> (Network, Layout) {
     let mut net = Network::new(hosts.seed);
     // A place may have to hold the longest packet of all.
-    let place = hosts.edges.iter().map(|edge| usize::from(edge.mtu)).fold(SLOT, usize::max);
+    let place = hosts.all_edges().map(|(_, mtu)| usize::from(mtu)).fold(SLOT, usize::max);
     net.set_limit((usize::try_from(hosts.buffer).unwrap_or(usize::MAX) / place).max(1));
     net.set_payload_memory(place);
     let mut ends: Vec<[VertexId; 2]> = vec![[VertexId::default(); 2]; hosts.edges.len()];
@@ -82,6 +87,17 @@ pub fn build(hosts: &Hosts) -> (Network, Layout) {
         let stream = edge.directions[0].stream;
         net.connect_streams(vertices[0], vertices[1], forward, reverse, stream).expect(VALID);
     }
+    for (cell, n) in hosts.cells.iter().zip(hosts.edges.len() as u64..) {
+        let stream = stream(None, n);
+        let medium = net.medium(Cell::new(cell.config, hosts.seed, stream).expect(VALID));
+        for (station, (ends, _)) in (0..).zip(cell.edges()) {
+            let [a, b] = ends.map(|end| match end {
+                Spot::Host(n) => VertexId(of_host[n].start as u32),
+                Spot::Router(n) => routers[n],
+            });
+            net.connect_over(a, b, medium, Cell::lanes(station), HOP);
+        }
+    }
     let ways = ways(hosts, &net, &host_of, routers.first().map_or(0, |r| r.0));
     (net, Layout { of_host, host_of, ways })
 }
@@ -93,16 +109,17 @@ fn ways(
     host_of: &[usize],
     first_router: u32,
 ) -> BTreeMap<(u32, u32), Way> {
+    let edges: Vec<_> = hosts.all_edges().collect();
     let way = |path: Vec<DirectionId>| {
-        let edge = |d: &DirectionId| &hosts.edges[d.edge().0 as usize];
-        let mtu = path.iter().map(|d| edge(d).mtu).min()?;
-        let narrow = path.iter().find(|d| edge(d).mtu == mtu)?;
-        let ends = edge(narrow).ends;
+        let edge = |d: &DirectionId| edges[d.edge().0 as usize];
+        let mtu = path.iter().map(|d| edge(d).1).min()?;
+        let narrow = path.iter().find(|d| edge(d).1 == mtu)?;
+        let (ends, _) = edge(narrow);
         let router = ends.iter().find_map(|end| match end {
             Spot::Router(n) => Some(first_router + *n as u32),
             Spot::Host(_) => None,
         });
-        let delays = path.iter().filter_map(|&d| Some(net.model(d)?.delay));
+        let delays = path.iter().map(|&d| net.model(d).map_or(HOP, |model| model.delay));
         Some(Way {
             routers: u8::try_from(path.len() - 1).unwrap_or(u8::MAX),
             mtu,

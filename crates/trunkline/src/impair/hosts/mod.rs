@@ -6,6 +6,7 @@
 //! can run there, over the kernel's own TCP.
 
 mod capture;
+mod cell;
 mod config;
 mod devices;
 mod ip;
@@ -85,10 +86,9 @@ impl Emulator {
 
     /// Passes packets on until told to stop, like [`Pump::run`], then ends the captures.
     pub fn run(&mut self) -> Result<(), Error> {
-        let (hosts, edges) = (&self.pump.setup.hosts, &self.pump.setup.edges);
+        let (hosts, edges) = (&self.pump.setup.hosts, self.pump.setup.all_edges().count());
         // That nobody reads standard error is no reason to fail.
-        let _ =
-            writeln!(io::stderr(), "impair: ready, {} hosts, {} edges", hosts.len(), edges.len());
+        let _ = writeln!(io::stderr(), "impair: ready, {} hosts, {edges} edges", hosts.len());
         self.pump.ports.captures.start();
         self.pump.run()?;
         self.pump.ports.captures.end()

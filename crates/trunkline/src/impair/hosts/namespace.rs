@@ -164,8 +164,9 @@ impl Namespace {
 /// The commands for `ip` that set up the device of a host.
 fn lines(hosts: &Hosts, n: usize, layout: &Layout) -> String {
     let own = layout.of_host[n].clone();
-    let mtu = hosts.edges.iter().filter(|edge| edge.ends.contains(&super::config::Spot::Host(n)));
-    let mtu = mtu.map(|edge| edge.mtu).min().unwrap_or_default();
+    let own_edges =
+        hosts.all_edges().filter(|(ends, _)| ends.contains(&super::config::Spot::Host(n)));
+    let mtu = own_edges.map(|(_, mtu)| mtu).min().unwrap_or_default();
     let mut text = format!(
         "link set lo up\n\
          link set {DEVICE} mtu {mtu} txqueuelen 1000 addrgenmode none up\n"

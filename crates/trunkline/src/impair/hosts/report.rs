@@ -21,7 +21,7 @@ pub struct Report {
     kernel: String,
     /// The hosts in the order of the file.
     hosts: Vec<HostReport>,
-    /// The edges in the order of the file.
+    /// The edges in the order of the file, then those of its cells, station by station.
     edges: Vec<EdgeReport>,
 }
 
@@ -68,8 +68,11 @@ struct DirectionReport {
 
 impl Report {
     pub fn new(pump: &Pump<Devices, Hosts>) -> Report {
-        let edges = pump.setup.edges.iter().zip(0..).map(|(edge, n)| EdgeReport {
-            name: edge.name.clone(),
+        let names = pump.setup.edges.iter().map(|edge| edge.name.clone());
+        let names =
+            names.chain(pump.setup.cells.iter().flat_map(|c| c.edges().map(|(_, name)| name)));
+        let edges = names.zip(0..).map(|(name, n)| EdgeReport {
+            name,
             forward: DirectionReport::new(&pump.net, DirectionId(2 * n)),
             reverse: DirectionReport::new(&pump.net, DirectionId(2 * n + 1)),
         });

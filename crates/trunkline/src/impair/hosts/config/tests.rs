@@ -1,4 +1,5 @@
 use super::*;
+use trunkline_net::wifi::edca::{ACCESS_POINT_2005, DRAFT};
 
 pub fn parse(text: &str) -> Result<Hosts, String> {
     let file = toml::from_str(text).map_err(|e| e.to_string())?;
@@ -36,7 +37,7 @@ fn every_mistake_has_a_place_and_a_way_out() {
             "no [[host]] or [[router]] is \"rr\"; did you mean \"r\"?",
         ),
         ("[\"a\", \"r\"]", "[\"a\", \"a\"]", "\"a\" is at both ends"),
-        ("[\"r\", \"b\"]", "[\"r\", \"a\"]", "no [[edge]] leads to host \"b\""),
+        ("[\"r\", \"b\"]", "[\"r\", \"a\"]", "no [[edge]] or [[cell]] leads to host \"b\""),
         ("name = \"b\"", "name = \"a\"", "is the name of an earlier host or router"),
         ("name = \"r\"", "name = \"a b\"", "a name is one word"),
         ("mtu = 1400", "mtu = 1200", "1280 or more"),
@@ -83,6 +84,54 @@ fn a_mistake_is_where_its_key_is() {
         let (at, why) = Hosts::new(toml::from_str(&text).expect("TOML")).expect_err(to);
         assert!(text[at..].starts_with(value), "{to}: {why}, at {}", &text[at..]);
     }
+}
+
+const CELL: &str = "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[router]]\nname = \"r\"\n\
+    [[cell]]\nname = \"wifi\"\naccess_point = \"r\"\nstations = [\"a\", \"b\"]\nqueue = 20\n\
+    attempts = 3\nbit_error_rate = 1e-5\n";
+
+#[test]
+fn cells_are_read() {
+    let hosts = parse(CELL).expect("valid");
+    let [cell] = &hosts.cells[..] else { panic!("{:?}", hosts.cells) };
+    let config = cell.config;
+    assert_eq!((config.stations, config.queue, config.attempts), (2, 20, 3));
+    assert_eq!((config.bit_error_rate, config.access_point), (1e-5, ACCESS_POINT_2005));
+    let all: Vec<_> = hosts.all_edges().collect();
+    assert_eq!(all, [0, 1].map(|n| ([Spot::Router(0), Spot::Host(n)], 1_500)));
+    let names: Vec<_> = cell.edges().map(|(_, name)| name).collect();
+    assert_eq!(names, ["wifi a", "wifi b"]);
+    let draft = parse(&CELL.replace("queue", "parameters = \"draft\"\nqueue")).expect("valid");
+    assert_eq!([draft.cells[0].config.station, draft.cells[0].config.access_point], [DRAFT; 2]);
+    // Nothing of a cell may change while it runs.
+    let other = parse(&CELL.replace("= 20", "= 21")).expect("valid");
+    assert!(matches!(hosts.change(other), Err(ConfigError::OtherLinks { .. })));
+}
+
+#[test]
+fn a_cell_that_cannot_be_is_named() {
+    for (from, to, says) in [
+        (
+            "\"a\", \"b\"",
+            "\"a\", \"bb\"",
+            "no [[host]] or [[router]] is \"bb\"; did you mean \"b\"?",
+        ),
+        ("\"a\", \"b\"", "\"a\", \"b\", \"a\"", "\"a\" is in the cell already"),
+        ("\"a\", \"b\"", "\"a\", \"b\", \"r\"", "\"r\" is in the cell already"),
+        ("\"a\", \"b\"", "", "one station or more"),
+        ("\"a\", \"b\"", "\"a\"", "no [[edge]] or [[cell]] leads to host \"b\""),
+        ("queue = 20", "queue = 0", "cell wifi: queues of 0 packets"),
+        ("attempts = 3", "attempts = 0", "cell wifi: 0 attempts"),
+        ("1e-5", "1.5", "cell wifi: bit error rate is 1.5"),
+        ("queue = 20", "parameters = \"2005\"", "unknown variant `2005`"),
+        ("queue = 20", "rate = \"1 Mbit/s\"", "unknown field `rate`"),
+    ] {
+        let why = parse(&CELL.replacen(from, to, 1)).expect_err(to);
+        assert!(why.contains(says), "{to}: {why}");
+    }
+    let twice =
+        format!("{CELL}[[cell]]\nname = \"wifi\"\naccess_point = \"a\"\nstations = [\"b\"]\n");
+    assert!(parse(&twice).expect_err("twice").contains("\"wifi\" is the name of an earlier cell"));
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! Cells of 802.11e between hosts.
+
+use super::config::{Spot, Spots, Wrong, find};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use toml::Spanned;
+use trunkline_net::wifi::edca::{ACCESS_POINT_2005, DRAFT, STATION_2005};
+use trunkline_net::wifi::{self, Config};
+
+/// The largest IP packet in a cell, in bytes.
+pub const MTU: u16 = 1_500;
+
+/// An access point and its stations, which share one radio channel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// The name in the ledger, before that of the station.
+    pub name: String,
+    /// The host or router that is the access point.
+    pub access_point: Spot,
+    /// The hosts or routers that are stations, and their names, in the order of the file.
+    pub stations: Vec<(Spot, String)>,
+    /// How everybody gets at the channel, and what else the cell is.
+    pub config: Config,
+}
+
+/// A cell as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellText {
+    pub name: Option<Spanned<String>>,
+    access_point: Spanned<String>,
+    stations: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    parameters: Parameters,
+    queue: Option<usize>,
+    attempts: Option<u8>,
+    bit_error_rate: Option<f64>,
+}
+
+/// The parameters by which queues contend.
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(rename_all = "kebab-case")]
+enum Parameters {
+    /// The defaults of IEEE 802.11e-2005.
+    #[default]
+    Standard,
+    /// Those of the standard's drafts.
+    Draft,
+}
+
+impl Cell {
+    /// Checks what the file says of a cell that begins at this place in it.
+    pub fn new(text: CellText, (name, at): (String, usize), spots: &Spots) -> Result<Cell, Wrong> {
+        let access_point = find(spots, &text.access_point)?;
+        let mut seen = BTreeSet::from([access_point]);
+        let station = |station: &Spanned<String>| {
+            let spot = find(spots, station)?;
+            let name = station.get_ref();
+            match seen.insert(spot) {
+                true => Ok((spot, name.clone())),
+                false => Err((station.span().start, format!("\"{name}\" is in the cell already"))),
+            }
+        };
+        let stations =
+            text.stations.get_ref().iter().map(station).collect::<Result<Vec<_>, _>>()?;
+        if stations.is_empty() {
+            return Err((text.stations.span().start, "a cell has one station or more".into()));
+        }
+        let [station, own] = match text.parameters {
+            Parameters::Standard => [STATION_2005, ACCESS_POINT_2005],
+            Parameters::Draft => [DRAFT; 2],
+        };
+        let default = Config::default();
+        let config = Config {
+            stations: u16::try_from(stations.len()).unwrap_or(u16::MAX),
+            station,
+            access_point: own,
+            queue: text.queue.unwrap_or(default.queue),
+            attempts: text.attempts.unwrap_or(default.attempts),
+            bit_error_rate: text.bit_error_rate.unwrap_or(default.bit_error_rate),
+        };
+        match wifi::Cell::new(config, 0, 0) {
+            Ok(_) => Ok(Cell { name, access_point, stations, config }),
+            Err(why) => Err((at, format!("cell {name}: {why}"))),
+        }
+    }
+
+    /// The host or router at either end of each station's edge, and its name.
+    pub fn edges(&self) -> impl Iterator<Item = ([Spot; 2], String)> {
+        let edge = |(spot, name): &(Spot, String)| {
+            ([self.access_point, *spot], format!("{} {name}", self.name))
+        };
+        self.stations.iter().map(edge)
+    }
+}
