@@ -53,10 +53,10 @@ run() {
 }
 
 fuzz build
-failed=0
+# A file says that a target failed, since of two jobs that end at once `wait -n` may tell of one.
 for target in "${targets[@]}"; do
-    if [ "$(jobs -rp | wc -l)" -ge "${FUZZ_JOBS:-2}" ]; then wait -n || failed=1; fi
-    run "$target" &
+    while [ "$(jobs -rp | wc -l)" -ge "${FUZZ_JOBS:-2}" ]; do wait -n || true; done
+    { run "$target" || touch "$logs/failed"; } &
 done
-while [ "$(jobs -p | wc -l)" -gt 0 ]; do wait -n || failed=1; jobs >/dev/null; done
-exit "$failed"
+wait
+[ ! -e "$logs/failed" ]

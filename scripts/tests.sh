@@ -47,28 +47,40 @@ calculates() {
     return "$failed"
 }
 
-# program NAME...: the tests in this file, of each crate that has one of that name.
+# The programs: each a file, or a folder with a main.rs.
+programs() {
+    local path
+    for path in crates/*/tests/*.rs; do basename "$path" .rs; done
+    for path in crates/*/tests/*/main.rs; do basename "${path%/main.rs}"; done
+}
+
+# program NAME...: the tests of this program, of each crate that has one of that name. A file
+# says that all have passed, since of two jobs that end at once `wait -n` may tell of one.
 program() {
     local name="$1"; shift
-    run "$name" cargo test "$@" --workspace --test "$name" -- "${slow[@]/#/--skip=}"
+    run "$name" cargo test "$@" --workspace --test "$name" -- "${slow[@]/#/--skip=}" &&
+        touch "$logs/$name.passed"
 }
 
 waits() {
-    local name failed=0
-    while read -r name; do
+    local name
+    for name in "${all[@]}"; do
         case " ${alone[*]} " in *" $name "*) continue ;; esac
-        if [ "$(jobs -rp | wc -l)" -ge "$AT_ONCE" ]; then wait -n || failed=1; fi
+        while [ "$(jobs -rp | wc -l)" -ge "$AT_ONCE" ]; do wait -n; done
         program "$name" "$@" &
-    done < <(basename -s .rs crates/*/tests/*.rs | sort -u)
-    while [ "$(jobs -p | wc -l)" -gt 0 ]; do wait -n || failed=1; jobs >/dev/null; done
-    return "$failed"
+    done
+    wait
 }
 
+mapfile -t all < <(programs | sort -u)
 failed=0
 calculates "$@" & calculating=$!
 run beside beside "$@" & beside=$!
-(trap - EXIT; waits "$@") || failed=1
+(trap - EXIT; waits "$@")
 wait "$calculating" || failed=1
 wait "$beside" || failed=1
-for name in "${alone[@]}"; do program "$name" "$@" || failed=1; done
+for name in "${alone[@]}"; do program "$name" "$@"; done
+for name in "${all[@]}"; do
+    [ -e "$logs/$name.passed" ] || { echo "scripts/tests.sh: $name: failed"; failed=1; }
+done
 exit "$failed"
