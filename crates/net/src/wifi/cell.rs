@@ -249,6 +249,8 @@ impl Cell {
     /// Why it isn't admitted; then nothing has changed.
     pub fn admit(&mut self, now: Time, stream: Stream) -> Result<(), NotAdmitted> {
         stream.validate()?;
+        // A stream that was removed in a turn is there until the turn's end.
+        let now = self.run(now);
         let Stream { station, priority, .. } = stream;
         let link = self.links.get(usize::from(station)).ok_or(NotAdmitted::NoStation(station))?;
         if link.streams.iter().any(|mask| mask & 1 << priority != 0) {
@@ -259,7 +261,6 @@ impl Cell {
             self.polling.streams.pop();
             return Err(why);
         }
-        let now = self.run(now);
         let ways: &[Way] = match stream.ways {
             Ways::Down => &[Way::Down],
             Ways::Up => &[Way::Up],

@@ -171,3 +171,30 @@ proptest! {
         prop_assert!(cell.counters().busy <= end.since(Time::ZERO));
     }
 }
+
+/// A stream that is removed in a turn can be admitted again after it, whether or not anybody has
+/// looked meanwhile.
+#[test]
+fn what_was_removed_may_be_admitted_again() {
+    let stream = Stream {
+        station: 0,
+        priority: 6,
+        ways: Ways::Both,
+        mean_rate: Bitrate::from_bps(80_000),
+        nominal: 200,
+        maximum: 1_500,
+        max_service_interval: Duration::from_millis(10),
+    };
+    for removed in 0..200 {
+        for looks in [true, false] {
+            let config = Config { stations: STATIONS, ..Config::default() };
+            let mut cell = Cell::new(config, 1, 0).unwrap();
+            cell.admit(us(0), stream).unwrap();
+            assert!(cell.remove_stream(us(removed), 0, 6));
+            if looks {
+                assert_eq!(cell.advance(us(removed + 5_000)), None);
+            }
+            assert_eq!(cell.admit(us(removed + 5_000), stream), Ok(()), "{removed}, {looks}");
+        }
+    }
+}
