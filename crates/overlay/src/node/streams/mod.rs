@@ -295,8 +295,8 @@ impl Forwarder {
     pub(super) fn close_stream(&mut self, now: Time, id: SessionId) {
         match self.streams.table.role(id) {
             Some(Role::End(stream)) => {
-                let Some((end, _)) = self.streams.table.get_mut(stream) else { return };
-                let done = end.abandon();
+                let Some((end, mut memory)) = self.streams.table.get_mut(stream) else { return };
+                let done = end.abandon(&mut memory);
                 self.streams.table.set_owner(stream, Owner::Nobody);
                 match done {
                     Ok(()) => self.streams.table.touch(stream),

@@ -390,13 +390,17 @@ impl End {
         self.rx.widen(now, max);
     }
 
-    /// What becomes of the stream when its application goes. If the application has ended its own
+    /// What becomes of the stream when its application goes. If it is over, what the application
+    /// left unread is dropped. If the application has ended its own
     /// direction and left nothing unread, what it wrote is still delivered. Otherwise the stream is
     /// reset for the reason returned, so that the other end doesn't take incomplete data for all of
     /// it.
-    pub fn abandon(&self) -> Result<(), Reset> {
+    pub fn abandon(&mut self, memory: &mut Memory<'_>) -> Result<(), Reset> {
+        if self.is_over() {
+            self.rx.release(memory);
+            return Ok(());
+        }
         match self.is_open() {
-            _ if self.is_over() => Ok(()),
             true if !self.tx.is_shut() => Err(Reset::Aborted),
             true if self.rx.holds_data() => Err(Reset::Closed),
             true => Ok(()),

@@ -79,6 +79,10 @@ impl Side {
         }
     }
 
+    fn abandon(&mut self) -> Result<(), Reset> {
+        self.end.abandon(&mut Memory { all: &mut self.all, peer: &mut self.peer })
+    }
+
     fn hear(&mut self, now: Time, bytes: &[u8], marked: bool) -> Result<Taken, Reset> {
         let mut memory = Memory { all: &mut self.all, peer: &mut self.peer };
         let Ok(Segment::Body(body)) = Segment::parse(bytes) else { panic!("a body") };
@@ -463,10 +467,10 @@ fn the_opener_decides_whether_messages_have_boundaries() {
 #[test]
 fn copies_for_one_that_has_gone_break_nothing_off() {
     let (mut side, segment) = opened();
-    assert_eq!(side.end.abandon(), Err(Reset::Aborted), "it may have had more to write");
+    assert_eq!(side.abandon(), Err(Reset::Aborted), "it may have had more to write");
     side.hear(Time::ZERO, &segment(0, false, b"1234"), false).unwrap();
     side.run(Time::ZERO, true);
-    assert_eq!(side.end.abandon(), Ok(()));
+    assert_eq!(side.abandon(), Ok(()));
     side.end.owner = Owner::Nobody;
     assert_eq!(side.hear(Time::ZERO, &segment(0, false, b"1234"), false), Ok(Taken::Copy));
     assert_eq!(side.hear(Time::ZERO, &segment(4, false, b"5"), false), Err(Reset::Closed));

@@ -91,3 +91,32 @@ fn a_receiver_always_has_some_memory() {
         }
     }
 }
+
+/// Nobody will read what a stream has that is over and whose application has gone.
+#[test]
+fn what_nobody_will_read_takes_no_memory() {
+    let config = Config { memory: 4 * MAX as usize, buffer: MAX as usize, ..Config::default() };
+    let mut table = Streams::new(config);
+    let window = window::Config::new(ROOM + 80);
+    for n in 0..20 {
+        assert!(table.has_room(NodeId(2)), "{n} streams that are only remembered");
+        let key = Key { peer: NodeId(2), peer_port: n, port: 1 };
+        let (tx, rx) = (Sender::new(MAX, window), Receiver::new(MAX, 0));
+        let owner = Owner::Session(SessionId(n.into()));
+        let id = table.insert(End::opened(Time::ZERO, key, (7, 9), owner, tx, rx));
+        let (end, mut memory) = table.get_mut(id).unwrap();
+        end.rx.ack(0);
+        end.tx.shut();
+        end.poll(Time::ZERO, ROOM, &mut [0; ROOM]).unwrap();
+        for k in 0..100 {
+            let data = Some(Data { position: k * 1_000, end: k == 99, bytes: &[7; 1_000] });
+            let body = Body { ack: Some(Ack::new(1, 0, 0, 0)), data, ..Body::default() };
+            end.on_segment(Time::ZERO, &body, false, &mut memory).unwrap();
+        }
+        assert!(end.is_over() && end.rx.holds_data());
+        assert_eq!(end.abandon(&mut memory), Ok(()));
+        table.set_owner(id, Owner::Nobody);
+        table.touch(id);
+        assert!(table.get(id).unwrap().is_left());
+    }
+}
