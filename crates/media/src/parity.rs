@@ -1,6 +1,8 @@
 //! Parity of RTP packets (RFC 8627, FlexFEC): a packet that is the exclusive or of others of
 //! its stream, so that one of them that is lost can be put together from the rest. It is the
-//! payload of a stream of its own, with a sequence of its own.
+//! payload of a stream of its own, with a sequence of its own, whose RTP header names the
+//! protected stream's SSRC as its only contributing source (CSRC, 4 bytes). [`rtp`](crate::rtp)
+//! writes no such header, so that the caller has to.
 //!
 //! Of the RFC's forms this is the one with a fixed block (F = 1, R = 0): packets next to each
 //! other, which it calls a row, or at equal distances, a column. One stream is protected.
@@ -28,7 +30,7 @@ use crate::rtp::HEADER_LEN;
 /// Bytes before the repair payload (section 4.2.2.2): the recovery fields, the first sequence
 /// number, L and D.
 pub const HEADER: usize = FIELDS + 4;
-/// The most packets from the first of a group to its last, with those between: 0.64 s of
+/// The most that the packets of a group times their distance may be: 0.64 s of
 /// packets of 20 ms, since speech that comes later is of no use to a call. The RFC has no such
 /// bound.
 pub const MAX_SPAN: u8 = 32;
@@ -228,8 +230,8 @@ pub fn parse(payload: &[u8]) -> Result<Parity<'_>, ParityError> {
 
 impl Parity<'_> {
     /// Writes the one packet of the group that isn't among `packets`, which may be in any
-    /// order, to the front of `out` and returns its length. `ssrc` is the stream's; without
-    /// other packets there is none to be seen. The rest of what is written is only as good as
+    /// order, to the front of `out` and returns its length. `ssrc` is the stream's, which the parity
+    /// packet's header names as its CSRC. The rest of what is written is only as good as
     /// the packet that came: read it as one from the network ([`rtp::parse`](crate::rtp::parse)).
     /// Does not allocate.
     ///

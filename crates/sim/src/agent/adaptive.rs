@@ -24,6 +24,9 @@ pub const PACKET: Duration = Duration::from_millis(20);
 /// An RTP header without extensions, in bytes. Here it holds when the packet was sent, 8
 /// bytes, and its number, 4.
 pub const RTP: usize = 12;
+/// What the header of a packet of parity has besides, in bytes: the CSRC that names the stream
+/// that it is of (RFC 8627).
+const CSRC: usize = 4;
 /// A report in bytes: an RTCP receiver report on one source (RFC 3550, section 6.4.2).
 pub const REPORT: usize = 32;
 
@@ -217,7 +220,9 @@ impl Gateway {
         (block, first): (&parity::Block, u32),
         payload: &mut [u8; MAX_PAYLOAD],
     ) -> Option<usize> {
-        let bytes = self.parity.as_ref()?.write(block, first, &mut payload[RTP..]).ok()?;
+        let bytes = self.parity.as_ref()?.write(block, first, &mut payload[RTP + CSRC..]).ok()?;
+        let bytes = CSRC + bytes;
+        payload[RTP..RTP + CSRC].fill(0);
         payload[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
         payload[8..RTP].copy_from_slice(&(self.parities & (PARITY - 1) | PARITY).to_be_bytes());
         self.parities += 1;
@@ -342,7 +347,7 @@ impl Station {
         let (mark, speech) = rest.split_first_chunk::<4>()?;
         let mark = u32::from_be_bytes(*mark);
         if mark & PARITY != 0 {
-            self.parity.parity(self.next, speech)?;
+            self.parity.parity(self.next, speech.get(CSRC..)?)?;
             self.put_together(at);
             return None;
         }
@@ -511,7 +516,7 @@ mod tests {
         }
         let (block, now) = (complete.unwrap(), Time::from_millis(41));
         let bytes = gateway.write_parity(now, (&block, 0), &mut buffer).unwrap();
-        assert_eq!((bytes, gateway.sent()[2].parity, gateway.sent()[2].added), (84, 1, 72));
+        assert_eq!((bytes, gateway.sent()[2].parity, gateway.sent()[2].added), (88, 1, 76));
         let heard = (station.loss, station.newest);
         assert_eq!(station.take(now, &buffer[..bytes]), None);
         assert_eq!((station.loss, station.newest), heard);

@@ -280,7 +280,7 @@ fn economy() -> Vec<Claim> {
                 None,
                 Bound::at_most(
                     0.0,
-                    "where two in a row are lost now and then three packets share 212 bytes of parity, 71 \
+                    "where two in a row are lost now and then three packets share 216 bytes of parity, 72 \
                      each; a copy has 165",
                 ),
                 "parity-of-one",

@@ -38,6 +38,9 @@ impl Recent {
     /// Keeps a packet in the place of an older one, unless it is longer than speech can be.
     fn put(&mut self, number: u32, speech: &[u8]) {
         let slot = &mut self.0[number as usize % KEPT];
+        if slot.number.is_some_and(|newer| newer > number) {
+            return; // overtaken by a whole round
+        }
         let view = RtpView {
             payload_type: 96,
             marker: false,
@@ -132,7 +135,7 @@ impl Sender {
 pub struct Receiver {
     recent: Recent,
     waiting: [Option<Waiting>; WAITING],
-    /// Where the next packet of parity goes.
+    /// Whose turn it is to give way if all places are taken.
     turn: usize,
 }
 
@@ -153,15 +156,19 @@ impl Receiver {
         self.recent.put(number, speech);
     }
 
-    /// Keeps a packet of parity that has come, in the place of the oldest, and with it what
+    /// Keeps a packet of parity that has come, in a free place or an older one's, and with it what
     /// number its first packet has, with `near` as the call's newest; none if it is damaged.
     pub fn parity(&mut self, near: u32, payload: &[u8]) -> Option<()> {
         let first = parity::parse(payload).ok()?.group.sequences().next()?;
         let first = u32::try_from(extend(near.into(), first)).ok()?;
         let mut bytes = [0; MAX_PARITY];
         bytes.get_mut(..payload.len())?.copy_from_slice(payload);
-        self.waiting[self.turn] = Some(Waiting { first, len: payload.len(), bytes });
-        self.turn = (self.turn + 1) % WAITING;
+        let free = self.waiting.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.turn);
+        self.waiting[place] = Some(Waiting { first, len: payload.len(), bytes });
+        if free.is_none() {
+            self.turn = (self.turn + 1) % WAITING;
+        }
         Some(())
     }
 
@@ -332,5 +339,37 @@ mod tests {
                 while receiver.recovered().is_some() {}
             }
         }
+    }
+
+    #[test]
+    fn what_comes_a_round_late_takes_no_ones_place() {
+        let all = sent(62, [(160, Fec::Parity { window: 3, depth: 1 }); 3]);
+        let mut receiver = Receiver::new();
+        for number in [62, 64, 0] {
+            receiver.packet(number, &[number as u8; 160]);
+        }
+        let Some(Sent::Parity(parity)) = all.last() else { panic!("parity is last") };
+        receiver.parity(64, parity).unwrap();
+        assert_eq!(receiver.recovered(), Some((63, RTP + 160)));
+    }
+
+    /// Parity that has done its work leaves its place to others.
+    #[test]
+    fn parity_waits_while_there_are_places() {
+        let all = sent(0, [(160, Fec::Parity { window: 2, depth: 1 }); 20]);
+        assert_eq!(recovered(&all, |n| n > 1), []);
+        let late = |n: usize| n > 1;
+        let mut receiver = Receiver::new();
+        for (_, sent) in all.iter().enumerate().filter(|(n, _)| late(*n)) {
+            match sent {
+                Sent::Packet(number, len) => {
+                    receiver.packet(*number, &[*number as u8; SPEECH][..*len])
+                }
+                Sent::Parity(bytes) => receiver.parity(10, bytes).unwrap(),
+            }
+            assert_eq!(receiver.recovered(), None);
+        }
+        receiver.packet(1, &[1; 160]);
+        assert_eq!(receiver.recovered(), Some((0, RTP + 160)));
     }
 }
