@@ -3,7 +3,7 @@
 use crate::claim::{Bound, Claim, Verdict};
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
-use crate::output::{Judged, judge};
+use crate::output::{Judged, NOTHING, judge};
 use crate::run::{self, Job, Progress, Settings};
 use crate::table::{Row, Table};
 
@@ -142,7 +142,7 @@ fn most(runs: &[Judged], of: usize) -> Verdict {
 pub enum Against {
     /// As published.
     AsPublished,
-    /// It was published as holding, and fails.
+    /// It was published as holding, and fails, or it isn't measured.
     Broken,
     /// It was published as failing, and holds.
     Better,
@@ -151,9 +151,13 @@ pub enum Against {
     Otherwise,
 }
 
-/// How a verdict compares with the one that the claim was published with.
-pub fn against(claim: &Claim, verdict: Verdict) -> Against {
-    match (claim.expected, verdict) {
+/// How what several runs come to compares with what the claim was published with. What has not
+/// been measured is no failure as published.
+pub fn against(claim: &Claim, runs: &[Judged]) -> Against {
+    if runs.iter().any(|run| run.measured == NOTHING) {
+        return Against::Broken;
+    }
+    match (claim.expected, together(runs)) {
         (Verdict::Holds, Verdict::Fails) => Against::Broken,
         (Verdict::Fails, Verdict::Holds) => Against::Better,
         (a, b) if a == b => Against::AsPublished,
@@ -174,7 +178,7 @@ pub fn can_fail(bound: &Bound, honest: &Judged, sabotaged: &Judged) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::{NOTHING, Numbers};
+    use crate::output::Numbers;
     use Verdict::{Fails, Holds, Undecided};
 
     /// Less is better.
@@ -239,9 +243,6 @@ mod tests {
                     .filter(|(p, _)| needed(p))
                     .fold(Vec::new(), |rows, (_, more)| [rows, more.clone()].concat()),
             };
-            if !points.iter().any(|p| place.needs(p)) {
-                continue;
-            }
             let [all, its] = [table(&|_| true), table(&|p| place.needs(p))];
             spared += all.rows.len() - its.rows.len();
             let [all, its] = [all, its].map(|table| judge(place.claim, &table));
@@ -268,6 +269,13 @@ mod tests {
             let runs: Vec<Judged> = verdicts.iter().map(|v| judged("", *v)).collect();
             assert_eq!(together(&runs), all);
         }
+    }
+
+    #[test]
+    fn what_was_not_measured_does_not_fail_as_published() {
+        let claim = Claim { expected: Fails, ..Claim::default() };
+        assert_eq!(against(&claim, &[judged("5.0", Fails)]), Against::AsPublished);
+        assert_eq!(against(&claim, &[judged(NOTHING, Fails)]), Against::Broken);
     }
 
     #[test]

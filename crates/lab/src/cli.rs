@@ -535,7 +535,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
     for (n, (place, runs)) in places.iter().zip(&runs).enumerate() {
         let verdict = check::together(runs);
         score.add(&Judged { verdict, ..runs[0].clone() });
-        let against = check::against(place.claim, verdict);
+        let against = check::against(place.claim, runs);
         // What was published as decided must be so where as much is measured.
         let fickle = place.claim.expected == Verdict::Holds
             && verdict == Verdict::Undecided
