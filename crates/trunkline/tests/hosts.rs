@@ -274,7 +274,12 @@ fn mistakes_end_it_with_2_and_are_named() {
     for (from, to, line, says) in [
         ("[\"s\", \"b\"]", "[\"s\", \"bb\"]", 7, "is \"bb\"; did you mean \"b\"?"),
         ("[\"s\", \"b\"]", "[\"s\", \"s\"]", 7, "\"s\" is at both ends"),
-        ("[\"s\", \"b\"]", "[\"s\", \"a\"]", 2, "no [[edge]] or [[cell]] leads to host \"b\": add one"),
+        (
+            "[\"s\", \"b\"]",
+            "[\"s\", \"a\"]",
+            2,
+            "no [[edge]] or [[cell]] leads to host \"b\": add one",
+        ),
         ("\"r\" }, {", "\"a\" }, {", 3, "\"a\" is the name of an earlier host or router"),
         ("10 Mbit/s", "0 Mbit/s", 6, "is zero, not a rate: write a number above 0"),
         ("delay = \"5ms\"", "delay = \"-5ms\"", 6, "is negative, not a length of time: write a"),

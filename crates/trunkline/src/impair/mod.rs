@@ -103,8 +103,10 @@ device; needs root, or user namespaces, and iproute2.
     nsenter --net=/proc/4711/fd/8 iperf3 -c 10.64.0.2
   Packets go the way of least delay; hosts pass nothing on. An edge with private = true
   has addresses of its own at hosts, for what shall go that way and no other. What is too long for an edge is dropped, and its sender told.
+  These have no names, and are gone when this ends, however it ends, and nothing runs there.
+
   A cell of IEEE 802.11e, in place of edges to its stations; the DSCP tells in which of
-  its sender's four queues a packet waits (RFC 8325: EF before all else, CS1 after):
+  its sender's four queues a packet waits: of voice (EF), video, best effort or the rest (CS1):
     [[cell]]
     name = \"wifi\"
     access_point = \"r\"
@@ -113,7 +115,6 @@ device; needs root, or user namespaces, and iproute2.
     queue = 50                # packets in each queue
     attempts = 7              # of a packet
     bit_error_rate = 0.0
-  They have no names, and are gone when this ends, however it ends, and nothing runs there.
 
 It runs until SIGTERM or SIGINT, then prints a JSON ledger of every packet, and
 how late it sent them, on standard output; docs/impair.md explains its fields. On a busy machine give it real-time
@@ -125,7 +126,7 @@ priority (--punctual), or it will be late.";
 pub struct Args {
     /// The links, in TOML; without it --a and --b describe one
     config: Option<PathBuf>,
-    /// Instead of links between sockets, hosts, routers and edges between them, in TOML
+    /// Instead of links between sockets, hosts, routers, edges and cells between them, in TOML
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "OneLink"])]
     hosts: Option<PathBuf>,
     /// With --hosts, write what a host sends and receives to a file for Wireshark

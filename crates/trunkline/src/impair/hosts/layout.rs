@@ -4,7 +4,6 @@
 //! private edge, like a machine with several network interfaces: packets to such an address take
 //! that edge. All addresses of a host are on one device.
 
-use super::super::config::stream;
 use super::super::pump::VALID;
 use super::super::socket::SLOT;
 use super::config::{Hosts, Spot};
@@ -87,8 +86,9 @@ pub fn build(hosts: &Hosts) -> (Network, Layout) {
         let stream = edge.directions[0].stream;
         net.connect_streams(vertices[0], vertices[1], forward, reverse, stream).expect(VALID);
     }
-    for (cell, n) in hosts.cells.iter().zip(hosts.edges.len() as u64..) {
-        let stream = stream(None, n);
+    for (cell, n) in hosts.cells.iter().zip(0..) {
+        // Edges count theirs upwards.
+        let stream = u64::MAX - n;
         let medium = net.medium(Cell::new(cell.config, hosts.seed, stream).expect(VALID));
         for (station, (ends, _)) in (0..).zip(cell.edges()) {
             let [a, b] = ends.map(|end| match end {

@@ -130,8 +130,10 @@ fn a_cell_that_cannot_be_is_named() {
         assert!(why.contains(says), "{to}: {why}");
     }
     let twice =
-        format!("{CELL}[[cell]]\nname = \"wifi\"\naccess_point = \"a\"\nstations = [\"b\"]\n");
-    assert!(parse(&twice).expect_err("twice").contains("\"wifi\" is the name of an earlier cell"));
+        format!("{CELL}[[cell]]\nname = \"wifi\"\naccess_point = \"r\"\nstations = [\"b\"]\n");
+    assert!(
+        parse(&twice).expect_err("twice").contains("\"wifi b\" is the name of an earlier edge")
+    );
 }
 
 #[test]
