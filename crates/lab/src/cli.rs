@@ -125,7 +125,7 @@ These figures have a testbed, too, and are compared with the simulator in
 OUT/PAPER/FIGURE-testbed: beyond/agreement takes ten minutes (--quick: two), convergence
 five (one and a half), tcp-model half an hour (about eight; it needs iperf3), trunk-live eight
 (one and a half), trunk-tcp 23 (two and a half; iperf3), reliable-overlay/fig11 to fig14
-together 23 (three), transfer 24 (three; SRT's part needs srt-file-transmit). Status 1 as
+together 23 (three), transfer 25 (three; SRT's part needs srt-file-transmit). Status 1 as
 above, or if a claim does not do what was published. What was invalid is measured once more, then in smaller
 parts; rounds that are there from an interrupted run are kept.";
 
