@@ -127,7 +127,7 @@ pub enum ParityError {
     Group {
         /// How many packets were to go together.
         count: u8,
-        /// Their distance.
+        /// How far apart the sequence numbers of neighbours were to be.
         step: u8,
     },
     /// Something among the packets isn't of the group: no RTP packet, another stream's, with
@@ -200,7 +200,7 @@ fn add(packet: &[u8], fields: &mut [u8], body: &mut [u8]) {
     fields.iter_mut().chain(body).zip(own).for_each(|(sum, byte)| *sum ^= byte);
 }
 
-/// A parity packet.
+/// The payload of a packet of the repair stream, as [`parse`] reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parity<'a> {
     /// Which packets it is of.

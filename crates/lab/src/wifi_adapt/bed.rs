@@ -572,7 +572,7 @@ mod tests {
             assert!(seen.missed_pct < seen.lost_pct / 3.0, "{seen:?}");
             assert!(seen.r > bare.r + 5.0, "{bare:?} {seen:?}");
         }
-        // Of window 1 at most: packets of 200 bytes and each time 12 more.
+        // At most one packet of parity to each of 200 bytes.
         assert!(copied.sent > 17.0 && (15.0..20.7).contains(&parity.sent), "{parity:?}");
     }
 

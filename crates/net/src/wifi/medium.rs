@@ -4,10 +4,14 @@ use super::cell::Cell;
 use super::edca::priority_of_tos;
 use super::types::{Msdu, Way};
 use crate::medium::{Done, Frame, Medium, PacketKey};
+use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::Cause;
 
 impl Cell {
+    /// The delay that routes count for a hop within a cell, where they look for the shortest way.
+    pub const HOP: Duration = Duration::from_millis(1);
+
     /// The lanes of a station for
     /// [`Network::connect_over`](crate::Network::connect_over), where the access point
     /// is the first vertex and the station the second.

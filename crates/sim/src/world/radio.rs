@@ -3,7 +3,6 @@
 use super::{Wire, World};
 use crate::error::WorldError;
 use crate::places::{HostId, Spot, WireId};
-use core::time::Duration;
 use trunkline_base::link_model::LinkModel;
 use trunkline_net::MediumId;
 use trunkline_net::wifi::{Cell, Config};
@@ -11,9 +10,6 @@ use trunkline_net::wifi::{Cell, Config};
 /// Which cell of a world: see [`World::cell`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CellId(MediumId);
-
-/// What routes reckon a hop within a cell with.
-const HOP: Duration = Duration::from_millis(1);
 
 impl World {
     /// A cell of 802.11e whose access point is a host or a router, and a wire over it to each
@@ -40,7 +36,7 @@ impl World {
         let wire = |(number, host): (u16, &HostId)| {
             let vertices = [center, self.vertex(*host)];
             let [a, b] = vertices;
-            self.net.connect_over(a, b, medium, Cell::lanes(number), HOP);
+            self.net.connect_over(a, b, medium, Cell::lanes(number), Cell::HOP);
             self.net.tap_mut().edge(false);
             let originals = [LinkModel::default(), LinkModel::default()];
             self.wires.push(Wire { vertices, originals, stream, link: None });

@@ -212,7 +212,7 @@ fn quality() -> Vec<Claim> {
         Claim {
             unit: "of R",
             decimals: 1,
-            why: "It is 2.2 lower with one wrong bit of 100,000 and 5.1 higher with one of 10,000, where \
+            why: "It is 2.4 lower with one wrong bit of 100,000 and 5.2 higher with one of 10,000, where \
                   nearly every packet has one of parity to itself: both are short, and 18 % are lost, not the \
                   37 % of those with copies in them.",
             measure: Box::new(gains([PARITY, COPIES], |_| true)),

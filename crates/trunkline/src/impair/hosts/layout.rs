@@ -21,9 +21,6 @@ const ROUTERS_V4: [u8; 2] = [10, 65];
 const HOSTS_V6: u16 = 0;
 const ROUTERS_V6: u16 = 1;
 
-/// What ways reckon a hop within a cell with.
-const HOP: Duration = Duration::from_millis(1);
-
 /// The prefixes that the addresses of all hosts have.
 pub const PREFIXES: [&str; 2] = ["10.64.0.0/16", "fd74:6c::/64"];
 
@@ -95,7 +92,7 @@ pub fn build(hosts: &Hosts) -> (Network, Layout) {
                 Spot::Host(n) => VertexId(of_host[n].start as u32),
                 Spot::Router(n) => routers[n],
             });
-            net.connect_over(a, b, medium, Cell::lanes(station), HOP);
+            net.connect_over(a, b, medium, Cell::lanes(station), Cell::HOP);
         }
     }
     let ways = ways(hosts, &net, &host_of, routers.first().map_or(0, |r| r.0));
@@ -119,7 +116,7 @@ fn ways(
             Spot::Router(n) => Some(first_router + *n as u32),
             Spot::Host(_) => None,
         });
-        let delays = path.iter().map(|&d| net.model(d).map_or(HOP, |model| model.delay));
+        let delays = path.iter().map(|&d| net.model(d).map_or(Cell::HOP, |model| model.delay));
         Some(Way {
             routers: u8::try_from(path.len() - 1).unwrap_or(u8::MAX),
             mtu,
