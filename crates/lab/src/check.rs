@@ -3,7 +3,7 @@
 use crate::claim::{Bound, Claim, Verdict};
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
-use crate::output::{Judged, NOTHING, judge};
+use crate::output::{Judged, NOTHING, Numbers, judge};
 use crate::run::{self, Job, Progress, Settings};
 use crate::table::{Row, Table};
 
@@ -125,7 +125,7 @@ pub fn together(runs: &[Judged]) -> Verdict {
     most(runs, runs.len())
 }
 
-/// Whether the rest of so many runs of a claim can't change what they come to.
+/// Whether the rest of so many runs of a claim can't change what they come to [`together`].
 pub fn is_settled(runs: &[Judged], of: usize) -> bool {
     let undecided = runs.iter().filter(|j| j.verdict == Verdict::Undecided).count();
     runs.len() >= of || most(runs, of) != Verdict::Undecided || 2 * undecided > of
@@ -152,9 +152,10 @@ pub enum Against {
 }
 
 /// How what several runs come to compares with what the claim was published with. What has not
-/// been measured is no failure as published.
+/// been measured, or has no bound, is no failure as published.
 pub fn against(claim: &Claim, runs: &[Judged]) -> Against {
-    if runs.iter().any(|run| run.measured == NOTHING) {
+    let is_bounded = |n: &Numbers| n.bound_low.is_some() || n.bound_high.is_some();
+    if runs.iter().any(|run| run.measured == NOTHING || !is_bounded(&run.numbers)) {
         return Against::Broken;
     }
     match (claim.expected, together(runs)) {
@@ -178,7 +179,6 @@ pub fn can_fail(bound: &Bound, honest: &Judged, sabotaged: &Judged) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::Numbers;
     use Verdict::{Fails, Holds, Undecided};
 
     /// Less is better.
@@ -200,7 +200,7 @@ mod tests {
                 low: None,
                 high: None,
                 bound_low: None,
-                bound_high: None,
+                bound_high: Some(1.0),
             },
             verdict,
             expected: Holds,
@@ -276,6 +276,9 @@ mod tests {
         let claim = Claim { expected: Fails, ..Claim::default() };
         assert_eq!(against(&claim, &[judged("5.0", Fails)]), Against::AsPublished);
         assert_eq!(against(&claim, &[judged(NOTHING, Fails)]), Against::Broken);
+        let mut unbounded = judged("5.0", Fails);
+        unbounded.numbers.bound_high = None;
+        assert_eq!(against(&claim, &[unbounded]), Against::Broken);
     }
 
     #[test]

@@ -135,11 +135,9 @@ impl Sender {
 pub struct Receiver {
     recent: Recent,
     waiting: [Option<Waiting>; WAITING],
-    /// Whose turn it is to give way if all places are taken.
-    turn: usize,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Waiting {
     first: u32,
     len: usize,
@@ -148,7 +146,7 @@ struct Waiting {
 
 impl Receiver {
     pub fn new() -> Receiver {
-        Receiver { recent: Recent::new(), waiting: [None; WAITING], turn: 0 }
+        Receiver { recent: Recent::new(), waiting: [None; WAITING] }
     }
 
     /// Keeps a packet of the call that has come.
@@ -156,18 +154,21 @@ impl Receiver {
         self.recent.put(number, speech);
     }
 
-    /// Keeps a packet of parity that has come, in a free place or an older one's, and with it what
-    /// number its first packet has, with `near` as the call's newest; none if it is damaged.
+    /// Keeps a packet of parity that has come, and with it what number its first packet has, with
+    /// `near` as the call's newest; none if it is damaged. If all places are taken, that of the
+    /// oldest packets gives way.
     pub fn parity(&mut self, near: u32, payload: &[u8]) -> Option<()> {
         let first = parity::parse(payload).ok()?.group.sequences().next()?;
         let first = u32::try_from(extend(near.into(), first)).ok()?;
         let mut bytes = [0; MAX_PARITY];
         bytes.get_mut(..payload.len())?.copy_from_slice(payload);
-        let free = self.waiting.iter().position(Option::is_none);
-        let place = free.unwrap_or(self.turn);
-        self.waiting[place] = Some(Waiting { first, len: payload.len(), bytes });
-        if free.is_none() {
-            self.turn = (self.turn + 1) % WAITING;
+        let new = Some(Waiting { first, len: payload.len(), bytes });
+        let oldest = |place: &&mut Option<Waiting>| place.map(|waiting| waiting.first);
+        if !self.waiting.contains(&new)
+            && let Some(place) = self.waiting.iter_mut().min_by_key(oldest)
+            && place.is_none_or(|oldest| oldest.first <= first)
+        {
+            *place = new;
         }
         Some(())
     }
@@ -351,6 +352,28 @@ mod tests {
         let Some(Sent::Parity(parity)) = all.last() else { panic!("parity is last") };
         receiver.parity(64, parity).unwrap();
         assert_eq!(receiver.recovered(), Some((63, RTP + 160)));
+    }
+
+    /// Neither copies nor what comes late take the place of parity that waits.
+    #[test]
+    fn late_parity_displaces_none_that_is_newer() {
+        let all = sent(0, [(160, Fec::Parity { window: 2, depth: 1 }); 40]);
+        let of = |wanted: usize| {
+            let mut parities = all.iter().filter_map(|sent| match sent {
+                Sent::Parity(bytes) => Some(bytes),
+                Sent::Packet(..) => None,
+            });
+            parities.nth(wanted).unwrap()
+        };
+        let mut receiver = Receiver::new();
+        receiver.parity(39, of(19)).unwrap();
+        (0..9).for_each(|_| receiver.parity(39, of(18)).unwrap());
+        (0..18).for_each(|n| receiver.parity(39, of(n)).unwrap());
+        assert_eq!(receiver.recovered(), None);
+        for (present, lost) in [(38, 39), (37, 36)] {
+            receiver.packet(present, &[present as u8; 160]);
+            assert_eq!(receiver.recovered(), Some((lost, RTP + 160)));
+        }
     }
 
     /// Parity that has done its work leaves its place to others.

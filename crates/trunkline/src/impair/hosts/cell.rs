@@ -5,7 +5,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use toml::Spanned;
 use trunkline_net::wifi::edca::{ACCESS_POINT_2005, DRAFT, STATION_2005};
-use trunkline_net::wifi::{self, Config};
+use trunkline_net::wifi::{self, Config, InvalidCell};
 
 /// The largest IP packet in a cell, in bytes.
 pub const MTU: u16 = 1_500;
@@ -32,9 +32,9 @@ pub struct CellText {
     stations: Spanned<Vec<Spanned<String>>>,
     #[serde(default)]
     parameters: Parameters,
-    queue: Option<usize>,
-    attempts: Option<u8>,
-    bit_error_rate: Option<f64>,
+    queue: Option<Spanned<usize>>,
+    attempts: Option<Spanned<u8>>,
+    bit_error_rate: Option<Spanned<f64>>,
 }
 
 /// The parameters by which queues contend.
@@ -46,6 +46,10 @@ enum Parameters {
     Standard,
     /// Those of the standard's drafts.
     Draft,
+}
+
+fn value<T: Copy>(key: Option<&Spanned<T>>, default: T) -> T {
+    key.map_or(default, |key| *key.get_ref())
 }
 
 impl Cell {
@@ -75,13 +79,22 @@ impl Cell {
             stations: u16::try_from(stations.len()).unwrap_or(u16::MAX),
             station,
             access_point: own,
-            queue: text.queue.unwrap_or(default.queue),
-            attempts: text.attempts.unwrap_or(default.attempts),
-            bit_error_rate: text.bit_error_rate.unwrap_or(default.bit_error_rate),
+            queue: value(text.queue.as_ref(), default.queue),
+            attempts: value(text.attempts.as_ref(), default.attempts),
+            bit_error_rate: value(text.bit_error_rate.as_ref(), default.bit_error_rate),
         };
         match wifi::Cell::new(config, 0, 0) {
             Ok(_) => Ok(Cell { name, access_point, stations, config }),
-            Err(why) => Err((at, format!("cell {name}: {why}"))),
+            Err(why) => {
+                let key = match why {
+                    InvalidCell::Stations(_) => Some(text.stations.span()),
+                    InvalidCell::Queue(_) => text.queue.map(|key| key.span()),
+                    InvalidCell::Attempts => text.attempts.map(|key| key.span()),
+                    InvalidCell::BitErrorRate(_) => text.bit_error_rate.map(|key| key.span()),
+                    InvalidCell::Access(_) | InvalidCell::NoStation(_) => None,
+                };
+                Err((key.map_or(at, |key| key.start), format!("cell {name}: {why}")))
+            }
         }
     }
 

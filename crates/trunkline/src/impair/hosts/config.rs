@@ -196,10 +196,14 @@ impl Hosts {
             }
         });
         let edges = edges.collect::<Result<Vec<Edge>, Wrong>>()?;
+        let mut cell_names = BTreeSet::new();
         let cells = file.cell.into_iter().zip(0..).map(|(cell, n)| {
             let start = cell.span().start;
             let cell = cell.into_inner();
             let (name, at) = config::name(cell.name.as_ref(), (start, n));
+            if !cell_names.insert(name.clone()) {
+                return Err((at, format!("\"{name}\" is the name of an earlier cell")));
+            }
             let cell = Cell::new(cell, (name, start), &spots)?;
             let twice = cell.edges().find(|(_, name)| !names.insert(name.clone()));
             match twice {

@@ -126,14 +126,23 @@ fn a_cell_that_cannot_be_is_named() {
         ("queue = 20", "parameters = \"2005\"", "unknown variant `2005`"),
         ("queue = 20", "rate = \"1 Mbit/s\"", "unknown field `rate`"),
     ] {
-        let why = parse(&CELL.replacen(from, to, 1)).expect_err(to);
+        let text = CELL.replacen(from, to, 1);
+        let why = parse(&text).expect_err(to);
         assert!(why.contains(says), "{to}: {why}");
+        // What is out of range is pointed at.
+        if says.starts_with("cell wifi") {
+            let end = text.find(to).expect("it was put there") + to.len();
+            let value = to.rsplit(' ').next().expect("one word or more");
+            assert!(why.starts_with(&format!("{}:", end - value.len())), "{to}: {why}");
+        }
     }
-    let twice =
-        format!("{CELL}[[cell]]\nname = \"wifi\"\naccess_point = \"r\"\nstations = [\"b\"]\n");
-    assert!(
-        parse(&twice).expect_err("twice").contains("\"wifi b\" is the name of an earlier edge")
-    );
+    let second = |name: &str, of_edge: &str| {
+        let edge = format!("[[edge]]\nname = \"{of_edge}\"\nbetween = [\"a\", \"r\"]\n");
+        let cell = format!("name = \"{name}\"\naccess_point = \"r\"\nstations = [\"b\"]\n");
+        parse(&format!("{edge}{CELL}[[cell]]\n{cell}")).expect_err(name)
+    };
+    assert!(second("wifi", "e").contains("\"wifi\" is the name of an earlier cell"));
+    assert!(second("home", "home b").contains("\"home b\" is the name of an earlier edge"));
 }
 
 #[test]
