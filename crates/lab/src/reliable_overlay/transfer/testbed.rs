@@ -294,14 +294,21 @@ fn over_stream(
             stream.shutdown()?;
             Ok::<StreamSocket, Error>(stream)
         });
-        let (mut stream, _) = listener.accept()?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let into = std::fs::File::create(&files.into);
-        let came = into.and_then(|mut into| io::copy(&mut stream, &mut into));
-        came.map_err(cannot("receive a file"))?;
-        let took = begun.elapsed();
-        sender.join().expect("no sender panics")?;
-        Ok(took)
+        let receive = || {
+            let (mut stream, _) = listener.accept()?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let into = std::fs::File::create(&files.into);
+            let came = into.and_then(|mut into| io::copy(&mut stream, &mut into));
+            let what = || format!("receive a file ({} of {} bytes)", files.came(), files.bytes);
+            came.map_err(|why| cannot(what())(why))?;
+            Ok::<Duration, Error>(begun.elapsed())
+        };
+        let came = receive();
+        // Each end may have failed because of the other.
+        match (came, sender.join().expect("no sender panics")) {
+            (Err(here), Err(there)) => Err(Error::Process(format!("{here}; {there}"))),
+            (came, sent) => sent.and(came),
+        }
     })
 }
 

@@ -42,8 +42,10 @@ const ACK_DELAY: Duration = Duration::from_millis(25);
 /// The least time for which an overtaken segment is waited for before it is taken for lost.
 const LEAST_REORDERING: Duration = Duration::from_millis(20);
 
-/// The most round trips for which an overtaken segment is waited for.
+/// The most round trips for which an overtaken segment is waited for, beyond the first, and the
+/// longest time: round trips measured while a relay stood still take seconds.
 const MOST_REORDERING: u32 = 16;
+const LONGEST_REORDERING: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -520,7 +522,8 @@ impl Sender {
     fn find_lost(&mut self, now: Time) {
         self.loss_at = Time::NEVER;
         let rtt = self.rtt.smoothed().unwrap_or_default();
-        let wait = rtt + self.reordering * rtt.max(LEAST_REORDERING);
+        let reordering = self.reordering * rtt.max(LEAST_REORDERING);
+        let wait = rtt + reordering.min(LONGEST_REORDERING);
         let mut any = None;
         for sent in &mut self.sent {
             if sent.state != State::InFlight || sent.transmission > self.newest.0 {

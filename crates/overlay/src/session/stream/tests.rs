@@ -11,6 +11,7 @@ use std::collections::BinaryHeap;
 use trunkline_base::{Rng, Time};
 use trunkline_rate::window;
 
+mod overtaken;
 mod table;
 
 const ROOM: usize = 1_000;
