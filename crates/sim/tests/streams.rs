@@ -8,7 +8,7 @@ use trunkline_base::Bitrate;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_overlay::node::{Routing, StreamStats};
 use trunkline_overlay::session::wire::stream::Reset;
-use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_overlay::wire::{Metric, NodeId, Service};
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::{AppId, HostId, Topology, WireId, World};
 
@@ -252,4 +252,38 @@ fn what_is_written_without_a_way_leaves_when_there_is_one() {
     assert_eq!(delays.len(), 200);
     let slowest = delays.iter().max().unwrap();
     assert!(*slowest > ms(1_000) && *slowest < ms(4_500), "{slowest:?}");
+}
+
+/// What was lost on a way that is cut goes again as soon as there is a way, however long the cut
+/// was, and not when a timer expires that has backed off to seconds.
+#[test]
+fn a_way_that_is_back_is_used_at_once() {
+    for cut in [3_000, 5_000, 9_000] {
+        let mut topology = chain(8_000_000, &[10, 10], &[0.0, 0.0]);
+        topology.link_state(&Routing::default());
+        let mut world = topology.build(5).unwrap();
+        let pair = transfer(&mut world, (0, 2), PORT, 8_000_000);
+        world.run_until(at(8_000));
+        world.cut(WireId(1));
+        world.run_until(at(8_000 + cut));
+        world.mend(WireId(1));
+        let read = world.app(pair.1).read;
+        let mut now = 8_000 + cut;
+        let mut until = |world: &mut World, is_so: &dyn Fn(&World) -> bool| {
+            while !is_so(world) {
+                now += 1;
+                assert!(now < 60_000);
+                world.run_until(at(now));
+            }
+            now
+        };
+        let has_way = |world: &World| {
+            world.node(HostId(0)).table().next_hop(NodeId(3), Metric::default()).is_some()
+        };
+        let back = until(&mut world, &has_way);
+        let read_on = until(&mut world, &|world| world.app(pair.1).read > read);
+        assert!(read_on - back < 100, "cut {cut} ms: {} ms", read_on - back);
+        world.run_until(at(90_000));
+        is_whole(&world, pair, 8_000_000);
+    }
 }

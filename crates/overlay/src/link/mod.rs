@@ -331,7 +331,11 @@ impl Link {
         if let Some((sent_us, _)) = hello.echo {
             self.on_echo_of(at, sent_us);
         }
-        !self.is_before_goodbye() && self.monitor.on_hello(at, hello)
+        let came_up = !self.is_before_goodbye() && self.monitor.on_hello(at, hello);
+        if came_up {
+            self.services.iter_mut().for_each(LinkService::up);
+        }
+        came_up
     }
 
     /// Takes a request; `allowance` is how many numbers may be looked up for

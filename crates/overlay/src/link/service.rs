@@ -127,6 +127,9 @@ pub(super) trait LinkService {
     /// The link has gone down: what it has lost is not the link's usual loss.
     fn outage(&mut self) {}
 
+    /// The link has come up.
+    fn up(&mut self) {}
+
     /// What the receiving half has found of the neighbour's packets.
     fn received(&self) -> Option<ReceiverStats> {
         None
@@ -256,6 +259,10 @@ impl LinkService for AnyService {
 
     fn outage(&mut self) {
         with!(self, one => one.outage());
+    }
+
+    fn up(&mut self) {
+        with!(self, one => one.up());
     }
 
     fn received(&self) -> Option<ReceiverStats> {

@@ -154,6 +154,10 @@ impl LinkService for Reliable {
         self.tx.begin_anew();
     }
 
+    fn up(&mut self) {
+        self.tx.hasten();
+    }
+
     fn received(&self) -> Option<ReceiverStats> {
         Some(self.rx.stats())
     }

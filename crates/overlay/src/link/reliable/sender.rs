@@ -91,6 +91,8 @@ pub(crate) struct Sender {
     active: Time,
     last_sent: Time,
     timeouts: u32,
+    /// Whether the timer, which has expired in vain, is to expire at once.
+    is_hastened: bool,
     /// One packet may leave whatever the window says.
     probe: bool,
     /// Until when the pace held back the head, when it was asked last.
@@ -131,6 +133,7 @@ impl Sender {
             active: Time::ZERO,
             last_sent: Time::ZERO,
             timeouts: 0,
+            is_hastened: false,
             probe: false,
             paced_until: Time::NEVER,
             limited: false,
@@ -440,6 +443,9 @@ impl Sender {
         if self.in_flight == 0 && self.lost.is_empty() {
             return Time::NEVER;
         }
+        if self.is_hastened && self.timeouts > 0 {
+            return self.active;
+        }
         let smoothed = self.rtt.smoothed();
         let timeout = self.rtt.timeout();
         let (since, wait) = match (self.timeouts, smoothed) {
@@ -467,13 +473,21 @@ impl Sender {
         }
     }
 
+    /// The link is up again: what was sent in vain goes at once, and not when the timer expires,
+    /// which has backed off.
+    pub fn hasten(&mut self) {
+        self.is_hastened = self.timeouts > 0;
+        // It backs off anew, but the window isn't reduced again.
+        self.timeouts = self.timeouts.min(2);
+    }
+
     fn expire(&mut self, now: Time) {
         let waits = self.candidate().is_some();
         if self.in_flight == 0 && !waits {
             return;
         }
         self.timeouts = self.timeouts.saturating_add(1);
-        (self.active, self.probe) = (now, true);
+        (self.active, self.probe, self.is_hastened) = (now, true, false);
         let in_flight = |s: &mut Sender, slot: Slot| s.flight(slot).state == State::InFlight;
         if self.timeouts == 1 {
             // The tail: the last one shows what is missing before it.
