@@ -16,6 +16,7 @@ use crate::scenario::testbed::{Cpu, Effort, Error, cannot};
 use crate::scenario::{Host, Link, Scenario, Spot};
 use crate::testbed::{Sample, Stage};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 use trunkline_overlay::wire::NodeId;
@@ -143,6 +144,13 @@ impl Bed {
         self.dir.path()
     }
 
+    /// Who can ask the daemons of all hosts about themselves.
+    pub fn witness(&self) -> Witness {
+        let socket = |host| NodeFiles::of(host, self.dir.path()).socket.with_extension("ctl");
+        let controls = (0..self.daemons.len()).filter(|&host| self.daemons[host].is_some());
+        Witness { trunkline: self.trunkline.clone(), controls: controls.map(socket).collect() }
+    }
+
     /// Ends everything; says whether the machine kept up.
     pub fn finish(mut self) -> Result<Effort, Error> {
         let wakes_late = self.sleeper.finish();
@@ -152,6 +160,28 @@ impl Bed {
         }
         let (ledger, _) = self.emulator.finish()?;
         Ok(Effort::new(&ledger, wakes_late, Vec::new()))
+    }
+}
+
+/// Asks daemons about themselves when something has gone wrong.
+pub struct Witness {
+    trunkline: PathBuf,
+    controls: Vec<PathBuf>,
+}
+
+impl Witness {
+    /// Writes to standard error what all daemons say of their streams, links and routes, as JSON.
+    pub fn tell(&self) {
+        for control in &self.controls {
+            for about in ["streams", "links", "routes", "status"] {
+                let mut ask = Command::new(&self.trunkline);
+                let said = ask.args([about, "--json", "--control"]).arg(control).output();
+                let said = said.map(|out| [out.stdout, out.stderr].concat());
+                let said = said.unwrap_or_else(|why| why.to_string().into());
+                let said = String::from_utf8_lossy(&said);
+                eprintln!("{about} by {}: {}", control.display(), said.trim());
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     DELAY, DOWN, FAILING, KILLS, LOSS, LOSSY, Moved, SEALED, STREAM, figure, links, row_at,
 };
 use crate::experiment::Size;
-use crate::reliable_overlay::bed::{self, Bed};
+use crate::reliable_overlay::bed::{self, Bed, Witness};
 use crate::scenario::testbed::emulator::Emulator;
 use crate::scenario::testbed::process::Owned;
 use crate::scenario::testbed::transfers::has;
@@ -227,7 +227,10 @@ fn lossy(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort),
     let bed = Bed::start(stage.trunkline, seed, network)?;
     let files = Files::new(bed.folder(), mib, seed)?;
     let took = match OURS.contains(&way) {
-        true => over_stream([ends.0, ends.1].map(|host| (host, bed.socket(host))), &files)?,
+        true => {
+            let ends = [ends.0, ends.1].map(|host| (host, bed.socket(host)));
+            over_stream(ends, &files, &bed.witness())?
+        }
         false => by_programs(&bed.emulator, ends, way, &files)?,
     };
     let sample = files.sample(key(way, LOSSY), took, f64::NAN)?;
@@ -254,11 +257,12 @@ fn failing(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort
     let mut bed = Bed::start(stage.trunkline, stage.seed, ring(way == OURS[1]))?;
     let files = Files::new(bed.folder(), mib, stage.seed)?;
     let sockets = [0, 2].map(|host| (host, bed.socket(host)));
+    let witness = bed.witness();
     // All within what the file takes at least, if it is not small.
     let least = Duration::from_secs(8 * (mib << 20) / RING_RATE);
     let up = (least / KILLS).saturating_sub(DOWN).max(DOWN);
     let (took, kills) = std::thread::scope(|scope| {
-        let moving = scope.spawn(|| over_stream(sockets, &files));
+        let moving = scope.spawn(|| over_stream(sockets, &files, &witness));
         std::thread::sleep(SETTLED);
         let mut kills = 0.0;
         for _ in 0..KILLS {
@@ -275,10 +279,12 @@ fn failing(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort
     Ok((vec![sample], bed.finish()?))
 }
 
-/// From the moment when the sending end begins to when all has come.
+/// From the moment when the sending end begins to when all has come. If that breaks off, the
+/// daemons say where they stand.
 fn over_stream(
     [(_, from), (last, into)]: [(usize, PathBuf); 2],
     files: &Files,
+    witness: &Witness,
 ) -> Result<Duration, Error> {
     let listener = StreamListener::bind(into.as_path(), PORT)?;
     listener.set_accept_timeout(Some(PATIENCE))?;
@@ -299,8 +305,10 @@ fn over_stream(
             stream.set_read_timeout(Some(PATIENCE))?;
             let into = std::fs::File::create(&files.into);
             let came = into.and_then(|mut into| io::copy(&mut stream, &mut into));
-            let what = || format!("receive a file ({} of {} bytes)", files.came(), files.bytes);
-            came.map_err(|why| cannot(what())(why))?;
+            came.map_err(|why| {
+                witness.tell();
+                cannot(format!("receive a file ({} of {} bytes)", files.came(), files.bytes))(why)
+            })?;
             Ok::<Duration, Error>(begun.elapsed())
         };
         let came = receive();
