@@ -287,3 +287,29 @@ fn a_way_that_is_back_is_used_at_once() {
         is_whole(&world, pair, 8_000_000);
     }
 }
+
+/// A link that is silent for longer than two timeouts, but not for long enough to count as down,
+/// has lost a whole window. All of that is repeated within a few round trips, and not at one
+/// packet in each.
+#[test]
+fn a_short_silence_costs_little_more_than_itself() {
+    for silence in [150, 300, 450] {
+        let mut world = chain(40_000_000, &[10, 10], &[0.0, 0.0]).build(5).unwrap();
+        let pair = transfer(&mut world, (0, 2), PORT, 60_000_000);
+        let mut now = 10_000;
+        world.run_until(at(now));
+        world.cut(WireId(0));
+        now += silence;
+        world.run_until(at(now));
+        world.mend(WireId(0));
+        let goal = world.app(pair.1).read + 2_000_000;
+        while world.app(pair.1).read < goal && now < 60_000 {
+            now += 10;
+            world.run_until(at(now));
+        }
+        let took = now - 10_000 - silence;
+        assert!(took < 1_200, "2 MB took {took} ms after {silence} ms of silence");
+        world.run_until(at(90_000));
+        is_whole(&world, pair, 60_000_000);
+    }
+}

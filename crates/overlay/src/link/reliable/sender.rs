@@ -336,7 +336,9 @@ impl Sender {
         if self.recovery.is_some_and(|until| self.first >= until) {
             self.recovery = None;
         }
-        if self.recovery.is_none() {
+        // After timeouts the window grows while what was lost is repeated (RFC 5681, section 3.1).
+        // Otherwise a whole window would be repeated at one packet in a round trip.
+        if self.recovery.is_none() || self.window.is_in_slow_start() {
             let full = in_flight + self.segment > self.window.size();
             let slow_start = self.window.is_in_slow_start() && 2 * in_flight > self.window.size();
             let limited = full || slow_start || self.limited;
