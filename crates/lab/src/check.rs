@@ -142,7 +142,7 @@ fn most(runs: &[Judged], of: usize) -> Verdict {
 pub enum Against {
     /// As published.
     AsPublished,
-    /// It was published as holding, and fails, or it isn't measured.
+    /// It was published as holding, and fails; or it isn't measured, or has no bound.
     Broken,
     /// It was published as failing, and holds.
     Better,

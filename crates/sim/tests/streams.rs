@@ -254,35 +254,66 @@ fn what_is_written_without_a_way_leaves_when_there_is_one() {
     assert!(*slowest > ms(1_000) && *slowest < ms(4_500), "{slowest:?}");
 }
 
-/// What was lost on a way that is cut goes again as soon as there is a way, however long the cut
-/// was, and not when a timer expires that has backed off to seconds.
+/// How long, in ms, it takes from when node 0 has a way to node 3 to when more has been read there.
+fn until_read_on(world: &mut World, pair: Pair, mut now: u64) -> u64 {
+    let read = world.app(pair.1).read;
+    let mut until = |is_so: &dyn Fn(&World) -> bool| {
+        while !is_so(world) {
+            now += 1;
+            assert!(now < 60_000);
+            world.run_until(at(now));
+        }
+        now
+    };
+    let back = until(&|world| {
+        world.node(HostId(0)).table().next_hop(NodeId(3), Metric::default()).is_some()
+    });
+    until(&|world| world.app(pair.1).read > read) - back
+}
+
+/// What a link has lost goes again as soon as it is up, however long it was down, and not when a
+/// timer expires that has backed off to seconds.
 #[test]
-fn a_way_that_is_back_is_used_at_once() {
-    for cut in [3_000, 5_000, 9_000] {
+fn a_link_that_is_up_again_is_used_at_once() {
+    for outage in [3_000, 9_000] {
         let mut topology = chain(8_000_000, &[10, 10], &[0.0, 0.0]);
         topology.link_state(&Routing::default());
         let mut world = topology.build(5).unwrap();
         let pair = transfer(&mut world, (0, 2), PORT, 8_000_000);
         world.run_until(at(8_000));
         world.cut(WireId(1));
-        world.run_until(at(8_000 + cut));
+        world.run_until(at(8_000 + outage));
         world.mend(WireId(1));
-        let read = world.app(pair.1).read;
-        let mut now = 8_000 + cut;
-        let mut until = |world: &mut World, is_so: &dyn Fn(&World) -> bool| {
-            while !is_so(world) {
-                now += 1;
-                assert!(now < 60_000);
-                world.run_until(at(now));
-            }
-            now
-        };
-        let has_way = |world: &World| {
-            world.node(HostId(0)).table().next_hop(NodeId(3), Metric::default()).is_some()
-        };
-        let back = until(&mut world, &has_way);
-        let read_on = until(&mut world, &|world| world.app(pair.1).read > read);
-        assert!(read_on - back < 100, "cut {cut} ms: {} ms", read_on - back);
+        let took = until_read_on(&mut world, pair, 8_000 + outage);
+        assert!(took < 100, "after {outage} ms: {took} ms");
+        world.run_until(at(90_000));
+        is_whole(&world, pair, 8_000_000);
+    }
+}
+
+/// Nor does a stream whose relay has crashed leave another way unused.
+#[test]
+fn another_way_is_used_at_once() {
+    for outage in [6_000, 9_000, 12_000] {
+        let mut topology = Topology::new();
+        for id in 1..=4 {
+            topology.host(NodeId(id));
+        }
+        for (a, b) in [(0, 1), (1, 2), (0, 3), (3, 2)] {
+            let rate = Some(Bitrate::from_bps(8_000_000));
+            let model = LinkModel { rate, ..link(ms(10), Loss::None) };
+            topology.link(HostId(a), HostId(b), model.clone(), model);
+        }
+        topology.link_state(&Routing::default());
+        let mut world = topology.build(5).unwrap();
+        world.cut(WireId(2));
+        let pair = transfer(&mut world, (0, 2), PORT, 8_000_000);
+        world.run_until(at(8_000));
+        world.crash(HostId(1));
+        world.run_until(at(8_000 + outage));
+        world.mend(WireId(2));
+        let took = until_read_on(&mut world, pair, 8_000 + outage);
+        assert!(took < 200, "after {outage} ms: {took} ms");
         world.run_until(at(90_000));
         is_whole(&world, pair, 8_000_000);
     }

@@ -146,7 +146,6 @@ impl Forwarder {
         match command {
             Command::Table(table) => {
                 self.lost.note(now, &self.table, &table);
-                self.reroute_streams(&self.table.clone(), &table);
                 self.table = table;
             }
             Command::Add(link, config) => {

@@ -130,8 +130,8 @@ impl Window {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// So many bytes were acknowledged outside the recovery of a loss. A window that
-    /// was not used up doesn't grow (RFC 7661): `limited` says whether it was.
+    /// So many bytes were acknowledged, outside the recovery of a loss or after a timeout. A
+    /// window that was not used up doesn't grow (RFC 7661): `limited` says whether it was.
     pub fn on_ack(&mut self, now: Time, bytes: u64, rtt: Duration, limited: bool) {
         if !limited {
             self.cubic.pause(now);

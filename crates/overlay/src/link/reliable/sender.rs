@@ -91,7 +91,7 @@ pub(crate) struct Sender {
     active: Time,
     last_sent: Time,
     timeouts: u32,
-    /// Whether the timer, which has expired in vain, is to expire at once.
+    /// Whether the timer, which has backed off, is to expire at once.
     is_hastened: bool,
     /// One packet may leave whatever the window says.
     probe: bool,
@@ -445,7 +445,7 @@ impl Sender {
         if self.in_flight == 0 && self.lost.is_empty() {
             return Time::NEVER;
         }
-        if self.is_hastened && self.timeouts > 0 {
+        if self.is_hastened && self.timeouts > 1 {
             return self.active;
         }
         let smoothed = self.rtt.smoothed();
@@ -475,10 +475,9 @@ impl Sender {
         }
     }
 
-    /// The link is up again: what was sent in vain goes at once, and not when the timer expires,
-    /// which has backed off.
+    /// The link is up again: if the timer has backed off, what was sent in vain goes at once.
     pub fn hasten(&mut self) {
-        self.is_hastened = self.timeouts > 0;
+        self.is_hastened = self.timeouts > 1;
         // It backs off anew, but the window isn't reduced again.
         self.timeouts = self.timeouts.min(2);
     }

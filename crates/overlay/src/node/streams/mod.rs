@@ -8,7 +8,6 @@ pub use status::{Stream, StreamPhase, StreamStats};
 use super::Forwarder;
 use crate::counters::Drop;
 use crate::link::{LinkId, Packet, STREAM};
-use crate::route::ForwardingTable;
 use crate::session::stream::{
     End, Key, Owner, Receiver, Role, Segment, Sender, StreamId, Streams, Taken,
 };
@@ -555,14 +554,6 @@ impl Forwarder {
         self.streams.packet = packet;
         self.streams.table.arm(id);
         sent > 0
-    }
-
-    /// Packets have the ways of another table than `before` from now on.
-    pub(super) fn reroute_streams(&mut self, before: &ForwardingTable, table: &ForwardingTable) {
-        let link = |table: &ForwardingTable, end: &End| {
-            table.next_hop(end.key.peer, end.metric).map(|hop| hop.link)
-        };
-        self.streams.table.hasten(|end| link(table, end) != link(before, end));
     }
 
     /// Does what is due for the streams whose timers have expired.

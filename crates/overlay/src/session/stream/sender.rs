@@ -4,8 +4,8 @@
 //! The links on the path retransmit what they lose, and pass on what comes meanwhile. So
 //! reordering is the rule here, and loss the exception, as when a relay has failed. Only time
 //! tells that a packet is lost: one that was overtaken is waited for at first for one more round
-//! trip. If that was too short, the next is waited for longer, and the reduction of the window is
-//! undone (as in RFC 4015 and RFC 8985).
+//! trip, or a second if that is less. If that was too short, the next is waited for longer, and the
+//! reduction of the window is undone (as in RFC 4015 and RFC 8985).
 
 use super::buffer::{Buffer, Memory};
 use super::segment::{Ack, WINDOW_UNIT};
@@ -137,8 +137,6 @@ pub struct Sender {
     /// When a segment was last acknowledged, or the first was sent with none outstanding.
     advanced: Time,
     timeouts: u32,
-    /// Whether the timer, which has expired in vain, is to expire at once.
-    is_hastened: bool,
     /// Whether one packet may be sent whatever window and pace say.
     probe: bool,
     limited: bool,
@@ -180,7 +178,6 @@ impl Sender {
             active: Time::ZERO,
             advanced: Time::ZERO,
             timeouts: 0,
-            is_hastened: false,
             probe: false,
             limited: false,
             repeats: 0,
@@ -555,9 +552,6 @@ impl Sender {
         if idle && !self.is_closed() {
             return Time::NEVER;
         }
-        if self.is_hastened && self.timeouts > 0 {
-            return self.active;
-        }
         let timeout = self.rtt.timeout();
         let rtt = self.rtt.smoothed().unwrap_or(timeout);
         // The links have timeouts of their own, which come first.
@@ -575,14 +569,6 @@ impl Sender {
         self.timeout_at().min(self.loss_at).min(self.paced_until)
     }
 
-    /// Packets take another way from now on. What was sent again in vain goes there at once, and not
-    /// when the timer expires, which has backed off to seconds.
-    pub fn hasten(&mut self) {
-        self.is_hastened = self.timeouts > 0;
-        // It backs off anew, but the window isn't reduced again.
-        self.timeouts = self.timeouts.min(2);
-    }
-
     /// Does what is due at `now`; true if an acknowledgement is to be requested, because the
     /// receive window is closed.
     pub fn handle_timeout(&mut self, now: Time) -> bool {
@@ -596,7 +582,7 @@ impl Sender {
             return false;
         }
         self.timeouts = self.timeouts.saturating_add(1);
-        (self.active, self.is_hastened) = (now, false);
+        self.active = now;
         if self.is_closed() {
             return true;
         }

@@ -378,18 +378,6 @@ impl Streams {
         }
     }
 
-    /// The packets of streams for which `is_rerouted` is true take another way from now on.
-    pub fn hasten(&mut self, is_rerouted: impl Fn(&End) -> bool) {
-        for id in 0..self.slots.len() as StreamId {
-            if let Some(Some(slot)) = self.slots.get_mut(id as usize)
-                && is_rerouted(&slot.end)
-            {
-                slot.end.tx.hasten();
-                self.arm(id);
-            }
-        }
-    }
-
     /// How many timers are set.
     #[cfg(test)]
     pub fn timers(&self) -> usize {
