@@ -72,6 +72,9 @@ impl Numbers {
 /// What is measured where the points that a claim needs are missing.
 pub const NOTHING: &str = "nothing";
 
+/// From here on nobody reads a number digit by digit: an interval that has no end is as long.
+const LONG: f64 = 1e9;
+
 /// Judges a claim.
 pub fn judge(claim: &Claim, table: &Table) -> Judged {
     let measured = (claim.measure)(table);
@@ -85,6 +88,7 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
         false => Verdict::Fails,
     };
     let print = |n: f64| match n {
+        n if n.is_finite() && n.abs() >= LONG => format!("{n:.1e}"),
         n if n.is_finite() => format!("{n:.*}", claim.decimals),
         f64::INFINITY => "∞".into(),
         f64::NEG_INFINITY => "−∞".into(),
@@ -214,4 +218,18 @@ pub fn write_figure(folder: &Path, name: &str, panels: &plot::Panels) -> Result<
 /// If the file can't be written.
 pub fn write_table(path: &Path, table: &Table) -> Result<(), Error> {
     write_file(path, table.csv().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Measured;
+
+    #[test]
+    fn no_number_is_longer_than_a_line() {
+        let measure = Box::new(|_: &Table| Measured::new(0.02, (0.01, 3e302)));
+        let claim = Claim { measure, ..Claim::default() };
+        let table = Table { columns: &[], rows: Vec::new() };
+        assert_eq!(judge(&claim, &table).interval, ["0.01", "3.0e302"]);
+    }
 }
