@@ -84,6 +84,21 @@ impl Config {
     }
 }
 
+/// What a sender learns from one acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// The bytes that it acknowledges for the first time.
+    pub acknowledged: u64,
+    /// The bytes that were under way before it came.
+    pub in_flight: u64,
+    /// Whether not everything sent before the last loss event has been acknowledged.
+    pub recovering: bool,
+    /// Whether window or pace have held anything back since the acknowledgement before.
+    pub held_back: bool,
+    /// The smoothed round trip; zero if none was measured.
+    pub rtt: Duration,
+}
+
 /// Pacing sends a window in less than a round trip, so that it isn't what limits: 6/5 of
 /// the window, and twice the window in slow start, in which it doubles (as Linux does).
 const PACING_GAIN: (u32, u32) = (6, 5);
@@ -130,9 +145,22 @@ impl Window {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// So many bytes were acknowledged, outside the recovery of a loss or after a timeout. A
-    /// window that was not used up doesn't grow (RFC 7661): `limited` says whether it was.
-    pub fn on_ack(&mut self, now: Time, bytes: u64, rtt: Duration, limited: bool) {
+    /// An acknowledgement has come. In the recovery of a loss the window stays as it is; but after a
+    /// timeout it grows while what was lost is repeated (RFC 5681, section 3.1), or else a whole
+    /// window would be repeated at one packet in a round trip.
+    pub fn on_progress(&mut self, now: Time, progress: &Progress) {
+        let Progress { acknowledged, in_flight, recovering, held_back, rtt } = *progress;
+        if recovering && !self.is_in_slow_start() {
+            return;
+        }
+        let full = in_flight + self.config.segment as u64 > self.cwnd;
+        let half_full = self.is_in_slow_start() && 2 * in_flight > self.cwnd;
+        self.on_ack(now, acknowledged, rtt, full || half_full || held_back);
+    }
+
+    /// So many bytes were acknowledged. A window that was not used up doesn't grow (RFC 7661):
+    /// `limited` says whether it was.
+    fn on_ack(&mut self, now: Time, bytes: u64, rtt: Duration, limited: bool) {
         if !limited {
             self.cubic.pause(now);
             return;

@@ -178,3 +178,26 @@ proptest! {
         }
     }
 }
+
+/// While what a timeout took for lost is repeated, the window doubles; while what a loss event left
+/// out is, it stays.
+#[test]
+fn a_window_grows_in_the_recovery_of_a_timeout_only() {
+    let progress = |window: &Window| Progress {
+        acknowledged: window.size(),
+        in_flight: window.size(),
+        recovering: true,
+        held_back: true,
+        rtt: RTT,
+    };
+    let mut window = Window::new(Config { initial: 100, ..Config::new(SEGMENT) });
+    window.on_loss();
+    let halved = window.size();
+    window.on_progress(Time::ZERO, &progress(&window));
+    assert_eq!(window.size(), halved);
+    window.on_timeout(true);
+    for n in 1..5 {
+        window.on_progress(Time::ZERO, &progress(&window));
+        assert_eq!(window.size(), (SEGMENT as u64) << n);
+    }
+}

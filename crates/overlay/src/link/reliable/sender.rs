@@ -10,7 +10,7 @@ use crate::wire::{DATA_HEADER, ENVELOPE_OVERHEAD, SelectiveAck};
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{Pacer, Time, extend};
-use trunkline_rate::window::{self, RoundTrip, Window};
+use trunkline_rate::window::{self, Progress, RoundTrip, Window};
 
 /// IPv4's and UDP's headers, and the envelope's: they count in the window.
 const OVERHEAD: usize = 28 + ENVELOPE_OVERHEAD;
@@ -74,8 +74,6 @@ pub(crate) struct Sender {
     transmissions: u64,
     red: Red,
     window: Window,
-    /// The largest packet, in bytes of the window.
-    segment: u64,
     rtt: RoundTrip,
     pacer: Pacer,
     in_flight: u64,
@@ -122,7 +120,6 @@ impl Sender {
             transmissions: 0,
             red: Red::default(),
             window: Window::new(window),
-            segment: mtu as u64,
             rtt: RoundTrip::default(),
             pacer: Pacer::of_time(PACING_BURST),
             in_flight: 0,
@@ -336,16 +333,14 @@ impl Sender {
         if self.recovery.is_some_and(|until| self.first >= until) {
             self.recovery = None;
         }
-        // After timeouts the window grows while what was lost is repeated (RFC 5681, section 3.1).
-        // Otherwise a whole window would be repeated at one packet in a round trip.
-        if self.recovery.is_none() || self.window.is_in_slow_start() {
-            let full = in_flight + self.segment > self.window.size();
-            let slow_start = self.window.is_in_slow_start() && 2 * in_flight > self.window.size();
-            let limited = full || slow_start || self.limited;
-            let rtt = self.rtt.smoothed().unwrap_or_default();
-            self.window.on_ack(at, acknowledged, rtt, limited);
-        }
-        self.limited = false;
+        let progress = Progress {
+            acknowledged,
+            in_flight,
+            recovering: self.recovery.is_some(),
+            held_back: core::mem::take(&mut self.limited),
+            rtt: self.rtt.smoothed().unwrap_or_default(),
+        };
+        self.window.on_progress(at, &progress);
     }
 
     /// Marks the packets of a range, passing over those that are marked.

@@ -14,7 +14,7 @@ use crate::wire::{DATA_HEADER, ENVELOPE_OVERHEAD};
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{Pacer, Time, extend48};
-use trunkline_rate::window::{self, RoundTrip, Window};
+use trunkline_rate::window::{self, Progress, RoundTrip, Window};
 
 /// What a segment costs the path beside its data, in bytes: headers of IP, UDP, envelope,
 /// frame and segment.
@@ -115,8 +115,6 @@ pub struct Sender {
     transmissions: u64,
     newest: (u64, Time),
     window: Window,
-    /// What the largest packet takes of the window, in bytes.
-    segment: u64,
     rtt: RoundTrip,
     pacer: Pacer,
     /// The window is not reduced again before all up to this position is acknowledged.
@@ -163,7 +161,6 @@ impl Sender {
             transmissions: 0,
             newest: (0, Time::ZERO),
             window: Window::new(config),
-            segment: config.segment as u64,
             rtt: RoundTrip::default(),
             pacer: Pacer::of_time(PACING_BURST),
             recovery: None,
@@ -505,17 +502,14 @@ impl Sender {
         if self.recovery.is_some_and(|until| self.first >= until) {
             self.recovery = None;
         }
-        // After a timeout the window grows while what was lost is retransmitted (RFC 5681,
-        // section 3.1). Otherwise all that was in flight before a long outage would be sent again
-        // at one packet in a round trip.
-        if self.recovery.is_none() || self.window.is_in_slow_start() {
-            let full = in_flight + self.segment > self.window.size();
-            let slow_start = self.window.is_in_slow_start() && 2 * in_flight > self.window.size();
-            let limited = full || slow_start || self.limited;
-            let rtt = self.rtt.smoothed().unwrap_or_default();
-            self.window.on_ack(now, acknowledged, rtt, limited);
-        }
-        self.limited = false;
+        let progress = Progress {
+            acknowledged,
+            in_flight,
+            recovering: self.recovery.is_some(),
+            held_back: core::mem::take(&mut self.limited),
+            rtt: self.rtt.smoothed().unwrap_or_default(),
+        };
+        self.window.on_progress(now, &progress);
     }
 
     /// Takes for lost what was sent long before something that is acknowledged.
