@@ -288,6 +288,7 @@ impl Sender {
             return Err(Drop::Malformed);
         }
         let before = self.in_flight;
+        let mut sampled = false;
         if latest >= self.first {
             let flight = *self.flight(latest);
             // Karn: of a repeated one nobody knows which transmission came.
@@ -297,8 +298,10 @@ impl Sender {
             let plausible = rtt <= LONGEST_TIMEOUT + ACK_DELAY;
             if flight.state == State::InFlight && !flight.repeated && plausible {
                 self.rtt.sample(rtt);
+                sampled = true;
             }
         }
+        let backed_off = self.timeouts;
         let mut acknowledged = 0;
         for slot in self.first..upto {
             acknowledged += self.acknowledge(at, slot);
@@ -320,6 +323,10 @@ impl Sender {
         }
         if acknowledged > 0 {
             self.progress(at, before, acknowledged);
+            if !sampled {
+                // Karn: the timer stays backed off until a round trip is measured.
+                self.timeouts = backed_off;
+            }
         }
         self.find_lost(at);
         // What has come after all waits no more.
