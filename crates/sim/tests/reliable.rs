@@ -10,8 +10,9 @@ use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::wire::NodeId;
 use trunkline_overlay::wire::Service;
+use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::voice::{Call, VoiceSink, VoiceSource};
-use trunkline_sim::{HostId, Topology, WireId, World};
+use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 
 const RELIABLE: Service = Service::Reliable;
 
@@ -136,4 +137,25 @@ fn what_a_dead_neighbour_is_sent_is_bounded() {
     // Asked after ever less often.
     let repeats = stats(&world, 0, 0).of(RELIABLE).repeats.envelopes;
     assert!(repeats < 200, "{repeats}");
+}
+
+/// A link whose round trip grows to sixty times what it was finds that out, and does not give up
+/// everything that it sends before the acknowledgement can have come.
+#[test]
+fn a_far_longer_round_trip_is_learned() {
+    let model =
+        |delay| LinkModel { rate: Some(Bitrate::from_bps(40_000_000)), ..link(delay, Loss::None) };
+    let mut world = Topology::chain([model(ms(10)), model(ms(10))]).build(5).unwrap();
+    let sink = world.attach(HostId(2), 5_000, StreamSink::default()).unwrap();
+    let source = StreamSource::new(NodeId(3), 5_000, at(3_000), Writing::Bulk(400_000_000));
+    world.attach(HostId(0), 0, source).unwrap();
+    world.run_until(at(15_000));
+    for end in [WireEnd::First, WireEnd::Second] {
+        world.change(WireId(0), end, model(ms(600))).unwrap();
+    }
+    world.run_until(at(20_000));
+    let read = world.app(sink).read;
+    world.run_until(at(45_000));
+    let more = world.app(sink).read - read;
+    assert!(more > 1_000_000, "{more} bytes in 25 s");
 }

@@ -296,7 +296,10 @@ impl Sender {
             // Nor of one for longer than any timeout, as this node must have stood still:
             // packets paced by that would wait for minutes.
             let plausible = rtt <= LONGEST_TIMEOUT + ACK_DELAY;
-            if flight.state == State::InFlight && !flight.repeated && plausible {
+            // One that was given up and not yet repeated has come, too: where all take longer than
+            // the timer waits, no other measures how long.
+            let is_new = matches!(flight.state, State::InFlight | State::Lost);
+            if is_new && !flight.repeated && plausible {
                 self.rtt.sample(rtt);
                 sampled = true;
             }
