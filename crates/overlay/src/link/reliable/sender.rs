@@ -216,7 +216,8 @@ impl Sender {
         let mut flags = frame.get(DATA_HEADER - 1).copied().unwrap_or_default();
         // What waited for room was held back already.
         let counts = !repeated && entry.since < Time::NEVER;
-        if counts && self.red.marks(now.since(entry.since)) {
+        let rtt = self.rtt.shortest().unwrap_or_default();
+        if counts && self.red.marks(now.since(entry.since), rtt) {
             flags |= MARKED;
         }
         entry.write(frame, out, (slot - self.base) as u16, self.epoch | flags, repeated);
