@@ -13,7 +13,11 @@ pub(crate) const ACK_HEAD: usize = 13;
 pub(crate) const ACK_RANGE: usize = 4;
 
 /// In what unit a delay is said, in microseconds.
-const DELAY_UNIT: u128 = 10;
+const DELAY_UNIT: u64 = 10;
+
+/// The longest delay that an acknowledgement says: so long ago, or longer.
+pub const MAX_ACK_DELAY: core::time::Duration =
+    core::time::Duration::from_micros(u16::MAX as u64 * DELAY_UNIT);
 
 /// Consecutive numbers that have come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,7 +42,7 @@ pub struct AckHead {
     pub next: u16,
     /// The number of the packet that came last.
     pub latest: u16,
-    /// How long ago that was: at most 655 ms, in steps of 10 µs.
+    /// How long ago that was, in steps of 10 µs; [`MAX_ACK_DELAY`] if it was longer ago.
     pub delay: core::time::Duration,
 }
 
@@ -58,7 +62,7 @@ impl<'a> SelectiveAck<'a> {
         if ranges.len() > MAX_ACK_RANGES {
             return Err(Short);
         }
-        let delay = head.delay.as_micros() / DELAY_UNIT;
+        let delay = head.delay.as_micros() / u128::from(DELAY_UNIT);
         w.u8(super::ControlKind::SelectiveAck as u8)?;
         w.u16(head.instance)?;
         w.u16(head.sender)?;
@@ -78,7 +82,7 @@ impl<'a> SelectiveAck<'a> {
     pub(super) fn parse(r: &mut Reader<'a>) -> Result<SelectiveAck<'a>, WireError> {
         let (instance, sender) = (r.u16()?, r.u16()?);
         let (epoch, next, latest) = (r.u8()?, r.u16()?, r.u16()?);
-        let delay = u64::from(r.u16()?) * DELAY_UNIT as u64;
+        let delay = u64::from(r.u16()?) * DELAY_UNIT;
         let n = usize::from(r.u8()?);
         if n > MAX_ACK_RANGES {
             return Err(WireError::OutOfRange("the number of ranges in an acknowledgement"));
@@ -136,7 +140,7 @@ mod tests {
         assert!(SelectiveAck::emit(&head, &many, &mut Writer::new(&mut bytes)).is_err());
         SelectiveAck::emit(&head, &[], &mut Writer::new(&mut bytes)).unwrap();
         let Some(Ok(Frame::Ack(ack))) = Frames::new(&bytes).next() else { panic!("one") };
-        assert_eq!(ack.head.delay, Duration::from_micros(655_350));
+        assert_eq!(ack.head.delay, MAX_ACK_DELAY);
         bytes[ACK_HEAD - 1] = MAX_ACK_RANGES as u8 + 1;
         assert!(Frames::new(&bytes).next().unwrap().is_err());
     }

@@ -13,7 +13,7 @@ mod service;
 pub mod version;
 
 pub(crate) use ack::{ACK_HEAD, ACK_RANGE};
-pub use ack::{AckHead, AckRange, MAX_ACK_RANGES, SelectiveAck};
+pub use ack::{AckHead, AckRange, MAX_ACK_DELAY, MAX_ACK_RANGES, SelectiveAck};
 pub use data::{DATA_HEADER, DataHeader, FlowHeader, HopHeader, MAX_HOPS};
 pub use envelope::{
     DATA_OVERHEAD, ENVELOPE_OVERHEAD, EnvelopeHeader, Kind, MAX_HANDSHAKE, ReceiverIndex,

@@ -6,7 +6,7 @@ use crate::counters::Drop;
 use crate::link::Packet;
 use crate::link::packet::MARKED;
 use crate::link::ring::{PacketRing, Slot};
-use crate::wire::{DATA_HEADER, ENVELOPE_OVERHEAD, SelectiveAck};
+use crate::wire::{DATA_HEADER, ENVELOPE_OVERHEAD, MAX_ACK_DELAY, SelectiveAck};
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{Pacer, Time, extend};
@@ -289,23 +289,7 @@ impl Sender {
             return Err(Drop::Malformed);
         }
         let before = self.in_flight;
-        let mut sampled = false;
-        if latest >= self.first {
-            let flight = *self.flight(latest);
-            // Karn: of a repeated one nobody knows which transmission came.
-            let rtt = at.since(flight.sent_at).saturating_sub(head.delay);
-            // Nor of one for longer than any timeout, as this node must have stood still:
-            // packets paced by that would wait for minutes.
-            let plausible = rtt <= LONGEST_TIMEOUT + ACK_DELAY;
-            // One that was given up and not yet repeated has come, too: where all take longer than
-            // the timer waits, no other measures how long.
-            let is_new = matches!(flight.state, State::InFlight | State::Lost);
-            if is_new && !flight.repeated && plausible {
-                self.rtt.sample(rtt);
-                sampled = true;
-            }
-        }
-        let backed_off = self.timeouts;
+        let is_measured = self.measure(at, latest, head.delay);
         let mut acknowledged = 0;
         for slot in self.first..upto {
             acknowledged += self.acknowledge(at, slot);
@@ -326,11 +310,7 @@ impl Sender {
             acknowledged += self.acknowledge_range(at, first, last, allowance);
         }
         if acknowledged > 0 {
-            self.progress(at, before, acknowledged);
-            if !sampled {
-                // Karn: the timer stays backed off until a round trip is measured.
-                self.timeouts = backed_off;
-            }
+            self.progress(at, before, acknowledged, is_measured);
         }
         self.find_lost(at);
         // What has come after all waits no more.
@@ -338,9 +318,36 @@ impl Sender {
         Ok(())
     }
 
+    /// Takes a round trip from the packet that came last at the neighbour, `delay` ago. False if
+    /// that says nothing of how long one takes.
+    fn measure(&mut self, at: Time, latest: Slot, delay: Duration) -> bool {
+        if latest < self.first || delay >= MAX_ACK_DELAY {
+            return false;
+        }
+        let flight = *self.flight(latest);
+        // One that was given up and not repeated has come, too: where all take longer than the
+        // timer waits, no other says how long.
+        let is_new = matches!(flight.state, State::InFlight | State::Lost);
+        let rtt = at.since(flight.sent_at).saturating_sub(delay);
+        // Nor is it one if it took longer than any timeout, as this node must have stood still:
+        // packets paced by that would wait for minutes.
+        let is_plausible = rtt <= LONGEST_TIMEOUT + ACK_DELAY;
+        // Karn: of a repeated one nobody knows which transmission came.
+        let is_measured = is_new && !flight.repeated && is_plausible;
+        if is_measured {
+            self.rtt.sample(rtt);
+        }
+        is_measured
+    }
+
     /// What has come moves window and timers.
-    fn progress(&mut self, at: Time, in_flight: u64, acknowledged: u64) {
-        (self.active, self.timeouts) = (at, 0);
+    fn progress(&mut self, at: Time, in_flight: u64, acknowledged: u64, is_measured: bool) {
+        self.active = at;
+        // Karn: the timer stays backed off until a round trip is measured. Otherwise one that is
+        // shorter than the queue would repeat all packets, and never measure any.
+        if is_measured {
+            self.timeouts = 0;
+        }
         if self.recovery.is_some_and(|until| self.first >= until) {
             self.recovery = None;
         }
