@@ -212,6 +212,31 @@ fn rules_forbid_streams_at_either_end() {
     assert!(said.one_line(3).contains("[access]"), "{}", said.stderr);
 }
 
+#[test]
+fn streams_that_new_rules_forbid_break_off_at_once() {
+    let mut chain = streams::start(&Setup::default());
+    let listener = StreamListener::bind(chain.nodes[1].socket.as_path(), 900).expect("bound");
+    // Node 1 must not send to node 2, then node 2 not hear node 1.
+    for (node, rule) in [(0, "to = [3]"), (1, "from = [3]")] {
+        let near = connect(&chain.nodes[0], (2, 900)).expect("allowed");
+        near.write(b"before").expect("open");
+        let (far, _) = listener.accept().expect("a stream");
+        assert_eq!((&far).read(&mut [0; 9]).expect("open"), 6);
+        let node = &mut chain.nodes[node];
+        let text = fs::read_to_string(&node.config).expect("written before");
+        fs::write(&node.config, format!("{text}[access]\n{rule}\n")).expect("written");
+        streams::operate(node, &["reload"]);
+        for end in [&near, &far] {
+            end.set_read_timeout(Some(Duration::from_secs(5))).expect("in range");
+            let error = end.read(&mut [0]).expect_err("forbidden");
+            assert!(matches!(error, Error::Reset(Reset::Forbidden)), "{error}");
+        }
+        fs::write(&node.config, text).expect("written");
+        streams::operate(node, &["reload"]);
+    }
+    connect(&chain.nodes[0], (2, 900)).expect("allowed again");
+}
+
 /// Several at once open, say a word, and close, again and again; some are reset, some are
 /// refused. Nothing of them stays.
 #[test]

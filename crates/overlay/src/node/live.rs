@@ -82,6 +82,7 @@ impl Node {
             self.control.set_transit(now, &access.transit);
             let clients = std::mem::take(&mut self.forwarder.access.clients);
             self.forwarder.access = Access { clients, ..access };
+            self.forwarder.break_off_forbidden(now);
         }
         if let Some(routes) = changes.routes.clone() {
             self.control.set_routes(now, routes);

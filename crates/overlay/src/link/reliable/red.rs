@@ -11,14 +11,14 @@ use core::time::Duration;
 /// of up to 240 ms.
 const LOW: Duration = Duration::from_millis(60);
 
-/// From there the share of marks rises to a tenth. One that waited for longer counts as if it
-/// hadn't: what a silent link has held back is no queue, and as the average goes by packets, a
-/// stream that is marked down to two of them in a round trip would have to wait for seconds
-/// until it has come down.
+/// From there to here the share of marks rises to a tenth. A longer wait counts as this one: what
+/// a silent link has held back is no queue, and since the average goes by packets, streams that
+/// send two of them in a round trip would be marked for seconds until it has come down.
 const HIGH: Duration = Duration::from_millis(200);
 
-/// Both are of links with a round trip up to this. A longer one's streams have longer round trips,
-/// and need as much more of a queue; what a loss holds back waits longer, too.
+/// The longest round trip of a link to which both apply as they are. Over a longer one they grow in
+/// proportion: its streams have longer round trips and need as much more of a queue, and what a
+/// loss holds back waits longer.
 const NEAR: Duration = Duration::from_millis(50);
 
 /// The share of marks at [`HIGH`], of [`ONE`].

@@ -1,5 +1,6 @@
 //! The node's side of streams: from its applications into packets, and back.
 
+mod access;
 mod status;
 mod tell;
 
@@ -322,9 +323,9 @@ impl Forwarder {
         if h.source != self.id
             && let Err(forbidden) = self.access.check_from(h.source)
         {
-            // A node that requests a stream is told, so that it stops.
-            if matches!(&segment, Segment::Body(body) if body.open) {
-                self.streams.stats.refused += 1;
+            // The other end is told, so that it stops.
+            if let Segment::Body(body) = &segment {
+                self.streams.stats.refused += u64::from(body.open);
                 self.say_reset(now, packet, Reset::Forbidden);
             }
             return Err(forbidden);

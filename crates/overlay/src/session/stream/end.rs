@@ -377,6 +377,11 @@ impl End {
         Ok(())
     }
 
+    /// Whether this node has opened the stream.
+    pub fn is_opener(&self) -> bool {
+        self.is_opener
+    }
+
     /// Whether the stream is over and no longer needs to be remembered.
     pub fn is_forgotten(&self, now: Time) -> bool {
         matches!(self.phase, Phase::Over { until } if until <= now) && self.is_left()
