@@ -155,11 +155,14 @@ impl Receiver {
     }
 
     /// Keeps a packet of parity that has come, and with it what number its first packet has, with
-    /// `near` as the call's newest; none if it is damaged. If all places are taken, that of the
-    /// oldest packets gives way.
+    /// `near` as the call's newest; none if it is damaged, or of packets so far ahead that it would
+    /// keep its place for long. If all places are taken, that of the oldest packets gives way.
     pub fn parity(&mut self, near: u32, payload: &[u8]) -> Option<()> {
         let first = parity::parse(payload).ok()?.group.sequences().next()?;
         let first = u32::try_from(extend(near.into(), first)).ok()?;
+        if first > near.saturating_add(KEPT as u32) {
+            return None;
+        }
         let mut bytes = [0; MAX_PARITY];
         bytes.get_mut(..payload.len())?.copy_from_slice(payload);
         let new = Some(Waiting { first, len: payload.len(), bytes });
@@ -374,6 +377,22 @@ mod tests {
             receiver.packet(present, &[present as u8; 160]);
             assert_eq!(receiver.recovered(), Some((lost, RTP + 160)));
         }
+    }
+
+    #[test]
+    fn parity_of_packets_far_ahead_takes_no_place() {
+        let fec = (160, Fec::Parity { window: 2, depth: 1 });
+        let far = sent(20_000, [fec; 2 * WAITING]);
+        let mut receiver = Receiver::new();
+        for sent in &far {
+            if let Sent::Parity(bytes) = sent {
+                assert_eq!(receiver.parity(0, bytes), None);
+            }
+        }
+        receiver.packet(1, &[1; 160]);
+        let [.., Sent::Parity(parity)] = &sent(0, [fec; 2])[..] else { panic!("parity is last") };
+        receiver.parity(1, parity).unwrap();
+        assert_eq!(receiver.recovered(), Some((0, RTP + 160)));
     }
 
     /// Parity that has done its work leaves its place to others.
