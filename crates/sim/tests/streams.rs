@@ -4,11 +4,13 @@
 mod common;
 
 use common::{RT, at, calls, link, ms, outcome, stats, uniform};
-use trunkline_base::Bitrate;
-use trunkline_base::link_model::{LinkModel, Loss};
+use trunkline_base::link_model::{LinkModel, Loss, Queue};
+use trunkline_base::{Bitrate, Time};
+use trunkline_net::Protocol;
 use trunkline_overlay::node::{Routing, StreamStats};
 use trunkline_overlay::session::wire::stream::Reset;
 use trunkline_overlay::wire::{Metric, NodeId, Service};
+use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::{AppId, HostId, Topology, WireId, World};
 
@@ -380,4 +382,45 @@ fn a_stream_over_long_links_that_lose_carries_more_than_a_tcp_from_end_to_end() 
         carried += 8e-6 * (world.app(pair.1).read - before) as f64 / 200.0 / 3.0;
     }
     assert!(carried > 0.15, "{carried} Mbit/s");
+}
+
+/// A stream that begins while a TCP fills a queue of 1.2 s, far longer than the timer of a link
+/// that has measured an empty one, gets a share all the same.
+#[test]
+fn a_stream_that_begins_behind_a_tcp_in_a_slow_queue_gets_a_share() {
+    for late in [400, 600, 800] {
+        let mut topology = Topology::new();
+        let hosts = [1, 2].map(|id| topology.host(NodeId(id)));
+        topology.routed_link(hosts[0], hosts[1], ms(12), ms(12));
+        let mut world = topology.build(1).unwrap();
+        world.use_ipv4();
+        let routers = [world.add_router(), world.add_router()];
+        let rate = |bps| Some(Bitrate::from_bps(bps));
+        let (slow, fast) = (rate(1_000_000), rate(5_000_000));
+        let queue = Queue::Packets(100);
+        let slow = LinkModel { rate: slow, queue, ..link(ms(10), Loss::None) };
+        let queue = Queue::Packets(5_000);
+        let fast = LinkModel { rate: fast, queue, ..link(ms(1), Loss::None) };
+        world.cable(routers[0], routers[1], slow.clone(), slow).unwrap();
+        let plain = [world.add_plain_host(), world.add_plain_host()];
+        for ends in [hosts, plain] {
+            for (host, router) in ends.into_iter().zip(routers) {
+                world.cable(host, router, fast.clone(), fast.clone()).unwrap();
+            }
+        }
+        let sink = world.attach(hosts[1], PORT, StreamSink::default()).unwrap();
+        let begins = at(3_000 + late);
+        let source = StreamSource::new(NodeId(2), PORT, begins, Writing::Bulk(u64::MAX));
+        world.attach(hosts[0], 0, source).unwrap();
+        let (to, tcp) = (world.endpoint(plain[1], 80), Profile::linux_6());
+        let peer = world.bind(plain[1], Protocol::TCP, 80, Sink::new(tcp.clone(), 80, 7)).unwrap();
+        let bulk = Bulk::new(tcp, 4_000, to, 7, (at(3_100), Time::NEVER), u64::MAX);
+        world.bind(plain[0], Protocol::TCP, 4_000, bulk).unwrap();
+        let read = |world: &World| [world.app(sink).read, world.agent(peer).bytes()];
+        world.run_until(at(63_000));
+        let before = read(&world);
+        world.run_until(at(363_000));
+        let [ours, its] = [0, 1].map(|n| (read(&world)[n] - before[n]) as f64);
+        assert!((0.5..2.0).contains(&(ours / its)), "{late} ms late: {ours} and {its} bytes");
+    }
 }
