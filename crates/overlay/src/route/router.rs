@@ -52,6 +52,8 @@ pub struct Route {
     pub path: Vec<NodeId>,
     /// What that costs, in units of its metric.
     pub cost: u64,
+    /// Whether every way leads through a node that is draining or doesn't let all pass.
+    pub last_resort: bool,
 }
 
 #[derive(Debug)]
@@ -576,7 +578,8 @@ impl Router {
     pub fn route(&self, node: NodeId, metric: Metric) -> Option<Route> {
         let tree = &self.trees[metric as usize];
         let cost = tree.distance(&self.graph, node)?;
-        Some(Route { path: tree.path(&self.graph, node), cost })
+        let last_resort = tree.is_last_resort(&self.graph, node);
+        Some(Route { path: tree.path(&self.graph, node), cost, last_resort })
     }
 
     /// Every record in the database: which, its number and its links.

@@ -10,7 +10,8 @@ use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
 
-/// What a link out of a draining node costs on top: more than any path.
+/// What a link out of a draining node costs on top: more than any path, and a power of two, so
+/// that it can be told from the rest.
 const DRAIN: u64 = 1 << 44;
 const NOWHERE: u32 = u32::MAX;
 
@@ -217,8 +218,18 @@ impl Tree {
         }
     }
 
-    /// The cost of the path to `node`; `None` if there is none.
+    /// The cost of the path to `node`, without what draining nodes add; `None` if there is no
+    /// path.
     pub fn distance(&self, graph: &Graph, node: NodeId) -> Option<u64> {
+        Some(self.reckoned(graph, node)? % DRAIN)
+    }
+
+    /// Whether every path to `node` leads through a draining node.
+    pub fn is_last_resort(&self, graph: &Graph, node: NodeId) -> bool {
+        self.reckoned(graph, node).is_some_and(|cost| cost >= DRAIN)
+    }
+
+    fn reckoned(&self, graph: &Graph, node: NodeId) -> Option<u64> {
         let distance = *self.distance.get(graph.index(node)? as usize)?;
         (distance != u64::MAX).then_some(distance)
     }

@@ -259,9 +259,15 @@ fn a_node_that_drains_is_gone_around_and_reached() {
         net.join(a, b, [cost(5, 0); 2]);
     }
     net.run(Duration::from_secs(1));
+    let way = |net: &Net| {
+        let route = net.hosts[0].router.route(id(2), Metric::Latency).unwrap();
+        (route.cost, route.last_resort)
+    };
     for metric in Metric::ALL {
         assert_eq!(net.walk(0, 2, metric), [0, 1, 2]);
     }
+    let short = way(&net);
+    assert!(!short.1);
     let now = net.now;
     net.hosts[1].router.drain(now, true);
     net.run(Duration::from_secs(1));
@@ -270,10 +276,13 @@ fn a_node_that_drains_is_gone_around_and_reached() {
         assert_eq!(net.walk(0, 1, metric), [0, 1]);
         assert_eq!(net.walk(1, 2, metric), [1, 2]);
     }
+    assert!(!way(&net).1);
     // Where there is no other way it goes on.
     net.down(2);
     net.run(Duration::from_secs(1));
     assert_eq!(net.walk(0, 2, Metric::Loss), [0, 1, 2]);
+    assert_eq!(way(&net), (short.0, true));
+    assert!(!net.hosts[0].router.route(id(1), Metric::Latency).unwrap().last_resort);
 }
 
 #[test]

@@ -24,7 +24,7 @@ use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LossEstimate;
 use trunkline_overlay::node as overlay;
-use trunkline_overlay::route::{Formula, ForwardingTable, Hop};
+use trunkline_overlay::route::{Formula, ForwardingTable, Hop, Route as Computed};
 use trunkline_overlay::trunk::{self, Multiplex};
 use trunkline_overlay::wire::{Metric, NodeId};
 
@@ -280,8 +280,8 @@ impl server::Operator for Operator {
                 value(links.iter().map(|link| link_view(now, link)).collect::<Vec<_>>())
             }
             Ask::Routes { metric } => {
-                let costs = self.asker.costs(metric).map_err(refused)?;
-                value(routes(&self.snapshot()?, metric, &costs))
+                let computed = self.asker.computed(metric).map_err(refused)?;
+                value(routes(&self.snapshot()?, metric, &computed))
             }
             Ask::Flows { peer, from } => {
                 let (page, next) = self.asker.flows(from).map_err(refused)?;
@@ -400,18 +400,17 @@ fn mean_burst(l: LossEstimate) -> Option<f64> {
     (l.loss > 0.0).then(|| 1.0 / (1.0 - l.burst).max(1e-3))
 }
 
-fn routes(s: &Snapshot, metric: Metric, costs: &[(NodeId, u64)]) -> Vec<Route> {
+fn routes(s: &Snapshot, metric: Metric, computed: &[(NodeId, Computed)]) -> Vec<Route> {
     let route = |destination: Option<NodeId>, hop: Hop| {
         let link = s.links.iter().find(|l| l.id == hop.link)?;
+        let computed = computed.iter().find(|(node, _)| Some(*node) == destination);
         Some(Route {
             destination: destination.map(|node| node.0),
             next_hop: link.neighbour.0,
             path: link.path.clone(),
             up: link.up,
-            cost: destination.and_then(|node| {
-                let (_, cost) = costs.iter().find(|(n, _)| *n == node)?;
-                Some(metric.readable(*cost))
-            }),
+            cost: computed.map(|(_, way)| metric.readable(way.cost)),
+            last_resort: computed.is_some_and(|(_, way)| way.last_resort),
             onward_ms: hop.onward.as_secs_f64() * 1e3,
         })
     };

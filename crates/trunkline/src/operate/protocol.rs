@@ -442,6 +442,9 @@ pub struct Route {
     pub up: bool,
     /// What the way costs, by the overlay's metric, if it was computed.
     pub cost: Option<f64>,
+    /// Whether every way leads through a node that is draining or doesn't let all pass.
+    #[serde(default)]
+    pub last_resort: bool,
     /// From the next hop to the destination, one way; zero if unknown.
     pub onward_ms: f64,
 }

@@ -242,6 +242,7 @@ struct Entry<'a> {
     path: Option<&'a str>,
     up: bool,
     cost: Option<f64>,
+    last_resort: Option<bool>,
     onward_ms: Option<f64>,
     /// By what the destination computes ways, where this node does it otherwise.
     other_formula: Option<&'a str>,
@@ -258,6 +259,7 @@ fn with_missing<'a>(routes: &'a [Route], status: &'a Status) -> Vec<Entry<'a>> {
         path: Some(&r.path),
         up: r.up,
         cost: r.cost,
+        last_resort: Some(r.last_resort),
         onward_ms: Some(r.onward_ms),
         other_formula: r.destination.and_then(other),
         reason: None,
@@ -268,6 +270,7 @@ fn with_missing<'a>(routes: &'a [Route], status: &'a Status) -> Vec<Entry<'a>> {
         path: None,
         up: false,
         cost: None,
+        last_resort: None,
         onward_ms: None,
         other_formula: None,
         reason: Some("unknown_key"),
@@ -300,13 +303,22 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
             r.destination.map_or("*".into(), |n| n.to_string()),
             r.next_hop.to_string(),
             if r.path.is_empty() { NOTHING.into() } else { r.path.clone() },
-            if r.up { "up".into() } else { "down".to_owned() },
+            match (r.up, r.last_resort) {
+                (true, false) => "up".into(),
+                (true, true) => "last resort".into(),
+                (false, _) => "down".to_owned(),
+            },
             number(r.cost, 2),
             number(Some(r.onward_ms), 1),
         ]
     };
     let rows: Vec<_> = routes.iter().map(row).collect();
     lines(&columns, &rows).into_iter().for_each(|line| outln!("{line}"));
+    if routes.iter().any(|r| r.up && r.last_resort) {
+        outln!(
+            "last resort: every way leads through a node that is draining or doesn't let all pass"
+        );
+    }
     let status: Status = node.ask(&Ask::Status {})?;
     unknown(&status).into_iter().for_each(|line| outln!("{line}"));
     // By loss, latency or hops all reckon alike.

@@ -64,6 +64,21 @@ fn a_link_that_keeps_failing_is_damped_and_stays_the_way() {
 }
 
 #[test]
+fn a_way_through_a_draining_node_is_a_last_resort_and_costs_what_its_links_cost() {
+    let chain = slow(3);
+    let way = || ok_json(&chain.nodes[0], &["routes"])[1].clone();
+    let before = wait_for("the way to node 3", || way()["cost"].as_f64());
+    assert_eq!(way()["last_resort"], json!(false));
+    ok(&chain.nodes[1], &["drain", "--now"]);
+    wait_for("a last resort", || (way()["last_resort"] == json!(true)).then_some(()));
+    let after = way()["cost"].as_f64().expect("a cost");
+    assert!(after < 2.0 * before + 10.0, "{before} {after}");
+    let table = ok(&chain.nodes[0], &["routes"]);
+    assert!(table.contains("  last resort  "), "{table}");
+    assert!(table.contains("every way leads through a node that is draining"), "{table}");
+}
+
+#[test]
 fn a_penalty_that_is_reloaded_is_part_of_the_cost() {
     let mut chain = start(&Setup { link: "# penalty\n", ..Setup::default() });
     let node = &chain.nodes[0];

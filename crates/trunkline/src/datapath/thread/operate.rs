@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use trunkline_overlay::node::{Changes, Echo, EchoAnswer, EchoError, MAX_OPEN};
+use trunkline_overlay::route::Route;
 use trunkline_overlay::wire::{Metric, NodeId};
 
 /// Something to do to the node.
@@ -26,12 +27,12 @@ pub enum Operation {
         /// Who waits.
         done: SyncSender<()>,
     },
-    /// What the ways to other nodes cost by a metric.
-    Costs {
+    /// The computed ways to other nodes by a metric.
+    Computed {
         /// Which.
         metric: Metric,
         /// Who waits.
-        reply: SyncSender<Vec<(NodeId, u64)>>,
+        reply: SyncSender<Vec<(NodeId, Route)>>,
     },
     /// Some of the flows that begin or end here.
     Flows {
@@ -99,11 +100,11 @@ impl Asker {
         asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
     }
 
-    /// What the computed ways to other nodes cost by `metric`; none without
-    /// link-state routing.
-    pub fn costs(&self, metric: Metric) -> Result<Vec<(NodeId, u64)>, Unanswered> {
+    /// The computed ways to other nodes by `metric`; none without link-state
+    /// routing.
+    pub fn computed(&self, metric: Metric) -> Result<Vec<(NodeId, Route)>, Unanswered> {
         let (reply, answer) = sync_channel(1);
-        let asked = self.operate(Operation::Costs { metric, reply });
+        let asked = self.operate(Operation::Computed { metric, reply });
         asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
     }
 
@@ -128,14 +129,14 @@ impl PacketThread {
                 }
                 Err(error) => drop(reply.try_send(Err(error))),
             },
-            Operation::Costs { metric, reply } => {
+            Operation::Computed { metric, reply } => {
                 let node = self.node.node();
                 let Some(router) = node.control().router() else {
                     return drop(reply.try_send(Vec::new()));
                 };
                 let nodes = node.table().iter(metric).map(|(node, _)| node);
-                let cost = |node| Some((node, router.route(node, metric)?.cost));
-                let _ = reply.try_send(nodes.filter_map(cost).collect());
+                let way = |node| Some((node, router.route(node, metric)?));
+                let _ = reply.try_send(nodes.filter_map(way).collect());
             }
             Operation::Flows { from, reply } => drop(reply.try_send(self.flows(from))),
             Operation::Streams { from, reply } => drop(reply.try_send(self.streams(from))),
