@@ -151,7 +151,8 @@ struct File {
     client: Vec<Spanned<access::ClientSection>>,
     #[serde(default)]
     trunk: Vec<Spanned<trunk::TrunkSection>>,
-    streams: Option<Spanned<streams::StreamsSection>>,
+    #[serde(default)]
+    streams: streams::StreamsSection,
     sip: Option<sip::SipSection>,
     #[serde(default)]
     log: LogSection,
@@ -348,6 +349,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     template.check().map_err(|what| mistake(None, format!("out of range ({what})")))?;
     add_sections(&mut config, &file, key_files.is_some())
         .map_err(|(span, what)| mistake(Some(span), what))?;
+    config.streams = file.streams.config();
     if let Some(filter) = &file.log.filter {
         crate::log::parse(filter.get_ref())
             .map_err(|why| mistake(Some(filter.span()), format!("[log] filter {why}")))?;
@@ -375,7 +377,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     })
 }
 
-/// Adds links, routes, trunks and streams one at a time, so that a mistake has a line.
+/// Adds links, routes and trunks one at a time, so that a mistake has a line.
 fn add_sections(
     config: &mut overlay::Config,
     file: &File,
@@ -409,10 +411,6 @@ fn add_sections(
     }
     for section in &file.trunk {
         config.trunks.push(section.get_ref().config());
-        check(config, section.span())?;
-    }
-    if let Some(section) = &file.streams {
-        config.streams = section.get_ref().config();
         check(config, section.span())?;
     }
     Ok(())

@@ -3,6 +3,7 @@
 use super::config::{Spot, Spots, Wrong, find};
 use serde::Deserialize;
 use std::collections::BTreeSet;
+use std::num::NonZeroU8;
 use toml::Spanned;
 use trunkline_net::wifi::edca::{ACCESS_POINT_2005, DRAFT, STATION_2005};
 use trunkline_net::wifi::{self, Config, InvalidCell};
@@ -33,7 +34,7 @@ pub struct CellText {
     #[serde(default)]
     parameters: Parameters,
     queue: Option<Spanned<usize>>,
-    attempts: Option<Spanned<u8>>,
+    attempts: Option<Spanned<NonZeroU8>>,
     bit_error_rate: Option<Spanned<f64>>,
 }
 
@@ -80,7 +81,7 @@ impl Cell {
             station,
             access_point: own,
             queue: value(text.queue.as_ref(), default.queue),
-            attempts: value(text.attempts.as_ref(), default.attempts),
+            attempts: text.attempts.as_ref().map_or(default.attempts, |key| key.get_ref().get()),
             bit_error_rate: value(text.bit_error_rate.as_ref(), default.bit_error_rate),
         };
         match wifi::Cell::new(config, 0, 0) {

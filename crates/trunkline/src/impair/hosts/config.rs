@@ -185,6 +185,7 @@ impl Hosts {
             let what = format!("there are {} [[host]]: 1 to {MAX_HOSTS}", file.host.len());
             return Err((too_many.unwrap_or(0), what));
         }
+        no_cell_at_an_end(&file, &spots)?;
         let (mut names, mut traces) = (BTreeSet::new(), Traces::default());
         let edges = file.edge.into_iter().zip(0..).map(|(edge, n)| {
             let start = edge.span().start;
@@ -303,6 +304,24 @@ impl Edge {
             Err((at, problem)) => Err((at, format!("edge {name}: {problem}"))),
         }
     }
+}
+
+/// Checks that no edge has the name of a cell at an end.
+fn no_cell_at_an_end(file: &File, spots: &Spots) -> Result<(), Wrong> {
+    let cells = file.cell.iter().filter_map(|cell| cell.get_ref().name.as_ref());
+    let cells: BTreeSet<&String> = cells.map(Spanned::get_ref).collect();
+    let mut ends = file.edge.iter().flat_map(|edge| &edge.get_ref().between);
+    let is_cell = |end: &&Spanned<String>| {
+        !spots.contains_key(end.get_ref()) && cells.contains(end.get_ref())
+    };
+    ends.find(is_cell).map_or(Ok(()), |end| {
+        let name = end.get_ref();
+        let what = format!(
+            "\"{name}\" is a [[cell]], and an edge joins hosts and routers: name its access point or \
+             a station"
+        );
+        Err((end.span().start, what))
+    })
 }
 
 /// The host or router of this name.

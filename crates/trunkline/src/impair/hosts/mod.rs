@@ -88,7 +88,9 @@ impl Emulator {
     pub fn run(&mut self) -> Result<(), Error> {
         let (hosts, edges) = (&self.pump.setup.hosts, self.pump.setup.all_edges().count());
         // That nobody reads standard error is no reason to fail.
-        let _ = writeln!(io::stderr(), "impair: ready, {} hosts, {edges} edges", hosts.len());
+        let of = |n: usize, what| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let ready = [of(hosts.len(), "host"), of(edges, "edge")].join(", ");
+        let _ = writeln!(io::stderr(), "impair: ready, {ready}");
         self.pump.ports.captures.start();
         self.pump.run()?;
         self.pump.ports.captures.end()

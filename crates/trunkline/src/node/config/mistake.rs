@@ -72,15 +72,17 @@ fn named(text: &str, what: &str) -> Option<Range<usize>> {
 
 /// serde's message, without Rust's names of types.
 pub fn plain(message: &str) -> String {
-    const WORDS: [(&str, &str); 9] = [
+    const WORDS: [(&str, &str); 11] = [
         ("map, expected a sequence", "one section in [ ]: there may be several, write it in [[ ]]"),
         ("expected a sequence", "expected a list in [ ]"),
         ("expected socket address", "expected an address and a port, \"192.0.2.1:7000\""),
         ("wanted string or table", "expected a word in quotes"),
+        ("a nonzero u8", "a number from 1 to 255"),
+        ("expected f64", "expected a number without quotes, 0.01 for 1 %"),
         ("expected u16", "expected a number from 0 to 65535"),
         ("expected u32", "expected a number from 0 to 4294967295"),
         ("expected u64", "expected a whole number of at least 0"),
-        ("expected usize", "expected a whole number"),
+        ("expected usize", "expected a whole number of at least 0"),
         ("expected i64", "expected a whole number"),
     ];
     let found = WORDS.iter().find_map(|(rust, words)| Some((message.strip_suffix(rust)?, words)));

@@ -276,7 +276,7 @@ fn streams_have_bounds() {
     let with = |keys: &str| GOOD.replace("[hello]", &format!("[streams]\n{keys}\n[hello]"));
     for (keys, why) in [
         ("max = 1048577", "max is out of range (0 to 1048576)"),
-        ("max = -1", "invalid value"),
+        ("max = -1", "expected a whole number of at least 0"),
         ("backlog = 0", "backlog is 0: give 1 to 65535"),
         ("backlog = 65536", "invalid value"),
         ("buffer = \"63 KiB\"", "buffer is out of range (64 KiB to 16 MiB)"),
@@ -289,6 +289,10 @@ fn streams_have_bounds() {
         let said = mistake(&with(keys));
         assert!(said.starts_with("x.toml:3") && said.contains(why), "{keys}: {said}");
     }
+    let text = with("max = 10\nbuffer = \"64 MiB\"");
+    let line = text.lines().position(|line| line.starts_with("buffer")).unwrap() + 1;
+    let said = mistake(&text);
+    assert!(said.starts_with(&format!("x.toml:{line}:10: ")), "{said}");
     let keys = "max = 10\nbacklog = 3\nbuffer = \"1 MiB\"\nmemory = \"4 MiB\"\n\
                 congestion = \"cubic\"";
     let streams = parse(Path::new("x.toml"), &with(keys)).unwrap().overlay.streams;

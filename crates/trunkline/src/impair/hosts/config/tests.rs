@@ -1,8 +1,11 @@
 use super::*;
+use crate::node::config::plain;
 use trunkline_net::wifi::edca::{ACCESS_POINT_2005, DRAFT};
 
 pub fn parse(text: &str) -> Result<Hosts, String> {
-    let file = toml::from_str(text).map_err(|e| e.to_string())?;
+    let file = toml::from_str(text).map_err(|e: toml::de::Error| {
+        format!("{}: {}", e.span().map_or(0, |span| span.start), plain(e.message()))
+    })?;
     Hosts::new(file).map_err(|(at, what)| format!("{at}: {what}"))
 }
 
@@ -41,7 +44,7 @@ fn every_mistake_has_a_place_and_a_way_out() {
         ("name = \"b\"", "name = \"a\"", "is the name of an earlier host or router"),
         ("name = \"r\"", "name = \"a b\"", "a name is one word"),
         ("mtu = 1400", "mtu = 1200", "1280 or more"),
-        ("mtu = 1400", "mtu = 70000", "expected u16"),
+        ("mtu = 1400", "mtu = 70000", "expected a number from 0 to 65535"),
         (
             "rate = \"1 Mbit/s\"",
             "rate = \"0 Mbit/s\"",
@@ -121,7 +124,10 @@ fn a_cell_that_cannot_be_is_named() {
         ("\"a\", \"b\"", "", "one station or more"),
         ("\"a\", \"b\"", "\"a\"", "no [[edge]] or [[cell]] leads to host \"b\""),
         ("queue = 20", "queue = 0", "cell wifi: queues of 0 packets"),
-        ("attempts = 3", "attempts = 0", "cell wifi: 0 attempts"),
+        ("attempts = 3", "attempts = 0", "expected a number from 1 to 255"),
+        ("attempts = 3", "attempts = 256", "expected a number from 1 to 255"),
+        ("1e-5", "\"1%\"", "expected a number without quotes"),
+        ("queue = 20", "queue = -1", "expected a whole number of at least 0"),
         ("1e-5", "1.5", "cell wifi: bit error rate is 1.5"),
         ("queue = 20", "parameters = \"2005\"", "unknown variant `2005`"),
         ("queue = 20", "rate = \"1 Mbit/s\"", "unknown field `rate`"),
@@ -130,12 +136,15 @@ fn a_cell_that_cannot_be_is_named() {
         let why = parse(&text).expect_err(to);
         assert!(why.contains(says), "{to}: {why}");
         // What is out of range is pointed at.
-        if says.starts_with("cell wifi") {
+        if says.starts_with("cell wifi") || says.starts_with("expected a") {
             let end = text.find(to).expect("it was put there") + to.len();
             let value = to.rsplit(' ').next().expect("one word or more");
             assert!(why.starts_with(&format!("{}:", end - value.len())), "{to}: {why}");
         }
     }
+    let edge = "[[edge]]\nbetween = [\"a\", \"wifi\"]\n";
+    let why = parse(&format!("{edge}{CELL}")).expect_err("a cell at an end");
+    assert!(why.contains("\"wifi\" is a [[cell]], and an edge joins hosts and routers"), "{why}");
     let second = |name: &str, of_edge: &str| {
         let edge = format!("[[edge]]\nname = \"{of_edge}\"\nbetween = [\"a\", \"r\"]\n");
         let cell = format!("name = \"{name}\"\naccess_point = \"r\"\nstations = [\"b\"]\n");
