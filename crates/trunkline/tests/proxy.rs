@@ -410,6 +410,8 @@ fn mistakes_are_told_at_once() {
     let ended = fails(near, &[&udp, "2:4000"]);
     assert!(ended.one_line(1).contains(&format!("listen on UDP {at}")), "{}", ended.stderr);
     assert!(ended.stderr.contains("stop what uses it"), "{}", ended.stderr);
+    let ended = fails(near, &["udp:192.0.2.77:5004", "2:4000"]);
+    assert!(ended.one_line(1).contains("an address of this machine"), "{}", ended.stderr);
     let _bound = chain.nodes[0].bind(4_000);
     let ended = fails(near, &["1:4000", "udp:127.0.0.1:9"]);
     assert!(ended.one_line(1).contains("virtual port 4000 belongs"), "{}", ended.stderr);

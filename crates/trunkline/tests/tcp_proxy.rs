@@ -323,6 +323,8 @@ fn what_makes_no_proxy_is_refused() {
     let taken = format!("tcp:{}", taken.local_addr().expect("bound"));
     let said = run(&mut trunkline(["proxy", "--socket", at, &taken, "2:900"]));
     assert!(said.one_line(1).contains("listen elsewhere"), "{}", said.stderr);
+    let said = run(&mut trunkline(["proxy", "--socket", at, "tcp:192.0.2.77:80", "2:900"]));
+    assert!(said.one_line(1).contains("an address of this machine"), "{}", said.stderr);
 }
 
 #[test]

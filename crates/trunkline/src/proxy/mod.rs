@@ -157,6 +157,18 @@ fn cannot(what: impl Into<String>, advice: &'static str) -> impl FnOnce(io::Erro
     move |source| Error::Io { what, source, advice }
 }
 
+/// Why there is no listening at `place`.
+fn cannot_listen(place: String) -> impl FnOnce(io::Error) -> Error {
+    move |source| {
+        let advice = match source.kind() {
+            io::ErrorKind::AddrNotAvailable => "; listen on an address of this machine",
+            io::ErrorKind::PermissionDenied => "; choose a port above 1023",
+            _ => "; stop what uses it, or listen elsewhere",
+        };
+        Error::Io { what: format!("listen on {place}"), source, advice }
+    }
+}
+
 /// How virtual ports are taken.
 #[derive(Clone)]
 struct Overlay {
@@ -281,9 +293,8 @@ fn listen(
         };
         let listen = match at {
             Target::Udp(address) => {
-                let advice = "; stop what uses it, or listen elsewhere";
                 let opened = Port::listen(address, terms);
-                opened.map_err(cannot(format!("listen on UDP {address}"), advice))?
+                opened.map_err(cannot_listen(format!("UDP {address}")))?
             }
             Target::Overlay(address) if address.node != own => {
                 return Err(Error::Usage(format!(

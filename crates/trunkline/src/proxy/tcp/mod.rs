@@ -4,7 +4,7 @@ mod pair;
 mod tally;
 
 use super::endpoint::Place;
-use super::{Args, Error, cannot};
+use super::{Args, Error, cannot, cannot_listen};
 use crate::stop::Signals;
 use pair::{Pair, Stream, Tcp};
 use socket2::SockRef;
@@ -115,9 +115,8 @@ async fn listen(args: &Args, proxy: &Proxy, own: NodeId) -> Result<Vec<Door>, Er
             }
             (_, Place::Node(node)) => {
                 let Some(at) = with_port(port).next() else { continue };
-                let advice = "; stop what uses it, or listen elsewhere";
                 let listener = TcpListener::bind(at).await;
-                let listener = listener.map_err(cannot(format!("listen on TCP {at}"), advice))?;
+                let listener = listener.map_err(cannot_listen(format!("TCP {at}")))?;
                 doors.push(Door::Tcp(listener, Address { node: *node, port: to }));
             }
             _ => {}
