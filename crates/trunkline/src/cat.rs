@@ -105,7 +105,7 @@ pub enum Error {
         why: ClientError,
     },
     /// The stream broke off before all was copied.
-    #[error("the stream with {peer} broke off: {why}")]
+    #[error("the stream with {peer} broke off: {}", of_stream(why))]
     Broken {
         /// The address of the other end.
         peer: Address,
@@ -120,6 +120,15 @@ pub enum Error {
         /// The error of the operating system.
         source: io::Error,
     },
+}
+
+/// The reason for which a stream broke off, for its message. The client's text for a node that has
+/// gone speaks of datagrams, too.
+fn of_stream(why: &ClientError) -> String {
+    match why {
+        ClientError::Disconnected => "the trunkline node here has gone".into(),
+        why => why.to_string(),
+    }
 }
 
 impl Error {

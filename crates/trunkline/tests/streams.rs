@@ -155,6 +155,7 @@ fn what_does_not_come_about_has_a_reason_and_an_exit_code() {
     chain.last().crash();
     let (code, summary) = far.end();
     assert_eq!((code, &summary["whole"]), (4, &false.into()), "{}", far.said());
+    assert!(far.said().contains("broke off: the trunkline node here has gone"), "{}", far.said());
 }
 
 /// A node that was killed and restarted knows nothing of its streams, and says so.
@@ -345,6 +346,9 @@ fn an_operator_sees_each_stream() {
     let table = operate(near, &["streams", "2"]);
     assert!(table.contains("2:900") && table.contains("unacknowledged"), "{table}");
     assert!(operate(near, &["streams", "3"]).contains("no streams with node 3"));
+    assert!(!operate(near, &["streams", "-n", "0"]).contains("no streams"));
+    let named = run(&mut trunkline(["streams", "site-b"]));
+    assert!(named.stderr.contains("give the number of a node"), "{}", named.stderr);
     assert!(operate(near, &["status"]).contains("streams   1 open"));
     let metrics = near.metrics();
     assert_eq!(

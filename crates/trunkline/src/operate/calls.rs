@@ -11,11 +11,12 @@ pub fn calls(args: &CallsArgs) -> Result<(), Error> {
     if args.live {
         calls.retain(|call| !call.is_over());
     }
+    let none = calls.is_empty();
     calls.truncate(args.limit.unwrap_or(usize::MAX));
     if args.json {
         return print_json(&calls);
     }
-    if calls.is_empty() {
+    if none {
         outln!("no calls");
         return Ok(());
     }

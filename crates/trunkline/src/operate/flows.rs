@@ -9,11 +9,12 @@ use super::{Error, FlowsArgs, print_json};
 pub fn flows(args: &FlowsArgs) -> Result<(), Error> {
     let mut flows = all(&mut args.at.connect()?, args.peer)?;
     sort(&mut flows, args.worst);
+    let none = flows.is_empty();
     flows.truncate(args.limit.unwrap_or(usize::MAX));
     if args.json {
         return print_json(&flows);
     }
-    if flows.is_empty() {
+    if none {
         match args.peer {
             None => outln!("no flows: no application here has sent or been sent a packet lately"),
             Some(peer) => outln!("no flows from or to node {peer}"),

@@ -125,7 +125,7 @@ deadline. docs/operation.md says what each number means.
 Exit code 1: no node answers there.")]
 pub struct FlowsArgs {
     /// Only flows from and to this node
-    #[arg(value_name = "NODE")]
+    #[arg(value_name = "NODE", value_parser = node)]
     peer: Option<u32>,
     /// Those with the lowest MOS of the last 10 s first; not by nodes and ports
     #[arg(long)]
@@ -138,6 +138,11 @@ pub struct FlowsArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// The node that an argument names.
+fn node(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "give the number of a node: `trunkline routes` lists them".into())
 }
 
 /// Show the streams that end at a running node
@@ -155,7 +160,7 @@ docs/operation.md says what else each column means.
 Exit code 1: no node answers there.")]
 pub struct StreamsArgs {
     /// Only streams with this node
-    #[arg(value_name = "NODE")]
+    #[arg(value_name = "NODE", value_parser = node)]
     peer: Option<u32>,
     /// At most so many
     #[arg(long, short = 'n', value_name = "N")]
@@ -203,7 +208,7 @@ Examples:
 Exit code 1: no answer came.")]
 pub struct PingArgs {
     /// The node's id
-    #[arg(value_name = "NODE")]
+    #[arg(value_name = "NODE", value_parser = node)]
     to: u32,
     /// How many packets
     #[arg(long, short, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -231,7 +236,7 @@ A hop that does not answer is shown as *; it may answer too many already.
 Exit code 1: the node was not reached.")]
 pub struct TraceArgs {
     /// The node's id
-    #[arg(value_name = "NODE")]
+    #[arg(value_name = "NODE", value_parser = node)]
     to: u32,
     /// Packets for each hop
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=10))]

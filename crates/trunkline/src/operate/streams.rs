@@ -9,11 +9,12 @@ use super::{Error, StreamsArgs, print_json};
 pub fn streams(args: &StreamsArgs) -> Result<(), Error> {
     let mut streams = all(&mut args.at.connect()?, args.peer)?;
     streams.sort_by_key(|s| (s.peer, s.peer_port, s.port));
+    let none = streams.is_empty();
     streams.truncate(args.limit.unwrap_or(usize::MAX));
     if args.json {
         return print_json(&streams);
     }
-    if streams.is_empty() {
+    if none {
         match args.peer {
             None => outln!("no streams: no application here has one open"),
             Some(peer) => outln!("no streams with node {peer}"),
