@@ -4,6 +4,7 @@
  *
  * For a node on another host SOCKET is "tcp://HOST:PORT?node=PUBKEY&key=FILE".
  */
+#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,6 +17,20 @@ static void fail(const char *what)
 {
     fprintf(stderr, "stream: cannot %s: %s\n", what, tl_strerror(errno));
     exit(1);
+}
+
+/* The number in an argument; none, or one above max, ends the program. */
+static unsigned long number(const char *text, unsigned long max)
+{
+    char *end;
+    unsigned long n;
+    errno = 0;
+    n = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)*text) || *end != '\0' || errno != 0 || n > max) {
+        fprintf(stderr, "stream: \"%s\" is not a number from 0 to %lu\n", text, max);
+        exit(2);
+    }
+    return n;
 }
 
 /* Writes all of it; tl_write may write fewer bytes than asked. */
@@ -49,7 +64,7 @@ static void serve(int fd, const char *port)
     pthread_t thread;
     int *stream;
 
-    if (tl_bind(fd, (uint16_t)atoi(port)) < 0 || tl_listen(fd, 32) < 0)
+    if (tl_bind(fd, (uint16_t)number(port, UINT16_MAX)) < 0 || tl_listen(fd, 32) < 0)
         fail("listen");
     tl_getsockname(fd, &self);
     printf("listening at %u:%u\n", self.node, self.port);
@@ -92,8 +107,8 @@ static void talk(int fd, const char *node, const char *port)
     char buf[8192];
     ssize_t len;
 
-    to.node = (uint32_t)strtoul(node, NULL, 10);
-    to.port = (uint16_t)atoi(port);
+    to.node = (uint32_t)number(node, UINT32_MAX);
+    to.port = (uint16_t)number(port, UINT16_MAX);
     if (tl_connect(fd, &to) < 0)
         fail("connect");
     if (pthread_create(&sender, NULL, send_input, &fd) != 0)

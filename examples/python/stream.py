@@ -52,6 +52,8 @@ if __name__ == "__main__":
     verb = sys.argv[2:3]
     if (verb, len(sys.argv)) not in [(["listen"], 4), (["connect"], 5)]:
         sys.exit(__doc__)
+    if not all(number.isdecimal() for number in sys.argv[3:]):
+        sys.exit(f"stream: NODE and PORT are numbers\n{__doc__}")
     try:
         run = serve if verb == ["listen"] else talk
         asyncio.run(run(sys.argv[1], *sys.argv[3:]))

@@ -349,6 +349,10 @@ fn the_examples_of_streams_say_why_not() {
             assert!(ended.stderr.contains("no node runs at the attachment"), "{}", ended.stderr);
         }
         assert_ne!(run(example().arg("/nowhere")).code, Some(0), "usage");
+        for arguments in [&["connect", "site-b", "4000"][..], &["listen", "abc"]] {
+            let said = run(example().arg("/nowhere").args(arguments)).stderr;
+            assert!(said.contains("number") && !said.contains("Traceback"), "{said}");
+        }
     }
 }
 
