@@ -403,7 +403,10 @@ fn mean_burst(l: LossEstimate) -> Option<f64> {
 fn routes(s: &Snapshot, metric: Metric, computed: &[(NodeId, Computed)]) -> Vec<Route> {
     let route = |destination: Option<NodeId>, hop: Hop| {
         let link = s.links.iter().find(|l| l.id == hop.link)?;
-        let computed = computed.iter().find(|(node, _)| Some(*node) == destination);
+        // An operator's route may lead elsewhere.
+        let computed = computed.iter().find(|(node, way)| {
+            Some(*node) == destination && way.path.get(1) == Some(&link.neighbour)
+        });
         Some(Route {
             destination: destination.map(|node| node.0),
             next_hop: link.neighbour.0,
