@@ -221,15 +221,15 @@ impl Tree {
     /// The cost of the path to `node`, without what draining nodes add; `None` if there is no
     /// path.
     pub fn distance(&self, graph: &Graph, node: NodeId) -> Option<u64> {
-        Some(self.reckoned(graph, node)? % DRAIN)
+        Some(self.with_drain(graph, node)? % DRAIN)
     }
 
     /// Whether every path to `node` leads through a draining node.
     pub fn is_last_resort(&self, graph: &Graph, node: NodeId) -> bool {
-        self.reckoned(graph, node).is_some_and(|cost| cost >= DRAIN)
+        self.with_drain(graph, node).is_some_and(|cost| cost >= DRAIN)
     }
 
-    fn reckoned(&self, graph: &Graph, node: NodeId) -> Option<u64> {
+    fn with_drain(&self, graph: &Graph, node: NodeId) -> Option<u64> {
         let distance = *self.distance.get(graph.index(node)? as usize)?;
         (distance != u64::MAX).then_some(distance)
     }
