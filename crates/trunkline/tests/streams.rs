@@ -222,7 +222,7 @@ fn streams_that_new_rules_forbid_break_off_at_once() {
         let near = connect(&chain.nodes[0], (2, 900)).expect("allowed");
         near.write(b"before").expect("open");
         let (far, _) = listener.accept().expect("a stream");
-        assert_eq!((&far).read(&mut [0; 9]).expect("open"), 6);
+        assert_eq!(far.read(&mut [0; 9]).expect("open"), 6);
         let node = &mut chain.nodes[node];
         let text = fs::read_to_string(&node.config).expect("written before");
         fs::write(&node.config, format!("{text}[access]\n{rule}\n")).expect("written");
