@@ -159,6 +159,10 @@ const CHUNK: usize = 16 << 10;
 /// How often progress is shown.
 const TICK: Duration = Duration::from_millis(200);
 
+/// How long to wait until a stream is to be accepted again, if that failed for a reason that may
+/// pass.
+const AGAIN: Duration = Duration::from_millis(100);
+
 /// Runs `trunkline cat`: opens or accepts one stream, and copies standard input and output until
 /// both ends have ended it.
 pub fn run(args: &Args) -> Result<(), Error> {
@@ -195,7 +199,10 @@ fn accept(listener: &StreamListener) -> Result<StreamSocket, Error> {
             Err(error @ (ClientError::Io { .. } | ClientError::NotReliable)) => {
                 return Err(Error::Client(error));
             }
-            Err(error) => tracing::warn!("{error}; waiting on"),
+            Err(error) => {
+                tracing::warn!("{error}; waiting on");
+                thread::sleep(AGAIN);
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 use streams::{Cat, cat, descriptors, noise, operate, sha256, streams};
-use trunkline_client::{Error, NodeId, Reset, StreamListener, StreamSocket};
+use trunkline_client::{Error, NodeId, Refusal, Reset, StreamListener, StreamSocket};
 
 fn count(summary: &Value, key: &str) -> u64 {
     summary[key].as_u64().unwrap_or_else(|| panic!("{key} in {summary}"))
@@ -211,6 +211,27 @@ fn rules_forbid_streams_at_either_end() {
     connect(&chain.nodes[0], (2, 900)).expect("allowed");
     let said = run(&mut cat(&chain.nodes[0], &["3:900"]));
     assert!(said.one_line(3).contains("[access]"), "{}", said.stderr);
+}
+
+#[test]
+fn a_stream_waits_while_there_is_no_session_to_accept_it_in() {
+    let mut chain = Chain::prepare(&Setup::default());
+    let config = &chain.nodes[1].config;
+    let text = fs::read_to_string(config).expect("written before");
+    fs::write(config, text.replacen("[node]", "[node]\nmax_sessions = 2", 1)).expect("written");
+    chain.nodes.iter_mut().for_each(Node::start);
+    chain.wait_until_up();
+    let listener = StreamListener::bind(chain.nodes[1].socket.as_path(), 900).expect("bound");
+    let other = chain.nodes[1].bind(0);
+    let near = connect(&chain.nodes[0], (2, 900)).expect("it waits to be accepted");
+    near.write(b"patience").expect("open");
+    for _ in 0..2 {
+        let error = listener.accept().expect_err("no place");
+        assert!(matches!(error, Error::Refused(Refusal::Full)), "{error}");
+    }
+    drop(other);
+    let (far, _) = wait_for("a place", || listener.accept().ok());
+    assert_eq!(far.read(&mut [0; 9]).expect("open"), 8);
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub(crate) struct Port {
     pause: Duration,
     /// The last refusal that the application has been told of.
     told: Option<Refusal>,
-    /// The token of a stream that has come in, and is to be accepted next.
+    /// The token of a stream that has come in, and is being accepted or is to be next.
     token: Option<u64>,
     accepting: Option<Opening>,
     /// Watches the carrier of `link`, `timer` and `accepting`.
@@ -131,7 +131,8 @@ impl StreamListener {
     /// nonblocking or the timeout has passed; [`PortInUse`](Error::PortInUse),
     /// [`NotReliable`](Error::NotReliable), [`NoFreePort`](Error::NoFreePort) or
     /// [`Refused`](Error::Refused) if it can't reconnect to the node, each once until the reason
-    /// changes; [`Protocol`](Error::Protocol) if the node broke the session protocol, after which
+    /// changes; [`Refused`](Error::Refused) with [`Full`](Refusal::Full), too, while the node has no
+    /// place for the stream's session: the stream waits, so try again in a while; [`Protocol`](Error::Protocol) if the node broke the session protocol, after which
     /// the listener reconnects; [`Io`](Error::Io) if this process has no descriptors left.
     pub fn accept(&self) -> Result<(StreamSocket, Address), Error> {
         let mut deadline = Deadline::default();
@@ -281,6 +282,12 @@ impl Port {
         };
         self.watch.remove(opening.as_fd());
         self.accepting = None;
+        if matches!(result, Err(Error::Refused(Refusal::Full))) {
+            // The node has no place for another session now, and the stream waits.
+            wake_after(&self.timer, Some(FIRST_PAUSE));
+        } else {
+            self.token = None;
+        }
         result
     }
 
@@ -295,7 +302,6 @@ impl Port {
         match opening {
             Ok(opening) => {
                 self.accepting = Some(opening);
-                self.token = None;
                 Ok(())
             }
             Err(error) => {
