@@ -369,7 +369,8 @@ fn short_silences_again_and_again_leave_a_stream_most_of_the_rest() {
     }
 }
 
-/// A TCP of Linux from end to end carries 0.11 Mbit/s over this, and links as much as 0.22.
+/// By the square-root law a TCP from end to end, with segments of 1,448 bytes and a round trip of
+/// 1.2 s, carries 0.12 Mbit/s at 1 % loss.
 #[test]
 fn a_stream_over_long_links_that_lose_carries_more_than_a_tcp_from_end_to_end() {
     let mut carried = 0.0;
