@@ -87,8 +87,12 @@ impl Unix {
             // Said once, of one who went with messages unread; what it sent is behind.
             Err(Errno::ECONNRESET) => self.recv_once(buf, now).unwrap_or(Read::Closed),
             // Linux looks for a message first and only then whether the sender has gone: what was
-            // sent between the two looks, just before it went, is there now.
-            Ok(Read::Closed) => self.recv_once(buf, now).unwrap_or(Read::Closed),
+            // sent between the two looks, just before it went, is there now. If nothing is, this
+            // was the end, or an empty message, which is one too.
+            Ok(Read::Closed) => match self.recv_once(buf, now) {
+                Ok(Read::Message(len)) => Read::Message(len),
+                _ => Read::Closed,
+            },
             done => done.unwrap_or(Read::Closed),
         }
     }
@@ -184,6 +188,13 @@ mod tests {
         }
         drop(to_sender);
         sender.join().unwrap();
+    }
+
+    #[test]
+    fn an_empty_message_is_the_end() {
+        let (mut unix, mut application) = pair();
+        assert_eq!(application.write(&[]).unwrap(), 0);
+        assert!(matches!(unix.recv(&mut [0; 9], Time::ZERO), Read::Closed));
     }
 
     #[test]
