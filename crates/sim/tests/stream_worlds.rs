@@ -1,5 +1,5 @@
-//! Streams in networks of any shape in which links lose, delay, reorder and fail, and relays
-//! crash: what is read is what was written, all of it, and both ends see the end.
+//! Streams in networks of any shape in which links lose, delay, reorder, fail and become slow, and
+//! relays crash: what is read is what was written, all of it, and both ends see the end.
 
 mod common;
 
@@ -12,7 +12,7 @@ use trunkline_overlay::node::Routing;
 use trunkline_overlay::session::wire::stream::Reset;
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
-use trunkline_sim::{AppId, HostId, Topology, WireId, World};
+use trunkline_sim::{AppId, HostId, Topology, WireEnd, WireId, World};
 
 /// When streams begin, in milliseconds: all have routes by then. What fails does so when
 /// they are open, and is well before [`HEALED`]: in less than an end's patience of a minute.
@@ -71,35 +71,64 @@ fn case(seed: u64, rng: &mut Rng) -> Case {
     Case { world: t.build(seed).unwrap(), wires, ends, relays }
 }
 
-/// Cuts and crashes one after another, or some at a time.
+/// What befalls a network, and passes.
+#[derive(Clone, Copy)]
+enum Fault {
+    Crash(u32),
+    Cut(WireId),
+    /// One way over this wire becomes far slower, and longer.
+    Slow(WireId, WireEnd),
+}
+
+/// Cuts, crashes and slow links one after another, or some at a time.
 fn faults(case: &mut Case, rng: &mut Rng) {
     let mut events = Vec::new();
     for _ in 0..rng.random_range(0..6) {
         let from = rng.random_range(FAULTS..HEALED - 1_000);
         let upto = (from + rng.random_range(50..8_000)).min(HEALED);
-        let relay = case.relays.choose(rng).copied().filter(|_| rng.random_bool(0.6));
+        let relay = case.relays.choose(rng).copied().filter(|_| rng.random_bool(0.5));
         let wire = WireId(rng.random_range(0..case.wires));
-        events.push((from, true, relay, wire));
-        events.push((upto, false, relay, wire));
+        let fault = match (relay, rng.random_range(0..4)) {
+            (Some(host), _) => Fault::Crash(host),
+            (None, 0) => Fault::Slow(wire, WireEnd::First),
+            (None, 1) => Fault::Slow(wire, WireEnd::Second),
+            (None, _) => Fault::Cut(wire),
+        };
+        events.push((from, true, fault));
+        events.push((upto, false, fault));
     }
     events.sort_by_key(|&(t, ..)| t);
     let world = &mut case.world;
     let mut down = [0; 8];
-    for (t, fails, relay, wire) in events {
+    let healthy = |world: &World, wire, end| world.model(wire, end).clone();
+    let models: Vec<_> = (0..case.wires)
+        .map(|w| [WireEnd::First, WireEnd::Second].map(|end| healthy(world, WireId(w), end)))
+        .collect();
+    for (t, begins, fault) in events {
         world.run_until(at(t));
-        match (relay.map(HostId), fails) {
-            (Some(host), true) => {
-                down[host.0 as usize] += 1;
-                world.crash(host);
+        match (fault, begins) {
+            (Fault::Crash(host), true) => {
+                down[host as usize] += 1;
+                world.crash(HostId(host));
             }
-            (Some(host), false) => {
-                down[host.0 as usize] -= 1;
-                if down[host.0 as usize] == 0 {
-                    world.restart(host).unwrap();
+            (Fault::Crash(host), false) => {
+                down[host as usize] -= 1;
+                if down[host as usize] == 0 {
+                    world.restart(HostId(host)).unwrap();
                 }
             }
-            (None, true) => world.cut(wire),
-            (None, false) => world.mend(wire),
+            (Fault::Cut(wire), true) => world.cut(wire),
+            (Fault::Cut(wire), false) => world.mend(wire),
+            (Fault::Slow(wire, end), true) => {
+                let rate = Some(Bitrate::from_bps(rng.random_range(50_000..500_000)));
+                let delay = ms(rng.random_range(1..800));
+                let slow = LinkModel { rate, delay, ..healthy(world, wire, end) };
+                world.change(wire, end, slow).unwrap();
+            }
+            (Fault::Slow(wire, end), false) => {
+                let healthy = models[wire.0 as usize][end as usize].clone();
+                world.change(wire, end, healthy).unwrap();
+            }
         }
     }
     for wire in 0..case.wires {

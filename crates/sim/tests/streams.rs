@@ -12,7 +12,7 @@ use trunkline_overlay::session::wire::stream::Reset;
 use trunkline_overlay::wire::{Metric, NodeId, Service};
 use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
-use trunkline_sim::{AppId, HostId, Topology, WireId, World};
+use trunkline_sim::{AppId, HostId, Topology, WireEnd, WireId, World};
 
 const PORT: u16 = 5_000;
 
@@ -424,4 +424,57 @@ fn a_stream_that_begins_behind_a_tcp_in_a_slow_queue_gets_a_share() {
         let [ours, its] = [0, 1].map(|n| (read(&world)[n] - before[n]) as f64);
         assert!((0.5..2.0).contains(&(ours / its)), "{late} ms late: {ours} and {its} bytes");
     }
+}
+
+/// A link becomes eighty times slower while a stream has a window full of data on the way: those
+/// that wait are not sent again and again, before or behind that link, so that the application goes
+/// on reading.
+#[test]
+fn a_link_that_becomes_far_slower_is_not_filled_with_retransmissions() {
+    for slow in [0, 1] {
+        let model = |bps| LinkModel {
+            rate: Some(Bitrate::from_bps(bps)),
+            queue: Queue::Packets(100),
+            ..link(ms(50), Loss::None)
+        };
+        let mut world = Topology::chain([model(40_000_000), model(40_000_000)]).build(5).unwrap();
+        let pair = transfer(&mut world, (0, 2), PORT, 200_000_000);
+        world.run_until(at(10_000));
+        for end in [WireEnd::First, WireEnd::Second] {
+            world.change(WireId(slow), end, model(500_000)).unwrap();
+        }
+        let (mut last, mut longest) = ((10_000, world.app(pair.1).read), 0);
+        let begun = last.1;
+        for now in (10_050..100_000).step_by(50) {
+            world.run_until(at(now));
+            let read = world.app(pair.1).read;
+            if read > last.1 {
+                last = (now, read);
+            }
+            longest = longest.max(now - last.0);
+        }
+        let rate = (last.1 - begun) as f64 * 8.0 / 90.0;
+        assert!(longest < 6_000, "link {slow}: nothing read for {longest} ms");
+        assert!(rate > 0.85 * 500e3, "link {slow}: {rate} bit/s");
+    }
+}
+
+/// Whatever little room a link has goes to all streams of its node in turn: also where they have
+/// large windows, since the link was faster before.
+#[test]
+fn streams_of_a_node_share_a_link_that_is_full() {
+    let model = |bps| LinkModel {
+        rate: Some(Bitrate::from_bps(bps)),
+        queue: Queue::Packets(100),
+        ..link(ms(50), Loss::None)
+    };
+    let mut world = Topology::chain([model(40_000_000)]).build(5).unwrap();
+    let pairs = [0, 1, 2].map(|n| transfer(&mut world, (0, 1), PORT + n, 200_000_000));
+    world.run_until(at(10_000));
+    world.change(WireId(0), WireEnd::First, model(300_000)).unwrap();
+    let before = pairs.map(|pair| world.app(pair.1).read);
+    world.run_until(at(70_000));
+    let read = [0, 1, 2].map(|n| world.app(pairs[n].1).read - before[n]);
+    let all: u64 = read.iter().sum();
+    assert!(read.iter().all(|&one| 5 * one > all), "{read:?}");
 }

@@ -449,9 +449,7 @@ impl Link {
             return None;
         }
         let largest = DATA_HEADER + self.config.max_payload();
-        let unsent = self.services.get(Service::Reliable).flow_controlled(largest);
-        // The other half is for what comes from elsewhere.
-        Some(unsent.is_some_and(|unsent| unsent < self.config.reliable.bytes / 2))
+        Some(self.services.get(Service::Reliable).has_room_for_own(largest))
     }
 
     /// The largest routing frame that may be handed over now, if any: control

@@ -149,6 +149,11 @@ impl PacketRing {
         Some((slot, &mut self.bytes[offset..offset + len]))
     }
 
+    /// How many bytes of packets it holds at most.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether a packet of `len` bytes fits without displacing another.
     pub fn has_room(&self, len: usize) -> bool {
         self.len() < self.entries.len() && self.room_for(len).is_some()

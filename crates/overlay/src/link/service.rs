@@ -60,6 +60,11 @@ pub(super) trait LinkService {
         Some(0)
     }
 
+    /// Whether a frame of `len` bytes of a stream that begins or ends at this node finds room.
+    fn has_room_for_own(&self, _len: usize) -> bool {
+        false
+    }
+
     /// Packets that wait to be sent; some of them may turn out to be of no use.
     fn waiting(&self) -> usize;
 
@@ -189,6 +194,10 @@ impl LinkService for AnyService {
 
     fn flow_controlled(&self, len: usize) -> Option<usize> {
         with!(self, one => one.flow_controlled(len))
+    }
+
+    fn has_room_for_own(&self, len: usize) -> bool {
+        with!(self, one => one.has_room_for_own(len))
     }
 
     #[inline]

@@ -4,14 +4,16 @@
 //! [`Window`] is the share of one TCP: it grows and comes down as RFC 5681 has it
 //! ([`Algorithm::Reno`]), or RFC 9438 ([`Algorithm::Cubic`]). It counts bytes, and grows
 //! by the bytes that were acknowledged (RFC 3465). [`RoundTrip`] is the estimate that
-//! timeouts and pacing go by (RFC 6298). Which packets are lost is for the caller to
-//! find out.
+//! timeouts and pacing go by (RFC 6298). [`Control`] has both, and adjusts them once for
+//! each loss event. Which packets are lost is for the caller to find out.
 
+mod control;
 mod cubic;
 mod round_trip;
 #[cfg(test)]
 mod tests;
 
+pub use control::{Control, Extent};
 pub use round_trip::RoundTrip;
 
 use core::fmt;
@@ -85,18 +87,17 @@ impl Config {
 }
 
 /// What a sender learns from one acknowledgement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
+struct Progress {
     /// The bytes that it acknowledges for the first time.
-    pub acknowledged: u64,
+    acknowledged: u64,
     /// The bytes that were under way before it came.
-    pub in_flight: u64,
+    in_flight: u64,
     /// Whether not everything sent before the last loss event has been acknowledged.
-    pub recovering: bool,
+    recovering: bool,
     /// Whether window or pace have held anything back since the acknowledgement before.
-    pub held_back: bool,
+    held_back: bool,
     /// The smoothed round trip; zero if none was measured.
-    pub rtt: Duration,
+    rtt: Duration,
 }
 
 /// Pacing sends a window in less than a round trip, so that it isn't what limits: 6/5 of
@@ -148,7 +149,7 @@ impl Window {
     /// An acknowledgement has come. In the recovery of a loss the window stays as it is; but after a
     /// timeout it grows while what was lost is repeated (RFC 5681, section 3.1), or else a whole
     /// window would be repeated at one packet in a round trip.
-    pub fn on_progress(&mut self, now: Time, progress: &Progress) {
+    fn on_progress(&mut self, now: Time, progress: &Progress) {
         let Progress { acknowledged, in_flight, recovering, held_back, rtt } = *progress;
         if recovering && !self.is_in_slow_start() {
             return;

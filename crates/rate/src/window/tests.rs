@@ -201,3 +201,39 @@ fn a_window_grows_in_the_recovery_of_a_timeout_only() {
         assert_eq!(window.size(), (SEGMENT as u64) << n);
     }
 }
+
+/// What was sent before a reduction reduces the window no further, whether it was lost or marked;
+/// what was sent since does, retransmissions too.
+#[test]
+fn each_loss_event_reduces_once() {
+    let mut control = Control::new(Config { initial: 64, ..Config::new(SEGMENT) });
+    let sent = |transmissions| Extent { next: 64, transmissions };
+    control.on_loss(3, sent(64));
+    assert_eq!(control.size(), 32_000);
+    control.on_loss(64, sent(70));
+    control.on_mark(20, sent(70));
+    assert_eq!(control.size(), 32_000);
+    control.on_loss(65, sent(72));
+    assert_eq!(control.size(), 16_000, "a retransmission was lost");
+    control.on_progress(Time::ZERO, 64, 1_000, 16_000);
+    control.on_mark(64, sent(72));
+    assert_eq!(control.size(), 12_800);
+    control.undo();
+    assert_eq!(control.size(), 12_800, "a mark is none that could be a mistake");
+    control.on_loss(73, sent(80));
+    control.undo();
+    assert_eq!(control.size(), 12_800);
+}
+
+/// Acknowledgements alone leave the timer backed off (Karn); a measured round trip doesn't.
+#[test]
+fn a_timer_stays_backed_off_until_a_round_trip_is_measured() {
+    let mut control = Control::new(Config::new(SEGMENT));
+    assert_eq!((control.expire(), control.expire()), (1, 2));
+    control.on_timeout(Extent { next: 10, transmissions: 10 });
+    control.on_progress(Time::ZERO, 5, 5_000, 5_000);
+    control.presume_round_trip(RTT);
+    assert_eq!(control.timeouts(), 2);
+    control.on_round_trip(RTT);
+    assert_eq!(control.timeouts(), 0);
+}

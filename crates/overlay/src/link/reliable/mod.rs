@@ -99,6 +99,10 @@ impl LinkService for Reliable {
         self.tx.has_room(len).then(|| self.tx.unsent())
     }
 
+    fn has_room_for_own(&self, len: usize) -> bool {
+        self.tx.has_room_for_own(len)
+    }
+
     fn waiting(&self) -> usize {
         self.tx.waiting()
     }

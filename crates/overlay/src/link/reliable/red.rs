@@ -21,6 +21,9 @@ const HIGH: Duration = Duration::from_millis(200);
 /// loss holds back waits longer.
 const NEAR: Duration = Duration::from_millis(50);
 
+/// No longer wait makes a difference; its product with [`NEAR`] has 64 bits.
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// The share of marks at [`HIGH`], of [`ONE`].
 const AT_HIGH: u64 = ONE / 10;
 const ONE: u64 = 1 << 16;
@@ -43,8 +46,9 @@ impl Red {
     /// Whether a packet is to be marked that leaves after it has waited so long for a link with
     /// this round trip.
     pub fn marks(&mut self, waited: Duration, rtt: Duration) -> bool {
-        let waited = waited.as_nanos() * NEAR.as_nanos() / rtt.max(NEAR).as_nanos();
-        let waited = waited.min(HIGH.as_nanos()) as u64;
+        let nanos = |span: Duration| span.as_nanos() as u64;
+        let waited = nanos(waited.min(MINUTE)) * nanos(NEAR) / nanos(rtt.max(NEAR));
+        let waited = waited.min(nanos(HIGH));
         self.average = self.average - (self.average >> WEIGHT) + (waited >> WEIGHT);
         self.owed += share(self.average);
         let marks = self.owed >= ONE;

@@ -6,11 +6,12 @@ use crate::counters::Drop;
 use crate::link::Packet;
 use crate::link::packet::MARKED;
 use crate::link::ring::{PacketRing, Slot};
-use crate::wire::{DATA_HEADER, ENVELOPE_OVERHEAD, MAX_ACK_DELAY, SelectiveAck};
+use crate::wire::{DATA_HEADER, ENVELOPE_OVERHEAD, MAX_ACK_DELAY, MAX_HOPS, SelectiveAck};
+use core::cmp::Reverse;
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BinaryHeap, VecDeque};
 use trunkline_base::{Pacer, Time, extend};
-use trunkline_rate::window::{self, Progress, RoundTrip, Window};
+use trunkline_rate::window::{self, Control, Extent};
 
 /// IPv4's and UDP's headers, and the envelope's: they count in the window.
 const OVERHEAD: usize = 28 + ENVELOPE_OVERHEAD;
@@ -21,6 +22,12 @@ const PACING_BURST: Duration = Duration::from_millis(1);
 
 /// The longest that a sender waits before it tries again, on a link that is down.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How much of this node's streams may wait here: what the window carries in this time, which is
+/// more than a queue that is not marked; and at the least so many bytes.
+const OWN: Duration = Duration::from_millis(250);
+const LEAST_OWN: usize = 32 << 10;
+const SHORTEST_RTT: Duration = Duration::from_millis(1);
 
 /// Later packets that must have come before one is taken for lost at once, without
 /// waiting for what reordering may explain (RFC 8985, section 6.2).
@@ -40,6 +47,8 @@ enum State {
 struct Flight {
     state: State,
     repeated: bool,
+    /// Whether it belongs to a stream that begins or ends at this node.
+    is_own: bool,
     /// Bytes that it has in the window.
     cost: u32,
     /// Which of all transmissions was its last, and when that was.
@@ -64,39 +73,35 @@ pub(crate) struct Sender {
     /// The first that is not acknowledged, and the first that was never sent.
     first: Slot,
     next: Slot,
-    /// Bytes that were never sent.
+    /// Bytes that were never sent, and how many of them belong to this node's streams.
     unsent: usize,
-    /// What is to be repeated; some may have been acknowledged since.
-    lost: VecDeque<Slot>,
+    own_unsent: usize,
+    /// What is to be repeated, the first of it next: streams wait for that. Some may have been
+    /// acknowledged since.
+    lost: BinaryHeap<Reverse<Slot>>,
     /// Transmissions in their order; of a packet that was repeated since, or has come,
     /// they mean nothing any more.
     order: VecDeque<(Slot, u64)>,
     transmissions: u64,
     red: Red,
-    window: Window,
-    rtt: RoundTrip,
+    control: Control,
     pacer: Pacer,
     in_flight: u64,
     /// The latest transmission that has come: its number, when it was sent, and how many
     /// came that were sent for the first time and later than what is missing.
     newest: (u64, Time),
     highest: Slot,
-    /// No further reduction before all that was sent until then has come.
-    recovery: Option<Slot>,
     /// When what is missing counts as lost though nothing else comes.
     loss_at: Time,
-    /// When something was sent or came last, and how often in a row nothing came then.
+    /// When something was sent or came last, or the timer expired.
     active: Time,
     last_sent: Time,
-    timeouts: u32,
     /// Whether the timer, which has backed off, is to expire at once.
     is_hastened: bool,
     /// One packet may leave whatever the window says.
     probe: bool,
     /// Until when the pace held back the head, when it was asked last.
     paced_until: Time,
-    /// Whether the window or the pace held something back since the last acknowledgement.
-    limited: bool,
 }
 
 impl Sender {
@@ -115,25 +120,22 @@ impl Sender {
             first: 0,
             next: 0,
             unsent: 0,
-            lost: VecDeque::with_capacity(packets),
+            own_unsent: 0,
+            lost: BinaryHeap::with_capacity(packets),
             order: VecDeque::with_capacity(2 * packets),
             transmissions: 0,
             red: Red::default(),
-            window: Window::new(window),
-            rtt: RoundTrip::default(),
+            control: Control::new(window),
             pacer: Pacer::of_time(PACING_BURST),
             in_flight: 0,
             newest: (0, Time::ZERO),
             highest: 0,
-            recovery: None,
             loss_at: Time::NEVER,
             active: Time::ZERO,
             last_sent: Time::ZERO,
-            timeouts: 0,
             is_hastened: false,
             probe: false,
             paced_until: Time::NEVER,
-            limited: false,
         }
     }
 
@@ -149,13 +151,25 @@ impl Sender {
             return Err(Drop::QueueFull);
         }
         let slot = self.ring.keep(now, packet, packet.deadline)?;
-        *self.flight(slot) = Flight { cost: (len + OVERHEAD) as u32, ..Flight::default() };
+        let is_own = packet.is_of_stream() && packet.hop_limit == MAX_HOPS - 1;
+        *self.flight(slot) = Flight { is_own, cost: (len + OVERHEAD) as u32, ..Flight::default() };
         self.unsent += len;
+        self.own_unsent += if is_own { len } else { 0 };
         Ok(())
     }
 
     pub fn has_room(&self, len: usize) -> bool {
         self.ring.has_room(len)
+    }
+
+    /// Whether a frame of `len` bytes of a stream of this node finds room. Those wait in their
+    /// stream rather than here: what this link cannot carry soon would only be repeated in vain.
+    pub fn has_room_for_own(&self, len: usize) -> bool {
+        let rtt = self.control.rtt().smoothed().unwrap_or_default().max(SHORTEST_RTT);
+        let (own, rtt) = (OWN.as_nanos() as u64, rtt.as_nanos() as u64);
+        let soon = (self.control.size().saturating_mul(own) / rtt) as usize;
+        // The other half is for what comes from elsewhere.
+        self.ring.has_room(len) && self.own_unsent < soon.max(LEAST_OWN).min(self.ring.size() / 2)
     }
 
     /// Bytes that were never sent.
@@ -175,11 +189,11 @@ impl Sender {
 
     /// What goes next: what is lost before what is new.
     fn candidate(&mut self) -> Option<Slot> {
-        while let Some(&slot) = self.lost.front() {
+        while let Some(&Reverse(slot)) = self.lost.peek() {
             if slot >= self.first && self.flight(slot).state == State::Lost {
                 return Some(slot);
             }
-            self.lost.pop_front();
+            self.lost.pop();
         }
         (self.next < self.ring.end()).then_some(self.next)
     }
@@ -191,15 +205,15 @@ impl Sender {
             return None;
         };
         let cost = u64::from(self.flight(slot).cost);
-        let fits = self.in_flight == 0 || self.in_flight + cost <= self.window.size();
+        let fits = self.in_flight == 0 || self.in_flight + cost <= self.control.size();
         self.paced_until = Time::NEVER;
         if !self.probe {
             if !fits {
-                self.limited = true;
+                self.control.hold_back();
                 return None;
             }
             if !self.pacer.is_ready(now) {
-                self.limited = true;
+                self.control.hold_back();
                 self.paced_until = self.pacer.next();
                 return None;
             }
@@ -216,22 +230,25 @@ impl Sender {
         let mut flags = frame.get(DATA_HEADER - 1).copied().unwrap_or_default();
         // What waited for room was held back already.
         let counts = !repeated && entry.since < Time::NEVER;
-        let rtt = self.rtt.shortest().unwrap_or_default();
+        let rtt = self.control.rtt().shortest().unwrap_or_default();
         if counts && self.red.marks(now.since(entry.since), rtt) {
             flags |= MARKED;
         }
         entry.write(frame, out, (slot - self.base) as u16, self.epoch | flags, repeated);
         if repeated {
-            self.lost.pop_front();
+            self.lost.pop();
         } else {
+            let len = frame.len();
             self.next += 1;
-            self.unsent = self.unsent.saturating_sub(frame.len());
+            self.unsent = self.unsent.saturating_sub(len);
+            if self.flight(slot).is_own {
+                self.own_unsent = self.own_unsent.saturating_sub(len);
+            }
         }
-        if self.rtt.smoothed().is_none() && !measured.is_zero() {
-            self.rtt.sample(measured);
-        }
-        if self.in_flight == 0 && now.since(self.active) > self.rtt.timeout().max(ACK_DELAY * 40) {
-            self.window.on_idle();
+        self.control.presume_round_trip(measured);
+        let timeout = self.control.rtt().timeout().max(ACK_DELAY * 40);
+        if self.in_flight == 0 && now.since(self.active) > timeout {
+            self.control.on_idle();
         }
         self.transmissions += 1;
         let transmission = self.transmissions;
@@ -244,8 +261,7 @@ impl Sender {
             self.forget_transmissions();
         }
         self.order.push_back((slot, transmission));
-        let pace = self.window.pace(cost, self.rtt.smoothed().unwrap_or_default());
-        self.pacer.spend_time(now, pace);
+        self.pacer.spend_time(now, self.control.pace(cost));
         (self.active, self.last_sent, self.probe) = (now, now, false);
         repeated
     }
@@ -289,7 +305,7 @@ impl Sender {
             return Err(Drop::Malformed);
         }
         let before = self.in_flight;
-        let is_measured = self.measure(at, latest, head.delay);
+        self.measure(at, latest, head.delay);
         let mut acknowledged = 0;
         for slot in self.first..upto {
             acknowledged += self.acknowledge(at, slot);
@@ -310,7 +326,8 @@ impl Sender {
             acknowledged += self.acknowledge_range(at, first, last, allowance);
         }
         if acknowledged > 0 {
-            self.progress(at, before, acknowledged, is_measured);
+            self.active = at;
+            self.control.on_progress(at, self.first, acknowledged, before);
         }
         self.find_lost(at);
         // What has come after all waits no more.
@@ -318,11 +335,11 @@ impl Sender {
         Ok(())
     }
 
-    /// Takes a round trip from the packet that came last at the neighbour, `delay` ago. False if
-    /// that says nothing of how long one takes.
-    fn measure(&mut self, at: Time, latest: Slot, delay: Duration) -> bool {
+    /// Takes a round trip from the packet that came last at the neighbour, `delay` ago, if that
+    /// says how long one takes.
+    fn measure(&mut self, at: Time, latest: Slot, delay: Duration) {
         if latest < self.first || delay >= MAX_ACK_DELAY {
-            return false;
+            return;
         }
         let flight = *self.flight(latest);
         // One that was given up and not repeated has come, too: where all take longer than the
@@ -333,32 +350,9 @@ impl Sender {
         // packets paced by that would wait for minutes.
         let is_plausible = rtt <= LONGEST_TIMEOUT + ACK_DELAY;
         // Karn: of a repeated one nobody knows which transmission came.
-        let is_measured = is_new && !flight.repeated && is_plausible;
-        if is_measured {
-            self.rtt.sample(rtt);
+        if is_new && !flight.repeated && is_plausible {
+            self.control.on_round_trip(rtt);
         }
-        is_measured
-    }
-
-    /// What has come moves window and timers.
-    fn progress(&mut self, at: Time, in_flight: u64, acknowledged: u64, is_measured: bool) {
-        self.active = at;
-        // Karn: the timer stays backed off until a round trip is measured. Otherwise one that is
-        // shorter than the queue would repeat all packets, and never measure any.
-        if is_measured {
-            self.timeouts = 0;
-        }
-        if self.recovery.is_some_and(|until| self.first >= until) {
-            self.recovery = None;
-        }
-        let progress = Progress {
-            acknowledged,
-            in_flight,
-            recovering: self.recovery.is_some(),
-            held_back: core::mem::take(&mut self.limited),
-            rtt: self.rtt.smoothed().unwrap_or_default(),
-        };
-        self.window.on_progress(at, &progress);
     }
 
     /// Marks the packets of a range, passing over those that are marked.
@@ -395,7 +389,7 @@ impl Sender {
             self.in_flight = self.in_flight.saturating_sub(cost.into());
         }
         // What was repeated just now came before: of the repetition nothing is known.
-        let shortest = self.rtt.shortest().unwrap_or_default();
+        let shortest = self.control.rtt().shortest().unwrap_or_default();
         let is_repetition = !repeated || at.since(sent_at) >= shortest;
         if is_repetition && transmission > self.newest.0 {
             self.newest = (transmission, sent_at);
@@ -408,7 +402,7 @@ impl Sender {
 
     /// How much later than in order something may come.
     fn reordering(&self) -> Duration {
-        self.rtt.shortest().unwrap_or_default() / 4
+        self.control.rtt().shortest().unwrap_or_default() / 4
     }
 
     /// Takes for lost what was sent before something that has come, and should have too
@@ -416,8 +410,8 @@ impl Sender {
     fn find_lost(&mut self, now: Time) {
         self.loss_at = Time::NEVER;
         let reordering = self.reordering();
-        let rtt = self.rtt.latest().unwrap_or_default();
-        let mut any = None;
+        let rtt = self.control.rtt().latest().unwrap_or_default();
+        let mut lost = None;
         while let Some(&(slot, transmission)) = self.order.front() {
             let highest = self.highest;
             let flight = *self.flight(slot);
@@ -435,14 +429,17 @@ impl Sender {
                     break;
                 }
                 self.lose(slot);
-                any = any.max(Some(slot));
+                lost = lost.max(Some(transmission));
             }
             self.order.pop_front();
         }
-        if any.is_some_and(|slot| self.recovery.is_none_or(|until| slot >= until)) {
-            self.recovery = Some(self.next);
-            self.window.on_loss();
+        if let Some(transmission) = lost {
+            self.control.on_loss(transmission, self.extent());
         }
+    }
+
+    fn extent(&self) -> Extent {
+        Extent { next: self.next, transmissions: self.transmissions }
     }
 
     fn lose(&mut self, slot: Slot) {
@@ -450,7 +447,7 @@ impl Sender {
         flight.state = State::Lost;
         let cost = u64::from(flight.cost);
         self.in_flight = self.in_flight.saturating_sub(cost);
-        self.lost.push_back(slot);
+        self.lost.push(Reverse(slot));
     }
 
     /// When a probe leaves, or all that is missing counts as lost.
@@ -458,12 +455,12 @@ impl Sender {
         if self.in_flight == 0 && self.lost.is_empty() {
             return Time::NEVER;
         }
-        if self.is_hastened && self.timeouts > 1 {
+        if self.is_hastened && self.control.timeouts() > 1 {
             return self.active;
         }
-        let smoothed = self.rtt.smoothed();
-        let timeout = self.rtt.timeout();
-        let (since, wait) = match (self.timeouts, smoothed) {
+        let smoothed = self.control.rtt().smoothed();
+        let timeout = self.control.rtt().timeout();
+        let (since, wait) = match (self.control.timeouts(), smoothed) {
             // Twice the round trip finds out about the tail (RFC 8985, section 7.2). What
             // came last says that all is well with what was sent a round trip before.
             (0, Some(rtt)) => (self.last_sent.max(self.active - rtt), timeout.max(2 * rtt)),
@@ -490,9 +487,9 @@ impl Sender {
 
     /// The link is up again: if the timer has backed off, what was sent in vain goes at once.
     pub fn hasten(&mut self) {
-        self.is_hastened = self.timeouts > 1;
+        self.is_hastened = self.control.timeouts() > 1;
         // It backs off anew, but the window isn't reduced again.
-        self.timeouts = self.timeouts.min(2);
+        self.control.ease_backoff(2);
     }
 
     fn expire(&mut self, now: Time) {
@@ -500,15 +497,15 @@ impl Sender {
         if self.in_flight == 0 && !waits {
             return;
         }
-        self.timeouts = self.timeouts.saturating_add(1);
+        let timeouts = self.control.expire();
         (self.active, self.probe, self.is_hastened) = (now, true, false);
         let in_flight = |s: &mut Sender, slot: Slot| s.flight(slot).state == State::InFlight;
-        if self.timeouts == 1 {
-            // The tail: the last one shows what is missing before it.
+        if timeouts == 1 {
+            // The tail: the last one shows what is missing before it, unless something that is
+            // to be repeated does.
             let last = (self.first..self.next).rev().find(|&slot| in_flight(self, slot));
-            if let Some(slot) = last {
+            if let Some(slot) = last.filter(|_| self.lost.is_empty()) {
                 self.lose(slot);
-                self.lost.rotate_right(1);
             }
             return;
         }
@@ -518,10 +515,8 @@ impl Sender {
             }
         }
         self.order.clear();
-        self.lost.make_contiguous().sort_unstable();
-        self.recovery = Some(self.next);
         self.loss_at = Time::NEVER;
-        self.window.on_timeout(self.timeouts == 2);
+        self.control.on_timeout(self.extent());
     }
 
     /// The neighbour knows of nothing that was sent: all of it goes again, by numbers of a
@@ -533,21 +528,23 @@ impl Sender {
         }
         self.epoch = self.epoch.wrapping_add(1) & EPOCH;
         for slot in self.first..self.next {
-            let cost = self.flight(slot).cost;
-            *self.flight(slot) = Flight { cost, ..Flight::default() };
-            self.unsent += (cost as usize).saturating_sub(OVERHEAD);
+            let Flight { is_own, cost, .. } = *self.flight(slot);
+            *self.flight(slot) = Flight { is_own, cost, ..Flight::default() };
+            let len = (cost as usize).saturating_sub(OVERHEAD);
+            self.unsent += len;
+            self.own_unsent += if is_own { len } else { 0 };
         }
         (self.base, self.next, self.highest) = (self.first, self.first, self.first);
-        (self.in_flight, self.recovery, self.timeouts) = (0, None, 0);
+        self.in_flight = 0;
         (self.loss_at, self.paced_until) = (Time::NEVER, Time::NEVER);
         self.lost.clear();
         self.order.clear();
-        self.window.on_idle();
+        self.control.begin_anew();
     }
 
     /// Bytes that may be under way, and that are.
     #[cfg(test)]
     pub fn flight_size(&self) -> (u64, u64) {
-        (self.window.size(), self.in_flight)
+        (self.control.size(), self.in_flight)
     }
 }

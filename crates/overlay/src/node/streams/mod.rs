@@ -517,6 +517,7 @@ impl Forwarder {
                 goes_on |= self.send_stream(now, id);
             }
         }
+        self.streams.table.resume();
         self.streams.table.senders() > 0
     }
 
@@ -528,27 +529,23 @@ impl Forwarder {
         while let Some(end) = self.streams.table.get(id) {
             let (about, way) = ((end.key, end.tag, end.metric), self.way_of(end));
             let Some((end, _)) = self.streams.table.get_mut(id) else { break };
-            let again = match way {
-                Ok(_) if sent == TURN => true,
-                Ok(_) => match end.poll(now, room, &mut packet) {
-                    Some(len) => {
+            match way {
+                Ok(_) if sent == TURN => self.streams.table.will_send(id),
+                Ok(_) => {
+                    if let Some(len) = end.poll(now, room, &mut packet) {
                         self.send_segment(now, about, &packet[..len]);
                         sent += 1;
                         continue;
                     }
-                    None => false,
-                },
+                }
                 Err(Way::Full) => {
                     end.wait_until(now + NO_ROOM);
-                    true
+                    match sent {
+                        0 => self.streams.table.hold(id),
+                        _ => self.streams.table.will_send(id),
+                    }
                 }
-                Err(Way::None) => {
-                    end.wait_until(now + NO_WAY);
-                    false
-                }
-            };
-            if again {
-                self.streams.table.will_send(id);
+                Err(Way::None) => end.wait_until(now + NO_WAY),
             }
             break;
         }

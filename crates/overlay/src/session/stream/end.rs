@@ -271,7 +271,8 @@ impl End {
         if let Some(cut) = self.tx.next(now, fresh, again) {
             let rides = rides && head + cut.len <= room;
             let ack = rides.then(|| self.rx.ack(0));
-            let data = Data { position: cut.position, end: cut.is_end, bytes: &[] };
+            let (position, end) = (cut.position, cut.is_end);
+            let data = Data { position, end, repeated: cut.is_repeated(), bytes: &[] };
             let body = Body { ask: cut.ask, instance, ack, data: Some(data), ..Body::default() };
             let mut w = Writer::new(out);
             Segment::Body(body).emit_head(&mut w).ok()?;

@@ -49,7 +49,7 @@ pub struct Receiver {
     /// Whether the budget had no memory for the last data that needed more.
     is_short: bool,
     marks: u8,
-    copies: u8,
+    repeats: u8,
     due: Time,
 }
 
@@ -68,7 +68,7 @@ impl Receiver {
             announced: 0,
             is_short: false,
             marks: 0,
-            copies: 0,
+            repeats: 0,
             due: Time::NEVER,
         }
     }
@@ -116,6 +116,7 @@ impl Receiver {
             return Err(Reset::Protocol);
         }
         let new_end = data.end && self.end.is_none();
+        self.repeats = self.repeats.wrapping_add(data.repeated.into());
         let taken = self.keep(first, data.bytes, memory);
         if taken == Taken::NoRoom {
             // The peer has to hear that its window is smaller than it was.
@@ -126,7 +127,6 @@ impl Receiver {
             self.end = Some(end);
         }
         if taken == Taken::Copy && !new_end {
-            self.copies = self.copies.wrapping_add(1);
             self.due = self.due.min(now);
             return Ok(Taken::Copy);
         }
@@ -234,7 +234,7 @@ impl Receiver {
         let window = u16::try_from(room).unwrap_or(u16::MAX);
         self.announced = self.announced.max(self.next + u64::from(window) * WINDOW_UNIT);
         let next = self.next + u64::from(self.is_complete());
-        let mut ack = Ack::new(next, window, self.marks, self.copies);
+        let mut ack = Ack::new(next, window, self.marks, self.repeats);
         for &(first, end) in self.ranges.iter().take(ranges.min(MAX_RANGES)) {
             ack.push(((first - next) as u32, (end - first) as u32));
         }

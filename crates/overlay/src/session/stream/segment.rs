@@ -15,8 +15,10 @@ use trunkline_base::wire::{Reader, Short, Writer};
 const OPEN: u8 = 0x01;
 /// The stream ends behind the data.
 const END: u8 = 0x02;
-/// The stream has broken off; a reason follows, and nothing else.
+/// Without data: the stream has broken off; a reason follows, and nothing else.
 const RESET: u8 = 0x04;
+/// With data: they were sent before.
+const REPEATED: u8 = 0x04;
 /// An acknowledgement is in front of the data.
 const ACK: u8 = 0x08;
 /// The sender wants an acknowledgement at once.
@@ -51,16 +53,16 @@ pub struct Ack {
     pub window: u16,
     /// How many packets have been received with a congestion mark, modulo 256.
     pub marks: u8,
-    /// How many segments have been received that had been received before, modulo 256.
-    pub copies: u8,
+    /// How many retransmissions have been received, modulo 256.
+    pub repeats: u8,
     ranges: [(u32, u32); MAX_RANGES],
     count: u8,
 }
 
 impl Ack {
     /// An acknowledgement without ranges; the arguments are its fields.
-    pub fn new(next: u64, window: u16, marks: u8, copies: u8) -> Ack {
-        Ack { next, window, marks, copies, ..Ack::default() }
+    pub fn new(next: u64, window: u16, marks: u8, repeats: u8) -> Ack {
+        Ack { next, window, marks, repeats, ..Ack::default() }
     }
 
     /// What has been received beyond `next`: of each range, how far behind `next` it begins, and
@@ -110,6 +112,8 @@ pub struct Data<'a> {
     pub position: u64,
     /// Whether the stream ends behind these bytes, which may be none.
     pub end: bool,
+    /// Whether this is a retransmission, so that the sender learns which of two has been received.
+    pub repeated: bool,
     pub bytes: &'a [u8],
 }
 
@@ -125,12 +129,14 @@ impl<'a> Segment<'a> {
         };
         let flag = |on: bool, flag: u8| if on { flag } else { 0 };
         let is_end = body.data.is_some_and(|data| data.end);
+        let is_repeated = body.data.is_some_and(|data| data.repeated);
         w.u8(flag(body.open, OPEN)
             | flag(body.messages, MESSAGES)
             | flag(body.ask, ASK)
             | flag(body.ack.is_some(), ACK)
             | flag(body.data.is_some(), DATA)
             | flag(body.instance.is_some(), INSTANCE)
+            | flag(is_repeated, REPEATED)
             | flag(is_end, END))?;
         if let Some(instance) = body.instance {
             w.u16(instance)?;
@@ -139,7 +145,7 @@ impl<'a> Segment<'a> {
             w.u48(ack.next)?;
             w.u16(ack.window)?;
             w.u8(ack.marks)?;
-            w.u8(ack.copies)?;
+            w.u8(ack.repeats)?;
             w.u8(ack.count)?;
             for &(first, len) in ack.ranges() {
                 w.u32(first)?;
@@ -155,13 +161,18 @@ impl<'a> Segment<'a> {
         let mut r = Reader::new(payload);
         let flags = r.u8()?;
         let has = |flag: u8| flags & flag != 0;
-        if has(RESET) {
+        if has(RESET) && !has(DATA) {
             return Ok(Segment::Reset(Reset::from_wire(r.u8()?)));
         }
         let instance = if has(INSTANCE) { Some(r.u16()?) } else { None };
         let ack = if has(ACK) { Some(parse_ack(&mut r)?) } else { None };
         let data = match has(DATA) {
-            true => Some(Data { position: r.u48()?, end: has(END), bytes: r.rest() }),
+            true => Some(Data {
+                position: r.u48()?,
+                end: has(END),
+                repeated: has(REPEATED),
+                bytes: r.rest(),
+            }),
             false => None,
         };
         Ok(Segment::Body(Body {
@@ -195,16 +206,16 @@ mod tests {
     proptest! {
         #[test]
         fn round_trip(
-            flags in any::<[bool; 6]>(), numbers in (0u64..1 << 48, any::<(u16, u8, u8)>(), 0u64..1 << 48),
+            flags in any::<[bool; 7]>(), numbers in (0u64..1 << 48, any::<(u16, u8, u8)>(), 0u64..1 << 48),
             ranges in prop::collection::vec(any::<(u32, u32)>(), 0..=MAX_RANGES),
             bytes in prop::collection::vec(any::<u8>(), 0..100), code in 1u8..=13,
             instance in any::<Option<u16>>(),
         ) {
-            let [open, messages, ask, has_ack, has_data, end] = flags;
-            let (next, (window, marks, copies), position) = numbers;
-            let mut ack = Ack::new(next, window, marks, copies);
+            let [open, messages, ask, has_ack, has_data, end, repeated] = flags;
+            let (next, (window, marks, repeats), position) = numbers;
+            let mut ack = Ack::new(next, window, marks, repeats);
             ranges.iter().for_each(|&range| ack.push(range));
-            let data = has_data.then_some(Data { position, end, bytes: &bytes });
+            let data = has_data.then_some(Data { position, end, repeated, bytes: &bytes });
             let body =
                 Body { open, messages, ask, instance, ack: has_ack.then_some(ack), data };
             for segment in [Segment::Body(body), Segment::Reset(Reset::from_wire(code))] {

@@ -3,9 +3,11 @@
 //!
 //! The links on the path retransmit what they lose, and pass on what comes meanwhile. So
 //! reordering is the rule here, and loss the exception, as when a relay has failed. Only time
-//! tells that a packet is lost: one that was overtaken is waited for at first for one more round
-//! trip, or a second if that is less. If that was too short, the next is waited for longer, and the
-//! reduction of the window is undone (as in RFC 4015 and RFC 8985).
+//! tells that a packet is lost: one that was overtaken is waited for one round trip longer than
+//! others took lately. Acknowledgements count the retransmissions that have been received, so that
+//! it is known if the original comes after all (as in the Eifel algorithm, RFC 3522): then others
+//! are waited for as long, but for the first, which the application needs, and the reduction of the
+//! window is undone (RFC 4015).
 
 use super::buffer::{Buffer, Memory};
 use super::segment::{Ack, WINDOW_UNIT};
@@ -14,7 +16,7 @@ use crate::wire::{DATA_HEADER, ENVELOPE_OVERHEAD};
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{Pacer, Time, extend48};
-use trunkline_rate::window::{self, Progress, RoundTrip, Window};
+use trunkline_rate::window::{self, Control, Extent};
 
 /// What a segment costs the path beside its data, in bytes: headers of IP, UDP, envelope,
 /// frame and segment.
@@ -42,11 +44,6 @@ const ACK_DELAY: Duration = Duration::from_millis(25);
 /// The least time for which an overtaken segment is waited for before it is taken for lost.
 const LEAST_REORDERING: Duration = Duration::from_millis(20);
 
-/// The most round trips for which an overtaken segment is waited for, beyond the first, and the
-/// longest time: round trips measured while a relay stood still take seconds.
-const MOST_REORDERING: u32 = 16;
-const LONGEST_REORDERING: Duration = Duration::from_secs(1);
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     InFlight,
@@ -65,6 +62,8 @@ struct Sent {
     /// The number of its last transmission among all of the stream, and the time of that.
     transmission: u64,
     at: Time,
+    /// When it was sent for the first time.
+    first_at: Time,
 }
 
 impl Sent {
@@ -85,6 +84,25 @@ pub struct Cut {
     pub ask: bool,
     /// Its index among the segments sent, if this is a retransmission.
     again: Option<usize>,
+}
+
+impl Cut {
+    /// Whether this is a retransmission.
+    pub fn is_repeated(&self) -> bool {
+        self.again.is_some()
+    }
+}
+
+/// What one acknowledgement tells.
+#[derive(Default)]
+struct News {
+    /// Whether what it acknowledges has come in the original: no retransmission has been received
+    /// since the one before.
+    is_original: bool,
+    /// The bytes in the window that it acknowledges for the first time.
+    acknowledged: u64,
+    /// Whether a segment has come in the original that was taken for lost.
+    is_late: bool,
 }
 
 /// The sending half of a stream.
@@ -114,16 +132,14 @@ pub struct Sender {
     in_flight: u64,
     transmissions: u64,
     newest: (u64, Time),
-    window: Window,
-    rtt: RoundTrip,
+    control: Control,
     pacer: Pacer,
-    /// The window is not reduced again before all up to this position is acknowledged.
-    recovery: Option<u64>,
-    /// The window before its last reduction for a loss, in case that was none.
-    before: Option<Window>,
-    reordering: u32,
+    /// How long the slowest of the latest originals were under way.
+    slowest: Duration,
+    /// When the first segment was last taken for lost.
+    tried: Time,
     marks: u8,
-    copies: u8,
+    repeats_received: u8,
     /// Bytes sent since an acknowledgement was last requested.
     unasked: u64,
     loss_at: Time,
@@ -134,10 +150,8 @@ pub struct Sender {
     active: Time,
     /// When a segment was last acknowledged, or the first was sent with none outstanding.
     advanced: Time,
-    timeouts: u32,
     /// Whether one packet may be sent whatever window and pace say.
     probe: bool,
-    limited: bool,
     repeats: u64,
 }
 
@@ -160,23 +174,19 @@ impl Sender {
             in_flight: 0,
             transmissions: 0,
             newest: (0, Time::ZERO),
-            window: Window::new(config),
-            rtt: RoundTrip::default(),
+            control: Control::new(config),
             pacer: Pacer::of_time(PACING_BURST),
-            recovery: None,
-            before: None,
-            reordering: 1,
+            slowest: Duration::ZERO,
+            tried: Time::ZERO,
             marks: 0,
-            copies: 0,
+            repeats_received: 0,
             unasked: 0,
             loss_at: Time::NEVER,
             paced_until: Time::NEVER,
             last_sent: Time::ZERO,
             active: Time::ZERO,
             advanced: Time::ZERO,
-            timeouts: 0,
             probe: false,
-            limited: false,
             repeats: 0,
         }
     }
@@ -204,7 +214,7 @@ impl Sender {
     /// Gives the application credit for as much as two windows, as far as there is memory for
     /// it. Returns the additional bytes; 0 if they are too few to be worth a message.
     pub fn grant(&mut self, memory: &mut Memory<'_>) -> u32 {
-        let want = (2 * self.window.size()).clamp(LEAST_GRANT, self.max);
+        let want = (2 * self.control.size()).clamp(LEAST_GRANT, self.max);
         let worth = |room: u64| self.first + room >= self.granted + room / 4;
         if self.is_shut || !worth(want) {
             return 0;
@@ -248,12 +258,12 @@ impl Sender {
 
     /// The smoothed round-trip time from end to end, once one was measured.
     pub fn rtt(&self) -> Option<Duration> {
-        self.rtt.smoothed()
+        self.control.rtt().smoothed()
     }
 
     /// The congestion window, in bytes.
     pub fn window(&self) -> u64 {
-        self.window.size()
+        self.control.size()
     }
 
     /// Whether data wait only because the other end has no room for them: its receive window is
@@ -289,17 +299,17 @@ impl Sender {
         };
         let cost = (cut.len + usize::from(cut.is_end)) as u64 + OVERHEAD;
         if !self.probe {
-            if self.in_flight > 0 && self.in_flight + cost > self.window.size() {
-                self.limited = true;
+            if self.in_flight > 0 && self.in_flight + cost > self.control.size() {
+                self.control.hold_back();
                 return None;
             }
             if !self.pacer.is_ready(now) {
-                self.limited = true;
+                self.control.hold_back();
                 self.paced_until = self.pacer.next();
                 return None;
             }
         }
-        let quarter = self.unasked + cost >= self.window.size() / 4;
+        let quarter = self.unasked + cost >= self.control.size() / 4;
         cut.ask = self.probe || cut.is_end || quarter;
         Some(cut)
     }
@@ -353,13 +363,15 @@ impl Sender {
 
     /// Records that `cut` was sent at `now`.
     pub fn sent(&mut self, now: Time, cut: &Cut) {
-        if self.in_flight == 0 && now.since(self.active) > self.rtt.timeout().max(ACK_DELAY * 8) {
-            self.window.on_idle();
+        let timeout = self.control.rtt().timeout().max(ACK_DELAY * 8);
+        if self.in_flight == 0 && now.since(self.active) > timeout {
+            self.control.on_idle();
         }
         let is_first = self.in_flight == 0 && self.lost == 0;
         self.transmissions += 1;
         let end = cut.position + cut.len as u64 + u64::from(cut.is_end);
-        let (transmission, repeated) = (self.transmissions, cut.again.is_some());
+        let (transmission, repeated) = (self.transmissions, cut.is_repeated());
+        let before = cut.again.and_then(|at| self.sent.get(at));
         let sent = Sent {
             first: cut.position,
             end,
@@ -367,6 +379,7 @@ impl Sender {
             repeated,
             transmission,
             at: now,
+            first_at: before.map_or(now, |sent| sent.first_at),
         };
         match cut.again.and_then(|at| self.sent.get_mut(at)) {
             Some(place) => {
@@ -388,8 +401,7 @@ impl Sender {
         }
         self.in_flight += sent.cost();
         self.unasked = if cut.ask { 0 } else { self.unasked + sent.cost() };
-        let cost = sent.cost() as usize;
-        self.pacer.spend_time(now, self.window.pace(cost, self.rtt.smoothed().unwrap_or_default()));
+        self.pacer.spend_time(now, self.control.pace(sent.cost() as usize));
         (self.last_sent, self.probe) = (now, false);
     }
 
@@ -402,15 +414,17 @@ impl Sender {
         }
         let limit = upto + u64::from(ack.window) * WINDOW_UNIT;
         if limit > self.limit {
-            (self.limit, self.timeouts) = (limit, 0);
+            self.limit = limit;
+            self.control.end_backoff();
         }
         let before = self.in_flight;
-        let mut acknowledged = 0;
+        let is_original = ack.repeats == self.repeats_received;
+        let mut news = News { is_original, ..News::default() };
         // What comes in ranges is beyond what came before it, with a gap in front of each: so
         // none covers what is acknowledged already, and no segment is looked at twice.
         let (received, mut behind) = (self.first.max(upto), upto);
         for at in 0..self.sent.partition_point(|s| s.end <= upto) {
-            acknowledged += self.acknowledge(now, at);
+            self.acknowledge(now, at, &mut news);
         }
         for &(ahead, len) in ack.ranges() {
             let first = upto + u64::from(ahead);
@@ -422,7 +436,7 @@ impl Sender {
             behind = end;
             let from = self.sent.partition_point(|s| s.first < first);
             for at in from..self.sent.partition_point(|s| s.end <= end) {
-                acknowledged += self.acknowledge(now, at);
+                self.acknowledge(now, at, &mut news);
             }
         }
         while self.sent.front().is_some_and(|s| s.end <= upto) {
@@ -437,106 +451,121 @@ impl Sender {
             self.is_short = self.sent.front().is_some_and(|s| limit < s.end.min(self.written));
         }
         self.on_counts(ack);
-        if acknowledged > 0 {
-            self.progress(now, before, acknowledged);
+        if news.is_late {
+            self.on_late(now);
+        }
+        if news.acknowledged > 0 {
+            (self.active, self.advanced) = (now, now);
+            self.control.on_progress(now, self.first, news.acknowledged, before);
         }
         self.find_lost(now);
         Ok(())
     }
 
-    /// Marks the segment at index `at` as acknowledged. Returns what it took of the window, in
-    /// bytes; 0 if it was acknowledged before.
-    fn acknowledge(&mut self, now: Time, at: usize) -> u64 {
-        let Some(sent) = self.sent.get_mut(at) else { return 0 };
-        let Sent { state, transmission, repeated, at: sent_at, .. } = *sent;
+    /// Marks the segment at index `at` as acknowledged, unless it was before, and adds to `news`
+    /// what that tells.
+    fn acknowledge(&mut self, now: Time, at: usize, news: &mut News) {
+        let Some(sent) = self.sent.get_mut(at) else { return };
+        let Sent { state, transmission, repeated, at: sent_at, first_at, .. } = *sent;
         let cost = sent.cost();
         if state == State::Acknowledged {
-            return 0;
+            return;
         }
         sent.state = State::Acknowledged;
+        news.acknowledged += cost;
         match state {
             State::InFlight => self.in_flight = self.in_flight.saturating_sub(cost),
             _ => self.lost -= 1,
         }
-        // Of a repeated one nobody knows which has come (RFC 6298, section 3), but that
-        // the last has not come sooner than anything does.
-        let shortest = self.rtt.shortest().unwrap_or_default();
-        if transmission > self.newest.0 && (!repeated || now.since(sent_at) >= shortest) {
+        if !repeated || news.is_original {
+            let took = now.since(first_at);
+            self.slowest = took.max(self.slowest - self.slowest / 8);
+            self.control.end_backoff();
+            news.is_late |= repeated || state == State::Lost;
+        }
+        // Otherwise nobody knows which has come (RFC 6298, section 3), but that the last has not
+        // come sooner than anything does.
+        let shortest = self.control.rtt().shortest().unwrap_or_default();
+        let is_last = !repeated || !news.is_original && now.since(sent_at) >= shortest;
+        if is_last && repeated {
+            // This original was lost: others are not to be waited for that long.
+            self.slowest = self.slowest.min(now.since(sent_at));
+        }
+        if is_last && transmission > self.newest.0 {
             self.newest = (transmission, sent_at);
             let rtt = now.since(sent_at);
             // Nor is it a round trip if it takes longer than any timeout: this node must
             // have stood still, and what was paced by that would wait for minutes.
             if !repeated && rtt <= LONGEST_TIMEOUT + ACK_DELAY {
-                self.rtt.sample(rtt);
+                self.control.on_round_trip(rtt);
             }
         }
-        cost
     }
 
-    /// Reacts to the counts in an acknowledgement: copies mean that a retransmission was needless,
-    /// marks that the path is congested. Acknowledgements may overtake each other, so smaller
-    /// counts are old.
+    /// Reacts to the counts in an acknowledgement. Acknowledgements may overtake each other, so
+    /// smaller counts are old.
     fn on_counts(&mut self, ack: &Ack) {
         let is_later = |then: u8, now: u8| (1..128).contains(&now.wrapping_sub(then));
-        if is_later(self.copies, ack.copies) {
-            self.copies = ack.copies;
-            if let Some(before) = self.before.take() {
-                self.window.undo(&before);
-                self.recovery = None;
-                self.reordering = (2 * self.reordering).min(MOST_REORDERING);
-            }
+        if is_later(self.repeats_received, ack.repeats) {
+            self.repeats_received = ack.repeats;
         }
         if is_later(self.marks, ack.marks) {
             self.marks = ack.marks;
-            if self.recovery.is_none_or(|until| self.first >= until) {
-                self.recovery = Some(self.next);
-                self.before = None;
-                self.window.on_mark();
+            self.control.on_mark(self.first, self.extent());
+        }
+    }
+
+    /// What was taken for lost has come: others that are no later will too.
+    fn on_late(&mut self, now: Time) {
+        self.control.undo();
+        let (_, patience) = self.patience();
+        for sent in &mut self.sent {
+            if sent.state == State::Lost && now < sent.at + patience {
+                sent.state = State::InFlight;
+                self.lost -= 1;
+                self.in_flight += sent.cost();
             }
         }
     }
 
-    /// `acknowledged` bytes of the `in_flight` before are acknowledged: adjusts window and timers.
-    fn progress(&mut self, now: Time, in_flight: u64, acknowledged: u64) {
-        (self.active, self.advanced, self.timeouts) = (now, now, 0);
-        if self.recovery.is_some_and(|until| self.first >= until) {
-            self.recovery = None;
-        }
-        let progress = Progress {
-            acknowledged,
-            in_flight,
-            recovering: self.recovery.is_some(),
-            held_back: core::mem::take(&mut self.limited),
-            rtt: self.rtt.smoothed().unwrap_or_default(),
-        };
-        self.window.on_progress(now, &progress);
+    fn extent(&self) -> Extent {
+        Extent { next: self.next, transmissions: self.transmissions }
+    }
+
+    /// How long segments that were overtaken are waited for: the first, and others.
+    fn patience(&self) -> (Duration, Duration) {
+        let rtt = self.control.rtt().smoothed().unwrap_or_default();
+        let reordering = rtt.max(LEAST_REORDERING);
+        (rtt + reordering, rtt.max(self.slowest) + reordering)
     }
 
     /// Takes for lost what was sent long before something that is acknowledged.
     fn find_lost(&mut self, now: Time) {
         self.loss_at = Time::NEVER;
-        let rtt = self.rtt.smoothed().unwrap_or_default();
-        let reordering = self.reordering * rtt.max(LEAST_REORDERING);
-        let wait = rtt + reordering.min(LONGEST_REORDERING);
-        let mut any = None;
-        for sent in &mut self.sent {
+        let (first, others) = self.patience();
+        let mut lost = None;
+        for (at, sent) in self.sent.iter_mut().enumerate() {
             if sent.state != State::InFlight || sent.transmission > self.newest.0 {
                 continue;
             }
-            let due = sent.at + wait;
+            // However late segments come, the one that the application waits for is tried every
+            // two round trips.
+            let tried = self.tried.max(sent.at) + first;
+            let due = if at == 0 { tried.min(sent.at + others) } else { sent.at + others };
             if due > now {
                 self.loss_at = self.loss_at.min(due);
                 continue;
             }
+            if at == 0 {
+                (self.tried, self.probe) = (now, true);
+            }
             sent.state = State::Lost;
             self.lost += 1;
             self.in_flight = self.in_flight.saturating_sub(sent.cost());
-            any = Some(sent.first);
+            lost = lost.max(Some(sent.transmission));
         }
-        if any.is_some_and(|first| self.recovery.is_none_or(|until| first >= until)) {
-            self.recovery = Some(self.next);
-            self.before = Some(self.window.clone());
-            self.window.on_loss();
+        if let Some(transmission) = lost {
+            self.control.on_loss(transmission, self.extent());
         }
     }
 
@@ -546,14 +575,15 @@ impl Sender {
         if idle && !self.is_closed() {
             return Time::NEVER;
         }
-        let timeout = self.rtt.timeout();
-        let rtt = self.rtt.smoothed().unwrap_or(timeout);
+        let timeout = self.control.rtt().timeout();
+        let rtt = self.control.rtt().smoothed().unwrap_or(timeout);
         // The links have timeouts of their own, which come first.
-        let wait = match self.timeouts {
+        let timeouts = self.control.timeouts();
+        let wait = match timeouts {
             0 => (timeout + rtt).max(2 * rtt),
             n => (timeout + rtt) * (1 << n.min(8)),
         };
-        let since = if self.timeouts == 0 { self.last_sent.max(self.active) } else { self.active };
+        let since = if timeouts == 0 { self.last_sent.max(self.active) } else { self.active };
         since + wait.min(LONGEST_TIMEOUT) + ACK_DELAY
     }
 
@@ -575,13 +605,13 @@ impl Sender {
         if self.timeout_at() > now {
             return false;
         }
-        self.timeouts = self.timeouts.saturating_add(1);
+        let timeouts = self.control.expire();
         self.active = now;
         if self.is_closed() {
             return true;
         }
         self.probe = true;
-        if self.timeouts == 1 {
+        if timeouts == 1 {
             // The tail: the last one shows what is missing before it.
             let last = self.sent.iter_mut().rev().find(|s| s.state == State::InFlight);
             if let Some(sent) = last.filter(|_| self.lost == 0) {
@@ -599,11 +629,7 @@ impl Sender {
             }
         }
         self.loss_at = Time::NEVER;
-        self.recovery = Some(self.next);
-        if self.timeouts == 2 {
-            self.before = Some(self.window.clone());
-        }
-        self.window.on_timeout(self.timeouts == 2);
+        self.control.on_timeout(self.extent());
         false
     }
 

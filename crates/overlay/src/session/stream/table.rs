@@ -73,6 +73,8 @@ pub struct Streams {
     /// How many streams have come to be only remembered.
     forgettable: u64,
     sending: VecDeque<StreamId>,
+    /// Those of them that found no room in this turn.
+    held: Vec<StreamId>,
     telling: VecDeque<StreamId>,
     timers: BTreeSet<(Time, StreamId)>,
 }
@@ -93,6 +95,7 @@ impl Streams {
             remembered: Remembered::new(),
             forgettable: 0,
             sending: VecDeque::new(),
+            held: Vec::new(),
             telling: VecDeque::new(),
             timers: BTreeSet::new(),
         }
@@ -325,6 +328,23 @@ impl Streams {
             && !core::mem::replace(&mut slot.to_tell, true)
         {
             self.telling.push_back(id);
+        }
+    }
+
+    /// Queues stream `id`, which found no room to send anything, for [`Streams::resume`].
+    pub fn hold(&mut self, id: StreamId) {
+        if let Some(Some(slot)) = self.slots.get_mut(id as usize)
+            && !core::mem::replace(&mut slot.to_send, true)
+        {
+            self.held.push(id);
+        }
+    }
+
+    /// Puts those that found no room in front of those that have sent something since: otherwise
+    /// one of them could always be the first to find a little.
+    pub fn resume(&mut self) {
+        while let Some(id) = self.held.pop() {
+            self.sending.push_front(id);
         }
     }
 

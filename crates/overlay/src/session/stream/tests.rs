@@ -268,7 +268,7 @@ fn opened() -> (Side, impl Fn(u64, bool, &[u8]) -> Vec<u8>) {
     // From here on it has announced a window.
     side.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
     let segment = |position: u64, end: bool, bytes: &[u8]| {
-        let data = Data { position, end, bytes: &[] };
+        let data = Data { position, end, repeated: false, bytes: &[] };
         let mut out = [0; 32];
         let mut w = trunkline_base::wire::Writer::new(&mut out);
         let body = Body { data: Some(data), ..Body::default() };
@@ -455,7 +455,7 @@ fn the_opener_decides_whether_messages_have_boundaries() {
     side.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
     let mut out = [0; 32];
     let mut w = trunkline_base::wire::Writer::new(&mut out);
-    let data = Some(Data { position: 0, end: false, bytes: &[] });
+    let data = Some(Data { position: 0, end: false, repeated: false, bytes: &[] });
     let body = Body { instance: Some(9), data, ..Body::default() };
     Segment::Body(body).emit_head(&mut w).unwrap();
     w.bytes(b"1").unwrap();
@@ -550,7 +550,7 @@ fn what_comes_gibibytes_late_is_a_copy() {
     let config = window::Config { max: 2 * MAX, ..window::Config::new(PIECE as usize) };
     let (mut tx, mut rx) = (Sender::new(MAX, config), Receiver::new(MAX, u64::from(u32::MAX)));
     let old = [1; 1_000];
-    let late = Data { position: 3_000, end: false, bytes: &old };
+    let late = Data { position: 3_000, end: false, repeated: true, bytes: &old };
     let late_ack = {
         let mut ack = super::segment::Ack::new(3_000, 1_000, 0, 0);
         ack.push((500, 1_000));
@@ -564,7 +564,8 @@ fn what_comes_gibibytes_late_is_a_copy() {
         tx.write(&new, &mut memory).unwrap();
         let cut = tx.next(now, PIECE as usize, PIECE as usize).unwrap();
         tx.sent(now, &cut);
-        let data = Data { position: cut.position & ((1 << 48) - 1), end: false, bytes: &new };
+        let position = cut.position & ((1 << 48) - 1);
+        let data = Data { position, end: false, repeated: false, bytes: &new };
         assert_eq!(rx.on_data(now, &data, &mut memory), Ok(Taken::New));
         if (k * PIECE) % (1 << 30) < 2 * PIECE {
             assert_eq!(rx.on_data(now, &late, &mut memory), Ok(Taken::Copy), "after {k} pieces");
