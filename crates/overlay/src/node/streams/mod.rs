@@ -26,10 +26,9 @@ use trunkline_rate::window;
 /// Packets that one stream may send before others have their turn.
 const TURN: usize = 16;
 
-/// When to try again if there is no route; and if its link is full, unless the link sends
-/// before that.
+/// When to try again if there is no way to send: no route, or a full link, unless that has room
+/// before.
 const NO_WAY: Duration = Duration::from_millis(100);
-const NO_ROOM: Duration = Duration::from_millis(5);
 
 /// Bytes that may wait in a stream that has not been accepted yet.
 const UNACCEPTED: u64 = 16 << 10;
@@ -502,32 +501,56 @@ impl Forwarder {
         let link = self.links.get(hop.link).ok_or(Way::None)?;
         match link.stream_room() {
             Some(true) => Ok(Some(hop.link)),
-            Some(false) => Err(Way::Full),
+            Some(false) => Err(Way::Full(hop.link)),
             None => Err(Way::None),
         }
     }
 
-    /// Hands what streams may send now to the links, in turns. Returns whether any of it found a
-    /// link full.
+    /// Hands what streams may send now to the links, in turns. Returns whether any of it waits for
+    /// a link that is full.
     pub(super) fn send_streams(&mut self, now: Time) -> bool {
         let mut goes_on = true;
         while core::mem::take(&mut goes_on) {
+            goes_on |= self.send_held(now);
             for _ in 0..self.streams.table.senders() {
                 let Some(id) = self.streams.table.next_to_send() else { break };
-                goes_on |= self.send_stream(now, id);
+                goes_on |= self.send_stream(now, id, false);
             }
         }
-        self.streams.table.resume();
-        self.streams.table.senders() > 0
+        self.streams.table.awaited(0).is_some()
     }
 
-    /// Sends what stream `id` may send in one turn. Returns whether that was anything.
-    fn send_stream(&mut self, now: Time, id: StreamId) -> bool {
+    /// Lets streams send that wait for a link, as far as it has room now. Returns whether any did.
+    fn send_held(&mut self, now: Time) -> bool {
+        let (mut from, mut any) = (0, false);
+        while let Some(outlet) = self.streams.table.awaited(from) {
+            let link = self.links.get(LinkId(outlet));
+            if link.is_some_and(|link| link.stream_room() == Some(false)) {
+                let Some(next) = outlet.checked_add(1) else { break };
+                from = next;
+            } else if let Some(id) = self.streams.table.next_held(outlet) {
+                any |= self.send_stream(now, id, true);
+            }
+        }
+        any
+    }
+
+    /// Sends what stream `id` may send in one turn; `is_first` if it has waited longest for its
+    /// link. Returns whether that was anything.
+    fn send_stream(&mut self, now: Time, id: StreamId, is_first: bool) -> bool {
         let mut packet = core::mem::take(&mut self.streams.packet);
         let room = self.max_payload;
         let mut sent = 0;
         while let Some(end) = self.streams.table.get(id) {
-            let (about, way) = ((end.key, end.tag, end.metric), self.way_of(end));
+            let about = (end.key, end.tag, end.metric);
+            let way = match self.way_of(end) {
+                Ok(Some(link))
+                    if !is_first && self.streams.table.awaited(link.0) == Some(link.0) =>
+                {
+                    Err(Way::Full(link))
+                }
+                way => way,
+            };
             let Some((end, _)) = self.streams.table.get_mut(id) else { break };
             match way {
                 Ok(_) if sent == TURN => self.streams.table.will_send(id),
@@ -538,20 +561,33 @@ impl Forwarder {
                         continue;
                     }
                 }
-                Err(Way::Full) => {
-                    end.wait_until(now + NO_ROOM);
-                    match sent {
-                        0 => self.streams.table.hold(id),
-                        _ => self.streams.table.will_send(id),
+                Err(why) => {
+                    end.wait_until(now + NO_WAY);
+                    if let Way::Full(link) = why {
+                        self.streams.table.hold(id, link.0);
                     }
                 }
-                Err(Way::None) => end.wait_until(now + NO_WAY),
             }
             break;
         }
         self.streams.packet = packet;
         self.streams.table.arm(id);
         sent > 0
+    }
+
+    /// Whether stream `id` goes on waiting for its link, which its packets may leave by no longer.
+    fn still_waits(&mut self, now: Time, id: StreamId) -> bool {
+        let Some(outlet) = self.streams.table.held(id) else { return false };
+        let way = self.streams.table.get(id).map(|end| self.way_of(end));
+        let waits = matches!(way, Some(Ok(Some(l)) | Err(Way::Full(l))) if l.0 == outlet);
+        match self.streams.table.get_mut(id) {
+            Some((end, _)) if waits => {
+                end.wait_until(now + NO_WAY);
+                self.streams.table.arm(id);
+            }
+            _ => self.streams.table.unhold(id),
+        }
+        waits
     }
 
     /// Does what is due for the streams whose timers have expired.
@@ -564,7 +600,8 @@ impl Forwarder {
             }
             match end.handle_timeout(now, &mut memory) {
                 // Its timer is set again when what is due has been sent.
-                Ok(()) => self.streams.table.will_send(id),
+                Ok(()) if !self.still_waits(now, id) => self.streams.table.will_send(id),
+                Ok(()) => {}
                 Err(why) => {
                     if let Some(end) = self.streams.break_off(id, why) {
                         self.reset_peer(now, &end, why);
@@ -579,6 +616,6 @@ impl Forwarder {
 enum Way {
     /// There is no route, or its link isn't up.
     None,
-    /// The send queue of its link is full.
-    Full,
+    /// The send queue of this link is full, or others wait for it.
+    Full(LinkId),
 }

@@ -11,6 +11,9 @@ use trunkline_base::Time;
 /// The index of a stream in its node's table; it is reused after the end of the stream.
 pub type StreamId = u32;
 
+/// By what streams leave the node: the caller's number of it.
+pub type Outlet = u16;
+
 /// What a session has to do with streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -50,6 +53,8 @@ struct Slot {
     /// of those whose application is to be told something.
     to_send: bool,
     to_tell: bool,
+    /// Which outlet it waits for, and which of all those who did it was, if it waits for one.
+    held: Option<(Outlet, u64)>,
     /// The time of its one entry among the timers; [`Time::NEVER`] if it has none.
     armed: Time,
     /// Its number among the streams that came to be only remembered, if it is one of them.
@@ -73,8 +78,10 @@ pub struct Streams {
     /// How many streams have come to be only remembered.
     forgettable: u64,
     sending: VecDeque<StreamId>,
-    /// Those of them that found no room in this turn.
-    held: Vec<StreamId>,
+    /// Those that wait for room in an outlet: by that, and in the order in which they came to it.
+    held: BTreeSet<(Outlet, u64, StreamId)>,
+    /// How many times one has come to that.
+    turns: u64,
     telling: VecDeque<StreamId>,
     timers: BTreeSet<(Time, StreamId)>,
 }
@@ -95,7 +102,8 @@ impl Streams {
             remembered: Remembered::new(),
             forgettable: 0,
             sending: VecDeque::new(),
-            held: Vec::new(),
+            held: BTreeSet::new(),
+            turns: 0,
             telling: VecDeque::new(),
             timers: BTreeSet::new(),
         }
@@ -127,6 +135,7 @@ impl Streams {
             end: Box::new(end),
             to_send: false,
             to_tell: false,
+            held: None,
             armed: Time::NEVER,
             remembered: None,
         };
@@ -161,6 +170,7 @@ impl Streams {
 
     /// Removes a stream, and returns its memory to the budgets.
     pub fn remove(&mut self, id: StreamId) -> Option<Box<End>> {
+        self.unhold(id);
         let Slot { mut end, armed, remembered, .. } = self.slots.get_mut(id as usize)?.take()?;
         self.timers.remove(&(armed, id));
         self.free.push(id);
@@ -313,9 +323,10 @@ impl Streams {
         self.arm(id);
     }
 
-    /// Queues stream `id` to send what is due.
+    /// Queues stream `id` to send what is due, unless it waits for an outlet.
     pub fn will_send(&mut self, id: StreamId) {
         if let Some(Some(slot)) = self.slots.get_mut(id as usize)
+            && slot.held.is_none()
             && !core::mem::replace(&mut slot.to_send, true)
         {
             self.sending.push_back(id);
@@ -331,21 +342,46 @@ impl Streams {
         }
     }
 
-    /// Queues stream `id`, which found no room to send anything, for [`Streams::resume`].
-    pub fn hold(&mut self, id: StreamId) {
+    /// Lets stream `id` wait for its turn to find room in `outlet`, instead of in the queue to send.
+    pub fn hold(&mut self, id: StreamId, outlet: Outlet) {
         if let Some(Some(slot)) = self.slots.get_mut(id as usize)
-            && !core::mem::replace(&mut slot.to_send, true)
+            && slot.held.is_none()
         {
-            self.held.push(id);
+            self.turns += 1;
+            slot.held = Some((outlet, self.turns));
+            self.held.insert((outlet, self.turns, id));
         }
     }
 
-    /// Puts those that found no room in front of those that have sent something since: otherwise
-    /// one of them could always be the first to find a little.
-    pub fn resume(&mut self) {
-        while let Some(id) = self.held.pop() {
-            self.sending.push_front(id);
+    /// Which outlet stream `id` waits for, if it does.
+    pub fn held(&self, id: StreamId) -> Option<Outlet> {
+        let slot = self.slots.get(id as usize)?.as_ref()?;
+        slot.held.map(|(outlet, _)| outlet)
+    }
+
+    /// Stream `id` no longer waits for an outlet.
+    pub fn unhold(&mut self, id: StreamId) {
+        if let Some(Some(slot)) = self.slots.get_mut(id as usize)
+            && let Some((outlet, turn)) = slot.held.take()
+        {
+            self.held.remove(&(outlet, turn, id));
         }
+    }
+
+    /// Takes the stream that has waited longest for `outlet`.
+    pub fn next_held(&mut self, outlet: Outlet) -> Option<StreamId> {
+        let first = *self.held.range((outlet, 0, 0)..).next().filter(|h| h.0 == outlet)?;
+        self.held.remove(&first);
+        let (_, _, id) = first;
+        if let Some(Some(slot)) = self.slots.get_mut(id as usize) {
+            slot.held = None;
+        }
+        Some(id)
+    }
+
+    /// The first outlet, from this one on, that streams wait for.
+    pub fn awaited(&self, from: Outlet) -> Option<Outlet> {
+        self.held.range((from, 0, 0)..).next().map(|&(outlet, ..)| outlet)
     }
 
     /// How many streams are queued to send.

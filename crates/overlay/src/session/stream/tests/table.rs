@@ -126,3 +126,38 @@ fn what_nobody_will_read_takes_no_memory() {
         assert!(table.get(id).unwrap().is_left());
     }
 }
+
+/// Those that wait for an outlet have their turns in the order in which they came to that, whatever
+/// else happens to them, and each outlet has a queue of its own.
+#[test]
+fn each_outlet_has_those_that_wait_for_it_in_their_order() {
+    let mut table = Streams::new(Config::default());
+    let config = window::Config::new(ROOM + 80);
+    let ids: Vec<_> = (0..5)
+        .map(|n| {
+            let key = Key { peer: NodeId(2), peer_port: n, port: 1 };
+            let (tx, rx) = (Sender::new(MAX, config), Receiver::new(MAX, 0));
+            table.insert(End::opened(Time::ZERO, key, (7, 9), Owner::Nobody, tx, rx))
+        })
+        .collect();
+    while table.next_to_send().is_some() {}
+    let (near, far) = (1, 7);
+    for (id, link) in [(4, near), (2, far), (0, near), (1, near), (3, far)] {
+        table.hold(ids[id], link);
+    }
+    table.hold(ids[4], near);
+    table.touch(ids[1]);
+    assert_eq!(table.senders(), 0, "they wait");
+    assert_eq!((table.awaited(0), table.awaited(2)), (Some(near), Some(far)));
+    assert_eq!(table.next_held(near), Some(ids[4]));
+    table.hold(ids[4], near);
+    assert_eq!(table.next_held(near), Some(ids[0]));
+    table.remove(ids[1]);
+    table.unhold(ids[2]);
+    table.will_send(ids[2]);
+    assert_eq!(table.next_to_send(), Some(ids[2]));
+    assert_eq!(table.next_held(near), Some(ids[4]));
+    assert_eq!((table.next_held(near), table.held(ids[3])), (None, Some(far)));
+    assert_eq!(table.next_held(far), Some(ids[3]));
+    assert_eq!(table.awaited(0), None);
+}
