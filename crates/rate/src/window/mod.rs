@@ -221,10 +221,11 @@ impl Window {
     }
 
     /// Undoes a reduction for a loss that was none, since the packet has arrived: the window is
-    /// at least what it was `before` that (as in RFC 4015).
+    /// at least what it was `before` that, but no longer in slow start (RFC 4015).
     pub fn undo(&mut self, before: &Window) {
         if before.cwnd > self.cwnd {
             *self = before.clone();
+            self.ssthresh = self.ssthresh.min(self.cwnd);
         }
     }
 

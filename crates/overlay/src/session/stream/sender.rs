@@ -44,6 +44,10 @@ const ACK_DELAY: Duration = Duration::from_millis(25);
 /// The least time for which an overtaken segment is waited for before it is taken for lost.
 const LEAST_REORDERING: Duration = Duration::from_millis(20);
 
+/// How much longer than a round trip the first segment is waited for, or a second round trip if
+/// that is longer, however late others have come.
+const TRIAL: Duration = Duration::from_secs(1);
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     InFlight,
@@ -535,8 +539,8 @@ impl Sender {
     /// How long segments that were overtaken are waited for: the first, and others.
     fn patience(&self) -> (Duration, Duration) {
         let rtt = self.control.rtt().smoothed().unwrap_or_default();
-        let reordering = rtt.max(LEAST_REORDERING);
-        (rtt + reordering, rtt.max(self.slowest) + reordering)
+        let others = rtt.max(self.slowest) + rtt.max(LEAST_REORDERING);
+        (others.min(rtt + rtt.max(TRIAL)), others)
     }
 
     /// Takes for lost what was sent long before something that is acknowledged.
@@ -548,8 +552,8 @@ impl Sender {
             if sent.state != State::InFlight || sent.transmission > self.newest.0 {
                 continue;
             }
-            // However late segments come, the one that the application waits for is tried every
-            // two round trips.
+            // However late segments come, the one that the application waits for is tried now and
+            // then.
             let tried = self.tried.max(sent.at) + first;
             let due = if at == 0 { tried.min(sent.at + others) } else { sent.at + others };
             if due > now {
