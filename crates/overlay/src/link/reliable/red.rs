@@ -14,12 +14,12 @@ const LOW: Duration = Duration::from_millis(60);
 /// From there to here the share of marks rises to a tenth. A longer wait counts as this one: what
 /// a silent link has held back is no queue, and since the average goes by packets, streams that
 /// send two of them in a round trip would be marked for seconds until it has come down.
-const HIGH: Duration = Duration::from_millis(200);
+pub const HIGH: Duration = Duration::from_millis(200);
 
 /// The longest round trip of a link to which both apply as they are. Over a longer one they grow in
 /// proportion: its streams have longer round trips and need as much more of a queue, and what a
 /// loss holds back waits longer.
-const NEAR: Duration = Duration::from_millis(50);
+pub const NEAR: Duration = Duration::from_millis(50);
 
 /// No longer wait makes a difference; its product with [`NEAR`] has 64 bits.
 const MINUTE: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! The sending half: keeps packets until they are acknowledged, and repeats what is lost.
 
-use super::red::Red;
+use super::red::{HIGH, NEAR, Red};
 use super::{ACK_DELAY, Config, EPOCH, MAX_AHEAD};
 use crate::counters::Drop;
 use crate::link::Packet;
@@ -24,9 +24,18 @@ const PACING_BURST: Duration = Duration::from_millis(1);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How much of this node's streams may wait here: what the window carries in this time, which is
-/// more than a queue that is not marked; and at the least so many bytes.
-const OWN: Duration = Duration::from_millis(250);
-const LEAST_OWN: usize = 32 << 10;
+/// longer than a queue that is marked, and as much longer on a link of a longer round trip.
+const OWN: Duration = HIGH.saturating_add(NEAR);
+
+/// After how long no more packets of other nodes' streams are added to those that wait, if these
+/// are many. They are repeated from end to end after 5 s, and that must not be in vain again and
+/// again.
+const OTHERS: Duration = Duration::from_secs(5);
+
+/// Bytes that may wait in any case.
+const LEAST: usize = 32 << 10;
+
+/// A round trip below which a shorter one makes no difference.
 const SHORTEST_RTT: Duration = Duration::from_millis(1);
 
 /// Later packets that must have come before one is taken for lost at once, without
@@ -152,6 +161,9 @@ impl Sender {
         }
         let slot = self.ring.keep(now, packet, packet.deadline)?;
         let is_own = packet.is_of_stream() && packet.hop_limit == MAX_HOPS - 1;
+        if packet.is_of_stream() && !is_own && self.is_behind(now) {
+            return Err(Drop::QueueFull);
+        }
         *self.flight(slot) = Flight { is_own, cost: (len + OVERHEAD) as u32, ..Flight::default() };
         self.unsent += len;
         self.own_unsent += if is_own { len } else { 0 };
@@ -165,11 +177,20 @@ impl Sender {
     /// Whether a frame of `len` bytes of a stream of this node finds room. Those wait in their
     /// stream rather than here: what this link cannot carry soon would only be repeated in vain.
     pub fn has_room_for_own(&self, len: usize) -> bool {
-        let rtt = self.control.rtt().smoothed().unwrap_or_default().max(SHORTEST_RTT);
-        let (own, rtt) = (OWN.as_nanos() as u64, rtt.as_nanos() as u64);
-        let soon = (self.control.size().saturating_mul(own) / rtt) as usize;
+        let nanos = |span: Duration| span.as_nanos() as u64;
+        let rtt = self.control.rtt();
+        let (shortest, smoothed) = (rtt.shortest(), rtt.smoothed().map(|r| r.max(SHORTEST_RTT)));
+        let span = nanos(OWN) * nanos(shortest.unwrap_or(NEAR).max(NEAR)) / nanos(NEAR);
+        let soon = smoothed.map_or(0, |r| self.control.size().saturating_mul(span) / nanos(r));
         // The other half is for what comes from elsewhere.
-        self.ring.has_room(len) && self.own_unsent < soon.max(LEAST_OWN).min(self.ring.size() / 2)
+        let own = (soon as usize).max(LEAST).min(self.ring.size() / 2);
+        self.ring.has_room(len) && self.own_unsent < own
+    }
+
+    /// Whether packets that wait have done so for too long, and are many.
+    fn is_behind(&self, now: Time) -> bool {
+        let first = self.ring.get(self.next).map_or(now, |(entry, _)| entry.since);
+        now.since(first) > OTHERS && self.unsent > LEAST
     }
 
     /// Bytes that were never sent.

@@ -1,7 +1,9 @@
 use super::*;
 use crate::counters::Drop;
+use crate::link::packet::STREAM;
 use crate::wire::{
-    DATA_HEADER, FlowHeader, Frame, Frames, MAX_ACK_RANGES, Metric, NodeId, SelectiveAck, Service,
+    DATA_HEADER, FlowHeader, Frame, Frames, MAX_ACK_RANGES, MAX_HOPS, Metric, NodeId, SelectiveAck,
+    Service,
 };
 use proptest::prelude::*;
 use rand::RngExt;
@@ -60,6 +62,16 @@ impl Pair {
     }
 
     fn offer(&mut self, number: u32, len: usize) -> Result<(), Drop> {
+        self.offer_of(number, len, (1, 0))
+    }
+
+    /// Offers a packet with this hop limit and these flags.
+    fn offer_of(
+        &mut self,
+        number: u32,
+        len: usize,
+        (hop_limit, flags): (u8, u8),
+    ) -> Result<(), Drop> {
         let flow = FlowHeader {
             service: Service::Reliable,
             metric: Metric::default(),
@@ -73,7 +85,7 @@ impl Pair {
         payload[..4].copy_from_slice(&number.to_be_bytes());
         let deadline = Time::NEVER;
         let packet =
-            Packet { flow, recovered: false, hop_limit: 1, flags: 0, payload: &payload, deadline };
+            Packet { flow, recovered: false, hop_limit, flags, payload: &payload, deadline };
         self.tx.enqueue(self.now, &packet)
     }
 
@@ -438,4 +450,53 @@ fn a_frame_has_room_for_its_header() {
     let mut pair = Pair::new(Channel::default(), 9);
     pair.offer(1, 4).unwrap();
     assert_eq!(pair.tx.head(pair.now), Some(DATA_HEADER + 4));
+}
+
+/// Streams of the node itself find room for what the window carries soon, whatever else waits, and
+/// not for more; nor do those that only begin.
+#[test]
+fn a_node_s_own_streams_find_room_for_what_leaves_soon() {
+    let own = (MAX_HOPS - 1, STREAM);
+    let mut pair = Pair::new(Channel::default(), 1);
+    let fill = |pair: &mut Pair, kind, most| {
+        let mut count = 0;
+        while pair.tx.has_room_for_own(1_200) && count < most {
+            pair.offer_of(count, 1_200, kind).unwrap();
+            count += 1;
+        }
+        count
+    };
+    assert_eq!(fill(&mut pair, (1, STREAM), 30), 30, "of others");
+    let begun = fill(&mut pair, own, 1_000);
+    // No round trip has been measured yet.
+    assert!((25..30).contains(&begun), "{begun} packets");
+    while pair.delivered.len() < (30 + begun) as usize {
+        pair.step();
+    }
+    let (window, _) = pair.tx.flight_size();
+    let room = fill(&mut pair, own, 4_000);
+    let carried = window * 250 / 20 / 1_260;
+    assert!(u64::from(room).abs_diff(carried) <= carried / 8 + 2, "{room} and {carried} packets");
+}
+
+/// A link whose window has become tiny takes no more packets of streams from elsewhere once those
+/// that wait have waited for seconds; others, and those that stay few, it takes.
+#[test]
+fn what_waits_for_seconds_is_not_added_to() {
+    let through = (1, STREAM);
+    let mut pair = Pair::new(Channel { loss: 1.0, ..Channel::default() }, 1);
+    // Ten are under way, in vain.
+    (0..30).for_each(|n| pair.offer_of(n, 1_200, through).unwrap());
+    while pair.now < Time::from_millis(12_000) {
+        pair.step();
+    }
+    (0..7).for_each(|n| pair.offer_of(30 + n, 1_200, through).expect("they are few"));
+    let refused = pair.offer_of(50, 1_200, through);
+    assert_eq!(refused, Err(Drop::QueueFull));
+    pair.offer_of(51, 1_200, (1, 0)).expect("no packet of a stream");
+    pair.channel.loss = 0.0;
+    while pair.delivered.len() < 38 {
+        pair.step();
+    }
+    pair.offer_of(52, 1_200, through).expect("nothing waits any more");
 }
