@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Scenario of ten calls with recovery and ten without, over a relay and a bad link.
@@ -249,7 +249,10 @@ fn ended_by(signal: Signal) -> Option<bool> {
     let file = dir.path().join("s.toml");
     fs::write(&file, SCENARIO).unwrap();
     let args = ["run", file.to_str().unwrap(), "--testbed", "--trunkline"];
-    let mut run = lab(&args);
+    // These tests may have been started with signals ignored, which their programs inherit.
+    let plain = lab(&args);
+    let mut run = Command::new("env");
+    run.arg("--default-signal").arg(plain.get_program()).args(plain.get_args());
     run.arg(&trunkline).arg("--out").arg(dir.path()).env("TMPDIR", &temporary);
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let pids = || fs::read_to_string(dir.path().join("pids")).unwrap_or_default();

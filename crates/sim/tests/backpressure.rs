@@ -5,21 +5,23 @@ mod common;
 use common::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use trunkline_base::link_model::Loss;
+use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::session::wire::{ToClient, ToNode};
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::{AppId, Application, HostId, Io, Topology, World};
 
 const SIZE: usize = 1_000;
 /// With what stands before it on the link: 20 of frame, 24 of envelope, 28 of headers.
 const ON_LINK: u64 = SIZE as u64 + 72;
 
-/// Writes `count` packets of best effort as fast as the node takes them, sixteen in
-/// a millisecond at most.
+/// Writes `count` packets as fast as the node takes them, sixteen in a millisecond at
+/// most.
 struct Writer {
     to: (u32, u16),
+    service: Service,
     waits: bool,
     start: Time,
     count: u32,
@@ -30,7 +32,8 @@ struct Writer {
 
 impl Writer {
     fn new(to: (u32, u16), waits: bool, count: u32) -> Writer {
-        Writer { to, waits, start: at(1_000), count, sent: 0, held: false, holds: 0 }
+        let service = BE;
+        Writer { to, service, waits, start: at(1_000), count, sent: 0, held: false, holds: 0 }
     }
 
     fn write(&mut self, io: &mut Io<'_>) {
@@ -42,7 +45,7 @@ impl Writer {
             payload[..4].copy_from_slice(&self.sent.to_be_bytes());
             let (node, port) = (NodeId(self.to.0), self.to.1);
             io.send(&ToNode::Send {
-                service: BE,
+                service: self.service,
                 deadline_ms: 255,
                 to: node,
                 port,
@@ -216,4 +219,26 @@ fn a_host_that_stalls_again_and_again_holds_back_and_goes_on() {
     assert!(whole(&world.app(reader).came[&world.origin(writer).1], 500));
     assert!(!world.app(writer).held);
     assert_eq!(dropped(&world, 0, 0, Drop::QueueDelay), 0);
+}
+
+/// Beside a stream of its node that fills the link, one that waits to send single messages gets
+/// through, whether its stream begins there or comes through.
+#[test]
+fn a_stream_holds_up_nobody_who_sends_single_messages() {
+    for from in [0, 1] {
+        let model =
+            |bps| LinkModel { rate: Some(Bitrate::from_bps(bps)), ..link(ms(10), Loss::None) };
+        let models = [model(200_000_000), model(40_000_000), model(200_000_000)];
+        let mut world = Topology::chain(models).build(5).unwrap();
+        let reader = world.attach(HostId(3), 4_000, Reader::default()).unwrap();
+        world.attach(HostId(3), 5_000, StreamSink::default()).unwrap();
+        let bulk = StreamSource::new(NodeId(4), 5_000, at(1_000), Writing::Bulk(u64::MAX));
+        world.attach(HostId(from), 0, bulk).unwrap();
+        let writer = Writer { service: Service::Reliable, ..Writer::new((4, 4_000), true, 1_000) };
+        let writer = Writer { start: at(15_000), ..writer };
+        let writer = world.attach(HostId(1), 0, writer).unwrap();
+        world.run_until(at(25_000));
+        let came = &world.app(reader).came[&world.origin(writer).1];
+        assert!(came.len() == 1_000, "{} of 1,000 beside a stream of host {from}", came.len());
+    }
 }

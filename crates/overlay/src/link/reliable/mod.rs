@@ -96,7 +96,7 @@ impl LinkService for Reliable {
     }
 
     fn flow_controlled(&self, len: usize) -> Option<usize> {
-        self.tx.has_room(len).then(|| self.tx.unsent())
+        self.tx.has_room(len).then(|| self.tx.flow_controlled())
     }
 
     fn has_room_for_own(&self, len: usize) -> bool {

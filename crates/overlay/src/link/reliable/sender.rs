@@ -51,13 +51,24 @@ enum State {
     Acknowledged,
 }
 
+/// What bounds how many such packets wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Kind {
+    /// The size of the ring.
+    #[default]
+    Other,
+    /// For a stream that begins or ends at this node: [`Sender::has_room_for_own`].
+    OwnStream,
+    /// For an application that waits for room: [`Sender::flow_controlled`].
+    FlowControlled,
+}
+
 /// What is known of the packet in a slot of the ring.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flight {
     state: State,
     repeated: bool,
-    /// Whether it belongs to a stream that begins or ends at this node.
-    is_own: bool,
+    kind: Kind,
     /// Bytes that it has in the window.
     cost: u32,
     /// Which of all transmissions was its last, and when that was.
@@ -82,9 +93,8 @@ pub(crate) struct Sender {
     /// The first that is not acknowledged, and the first that was never sent.
     first: Slot,
     next: Slot,
-    /// Bytes that were never sent, and how many of them belong to this node's streams.
-    unsent: usize,
-    own_unsent: usize,
+    /// Bytes that were never sent, by their [`Kind`].
+    unsent: [usize; 3],
     /// What is to be repeated, the first of it next: streams wait for that. Some may have been
     /// acknowledged since.
     lost: BinaryHeap<Reverse<Slot>>,
@@ -128,8 +138,7 @@ impl Sender {
             instance: None,
             first: 0,
             next: 0,
-            unsent: 0,
-            own_unsent: 0,
+            unsent: [0; 3],
             lost: BinaryHeap::with_capacity(packets),
             order: VecDeque::with_capacity(2 * packets),
             transmissions: 0,
@@ -154,19 +163,20 @@ impl Sender {
     }
 
     /// Takes a packet, unless there is no room: what is kept displaces nothing.
-    pub fn enqueue(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), Drop> {
+    pub fn enqueue(&mut self, since: Time, packet: &Packet<'_>) -> Result<(), Drop> {
         let len = packet.frame_len();
         if !self.ring.has_room(len) {
             return Err(Drop::QueueFull);
         }
-        let slot = self.ring.keep(now, packet, packet.deadline)?;
-        let is_own = packet.is_of_stream() && packet.hop_limit == MAX_HOPS - 1;
-        if packet.is_of_stream() && !is_own && self.is_behind(now) {
-            return Err(Drop::QueueFull);
-        }
-        *self.flight(slot) = Flight { is_own, cost: (len + OVERHEAD) as u32, ..Flight::default() };
-        self.unsent += len;
-        self.own_unsent += if is_own { len } else { 0 };
+        let kind = match (packet.is_of_stream(), packet.hop_limit == MAX_HOPS - 1) {
+            (true, true) => Kind::OwnStream,
+            (true, false) if self.is_behind(since) => return Err(Drop::QueueFull),
+            (false, _) if since == Time::NEVER => Kind::FlowControlled,
+            _ => Kind::Other,
+        };
+        let slot = self.ring.keep(since, packet, packet.deadline)?;
+        *self.flight(slot) = Flight { kind, cost: (len + OVERHEAD) as u32, ..Flight::default() };
+        self.unsent[kind as usize] += len;
         Ok(())
     }
 
@@ -184,18 +194,18 @@ impl Sender {
         let soon = smoothed.map_or(0, |r| self.control.size().saturating_mul(span) / nanos(r));
         // The other half is for what comes from elsewhere.
         let own = (soon as usize).max(LEAST).min(self.ring.size() / 2);
-        self.ring.has_room(len) && self.own_unsent < own
+        self.ring.has_room(len) && self.unsent[Kind::OwnStream as usize] < own
     }
 
     /// Whether packets that wait have done so for too long, and are many.
     fn is_behind(&self, now: Time) -> bool {
         let first = self.ring.get(self.next).map_or(now, |(entry, _)| entry.since);
-        now.since(first) > OTHERS && self.unsent > LEAST
+        now.since(first) > OTHERS && self.unsent.iter().sum::<usize>() > LEAST
     }
 
-    /// Bytes that were never sent.
-    pub fn unsent(&self) -> usize {
-        self.unsent
+    /// Bytes that were never sent, of applications that wait for room.
+    pub fn flow_controlled(&self) -> usize {
+        self.unsent[Kind::FlowControlled as usize]
     }
 
     /// How many packets are to be sent, or sent again.
@@ -261,10 +271,8 @@ impl Sender {
         } else {
             let len = frame.len();
             self.next += 1;
-            self.unsent = self.unsent.saturating_sub(len);
-            if self.flight(slot).is_own {
-                self.own_unsent = self.own_unsent.saturating_sub(len);
-            }
+            let kind = self.flight(slot).kind;
+            self.unsent[kind as usize] = self.unsent[kind as usize].saturating_sub(len);
         }
         self.control.presume_round_trip(measured);
         let timeout = self.control.rtt().timeout().max(ACK_DELAY * 40);
@@ -549,11 +557,9 @@ impl Sender {
         }
         self.epoch = self.epoch.wrapping_add(1) & EPOCH;
         for slot in self.first..self.next {
-            let Flight { is_own, cost, .. } = *self.flight(slot);
-            *self.flight(slot) = Flight { is_own, cost, ..Flight::default() };
-            let len = (cost as usize).saturating_sub(OVERHEAD);
-            self.unsent += len;
-            self.own_unsent += if is_own { len } else { 0 };
+            let Flight { kind, cost, .. } = *self.flight(slot);
+            *self.flight(slot) = Flight { kind, cost, ..Flight::default() };
+            self.unsent[kind as usize] += (cost as usize).saturating_sub(OVERHEAD);
         }
         (self.base, self.next, self.highest) = (self.first, self.first, self.first);
         self.in_flight = 0;

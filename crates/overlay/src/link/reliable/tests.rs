@@ -498,5 +498,6 @@ fn what_waits_for_seconds_is_not_added_to() {
     while pair.delivered.len() < 38 {
         pair.step();
     }
+    assert!(!pair.delivered.contains(&50), "what is refused isn't kept: {:?}", pair.delivered);
     pair.offer_of(52, 1_200, through).expect("nothing waits any more");
 }
