@@ -27,10 +27,12 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// longer than a queue that is marked, and as much longer on a link of a longer round trip.
 const OWN: Duration = HIGH.saturating_add(NEAR);
 
-/// After how long no more packets of other nodes' streams are added to those that wait, if these
-/// are many. They are repeated from end to end after 5 s, and that must not be in vain again and
-/// again.
-const OTHERS: Duration = Duration::from_secs(5);
+/// No more packets of other nodes' streams are added to those that wait, once one has waited for
+/// so long and a new one would wait for this long, by the rate at which packets left meanwhile.
+/// They are repeated from end to end after 5 s, and that must not fill the queue; three such
+/// queues are the longest that a stream survives.
+const WAITED: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 /// Bytes that may wait in any case.
 const LEAST: usize = 32 << 10;
@@ -69,6 +71,8 @@ struct Flight {
     state: State,
     repeated: bool,
     kind: Kind,
+    /// How many bytes had been sent for the first time when it came.
+    sent_before: u64,
     /// Bytes that it has in the window.
     cost: u32,
     /// Which of all transmissions was its last, and when that was.
@@ -95,6 +99,8 @@ pub(crate) struct Sender {
     next: Slot,
     /// Bytes that were never sent, by their [`Kind`].
     unsent: [usize; 3],
+    /// Bytes that were sent for the first time.
+    sent: u64,
     /// What is to be repeated, the first of it next: streams wait for that. Some may have been
     /// acknowledged since.
     lost: BinaryHeap<Reverse<Slot>>,
@@ -139,6 +145,7 @@ impl Sender {
             first: 0,
             next: 0,
             unsent: [0; 3],
+            sent: 0,
             lost: BinaryHeap::with_capacity(packets),
             order: VecDeque::with_capacity(2 * packets),
             transmissions: 0,
@@ -175,7 +182,8 @@ impl Sender {
             _ => Kind::Other,
         };
         let slot = self.ring.keep(since, packet, packet.deadline)?;
-        *self.flight(slot) = Flight { kind, cost: (len + OVERHEAD) as u32, ..Flight::default() };
+        let (cost, sent_before) = ((len + OVERHEAD) as u32, self.sent);
+        *self.flight(slot) = Flight { kind, cost, sent_before, ..Flight::default() };
         self.unsent[kind as usize] += len;
         Ok(())
     }
@@ -197,10 +205,15 @@ impl Sender {
         self.ring.has_room(len) && self.unsent[Kind::OwnStream as usize] < own
     }
 
-    /// Whether packets that wait have done so for too long, and are many.
-    fn is_behind(&self, now: Time) -> bool {
+    /// Whether a packet that comes now would wait for too long.
+    fn is_behind(&mut self, now: Time) -> bool {
         let first = self.ring.get(self.next).map_or(now, |(entry, _)| entry.since);
-        now.since(first) > OTHERS && self.unsent.iter().sum::<usize>() > LEAST
+        let (waited, unsent) = (now.since(first), self.unsent.iter().sum::<usize>());
+        if waited <= WAITED || unsent <= LEAST {
+            return false;
+        }
+        let left = (self.sent - self.flight(self.next).sent_before).max(1);
+        unsent as u128 * waited.as_nanos() > u128::from(left) * LONGEST_WAIT.as_nanos()
     }
 
     /// Bytes that were never sent, of applications that wait for room.
@@ -271,6 +284,7 @@ impl Sender {
         } else {
             let len = frame.len();
             self.next += 1;
+            self.sent += len as u64;
             let kind = self.flight(slot).kind;
             self.unsent[kind as usize] = self.unsent[kind as usize].saturating_sub(len);
         }
@@ -557,8 +571,8 @@ impl Sender {
         }
         self.epoch = self.epoch.wrapping_add(1) & EPOCH;
         for slot in self.first..self.next {
-            let Flight { kind, cost, .. } = *self.flight(slot);
-            *self.flight(slot) = Flight { kind, cost, ..Flight::default() };
+            let Flight { kind, cost, sent_before, .. } = *self.flight(slot);
+            *self.flight(slot) = Flight { kind, cost, sent_before, ..Flight::default() };
             self.unsent[kind as usize] += (cost as usize).saturating_sub(OVERHEAD);
         }
         (self.base, self.next, self.highest) = (self.first, self.first, self.first);
