@@ -293,6 +293,10 @@ impl Sender {
         if self.in_flight == 0 && now.since(self.active) > timeout {
             self.control.on_idle();
         }
+        if self.in_flight == 0 {
+            // Nothing is under way in vain: this one has its time.
+            self.is_hastened = false;
+        }
         self.transmissions += 1;
         let transmission = self.transmissions;
         let flight = self.flight(slot);

@@ -501,3 +501,23 @@ fn what_waits_for_seconds_is_not_added_to() {
     assert!(!pair.delivered.contains(&50), "what is refused isn't kept: {:?}", pair.delivered);
     pair.offer_of(52, 1_200, through).expect("nothing waits any more");
 }
+
+/// A link comes up again when all that it had sent has come, though no round trip was measured
+/// since its timer backed off: what it sends next has its time.
+#[test]
+fn what_is_sent_after_all_has_come_is_not_hastened() {
+    let mut pair = Pair::new(Channel { loss: 1.0, ..Channel::default() }, 1);
+    pair.offer(0, 1_000).unwrap();
+    while pair.repeats < 3 {
+        pair.step();
+    }
+    pair.channel.loss = 0.0;
+    while pair.tx.flight_size().1 > 0 || pair.delivered.is_empty() {
+        pair.step();
+    }
+    pair.tx.hasten();
+    pair.offer(1, 1_000).unwrap();
+    pair.drain();
+    assert!(pair.tx.flight_size().1 > 0);
+    assert!(pair.tx.next_timeout() > pair.now, "{:?} at {:?}", pair.tx.next_timeout(), pair.now);
+}
