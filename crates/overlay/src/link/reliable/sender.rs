@@ -56,12 +56,12 @@ enum State {
 /// What bounds how many such packets wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Kind {
-    /// The size of the ring.
+    /// Nothing but the size of the ring does.
     #[default]
     Other,
-    /// For a stream that begins or ends at this node: [`Sender::has_room_for_own`].
+    /// [`Sender::has_room_for_own`] does: it belongs to a stream that ends at this node.
     OwnStream,
-    /// For an application that waits for room: [`Sender::flow_controlled`].
+    /// [`Sender::flow_controlled`] does: its application waits for room.
     FlowControlled,
 }
 

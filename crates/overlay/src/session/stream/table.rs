@@ -11,7 +11,7 @@ use trunkline_base::Time;
 /// The index of a stream in its node's table; it is reused after the end of the stream.
 pub type StreamId = u32;
 
-/// By what streams leave the node: the caller's number of it.
+/// The caller's number for one of the ways out of the node that streams may have to wait for.
 pub type Outlet = u16;
 
 /// What a session has to do with streams.
