@@ -478,3 +478,57 @@ fn streams_of_a_node_share_a_link_that_is_full() {
     let all: u64 = read.iter().sum();
     assert!(read.iter().all(|&one| 5 * one > all), "{read:?}");
 }
+
+/// Hundreds of streams wait for a slow link. Others still begin, there and back, before each of
+/// those has had its turn; and what comes back isn't held up by its acknowledgements.
+#[test]
+fn streams_that_wait_hold_up_neither_requests_nor_acknowledgements() {
+    let model = LinkModel {
+        rate: Some(Bitrate::from_bps(256_000)),
+        queue: Queue::Packets(20),
+        ..link(ms(20), Loss::None)
+    };
+    let mut world = Topology::chain([model]).build(5).unwrap();
+    for n in 0..300 {
+        transfer(&mut world, (0, 1), PORT + n, 200_000_000);
+    }
+    world.run_until(at(40_000));
+    let start = |world: &mut World, (from, to): (u32, u32), bytes| {
+        let port = PORT + 1_000 + to as u16;
+        let sink = world.attach(HostId(to), port, StreamSink::default()).unwrap();
+        let writing = Writing::Bulk(bytes);
+        let source = StreamSource::new(NodeId(to + 1), port, at(40_000), writing);
+        (world.attach(HostId(from), 0, source).unwrap(), sink)
+    };
+    let there = start(&mut world, (0, 1), 500);
+    let back = start(&mut world, (1, 0), 1_000_000);
+    world.run_until(at(45_000));
+    for pair in [there, back] {
+        assert_eq!((world.app(pair.0).reset, world.app(pair.1).streams), (None, 1));
+        assert!(world.app(pair.0).written() > 0);
+    }
+    world.run_until(at(75_000));
+    let rate = world.app(back.1).read as f64 * 8.0 / 35.0;
+    assert!(rate > 0.5 * 256e3, "{rate} bit/s");
+}
+
+/// Far more streams cross a relay than its slow link carries: copies of what waits there don't take
+/// the place of what is new.
+#[test]
+fn a_relays_queue_is_no_longer_than_the_ends_wait() {
+    let model = |bps| LinkModel {
+        rate: Some(Bitrate::from_bps(bps)),
+        queue: Queue::Packets(50),
+        ..link(ms(20), Loss::None)
+    };
+    let mut world = Topology::chain([model(10_000_000), model(256_000)]).build(5).unwrap();
+    let pairs: Vec<_> =
+        (0..50).map(|n| transfer(&mut world, (0, 2), PORT + n, 200_000_000)).collect();
+    world.run_until(at(60_000));
+    let read = |world: &World| pairs.iter().map(|pair| world.app(pair.1).read).sum::<u64>();
+    let before = read(&world);
+    world.run_until(at(160_000));
+    let rate = (read(&world) - before) as f64 * 8.0 / 100.0;
+    assert!(pairs.iter().all(|pair| world.app(pair.0).reset.is_none()));
+    assert!(rate > 0.7 * 256e3, "{rate} bit/s");
+}

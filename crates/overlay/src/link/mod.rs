@@ -441,15 +441,15 @@ impl Link {
         self.speaks(RELIABLE)
     }
 
-    /// Whether a packet of a stream finds room; `None` if none is taken for another
-    /// reason, which may pass.
-    pub(crate) fn stream_room(&self) -> Option<bool> {
+    /// Whether a packet of a stream finds room, with `data` or without; `None` if none is
+    /// taken for another reason, which may pass.
+    pub(crate) fn stream_room(&self, data: bool) -> Option<bool> {
         let ready = self.address.is_some() && self.seal.ready() && self.speaks(RELIABLE);
         if !ready || self.monitor.has_died() {
             return None;
         }
         let largest = DATA_HEADER + self.config.max_payload();
-        Some(self.services.get(Service::Reliable).has_room_for_own(largest))
+        Some(self.services.get(Service::Reliable).has_room_for_own(largest, data))
     }
 
     /// The largest routing frame that may be handed over now, if any: control

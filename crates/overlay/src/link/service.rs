@@ -60,8 +60,9 @@ pub(super) trait LinkService {
         Some(0)
     }
 
-    /// Whether a frame of `len` bytes of a stream that begins or ends at this node finds room.
-    fn has_room_for_own(&self, _len: usize) -> bool {
+    /// Whether a frame of `len` bytes of a stream that begins or ends at this node finds room, with
+    /// `data` or without.
+    fn has_room_for_own(&self, _len: usize, _data: bool) -> bool {
         false
     }
 
@@ -196,8 +197,8 @@ impl LinkService for AnyService {
         with!(self, one => one.flow_controlled(len))
     }
 
-    fn has_room_for_own(&self, len: usize) -> bool {
-        with!(self, one => one.has_room_for_own(len))
+    fn has_room_for_own(&self, len: usize, data: bool) -> bool {
+        with!(self, one => one.has_room_for_own(len, data))
     }
 
     #[inline]

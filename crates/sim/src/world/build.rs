@@ -364,12 +364,17 @@ impl World {
     /// mixes with their ids; their keys must have nothing in common.
     pub(super) fn start_of(&self, host: HostId, incarnation: u64, seed: u64) -> Start {
         let secret = seed ^ ((u64::from(host.0) + 1) << 32);
-        // A daemon's are nanoseconds: however often a node counts them up, for a
-        // link that takes another's place, it gets nowhere near its next start.
-        let incarnation = Incarnation(1 + ((incarnation - 1) << 32));
+        let incarnation = incarnation_of(incarnation);
         let Start { entropy, .. } = Start::simulated(self.now, incarnation, secret);
         Start { entropy, ..Start::simulated(self.now, incarnation, seed) }
     }
+}
+
+/// The incarnation of a node at its start number `start`. A daemon's are nanoseconds: however often
+/// a node counts them up, for a link that takes another's place, it gets nowhere near its next
+/// start; and the low 16 bits, by which reliable links tell starts, differ too.
+fn incarnation_of(start: u64) -> Incarnation {
+    Incarnation(1 + (start - 1) * ((1 << 32) + 1_009))
 }
 
 /// The address of a host's interfaces.
@@ -377,5 +382,19 @@ fn ip_of(host: HostId) -> Ipv4Addr {
     match address(host, 0).ip() {
         IpAddr::V4(ip) => ip,
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn starts_differ_in_their_low_bits_and_grow_by_far() {
+        let starts: Vec<u64> = (1..1_000).map(|start| incarnation_of(start).0).collect();
+        let low: BTreeSet<u16> = starts.iter().map(|&all| all as u16).collect();
+        assert_eq!(low.len(), starts.len());
+        assert!(starts.windows(2).all(|two| two[1] - two[0] >= 1 << 32));
     }
 }

@@ -99,8 +99,8 @@ impl LinkService for Reliable {
         self.tx.has_room(len).then(|| self.tx.flow_controlled())
     }
 
-    fn has_room_for_own(&self, len: usize) -> bool {
-        self.tx.has_room_for_own(len)
+    fn has_room_for_own(&self, len: usize, data: bool) -> bool {
+        self.tx.has_room_for_own(len, data)
     }
 
     fn waiting(&self) -> usize {

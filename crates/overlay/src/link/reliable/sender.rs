@@ -29,10 +29,10 @@ const OWN: Duration = HIGH.saturating_add(NEAR);
 
 /// No more packets of other nodes' streams are added to those that wait, once one has waited for
 /// so long and a new one would wait for this long, by the rate at which packets left meanwhile.
-/// They are repeated from end to end after 5 s, and that must not fill the queue; three such
-/// queues are the longest that a stream survives.
+/// They are repeated from end to end after 5 s, which has to be enough for other queues and the
+/// way back too: otherwise copies fill the queue.
 const WAITED: Duration = Duration::from_secs(5);
-const LONGEST_WAIT: Duration = Duration::from_secs(20);
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// Bytes that may wait in any case.
 const LEAST: usize = 32 << 10;
@@ -194,7 +194,8 @@ impl Sender {
 
     /// Whether a frame of `len` bytes of a stream of this node finds room. Those wait in their
     /// stream rather than here: what this link cannot carry soon would only be repeated in vain.
-    pub fn has_room_for_own(&self, len: usize) -> bool {
+    /// One with `data` leaves room for those without, which many streams shouldn't hold up.
+    pub fn has_room_for_own(&self, len: usize, data: bool) -> bool {
         let nanos = |span: Duration| span.as_nanos() as u64;
         let rtt = self.control.rtt();
         let (shortest, smoothed) = (rtt.shortest(), rtt.smoothed().map(|r| r.max(SHORTEST_RTT)));
@@ -202,6 +203,7 @@ impl Sender {
         let soon = smoothed.map_or(0, |r| self.control.size().saturating_mul(span) / nanos(r));
         // The other half is for what comes from elsewhere.
         let own = (soon as usize).max(LEAST).min(self.ring.size() / 2);
+        let own = if data { own } else { own + LEAST };
         self.ring.has_room(len) && self.unsent[Kind::OwnStream as usize] < own
     }
 

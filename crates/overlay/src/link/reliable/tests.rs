@@ -460,7 +460,7 @@ fn a_node_s_own_streams_find_room_for_what_leaves_soon() {
     let mut pair = Pair::new(Channel::default(), 1);
     let fill = |pair: &mut Pair, kind, most| {
         let mut count = 0;
-        while pair.tx.has_room_for_own(1_200) && count < most {
+        while pair.tx.has_room_for_own(1_200, true) && count < most {
             pair.offer_of(count, 1_200, kind).unwrap();
             count += 1;
         }

@@ -10,7 +10,7 @@ use super::Forwarder;
 use crate::counters::Drop;
 use crate::link::{LinkId, Packet, STREAM};
 use crate::session::stream::{
-    End, Key, Owner, Receiver, Role, Segment, Sender, StreamId, Streams, Taken,
+    End, Key, MAX_CONTROL, Owner, Receiver, Role, Segment, Sender, StreamId, Streams, Taken,
 };
 use crate::session::wire::stream::{Request, Reset};
 use crate::session::wire::{RELIABLE_SESSION_VERSION, SESSION_VERSION};
@@ -499,7 +499,7 @@ impl Forwarder {
         }
         let hop = self.next_hop(end.key.peer, end.metric).ok_or(Way::None)?;
         let link = self.links.get(hop.link).ok_or(Way::None)?;
-        match link.stream_room() {
+        match link.stream_room(true) {
             Some(true) => Ok(Some(hop.link)),
             Some(false) => Err(Way::Full(hop.link)),
             None => Err(Way::None),
@@ -525,7 +525,7 @@ impl Forwarder {
         let (mut from, mut any) = (0, false);
         while let Some(outlet) = self.streams.table.awaited(from) {
             let link = self.links.get(LinkId(outlet));
-            if link.is_some_and(|link| link.stream_room() == Some(false)) {
+            if link.is_some_and(|link| link.stream_room(true) == Some(false)) {
                 let Some(next) = outlet.checked_add(1) else { break };
                 from = next;
             } else if let Some(id) = self.streams.table.next_held(outlet) {
@@ -571,8 +571,24 @@ impl Forwarder {
             break;
         }
         self.streams.packet = packet;
+        self.send_control(now, id);
         self.streams.table.arm(id);
         sent > 0
+    }
+
+    /// Sends what stream `id` has to say without data while it waits for its turn to send some:
+    /// a request to open it, an acknowledgement.
+    fn send_control(&mut self, now: Time, id: StreamId) {
+        let link = self.streams.table.held(id).and_then(|outlet| self.links.get(LinkId(outlet)));
+        if link.and_then(|link| link.stream_room(false)) != Some(true) {
+            return;
+        }
+        let Some((end, _)) = self.streams.table.get_mut(id) else { return };
+        let about = (end.key, end.tag, end.metric);
+        let mut segment = [0; MAX_CONTROL];
+        if let Some(len) = end.poll_control(now, &mut segment) {
+            self.send_segment(now, about, &segment[..len]);
+        }
     }
 
     /// Whether stream `id` goes on waiting for its link, which its packets may leave by no longer.
@@ -601,7 +617,7 @@ impl Forwarder {
             match end.handle_timeout(now, &mut memory) {
                 // Its timer is set again when what is due has been sent.
                 Ok(()) if !self.still_waits(now, id) => self.streams.table.will_send(id),
-                Ok(()) => {}
+                Ok(()) => self.send_control(now, id),
                 Err(why) => {
                     if let Some(end) = self.streams.break_off(id, why) {
                         self.reset_peer(now, &end, why);

@@ -254,12 +254,8 @@ impl End {
     /// `room` bytes. `None` if there is nothing to send, or windows and pacing hold it back.
     pub fn poll(&mut self, now: Time, room: usize, out: &mut [u8]) -> Option<usize> {
         self.held_until = None;
-        if let Phase::Opening { until, again } = self.phase {
-            if again > now {
-                return None;
-            }
-            self.phase = Phase::Opening { until, again: now + TRY };
-            return self.emit_control(true, out);
+        if let Phase::Opening { .. } = self.phase {
+            return self.poll_control(now, out);
         }
         // Ranges are for a segment of their own: they would change the size of others.
         let rides = self.rx.owes_ack() && !self.rx.has_gaps();
@@ -281,10 +277,20 @@ impl End {
             self.tx.sent(now, &cut);
             return Some(head + cut.len);
         }
-        if self.ask || self.rx.due() <= now {
-            return self.emit_control(false, out);
+        self.poll_control(now, out)
+    }
+
+    /// Writes the next segment that is due without data into `out`, if there is one, and returns
+    /// its length: at most [`super::MAX_CONTROL`].
+    pub fn poll_control(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
+        if let Phase::Opening { until, again } = self.phase {
+            if again > now {
+                return None;
+            }
+            self.phase = Phase::Opening { until, again: now + TRY };
+            return self.emit_control(true, out);
         }
-        None
+        (self.ask || self.rx.due() <= now).then(|| self.emit_control(false, out))?
     }
 
     /// Writes a segment without data: an acknowledgement, and the flags that are due. `open` makes

@@ -29,7 +29,7 @@ mod tests;
 
 pub(crate) use end::{End, Key, Owner};
 pub(crate) use receiver::{Receiver, Taken};
-pub(crate) use segment::Segment;
+pub(crate) use segment::{MAX_CONTROL, Segment};
 pub(crate) use sender::Sender;
 pub(crate) use table::{Role, StreamId, Streams};
 

@@ -38,6 +38,8 @@ pub const INSTANCE_LEN: usize = 2;
 pub const ACK_HEAD: usize = 11;
 /// The most ranges in one acknowledgement.
 pub const MAX_RANGES: usize = 16;
+/// Bytes of the longest segment without data: flags, number, an acknowledgement and its ranges.
+pub const MAX_CONTROL: usize = 1 + INSTANCE_LEN + ACK_HEAD + 8 * MAX_RANGES;
 
 /// The window travels in these units, so that 16 bits hold 16 MiB.
 pub const WINDOW_UNIT: u64 = 256;
