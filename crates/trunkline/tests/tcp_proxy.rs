@@ -373,8 +373,10 @@ fn git_clones_over_streams() {
     }
     git(&dir, &["add", "."]);
     git(&dir, &["commit", "-q", "-m", "files"]);
-    let mut daemon = Command::new("git");
-    daemon.args(["daemon", "--reuseaddr", "--export-all", "--listen=127.0.0.1"]);
+    // Not by way of `git`, which would leave it running.
+    let programs = git(&dir, &["--exec-path"]);
+    let mut daemon = Command::new(format!("{}/git-daemon", programs.trim_end()));
+    daemon.args(["--reuseaddr", "--export-all", "--listen=127.0.0.1"]);
     daemon.arg(format!("--port={}", bridge.server.port()));
     let base = format!("--base-path={}", bridge.chain.dir.path().display());
     let daemon = Process::start(daemon.arg(base));
