@@ -3,7 +3,7 @@
 # needs no more of the system than Miri has, and no minutes: of the client the C
 # interface and the ring between threads, of the packet thread's arrays the test
 # that plays the kernel's part. The rest of the C
-# interface runs under valgrind and AddressSanitizer (tests/c_api.rs).
+# interface runs under valgrind and AddressSanitizer (tests/it/c_api.rs).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

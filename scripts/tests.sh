@@ -9,22 +9,12 @@ cd "$(dirname "$0")/.."
 # By their names, which no other test's has in it.
 slow=(every_experiment shards_processors_and_interruptions_leave_no_trace)
 
-# The programs in these files, or in these folders' main.rs.
-names() {
-    local path
-    for path in "$@"; do basename "${path%/main.rs}" .rs; done | sort -u
-}
-mapfile -t waiting < <(names crates/{trunkline,lab}/tests/*.rs)
-mapfile -t others < <(comm -13 <(printf '%s\n' "${waiting[@]}") \
-    <(names crates/*/tests/*.rs crates/*/tests/*/main.rs))
-
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
 calculates() {
     local failed=0
-    nice -n 19 cargo test "$@" --workspace --no-fail-fast --lib --bins --examples \
-        "${others[@]/#/--test=}" || failed=1
+    nice -n 19 cargo test "$@" --workspace --no-fail-fast --lib --bins --examples || failed=1
     nice -n 19 cargo test "$@" --workspace --doc || failed=1
     return "$failed"
 }
@@ -32,7 +22,7 @@ calculates() {
 # Were a slow test renamed, it would be among the others, and here would be none.
 beside() {
     chrt --idle 0 cargo build --quiet --release "$@" -p trunkline-lab -p trunkline &&
-        chrt --idle 0 cargo test "$@" --workspace --test runs --test snapshots -- "${slow[@]}"
+        chrt --idle 0 cargo test "$@" --workspace --test it -- "${slow[@]}"
     local status=$? ran
     ran=$(grep -c '^test .* \.\.\. ok$' "$logs/beside")
     if [ "$status" = 0 ] && [ "$ran" != "${#slow[@]}" ]; then
@@ -47,8 +37,7 @@ calculating=$!
 beside "$@" >"$logs/beside" 2>&1 &
 building=$!
 failed=0
-cargo test "$@" --workspace --no-fail-fast "${waiting[@]/#/--test=}" -- "${slow[@]/#/--skip=}" ||
-    failed=1
+cargo test "$@" --workspace --no-fail-fast --test it -- "${slow[@]/#/--skip=}" || failed=1
 wait "$calculating" || failed=1
 wait "$building" || failed=1
 cat "$logs/calculates" "$logs/beside"

@@ -1,0 +1,9 @@
+//! The integration tests, in one program: one file a subject.
+
+mod bodies;
+mod calls;
+mod common;
+mod hostile;
+mod offers;
+mod strangers;
+mod ways;

@@ -1,0 +1,100 @@
+//! A node that dials in, whose clock went back an hour while it was down and whose
+//! NAT has given it another port: it is a neighbour and routed to within seconds.
+
+use crate::common::{RT, at, calls, link, ms, outcome};
+use trunkline_base::link_model::Loss;
+use trunkline_overlay::handshake::Offer;
+use trunkline_overlay::node::{Notice, Routing};
+use trunkline_overlay::wire::{Metric, NodeId};
+use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
+
+const FAR: HostId = HostId(2);
+const HOUR: core::time::Duration = core::time::Duration::from_secs(3_600);
+
+/// Nodes 1, 2 and 3 in a row. Node 3 dials.
+fn row(newest: Option<u8>) -> World {
+    let mut t = Topology::chain(vec![link(ms(20), Loss::None); 2]);
+    t.seal();
+    t.link_state(&Routing::default());
+    t.config_mut(HostId(1)).links[1].address = None;
+    if let Some(newest) = newest {
+        let sealing = t.config_mut(FAR).sealing.as_mut().unwrap();
+        sealing.offer = Offer { newest, ..sealing.offer };
+    }
+    t.build(1).unwrap()
+}
+
+fn reaches(world: &World, from: u32, to: u32) -> bool {
+    let router = world.node(HostId(from)).router().unwrap();
+    router.route(NodeId(to + 1), Metric::default()).is_some()
+}
+
+/// When, after the restart, both ends of the row have a way to each other.
+fn back_up_after(world: &mut World) -> Option<u64> {
+    let restarted = world.now();
+    (0..20_000).step_by(50).find(|t| {
+        world.run_until(restarted + ms(*t));
+        reaches(world, 0, 2) && reaches(world, 2, 0)
+    })
+}
+
+/// Its records of an hour ahead are in the others' databases.
+fn set_back(newest: Option<u8>) -> World {
+    let mut world = row(newest);
+    world.restart_ahead(FAR, HOUR).unwrap();
+    world.run_until(at(10_000));
+    assert!(reaches(&world, 0, 2) && reaches(&world, 2, 0));
+    world.crash(FAR);
+    world.run_until(at(14_000));
+    assert!(!reaches(&world, 0, 2));
+    world.rebind(WireId(1), WireEnd::Second);
+    world.restart(FAR).unwrap();
+    world
+}
+
+#[test]
+fn a_node_whose_clock_went_back_is_routed_to_at_once() {
+    let mut world = set_back(None);
+    let after = back_up_after(&mut world).expect("within 20 s");
+    println!("routed to after {after} ms");
+    assert!(after <= 2_000, "{after} ms");
+    let superseded = world.node(FAR).router().unwrap().stats().superseded;
+    assert!(superseded > 0, "its own records came back, and it went above them");
+    let made = calls(&mut world, (0, 2), RT, 5_000, 1, (at(20_000), 500));
+    world.run_until(at(32_000));
+    assert_eq!(outcome(&world, &made).missed.events, 0);
+    for (host, own) in [(HostId(1), false), (FAR, true)] {
+        let notices: Vec<_> =
+            world.operate(host, |_, node| std::iter::from_fn(|| node.next_notice()).collect());
+        let told = |n: &&Notice| matches!(n, Notice::ClockBehind { own: o, .. } if *o == own);
+        assert_eq!(notices.iter().filter(told).count(), 1, "{host:?}: {notices:?}");
+    }
+}
+
+/// One that does not know what a challenge is, is what it was: shut out until its
+/// clock is where it was, or who has heard it starts anew.
+#[test]
+fn an_older_one_waits_as_ever() {
+    let mut world = set_back(Some(2));
+    assert_eq!(back_up_after(&mut world), None);
+    world.restart(HostId(1)).unwrap();
+    assert!(back_up_after(&mut world).is_some());
+}
+
+/// A relay's neighbour is given another port in the middle of calls.
+#[test]
+fn a_new_mapping_under_calls_costs_them_next_to_nothing() {
+    let mut world = row(None);
+    world.run_until(at(5_000));
+    let forth = calls(&mut world, (0, 2), RT, 5_000, 5, (at(5_000), 500));
+    let back = calls(&mut world, (2, 0), RT, 6_000, 5, (at(5_000), 500));
+    world.run_until(at(10_000));
+    world.rebind(WireId(1), WireEnd::Second);
+    world.run_until(at(17_000));
+    let (forth, back) = (outcome(&world, &forth).missed, outcome(&world, &back).missed);
+    println!("missed of 2,500 each way: {} and {}", forth.events, back.events);
+    assert_eq!((forth.events, back.events), (0, 0), "what was lost came again in time");
+    assert!(world.misdirected() > 0, "it was lost");
+    let stats = world.node(HostId(1)).links().nth(1).unwrap().1.stats();
+    assert_eq!(stats.downs, 0);
+}

@@ -1,0 +1,536 @@
+//! A member that lies about streams, in its own name and in others', and applications that
+//! don't keep to their protocol: each is refused or reset, what it costs is bounded, and the
+//! streams of others go on as if nothing were.
+
+use crate::common::liar::Liar;
+use crate::common::{at, link, ms};
+use std::ops::Range;
+use trunkline_base::Bitrate;
+use trunkline_base::link_model::{LinkModel, Loss};
+use trunkline_base::wire::Writer;
+use trunkline_overlay::link::LinkId;
+use trunkline_overlay::node::{Routing, Stream, StreamPhase};
+use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
+use trunkline_overlay::session::wire::{RELIABLE_SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::wire::{
+    AckHead, DataHeader, FlowHeader, HopHeader, Metric, NodeId, SelectiveAck, Service,
+};
+use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
+use trunkline_sim::{AppId, Application, HostId, Io, Topology, World};
+
+const LIAR: NodeId = NodeId(66);
+const VICTIM: HostId = HostId(1);
+/// The victim's link to the liar, after those to nodes 1 and 3.
+const TO_LIAR: LinkId = LinkId(2);
+
+/// Where honest streams go, and where the liar's.
+const HONEST: u16 = 5_000;
+const OPEN_TO_ALL: u16 = 6_000;
+
+/// What an honest transfer at 8 Mbit/s has, and how long it may take: 6.4 s at the rate of
+/// its links, and a second for the window to grow.
+const BYTES: u64 = 6_000_000;
+const LONGEST: u64 = 8_000;
+
+/// Bits of a segment's first byte, as on the wire, and of a stream's packet.
+const OPEN: u8 = 0x01;
+const END: u8 = 0x02;
+const ACK: u8 = 0x08;
+const ASK: u8 = 0x10;
+const DATA: u8 = 0x40;
+const STREAM: u8 = 0x10;
+const MARKED: u8 = 0x20;
+const TAG: u16 = 9;
+const PORT: u16 = 7;
+
+/// Accepts every stream, and writes without end, or reads.
+#[derive(Default)]
+struct Open {
+    writes: bool,
+    accepted: u64,
+    resets: Vec<Reset>,
+}
+
+impl Application for Open {
+    fn start(&mut self, io: &mut Io<'_>) {
+        io.send(&ToNode::Stream(Request::Listen { backlog: u16::MAX }));
+    }
+
+    fn receive(&mut self, message: &ToClient<'_>, io: &mut Io<'_>) {
+        let ToClient::Stream(notice) = message else { return };
+        let mut write = |mut credit: u32| {
+            while self.writes && credit > 0 {
+                let len = credit.min(8_192);
+                io.send(&ToNode::Stream(Request::Data(&vec![7; len as usize])));
+                credit -= len;
+            }
+        };
+        match *notice {
+            Notice::Incoming { token, .. } => {
+                self.accepted += 1;
+                let (version, credit) = (RELIABLE_SESSION_VERSION, 1 << 20);
+                io.send(&ToNode::Stream(Request::Accept { version, token, credit }));
+            }
+            Notice::Connected { credit, .. } | Notice::Credit(credit) => write(credit),
+            Notice::Reset(why) => self.resets.push(why),
+            Notice::Data(_) | Notice::Shut | Notice::Finished => {}
+        }
+    }
+}
+
+struct Scene {
+    world: World,
+    liar: Liar,
+    numbers: u16,
+    honest: (AppId<StreamSource>, AppId<StreamSink>),
+    open: AppId<Open>,
+}
+
+/// Nodes 1, 2 and 3 in a row and a liar at the middle, which is the victim: there an
+/// application takes whatever comes, and another reads what node 1 sends from 5 s on.
+fn scene(writes: bool) -> Scene {
+    let rate = Some(Bitrate::from_bps(8_000_000));
+    let model = || LinkModel { rate, ..link(ms(10), Loss::None) };
+    let mut t = Topology::new();
+    let hosts = [1, 2, 3].map(|n| t.host(NodeId(n)));
+    t.link(hosts[0], hosts[1], model(), model());
+    t.link(hosts[1], hosts[2], model(), model());
+    t.seal();
+    t.link_state(&Routing::default());
+    t.config_mut(VICTIM).sealing.as_mut().unwrap().newcomers = 3;
+    t.config_mut(VICTIM).max_sessions = 600;
+    let mut world = t.build(1).unwrap();
+    let open = world.attach(VICTIM, OPEN_TO_ALL, Open { writes, ..Open::default() }).unwrap();
+    let sink = world.attach(VICTIM, HONEST, StreamSink::default()).unwrap();
+    let source = StreamSource::new(NodeId(2), HONEST, at(5_000), Writing::Bulk(BYTES));
+    let honest = (world.attach(hosts[0], 0, source).unwrap(), sink);
+    world.run_until(at(3_000));
+    let mut liar = Liar::new(LIAR, "", (VICTIM, NodeId(2)));
+    assert!(liar.greet(&mut world));
+    liar.introduce(&mut world);
+    let mut scene = Scene { world, liar, numbers: 0, honest, open };
+    scene.run(3_000..4_500, |_, _| {});
+    let update = scene.liar.update(scene.world.now().as_nanos(), &[NodeId(2)]);
+    scene.liar.say(&mut scene.world, &update);
+    scene.run(4_500..4_900, |_, _| {});
+    scene
+}
+
+/// What of a segment the liar chooses.
+#[derive(Clone, Copy, Default)]
+struct Lie<'a> {
+    flags: u8,
+    next: u64,
+    window: u16,
+    marks: u8,
+    copies: u8,
+    ranges: &'a [(u32, u32)],
+    position: u64,
+    bytes: &'a [u8],
+}
+
+impl Lie<'_> {
+    fn payload(&self) -> Vec<u8> {
+        let mut out = [0; 1_200];
+        let mut w = Writer::new(&mut out);
+        w.u8(self.flags).unwrap();
+        if self.flags & ACK != 0 {
+            w.u48(self.next).unwrap();
+            w.u16(self.window).unwrap();
+            w.bytes(&[self.marks, self.copies, self.ranges.len() as u8]).unwrap();
+            for &(first, len) in self.ranges {
+                w.u32(first).unwrap();
+                w.u32(len).unwrap();
+            }
+        }
+        if self.flags & DATA != 0 {
+            w.u48(self.position).unwrap();
+            w.bytes(self.bytes).unwrap();
+        }
+        w.written().to_vec()
+    }
+}
+
+/// Who a packet says it is from, from which port to which, and with what tag.
+#[derive(Clone, Copy)]
+struct About {
+    from: NodeId,
+    ports: (u16, u16),
+    tag: u16,
+    marked: bool,
+}
+
+const OWN: About = About { from: LIAR, ports: (PORT, OPEN_TO_ALL), tag: TAG, marked: false };
+
+/// The streams that end at the victim.
+fn streams(world: &World) -> Vec<Stream> {
+    world.node(VICTIM).streams().collect()
+}
+
+impl Scene {
+    /// Each millisecond of these the liar does something; its link stays up, and takes all.
+    fn run(&mut self, span: Range<u64>, mut act: impl FnMut(&mut Scene, u64)) {
+        for t in span {
+            self.world.run_until(at(t));
+            if t % 50 == 0 {
+                self.liar.hello(&mut self.world);
+            }
+            if t % 5 == 0 {
+                self.acknowledge_link();
+            }
+            act(self, t);
+        }
+    }
+
+    fn acknowledge_link(&mut self) {
+        let Some(link) = self.world.node(VICTIM).link(TO_LIAR) else { return };
+        let sent = link.stats().of(Service::Reliable).originals.envelopes as u16;
+        if sent == 0 {
+            return;
+        }
+        // The victim's first start.
+        let sender = 1;
+        let (next, latest) = (sent, sent.wrapping_sub(1));
+        let head = AckHead { instance: 1, sender, epoch: 0, next, latest, delay: ms(0) };
+        let mut frame = [0; 64];
+        let mut w = Writer::new(&mut frame);
+        SelectiveAck::emit(&head, &[], &mut w).unwrap();
+        self.liar.say(&mut self.world, w.written());
+    }
+
+    fn throw(&mut self, about: About, lie: Lie<'_>) {
+        let payload = lie.payload();
+        let header = DataHeader {
+            flow: FlowHeader {
+                service: Service::Reliable,
+                metric: Metric::default(),
+                source: about.from,
+                destination: NodeId(2),
+                source_port: about.ports.0,
+                destination_port: about.ports.1,
+                flow_seq: about.tag,
+            },
+            hop: HopHeader {
+                recovered: false,
+                hop_limit: 9,
+                link_seq: self.numbers,
+                remaining_ms: STREAM | if about.marked { MARKED } else { 0 },
+            },
+        };
+        self.numbers = self.numbers.wrapping_add(1);
+        let mut head = [0; 64];
+        let mut w = Writer::new(&mut head);
+        header.emit(payload.len() as u16, &mut w).unwrap();
+        let frame = [w.written(), &payload].concat();
+        self.liar.say(&mut self.world, &frame);
+    }
+
+    /// Opens the stream [`OWN`], with a window of so many bytes.
+    fn open(&mut self, window: u16) {
+        self.throw(OWN, Lie { flags: OPEN | ACK, window: window / 256, ..Lie::default() });
+    }
+
+    /// What the victim has of the liar's streams.
+    fn of_liar(&self) -> Vec<Stream> {
+        streams(&self.world).into_iter().filter(|s| s.peer == LIAR).collect()
+    }
+
+    /// The honest transfer had all of its rate, and nothing is left in the end.
+    fn others_go_on(&mut self) {
+        let now = self.world.now().as_micros() / 1_000;
+        self.run(now..now.max(15_000), |_, _| {});
+        let (source, sink) = self.honest;
+        let (source, sink) = (self.world.app(source), self.world.app(sink));
+        assert_eq!((source.reset, &sink.resets), (None, &vec![]));
+        assert_eq!((sink.read, sink.wrong), (BYTES, 0));
+        let took = sink.ended.expect("an end").since(at(5_000));
+        assert!(took < ms(LONGEST), "{took:?}");
+        // The liar has fallen silent.
+        let end = self.world.now() + ms(150_000);
+        self.world.run_until(end);
+        assert_eq!(self.of_liar(), []);
+        assert_eq!(self.world.node(VICTIM).stats().streams.open, 0);
+        assert_eq!(self.world.node(HostId(0)).stats().streams.open, 0);
+    }
+
+    fn resets(&self) -> &[Reset] {
+        &self.world.app(self.open).resets
+    }
+}
+
+/// A liar says the same every millisecond from 5 s to 13 s of a stream that it has opened.
+fn insist(window: u16, mut what: impl FnMut(&mut Scene, u64)) -> Scene {
+    let mut scene = scene(true);
+    scene.open(window);
+    let mut most = 0;
+    scene.run(4_900..13_000, |scene, t| {
+        if t >= 5_000 {
+            what(scene, t - 5_000);
+        }
+        let streams = scene.of_liar();
+        most = most.max(streams.iter().map(|s| s.window).max().unwrap_or(0));
+        assert!(streams.len() <= 1, "{streams:?}");
+        let kept: u64 = streams.iter().map(|s| s.unacknowledged + s.unread).sum();
+        assert!(kept <= 4 << 20, "{kept} bytes");
+    });
+    assert!(most <= 4 << 20, "a window of {most}");
+    scene
+}
+
+#[test]
+fn what_was_never_sent_is_acknowledged() {
+    for ranges in [&[][..], &[(40_000_000, 1)]] {
+        let next = if ranges.is_empty() { 40_000_000 } else { 0 };
+        let mut scene = insist(60_000, |scene, _| {
+            scene.throw(OWN, Lie { flags: ACK, next, ranges, window: 200, ..Lie::default() });
+        });
+        assert_eq!(scene.resets(), [Reset::Protocol]);
+        scene.others_go_on();
+    }
+}
+
+/// It is asked every few seconds, and no more is kept for it than one stream may have.
+#[test]
+fn a_window_that_never_opens() {
+    let mut asked = 0;
+    let mut scene = insist(0, |scene, t| {
+        if t % 100 == 0 {
+            scene.throw(OWN, Lie { flags: ACK, ..Lie::default() });
+        }
+        let link = scene.world.node(VICTIM).link(TO_LIAR).unwrap();
+        asked = link.stats().of(Service::Reliable).originals.envelopes;
+    });
+    assert!((1..20).contains(&asked), "{asked} segments in 8 s");
+    assert_eq!(scene.of_liar().len(), 1);
+    scene.others_go_on();
+    assert_eq!(scene.resets(), [Reset::Timeout], "once it says nothing");
+}
+
+#[test]
+fn data_past_the_window_and_behind_the_end() {
+    let past = Lie { flags: DATA, position: 3 << 20, bytes: b"x", ..Lie::default() };
+    let end = Lie { flags: DATA | END, bytes: b"abc", ..Lie::default() };
+    let behind = Lie { flags: DATA, position: 3, bytes: b"d", ..Lie::default() };
+    let other_end = Lie { flags: DATA | END, bytes: b"ab", ..Lie::default() };
+    for lies in [&[past][..], &[end, behind], &[end, other_end]] {
+        let mut scene = insist(0, |scene, _| lies.iter().for_each(|&lie| scene.throw(OWN, lie)));
+        assert_eq!(scene.resets(), [Reset::Protocol]);
+        scene.others_go_on();
+    }
+}
+
+/// Backwards through what was sent, byte by byte, as ranges and as the number that all
+/// came before.
+#[test]
+fn acknowledgements_of_one_byte_in_reverse() {
+    let mut scene = insist(60_000, |scene, t| {
+        for k in 0..4 {
+            let at = 50_000u32.saturating_sub(4 * t as u32 + k).max(1);
+            let next = if t % 2 == 0 { 0 } else { u64::from(at) };
+            let ranges = [(at + 1 - next as u32, 1)];
+            let lie = Lie { flags: ACK, next, ranges: &ranges, window: 200, ..Lie::default() };
+            scene.throw(OWN, lie);
+        }
+    });
+    scene.others_go_on();
+}
+
+/// A mark in each packet and each acknowledgement: its own stream is slow, and no other.
+#[test]
+fn marks_without_end() {
+    let mut acknowledged = 0;
+    let mut scene = insist(60_000, |scene, t| {
+        let of_liar = scene.of_liar();
+        let Some(stream) = of_liar.first() else { return };
+        acknowledged = stream.sent;
+        let next = (stream.sent + 1_000).min(stream.sent + stream.unacknowledged);
+        let lie = Lie { flags: ACK | DATA, marks: t as u8, window: 200, ..Lie::default() };
+        let about = About { marked: true, ..OWN };
+        scene.throw(about, Lie { next: if t % 40 == 0 { next } else { 0 }, ..lie });
+    });
+    let window = scene.of_liar().first().map_or(0, |s| s.window);
+    assert!(window < 20_000, "{window}");
+    scene.others_go_on();
+}
+
+/// Copies that nobody has sent undo a reduction each, and nothing more: a window never
+/// grows beyond its most.
+#[test]
+fn copies_without_end() {
+    let mut scene = insist(60_000, |scene, t| {
+        let of_liar = scene.of_liar();
+        let Some(stream) = of_liar.first() else { return };
+        let next = if t % 500 == 0 { stream.sent } else { 0 };
+        let lie = Lie { flags: ACK, copies: t as u8, next, window: u16::MAX, ..Lie::default() };
+        scene.throw(OWN, lie);
+    });
+    let window = scene.of_liar().first().map_or(0, |s| s.window);
+    assert!(window <= 4 << 20, "{window}");
+    scene.others_go_on();
+}
+
+/// From every port and with every tag, as many as go into eight seconds: the liar has half
+/// of the streams that there may be, and others can still open theirs.
+#[test]
+fn streams_without_end() {
+    let mut scene = scene(false);
+    let late: Vec<_> = (0..8u16)
+        .map(|k| {
+            let source = StreamSource::new(NodeId(2), 7_000 + k, at(9_000), Writing::Bulk(10_000));
+            let sink = scene.world.attach(VICTIM, 7_000 + k, StreamSink::default()).unwrap();
+            (scene.world.attach(HostId(2), 0, source).unwrap(), sink)
+        })
+        .collect();
+    let (mut n, mut most) = (0u32, 0);
+    scene.run(4_900..13_000, |scene, _| {
+        for _ in 0..20 {
+            n += 1;
+            let (port, tag) = ((n / 7) as u16, (n * 31) as u16);
+            let about = About { ports: (port, OPEN_TO_ALL), tag, ..OWN };
+            scene.throw(about, Lie { flags: OPEN | ACK, window: 9, ..Lie::default() });
+        }
+        most = most.max(scene.of_liar().len());
+    });
+    assert_eq!(most, 512);
+    for (source, sink) in late {
+        let (source, sink) = (scene.world.app(source), scene.world.app(sink));
+        assert_eq!((source.reset, sink.read, sink.ended.is_some()), (None, 10_000, true));
+    }
+    assert!(scene.world.app(scene.open).accepted < 60_000);
+    scene.others_go_on();
+}
+
+/// In the name of node 1, of whose stream it knows all but the tag: requests to open, resets,
+/// ends and acknowledgements.
+#[test]
+fn lies_in_the_name_of_another_break_nothing() {
+    let mut scene = scene(false);
+    let mut tag = 0u16;
+    scene.run(4_900..13_000, |scene, _| {
+        let streams = streams(&scene.world);
+        let honest = streams.into_iter().find(|s| s.peer == NodeId(1));
+        let Some(honest) = honest.filter(|s| s.state != StreamPhase::Over) else { return };
+        let ports = (honest.peer_port, honest.port);
+        for flags in [OPEN | ACK, ACK | ASK, DATA | END] {
+            tag = tag.wrapping_add(1);
+            let about = About { from: NodeId(1), ports, tag, marked: false };
+            scene.throw(about, Lie { flags, next: 1, ..Lie::default() });
+        }
+    });
+    assert!(tag > 1_000);
+    scene.others_go_on();
+}
+
+/// Says what it is told to, and hears what becomes of it.
+#[derive(Default)]
+struct Rude {
+    says: Vec<Vec<u8>>,
+    then: Vec<Vec<u8>>,
+    heard: Vec<Reset>,
+    connected: bool,
+}
+
+fn said(request: Request<'_>) -> Vec<u8> {
+    let message = ToNode::Stream(request);
+    let mut head = [0; 32];
+    let mut w = Writer::new(&mut head);
+    message.emit_head(&mut w).unwrap();
+    [w.written(), message.payload()].concat()
+}
+
+impl Application for Rude {
+    fn start(&mut self, io: &mut Io<'_>) {
+        self.says.iter().for_each(|m| io.send(&ToNode::parse(m).unwrap()));
+    }
+
+    fn receive(&mut self, message: &ToClient<'_>, io: &mut Io<'_>) {
+        match message {
+            ToClient::Stream(Notice::Connected { .. }) => {
+                self.connected = true;
+                self.then.iter().for_each(|m| io.send(&ToNode::parse(m).unwrap()));
+            }
+            ToClient::Stream(Notice::Reset(why)) => self.heard.push(*why),
+            _ => {}
+        }
+    }
+}
+
+/// Each is told once that this is misuse, the other end hears of it, and nothing is left.
+#[test]
+fn applications_that_misuse_their_session() {
+    let connect = || {
+        let (to, port) = (NodeId(2), OPEN_TO_ALL);
+        said(Request::Connect { to, port, messages: false, credit: u32::MAX })
+    };
+    let listen = || said(Request::Listen { backlog: 3 });
+    let data = |len| said(Request::Data(&vec![1; len]));
+    let credit = || said(Request::Credit(u32::MAX));
+    let misuse = [
+        // More than there is credit for, and after the end of what is written.
+        (vec![connect()], vec![data(8_000); 400]),
+        (vec![connect()], vec![said(Request::Shut), data(1)]),
+        (vec![connect(), data(1)], vec![]),
+        // Credit that nobody can mean.
+        (vec![connect()], vec![credit(); 100]),
+        // Out of order.
+        (vec![connect(), connect()], vec![]),
+        (vec![connect(), listen()], vec![]),
+        (vec![listen(), connect()], vec![]),
+        (vec![listen(), listen(), connect(), data(9)], vec![]),
+        (vec![data(1)], vec![]),
+        (vec![credit(); 50], vec![]),
+        (vec![said(Request::Shut)], vec![]),
+    ];
+    let mut scene = scene(false);
+    let count = misuse.len() as u64;
+    let rude: Vec<_> = misuse
+        .into_iter()
+        .map(|(says, then)| {
+            let app = Rude { says, then, ..Rude::default() };
+            scene.world.attach(HostId(0), 0, app).unwrap()
+        })
+        .collect();
+    scene.run(4_900..13_000, |_, _| {});
+    for (k, id) in rude.into_iter().enumerate() {
+        assert_eq!(scene.world.app(id).heard, [Reset::Misuse], "{k}");
+    }
+    assert!(scene.resets().len() as u64 <= count);
+    assert!(scene.resets().iter().all(|&why| why == Reset::Aborted), "{:?}", scene.resets());
+    scene.others_go_on();
+}
+
+/// Tokens that nobody gave: in a session of its own each time, as accepting needs one.
+#[test]
+fn tokens_that_nobody_gave() {
+    let mut scene = scene(false);
+    let (version, credit) = (RELIABLE_SESSION_VERSION, 9);
+    let accept = |token| said(Request::Accept { version, token, credit });
+    let app = Rude { says: (0..200).map(accept).collect(), ..Rude::default() };
+    let id = scene.world.attach(VICTIM, 0, app).unwrap();
+    scene.run(4_900..13_000, |_, _| {});
+    let app = scene.world.app(id);
+    assert!(!app.connected && app.heard == vec![Reset::Unknown; 200]);
+    scene.others_go_on();
+}
+
+/// An application that takes no notice of what comes in: as many wait as it has said, and
+/// the others are refused.
+#[test]
+fn a_listener_that_accepts_nothing() {
+    let mut scene = scene(false);
+    let app = Rude { says: vec![said(Request::Listen { backlog: 5 })], ..Rude::default() };
+    scene.world.attach(VICTIM, 8_000, app).unwrap();
+    let sources: Vec<_> = (0..50u64)
+        .map(|k| {
+            let start = at(5_000 + 10 * k);
+            let source = StreamSource::new(NodeId(2), 8_000, start, Writing::Bulk(9));
+            scene.world.attach(HostId(2), 0, source).unwrap()
+        })
+        .collect();
+    // They ask for ten seconds.
+    scene.run(4_900..18_000, |_, _| {});
+    let waiting = |s: &Stream| s.state == StreamPhase::Waiting;
+    assert_eq!(streams(&scene.world).into_iter().filter(waiting).count(), 5);
+    let refused = sources.iter().filter(|&&id| scene.world.app(id).reset == Some(Reset::Full));
+    assert_eq!(refused.count(), 45);
+}

@@ -1,0 +1,183 @@
+//! What waited for somebody who had no time to run: real time is dropped at its
+//! deadline, and little memory is held for who never reads.
+
+use crate::common::{self, Chain, ms, numbered, try_recv_number};
+use nix::sys::signal::Signal;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io::{Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+use trunkline_base::wire::Writer;
+use trunkline_client::{DatagramSocket, Error, SocketOption};
+use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
+
+/// A packet each 20 ms of which no more than one link may make it late; gives the
+/// ages at which the others arrived that `reading` received, at the end of its time.
+fn ages(
+    from: &DatagramSocket,
+    to: &DatagramSocket,
+    seconds: u32,
+    mut reading: impl FnMut(Duration) -> bool,
+) -> Vec<Duration> {
+    let address = to.local_addr();
+    let begin = Instant::now();
+    let gap = ms(20);
+    to.set_option(SocketOption::ReadTimeout(Some(ms(50)))).expect("in range");
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for n in 0..seconds * 50 {
+                thread::sleep((begin + gap * n).saturating_duration_since(Instant::now()));
+                match from.send_to(&numbered(n), address) {
+                    Ok(()) | Err(Error::Status(_) | Error::WouldBlock) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        let mut ages = Vec::new();
+        while begin.elapsed() < Duration::from_secs(u64::from(seconds)) + ms(300) {
+            if !reading(begin.elapsed()) {
+                thread::sleep(ms(5));
+                continue;
+            }
+            match try_recv_number(to) {
+                Ok((n, _)) => ages.push(begin.elapsed().saturating_sub(gap * n)),
+                Err(Error::WouldBlock) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        ages
+    })
+}
+
+fn oldest(ages: &[Duration]) -> Duration {
+    ages.iter().max().copied().unwrap_or_default()
+}
+
+#[track_caller]
+fn assert_nothing_is_late(ages: &[Duration]) {
+    // A tenth of a second until the deadline, and what a busy machine adds.
+    assert!(oldest(ages) < ms(200), "{:?} old", oldest(ages));
+}
+
+/// A relay is stopped, as by a debugger or a hypervisor, for 2 s.
+#[test]
+fn a_relay_that_was_stopped_passes_nothing_on_that_is_late() {
+    let mut chain = Chain::of(3);
+    let (near, far) = (chain.nodes[0].bind(0), chain.nodes[2].bind(4_000));
+    let relay = chain.nodes[1].process().id();
+    let signal = |signal| {
+        let pid = nix::unistd::Pid::from_raw(relay.cast_signed());
+        nix::sys::signal::kill(pid, signal).expect("it runs");
+    };
+    let ages = thread::scope(|scope| {
+        scope.spawn(|| {
+            // Between two packets: what is in its hands then goes out when it goes on.
+            thread::sleep(ms(1_010));
+            signal(Signal::SIGSTOP);
+            thread::sleep(ms(2_000));
+            signal(Signal::SIGCONT);
+        });
+        ages(&near, &far, 5, |_| true)
+    });
+    assert_nothing_is_late(&ages);
+    assert!(ages.len() > 100, "{} of 250 arrived", ages.len());
+    let late = chain.nodes[1].metrics().drops("late");
+    assert!((10..110).contains(&late), "{late} were late at the relay");
+}
+
+/// What an application sent while its node was stopped is as old as it is.
+#[test]
+fn a_node_that_was_stopped_sends_nothing_that_is_late() {
+    let mut chain = Chain::of(2);
+    let (near, far) = (chain.nodes[0].bind(0), chain.nodes[1].bind(4_000));
+    let node = nix::unistd::Pid::from_raw(chain.nodes[0].process().id().cast_signed());
+    let ages = thread::scope(|scope| {
+        scope.spawn(|| {
+            // Between two packets: what is in its hands then goes out when it goes on.
+            thread::sleep(ms(510));
+            nix::sys::signal::kill(node, Signal::SIGSTOP).expect("it runs");
+            thread::sleep(ms(700));
+            nix::sys::signal::kill(node, Signal::SIGCONT).expect("it runs");
+        });
+        ages(&near, &far, 2, |_| true)
+    });
+    assert_nothing_is_late(&ages);
+    assert!(ages.len() > 50, "{} of 100 arrived", ages.len());
+}
+
+/// An application that does not receive for 2 s.
+#[test]
+fn an_application_that_comes_back_gets_what_is_fresh_unless_it_asks_for_more() {
+    let chain = Chain::of(2);
+    for late in [false, true] {
+        let (near, far) = (chain.nodes[0].bind(0), chain.nodes[1].bind(4_000));
+        far.set_option(SocketOption::Late(late)).expect("in range");
+        let away = ms(500)..ms(2_500);
+        let ages = ages(&near, &far, 4, |at| !away.contains(&at));
+        let oldest = oldest(&ages);
+        if late {
+            assert!(oldest > ms(1_500), "{oldest:?} old");
+        } else {
+            assert!(oldest < ms(400), "{oldest:?} old");
+        }
+        assert!((90..=130).contains(&ages.len()), "{} of 200 arrived", ages.len());
+    }
+    let dropped = chain.nodes[1].metrics().drops("session_full");
+    assert!((120..=190).contains(&dropped), "{dropped} were for one who did not read");
+}
+
+/// A session that takes its port and then reads nothing.
+fn silent(node: &common::Node, port: u16) -> Socket {
+    let mut socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("a socket");
+    socket.connect(&SockAddr::unix(&node.socket).expect("short")).expect("connected");
+    let mut head = [0; MAX_HEAD];
+    let mut w = Writer::new(&mut head);
+    ToNode::Bind { version: SESSION_VERSION, port }.emit_head(&mut w).expect("room");
+    socket.write_all(w.written()).expect("sent");
+    assert!(socket.read(&mut [0; 100]).expect("an answer") > 0);
+    socket
+}
+
+/// Bytes and messages that wait in `socket`.
+fn waiting(socket: &mut Socket) -> (usize, usize) {
+    socket.set_nonblocking(true).expect("an option");
+    let mut buf = [0; 2_000];
+    let lens: Vec<_> = std::iter::from_fn(|| socket.read(&mut buf).ok()).collect();
+    (lens.iter().sum(), lens.len())
+}
+
+#[test]
+fn two_hundred_applications_that_never_read_hold_little_and_trouble_nobody() {
+    const SILENT: u16 = 200;
+    let chain = Chain::of(2);
+    let node = &chain.nodes[1];
+    let near = chain.nodes[0].bind(0);
+    let mut silent: Vec<_> = (0..SILENT).map(|i| silent(node, 5_000 + i)).collect();
+    // To each of them 25 packets a second, for 4 s.
+    let begin = Instant::now();
+    for n in 0..100u32 {
+        for i in 0..SILENT {
+            let due = begin + ms(40) * n + Duration::from_micros(200) * u32::from(i);
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            near.send_to(&numbered(n), node.address(5_000 + i)).expect("sent");
+        }
+    }
+    // One who reads is served as ever.
+    let far = node.bind(4_000);
+    let got = common::stream(&near, &far, 0..50, ms(10));
+    assert!(got.len() >= 49, "{} of 50", got.len());
+    let held: Vec<_> = silent.iter_mut().map(waiting).collect();
+    let (bytes, messages) = held.iter().fold((0, 0), |(b, m), h| (b + h.0, m + h.1));
+    println!("{messages} messages of {bytes} bytes wait for {SILENT} applications");
+    // 0.3 s of each, and as much again for a machine that was busy.
+    assert!(held.iter().all(|h| h.1 <= 20), "{:?} for one", held.iter().max());
+    assert!(messages >= 200 * 5, "as much as is of use is kept: {messages}");
+    let dropped = node.metrics().drops("session_full");
+    assert!(dropped > 200 * 70, "{dropped}");
+    // Who reads again is sent to again.
+    near.send_to(&numbered(7), node.address(5_000)).expect("sent");
+    thread::sleep(ms(100));
+    near.send_to(&numbered(8), node.address(5_000)).expect("sent");
+    thread::sleep(ms(100));
+    assert!(waiting(&mut silent[0]).1 >= 1);
+}
