@@ -27,7 +27,7 @@ use trunkline_net::{Class, Endpoint, Header, Network, Packet, Protocol};
 /// [`World::bind`](crate::World::bind).
 ///
 /// While its host is stalled, none of its methods are called. While its host is down, it receives
-/// nothing and what it sends is lost, but its wake-ups still happen, so that its state is current
+/// nothing and its output is lost, but its wake-ups still happen, so that its state is current
 /// once the host is back.
 pub trait Agent: Any {
     /// Called once the agent has been bound.

@@ -13,8 +13,8 @@ use trunkline_rate::vegas::Fec;
 
 /// Maximum length of a parity packet in bytes, without the header that every packet has.
 pub const MAX_PARITY: usize = parity::HEADER + SPEECH;
-/// Number of newest packets that both ends keep: enough for a group that misses one packet, and for
-/// what has arrived since its first packet.
+/// Number of newest packets that both ends keep: enough for an incomplete group, and for
+/// the packets that arrived since its first one.
 const KEPT: usize = 2 * MAX_SPAN as usize;
 /// Maximum number of parity packets that wait for packets they overtook.
 const WAITING: usize = 8;

@@ -53,7 +53,7 @@ impl Delivered {
 }
 
 impl Sender {
-    /// Processes an acknowledgment.
+    /// Processes an acknowledgment and its SACK blocks.
     pub fn acknowledge(&mut self, now: Time, ack: &Ack<'_>) {
         // Acknowledges data that were never sent, or is old (RFC 9293, section 3.10.7.4).
         if ack.number > self.nxt || ack.number < self.una {

@@ -42,8 +42,8 @@ pub struct Messages {
 
 impl Messages {
     /// Sends from `port` to `to`, with `iss` as the initial sequence number; `nodelay` turns
-    /// Nagle's algorithm off. Messages that don't fit into the socket, whose size is the profile's
-    /// [`send_buffer`](Profile::send_buffer), wait in the application.
+    /// Nagle's algorithm off. Messages that don't fit into the socket (see the profile's
+    /// [`send_buffer`](Profile::send_buffer)) wait in the application.
     pub fn new(
         profile: Profile,
         port: u16,

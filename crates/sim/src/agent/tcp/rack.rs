@@ -24,12 +24,12 @@ pub struct Rack {
     latest: u64,
     rtt: Duration,
     pub min_rtt: MinRtt,
-    /// Highest number delivered.
+    /// Highest number delivered so far.
     fack: u64,
     reordering_seen: bool,
     multiple: u32,
     persist: u32,
-    /// After responding to a DSACK: the number at whose acknowledgment the next DSACK counts.
+    /// After responding to a DSACK: the next DSACK counts once this number is acknowledged.
     dsack_round: Option<u64>,
     reorder_at: Time,
     probe_at: Time,

@@ -194,7 +194,7 @@ impl Options {
         }
     }
 
-    /// Stores an option, and ignores one whose length doesn't match its kind.
+    /// Stores an option, unless its length doesn't match its kind.
     fn note(&mut self, kind: u8, body: &[u8]) {
         let word = |b: &[u8; 4]| u32::from_be_bytes(*b);
         match (kind, body) {

@@ -122,7 +122,7 @@ impl Sender {
         Some(self.trunk.packets[*first].due + self.trunk.wait)
     }
 
-    /// Sends a datagram with the first waiting packets, of which there must be at least one.
+    /// Sends a datagram with the first waiting packets; at least one must be waiting.
     fn send(&mut self, io: &mut AgentIo<'_>) {
         let packets = self.waiting.len().min(self.multiplex());
         let bytes = self.trunk.packet_bytes();
